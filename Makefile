@@ -1,0 +1,28 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: study test test-extra lint setup
+
+study: setup
+	$(BIN)/dse run quickstart --out studies/quickstart
+
+test: setup lint
+	$(BIN)/python -m pytest -q -m "not extra"
+
+test-extra: setup
+	./tests/extra/install.sh
+	$(BIN)/python -m pytest -q -m extra
+
+lint: setup
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("dse needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@

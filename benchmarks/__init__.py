@@ -1,0 +1,1 @@
+"""Speed and search quality, each run by one command."""

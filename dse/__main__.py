@@ -1,0 +1,5 @@
+"""`python -m dse`."""
+
+from dse.cli import main
+
+main()

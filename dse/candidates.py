@@ -1,0 +1,100 @@
+"""CandidateBatch: the one form in which the physics sees a model and its deployment.
+
+A struct of arrays along one candidate axis. Every array is float64 (or integer codes) of shape
+(n,); one candidate is a batch of shape (1,). A model is a tuple of blocks; a block is a kind, a
+layer count and sizes, so that hybrids, sliding windows and dense first layers are data:
+
+    gqa  heads, kv_heads, head_dim, v_head_dim, window (0: full attention), qkv_bias (0 or 1)
+    mla  heads, q_lora_rank (0: none), kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim
+    mlp  intermediate_size, matrices (3: gated, 2: plain)
+    moe  experts, experts_per_token, expert_intermediate_size, shared_intermediate_size, matrices
+
+A block of count 0 costs nothing, so one batch can hold dense and sparse models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`count` layers of one kind; `sizes[name]` and `count` have shape (n,)."""
+
+    kind: str
+    count: Floats
+    sizes: Mapping[str, Floats]
+
+    def __getitem__(self, name: str) -> Floats:
+        return self.sizes[name]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateBatch:
+    """n models on n deployments. Every array has shape (n,).
+
+    Parallel degrees follow chips = tensor * pipeline * data * replicas; `data_parallel` is
+    attention data-parallel inside one instance, `expert_parallel` divides tensor * data.
+    `weight_dtype[part]` and `kv_dtype` are codes of `dse.dtypes`; `concurrency` counts the
+    requests in flight over all chips. `training_tokens` is NaN where it follows from a training
+    compute; `trained_bits` are the bits of a weight of the trained checkpoint, below which a
+    deployment is a post-training quantisation.
+    """
+
+    hidden_size: Floats
+    vocab_size: Floats
+    tied_embeddings: Floats
+    blocks: tuple[Block, ...]
+    weight_dtype: Mapping[str, Codes]
+    kv_dtype: Codes
+    chip: Codes
+    tensor_parallel: Floats
+    pipeline_parallel: Floats
+    data_parallel: Floats
+    expert_parallel: Floats
+    replicas: Floats
+    concurrency: Floats
+    training_tokens: Floats
+    trained_bits: Floats
+
+    def __len__(self) -> int:
+        return len(self.hidden_size)
+
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> CandidateBatch:
+        """The candidates at `rows`, as a batch."""
+
+        def take(value: object) -> object:
+            if isinstance(value, np.ndarray):
+                return value[rows]
+            if isinstance(value, Block):
+                return Block(value.kind, value.count[rows], take(value.sizes))  # type: ignore[arg-type]
+            if isinstance(value, tuple):
+                return tuple(take(item) for item in value)
+            assert isinstance(value, Mapping)
+            return {name: take(item) for name, item in value.items()}
+
+        return CandidateBatch(*(take(getattr(self, f.name)) for f in fields(self)))  # type: ignore[arg-type]
+
+    @property
+    def layers(self) -> Floats:
+        """(n,) attention layers, which is what pipeline stages divide."""
+        total = np.zeros(len(self))
+        for block in self.blocks:
+            if block.kind in ("gqa", "mla"):
+                total = total + block.count
+        return total
+
+    @property
+    def chips_per_instance(self) -> Floats:
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def chips(self) -> Floats:
+        return self.chips_per_instance * self.replicas

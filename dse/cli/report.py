@@ -1,0 +1,17 @@
+"""dse report: write the report of a study again, from what the study holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("report")
+@click.argument("study", type=click.Path(path_type=Path))
+def command(study: Path) -> None:
+    """Write report.html and report.md of a study folder again; nothing is evaluated."""
+    from dse.report import write_report
+
+    write_report(study)
+    click.echo(f"{study / 'report.html'}")

@@ -1,0 +1,169 @@
+"""dse run: search a space and write its report."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dse.cli.options import console, json_option, print_json, print_table
+
+
+@click.command("run")
+@click.argument("space")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Study folder; studies/SPACE if left out."
+)
+@click.option("--trials", type=click.IntRange(1), help="Trials asked of the Optuna sampler.")
+@click.option(
+    "--engine", default="auto", help="auto, exhaustive, pareto-local, nsga2, tpe, gp, qmc, random."
+)
+@click.option("--seed", type=click.IntRange(0), default=0)
+@click.option("--storage", help="Optuna storage URL; a journal file in the folder if left out.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, help="Threads of the evaluation.")
+@click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
+@json_option
+def command(
+    space: str,
+    out: Path | None,
+    trials: int | None,
+    engine: str,
+    seed: int,
+    storage: str | None,
+    jobs: int,
+    fresh: bool,
+    as_json: bool,
+) -> None:
+    """Search SPACE (a shipped name or a file) and write the Pareto-front report.
+
+    \b
+    dse run quickstart
+    dse run my-space.yaml --out studies/mine --seed 1
+    """
+    from dse.report import write_report
+    from dse.study.folder import STUDY, write_json
+    from dse.study.run import run_study
+
+    folder = out or Path("studies") / Path(space).stem
+    with _Progress() as progress:
+        document = run_study(
+            space,
+            folder,
+            engine=engine,
+            seed=seed,
+            trials=trials,
+            storage=storage,
+            jobs=jobs,
+            fresh=fresh,
+            progress=progress.update,
+        )
+        started = time.perf_counter()
+        write_report(folder)
+    spent = time.perf_counter() - started
+    seconds = document["seconds"]
+    seconds |= {"report": spent, "total": seconds["total"] + spent}
+    write_json(folder, STUDY, document)
+    if as_json:
+        print_json(document)
+    else:
+        _print(document, folder)
+
+
+def _print(document: dict[str, Any], folder: Path) -> None:
+    from dse.study.folder import FRONT, read_json
+    from dse.study.words import deployment_words, model_words, show
+
+    items = read_json(folder, FRONT)["items"]
+    objectives = [row["metric"] for row in document["objectives"]]
+    click.echo(
+        f"{document['title']}: {document['evaluations']:,} of {document['size']:,} points "
+        f"evaluated ({document['engine']}), {document['front_size']:,} on the front; "
+        f"prices: {document['price_basis']}"
+    )
+    rows = []
+    for item in _shown(items):
+        metrics = item["metrics"]
+        rows.append(
+            (
+                str(item["point"]),
+                ", ".join(item["names"]),
+                model_words(item["model"]),
+                deployment_words(item["deployment"]),
+                *(show(metric, metrics[metric]) for metric in objectives),
+            )
+        )
+    header = [SHORT.get(str(metric), str(metric)) for metric in objectives]
+    print_table(("point", "", "shape", "deployment", *header), rows)
+    if len(rows) < len(items):
+        click.echo(f"{len(rows)} of {len(items):,} points shown; front.csv has all of them.")
+    seconds = document["seconds"]
+    parts = ", ".join(
+        f"{part} {seconds[part] / seconds['total']:.0%}"
+        for part in ("evaluate", "sample", "store", "report")
+    )
+    click.echo(f"{seconds['total']:.1f} s: {parts}")
+    console().print(f"Report: {folder / 'report.html'}")
+
+
+SHORT = {
+    "predicted_loss": "loss",
+    "usd_per_million_total_tokens": "$/M total",
+    "usd_per_million_output_tokens": "$/M output",
+    "tpot_s": "per token",
+    "ttft_s": "first token",
+}
+ROWS = 12
+
+
+def _shown(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The chosen points and others evenly spread along the front, in its order."""
+    chosen = [item for item in items if item["names"]]
+    others = [item for item in items if not item["names"]]
+    room = max(ROWS - len(chosen), 0)
+    step = max(len(others) / room, 1.0) if room else 1.0
+    spread = [others[int(k * step)] for k in range(min(room, len(others)))]
+    return sorted(chosen + spread, key=lambda item: item["point"])
+
+
+class _Progress:
+    """A bar on a terminal, a plain line every two seconds elsewhere; on standard error."""
+
+    def __enter__(self) -> _Progress:
+        import sys
+
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.started = self.last = time.monotonic()
+        self.bar: Progress | None = None
+        if sys.stderr.isatty():
+            self.bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.completed:,.0f} points"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self.bar.start()
+            self.task = self.bar.add_task("searching", total=None)
+        return self
+
+    def update(self, done: int, total: int | None, front: int) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, total=total, description=f"front {front:,}")
+            return
+        now = time.monotonic()
+        if now - self.last < 2.0:
+            return
+        self.last = now
+        of = f" of at most {total:,}" if total else ""
+        rate = done / (now - self.started)
+        left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
+        click.echo(f"{done:,}{of} points, {rate:,.0f} a second{left}; front {front:,}", err=True)
+
+    def __exit__(self, *ended: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

@@ -1,0 +1,90 @@
+"""dse spaces: what can be searched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dse.cli.options import json_option, print_json, print_table
+
+
+@click.group("spaces")
+def command() -> None:
+    """Search spaces: those that come with the project, and files of yours."""
+
+
+def _facts(text: str) -> dict[str, Any]:
+    from dse.space.space import Space
+    from dse.specs.study import load_study, resolve_space
+
+    study = load_study(resolve_space(text))
+    space = Space.of(study)
+    load = study.workload
+    return {
+        "name": study.name,
+        "title": study.title,
+        "description": study.description,
+        "size": space.size,
+        "model": study.model,
+        "workload": f"{load.prompt_tokens:,} prompt and {load.output_tokens:,} output tokens, "
+        f"{load.serving}, backend {load.backend}",
+        "price_basis": study.price_basis,
+        "axes": [
+            {"axis": name, "values": len(choices), "choices": [str(choice) for choice in choices]}
+            for name, choices in zip(space.names, space.choices, strict=True)
+        ],
+        "objectives": [f"{o.metric}: {o.direction}" for o in study.objectives],
+        "constraints": [c.text for c in study.constraints],
+        "left_out": list(study.left_out),
+        "fingerprint": study.fingerprint,
+    }
+
+
+@command.command("list")
+@json_option
+def list_spaces(as_json: bool) -> None:
+    """Every shipped space with its size."""
+    from dse.specs.study import shipped_spaces
+
+    facts = [_facts(name) for name in shipped_spaces()]
+    if as_json:
+        print_json(facts)
+        return
+    print_table(
+        ("name", "points", "title"),
+        [(row["name"], f"{row['size']:,}", row["title"]) for row in facts],
+        right=(1,),
+    )
+
+
+@command.command("show")
+@click.argument("space")
+@json_option
+def show_space(space: str, as_json: bool) -> None:
+    """Axes, size, objectives and constraints of a space; its mistakes in plain words."""
+    row = _facts(space)
+    if as_json:
+        print_json(row)
+        return
+    click.echo(f"{row['name']}: {row['title']}")
+    click.echo(f"{row['size']:,} points; {row['workload']}; prices: {row['price_basis']}")
+    if row["model"]:
+        click.echo(f"model: {row['model']}")
+    print_table(
+        ("axis", "values", "choices"),
+        [(axis["axis"], str(axis["values"]), ", ".join(axis["choices"])) for axis in row["axes"]],
+        right=(1,),
+    )
+    click.echo("objectives: " + "; ".join(row["objectives"]))
+    click.echo("constraints: " + ("; ".join(row["constraints"]) or "none of the user's"))
+    for chip in row["left_out"]:
+        click.echo(f"left out: {chip} has no price on basis {row['price_basis']}")
+
+
+@command.command("check")
+@click.argument("space")
+def check_space(space: str) -> None:
+    """Say whether a space file is well-formed; exit code 2 and every mistake if not."""
+    row = _facts(space)
+    click.echo(f"{row['name']}: {row['size']:,} points, no mistake found")

@@ -1,0 +1,22 @@
+"""Finds the shipped data, from a wheel, an editable install or a checkout."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def data_root() -> Path:
+    """Folder that holds `hardware/` and `search_spaces/`."""
+    package = Path(__file__).resolve().parent
+    wheel = package / "_data"
+    return wheel if wheel.is_dir() else package.parent
+
+
+def hardware_dir() -> Path:
+    return data_root() / "hardware"
+
+
+def search_spaces_dir() -> Path:
+    return data_root() / "search_spaces"

@@ -1,0 +1,248 @@
+"""evaluate(batch, workload, machines): every metric and every rule of n candidates at once.
+
+The one path from a candidate to numbers: the search, `dse estimate` and `dse explain` all call it.
+`evaluate(batch)[i]` equals `evaluate(batch[i:i+1])` bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.candidates import Block, CandidateBatch, Floats
+from dse.dtypes import BITS, DTYPES
+from dse.economics.cost import cost
+from dse.economics.energy import joules_per_output_token
+from dse.perf.machines import Machines
+from dse.perf.parameters import Parameters, kv_elements_per_token, parameters
+from dse.perf.serving import Performance, predict
+from dse.perf.workload import Workload
+from dse.quality.laws import Quality, quality, quantisation_penalty, tokens_at_compute
+
+_ELEMENT_BITS = np.array([float(int(BITS[dtype])) for dtype in DTYPES])
+_BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """`values[metric]` in SI units, `violations[rule]` > 0 where the rule is broken, scaled as
+    used / limit - 1 (or 1 for a rule of divisibility); all (n,). NaN: does not apply."""
+
+    values: Mapping[str, Floats]
+    violations: Mapping[str, Floats]
+    quality: Quality
+    performance: Performance
+    parameters: Parameters
+    provenance: NDArray[np.intp]  # index into machines.KINDS: the worst law that was used
+
+    @property
+    def feasible(self) -> NDArray[np.bool_]:
+        broken = np.zeros(len(self.provenance), dtype=bool)
+        for amount in self.violations.values():
+            broken = broken | (amount > 0.0)
+        return ~broken
+
+
+def evaluate(
+    batch: CandidateBatch,
+    workload: Workload,
+    machines: Machines,
+    *,
+    training_flops: float | None = None,
+    keep: bool = False,
+) -> Metrics:
+    """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
+    not given is trained for that compute; `keep` retains per-operator ledgers."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _evaluate(batch, workload, machines, training_flops, keep)
+
+
+def _evaluate(
+    batch: CandidateBatch,
+    workload: Workload,
+    machines: Machines,
+    training_flops: float | None,
+    keep: bool,
+) -> Metrics:
+    count = parameters(batch)
+    performance = predict(batch, workload, machines, keep=keep)
+    tokens = batch.training_tokens
+    if training_flops is not None:
+        affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
+        tokens = np.where(np.isnan(tokens), affordable, tokens)
+    shape_quality = _quality(batch, count, tokens)
+    bits = _deployed_bits(batch)
+    penalty = np.where(
+        bits < batch.trained_bits,
+        quantisation_penalty(bits, tokens, shape_quality.dense_equivalent_parameters),
+        0.0,
+    )
+    price = machines.usd_per_chip_hour[batch.chip]
+    prices = cost(
+        performance.prefill_chip_s,
+        performance.decode_chip_s,
+        np.broadcast_to(workload.prompt_tokens, len(batch)),
+        np.broadcast_to(workload.output_tokens, len(batch)),
+        price,
+    )
+    memory, chips = performance.memory, batch.chips
+    kv_cache = memory.kv_per_request * np.ceil(
+        performance.running_per_instance / batch.data_parallel
+    )
+    values = {
+        "ttft_s": performance.ttft_s,
+        "tpot_s": performance.tpot_s,
+        "prefill_s": performance.prefill_s,
+        "decode_step_s": performance.decode_step_s,
+        "e2e_s": performance.e2e_s,
+        "output_tokens_per_s": performance.output_tokens_per_s,
+        "output_tokens_per_s_per_chip": performance.output_tokens_per_s / chips,
+        "output_tokens_per_s_per_user": 1.0 / performance.tpot_s,
+        "running_requests": performance.running_requests,
+        "usd_per_million_output_tokens": prices.usd_per_million_output_tokens,
+        "usd_per_million_input_tokens": prices.usd_per_million_input_tokens,
+        "usd_per_million_total_tokens": prices.usd_per_million_total_tokens,
+        "usd_per_million_output_tokens_all_in": prices.usd_per_million_output_tokens_all_in,
+        "joules_per_output_token": joules_per_output_token(
+            chips, machines.tdp_w[batch.chip], performance.output_tokens_per_s
+        ),
+        "memory_bytes_per_chip": memory.base + kv_cache,
+        "memory_weights_bytes_per_chip": memory.weights,
+        "memory_kv_cache_bytes_per_chip": kv_cache,
+        "memory_activations_bytes_per_chip": memory.activations,
+        "memory_communication_bytes_per_chip": memory.communication,
+        "memory_runtime_bytes_per_chip": memory.runtime,
+        "memory_capacity_bytes_per_chip": memory.capacity,
+        "latency_floor_s": performance.latency_floor_s,
+        "mfu": performance.mfu,
+        "mbu": performance.mbu,
+        "predicted_loss": shape_quality.predicted_loss + penalty,
+        "dense_equivalent_parameters": shape_quality.dense_equivalent_parameters,
+        "total_parameters": count.total,
+        "active_parameters": count.active,
+        "training_tokens": tokens,
+        "kv_bytes_per_token": kv_elements_per_token(batch) * _BYTES_PER_ELEMENT[batch.kv_dtype],
+        "chips": chips,
+        "chip_usd_per_hour": price,
+    }
+    return Metrics(
+        values=values,
+        violations=_violations(batch, workload, performance),
+        quality=shape_quality,
+        performance=performance,
+        parameters=count,
+        provenance=_provenance(batch, machines),
+    )
+
+
+def _find(batch: CandidateBatch, kind: str) -> Block | None:
+    return next((block for block in batch.blocks if block.kind == kind), None)
+
+
+def _quality(batch: CandidateBatch, count: Parameters, tokens: Floats) -> Quality:
+    zeros = np.zeros(len(batch))
+    moe = _find(batch, "moe")
+    if moe is None:
+        experts = top_k = shared = width = zeros
+    else:
+        experts = np.where(moe.count > 0.0, moe["experts"], 0.0)
+        top_k, width = moe["experts_per_token"], np.maximum(moe["expert_intermediate_size"], 1.0)
+        shared = moe["shared_intermediate_size"] / width
+    return quality(
+        batch.hidden_size,
+        batch.layers,
+        count.active_non_embedding,
+        experts=experts,
+        experts_per_token=top_k,
+        shared_width_ratio=shared,
+        expert_intermediate_size=width,
+        training_tokens=tokens,
+        total_parameters=count.total,
+    )
+
+
+def _deployed_bits(batch: CandidateBatch) -> Floats:
+    """(n,) bits of the weights that hold most of the model: experts where it has some."""
+    moe = _find(batch, "moe")
+    bits = _ELEMENT_BITS[batch.weight_dtype["mlp"]]
+    if moe is None:
+        return bits
+    return np.where(moe.count > 0.0, _ELEMENT_BITS[batch.weight_dtype["experts"]], bits)
+
+
+def _provenance(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
+    worst = np.zeros(len(batch), dtype=np.intp)
+    for part in ("attention", "mlp", "experts"):
+        worst = np.maximum(worst, machines.law_kind[batch.chip, batch.weight_dtype[part]])
+    return worst
+
+
+def _violations(
+    batch: CandidateBatch, workload: Workload, performance: Performance
+) -> dict[str, Floats]:
+    """What an engine or the arithmetic refuses, by name. Divisibility as serving stacks enforce it
+    (Megatron-LM, vLLM): query heads by tensor parallelism, KV heads a multiple or a divisor of it,
+    experts by expert parallelism."""
+    tp, dp, ep = batch.tensor_parallel, batch.data_parallel, batch.expert_parallel
+    group = tp * dp
+    zeros = np.zeros(len(batch))
+    rules = dict.fromkeys(RULES, zeros)
+
+    def broken(name: str, where: NDArray[np.bool_]) -> None:
+        rules[name] = np.maximum(rules[name], where * 1.0)
+
+    for block in batch.blocks:
+        used = block.count > 0.0
+        if not used.any():
+            continue
+        if block.kind in ("gqa", "mla"):
+            broken("heads_divide_by_tensor_parallel", used & (block["heads"] % tp > 0.0))
+        if block.kind == "gqa":
+            kv = np.maximum(block["kv_heads"], 1.0)
+            broken("kv_heads_divide_heads", used & (block["heads"] % kv > 0.0))
+            broken("kv_heads_fit_tensor_parallel", used & ((kv % tp > 0.0) & (tp % kv > 0.0)))
+        elif block.kind == "mlp":
+            broken(
+                "feed_forward_divides_by_tensor_parallel",
+                used & (block["intermediate_size"] % tp > 0.0),
+            )
+        elif block.kind == "moe":
+            experts = np.maximum(block["experts"], 1.0)
+            broken("experts_divide_by_expert_parallel", used & (experts % ep > 0.0))
+            broken(
+                "experts_per_token_within_experts", used & (block["experts_per_token"] > experts)
+            )
+            shards = np.maximum(group / ep, 1.0)
+            width = block["expert_intermediate_size"]
+            broken("expert_width_divides", used & (width % shards > 0.0))
+            shared = block["shared_intermediate_size"]
+            broken("feed_forward_divides_by_tensor_parallel", used & (shared % tp > 0.0))
+    broken("expert_parallel_divides_group", group % ep > 0.0)
+    broken("stages_within_layers", batch.pipeline_parallel > batch.layers)
+    broken("chips_divide_into_instances", (batch.replicas % 1.0 > 0.0) | (batch.replicas < 1.0))
+    memory = performance.memory
+    requests = np.ones(len(batch))
+    if workload.serving == "static":
+        requests = np.ceil(performance.running_per_instance / dp)
+    rules["memory_capacity"] = (
+        memory.base + requests * memory.kv_per_request
+    ) / memory.capacity - 1.0
+    return rules
+
+
+RULES = {
+    "memory_capacity": "weights, buffers and the cache of one request fit the memory of a chip",
+    "heads_divide_by_tensor_parallel": "query heads divide by the tensor parallelism",
+    "kv_heads_divide_heads": "query heads divide by the KV heads",
+    "kv_heads_fit_tensor_parallel": "KV heads are a multiple or divisor of the tensor parallelism",
+    "feed_forward_divides_by_tensor_parallel": "feed-forward width divides by tensor parallelism",
+    "experts_divide_by_expert_parallel": "experts divide by the expert parallelism",
+    "experts_per_token_within_experts": "experts per token are at most the experts",
+    "expert_width_divides": "expert width divides by the chips that share one expert",
+    "expert_parallel_divides_group": "expert parallelism divides tensor x data parallelism",
+    "stages_within_layers": "pipeline stages are at most the layers",
+    "chips_divide_into_instances": "chips divide into whole instances",
+}

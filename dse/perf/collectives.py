@@ -1,0 +1,72 @@
+"""Collectives: latency plus bandwidth, hierarchical where a group outgrows its scale-up domain.
+
+Inside one domain of g chips an all-reduce moves 2 (g - 1) / g of its bytes over each chip's link
+(Rabenseifner's reduce-scatter and all-gather; Thakur et al. 2005, section 4.5). A group of n chips
+over m = n / g domains reduce-scatters inside, all-reduces the g-th part across domains over each
+chip's own network link, and all-gathers inside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dse.candidates import Floats
+from dse.perf.deployed import Deployed
+from dse.perf.machines import GROUPS
+
+
+def _log2(n: Floats) -> Floats:
+    return np.ceil(np.log2(np.maximum(n, 1.0)))
+
+
+class Group:
+    """n chips that talk to each other: (n,) sizes, split into scale-up domains."""
+
+    def __init__(self, deployed: Deployed, size: Floats) -> None:
+        machines, chip = deployed.machines, deployed.batch.chip
+        self.size = size
+        self.inside = np.minimum(size, deployed.domain)
+        self.domains = np.ceil(size / self.inside)
+        self.active = (size > 1.0) * 1.0
+        self.crosses = (self.domains > 1.0) * 1.0
+        step = np.minimum(_log2(self.inside), GROUPS - 1.0).astype(np.intp)
+        self.reduce_latency_s = machines.all_reduce_latency_s[chip, step]
+        self.reduce_s_per_byte = machines.all_reduce_s_per_byte[chip, step]
+        self.a2a_latency_s = machines.all_to_all_latency_s[chip, step]
+        self.a2a_s_per_byte = machines.all_to_all_s_per_byte[chip, step]
+        self.out_latency_s = machines.scale_out_latency_s[chip]
+        self.out_s_per_byte = machines.scale_out_s_per_byte[chip]
+
+    def all_reduce(self, bytes_: Floats) -> tuple[Floats, Floats]:
+        """(latency, transfer) in seconds, (n,), of an all-reduce of `bytes_` on every chip."""
+        inside, domains = self.inside, self.domains
+        hops = 2.0 * _log2(domains)
+        latency = self.active * self.reduce_latency_s + hops * self.out_latency_s
+        within = 2.0 * (inside - 1.0) / inside * bytes_ * self.reduce_s_per_byte
+        across = 2.0 * (domains - 1.0) / domains * (bytes_ / inside) * self.out_s_per_byte
+        return latency, within + across
+
+    def all_to_all(self, bytes_: Floats) -> tuple[Floats, Floats]:
+        """(latency, transfer) in seconds, (n,): every chip sends `bytes_` in all, evenly to the
+        group; what leaves the domain goes over the network while the rest stays inside."""
+        outside = (self.size - self.inside) / self.size
+        within = (self.inside - 1.0) / self.size
+        latency = self.active * self.a2a_latency_s + self.crosses * self.out_latency_s
+        transfer = np.maximum(
+            within * bytes_ * self.a2a_s_per_byte, outside * bytes_ * self.out_s_per_byte
+        )
+        return latency, transfer
+
+
+def send(deployed: Deployed, bytes_: Floats) -> tuple[Floats, Floats]:
+    """(latency, transfer) in seconds, (n,), of handing `bytes_` to the next pipeline stage: over
+    the network once an instance outgrows its domain, else over the scale-up link."""
+    machines, chip = deployed.machines, deployed.batch.chip
+    crosses = deployed.group * deployed.pipeline_parallel > deployed.domain
+    latency = np.where(
+        crosses, machines.scale_out_latency_s[chip], machines.all_reduce_latency_s[chip, 1]
+    )
+    per_byte = np.where(
+        crosses, machines.scale_out_s_per_byte[chip], 1.0 / machines.link_bytes_per_s[chip]
+    )
+    return latency, bytes_ * per_byte

@@ -1,0 +1,63 @@
+"""A batch on its machines: per-candidate tables, gathered once and shared by every step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dse.candidates import CandidateBatch, Codes, Floats
+from dse.dtypes import BYTES, CODE
+from dse.perf.machines import Machines
+
+ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
+
+
+class Law:
+    """One operator's law, gathered: every array (n,)."""
+
+    __slots__ = ("fixed_s", "floor_s_per_flop", "p", "s_per_byte", "s_per_flop")
+
+    def __init__(self, machines: Machines, operator: str, chip: Codes, dtype: Codes) -> None:
+        table = machines.laws[operator]
+        self.s_per_flop: Floats = table.s_per_flop[chip, dtype]
+        self.s_per_byte: Floats = table.s_per_byte[chip, dtype]
+        self.fixed_s: Floats = table.fixed_s[chip, dtype]
+        self.p: Floats = table.p[chip, dtype]
+        self.floor_s_per_flop: Floats = table.floor_s_per_flop[chip, dtype]
+
+
+class Deployed:
+    """Gathers of n candidates. `experts_tensor_parallel` = tensor * data / expert parallel."""
+
+    def __init__(self, batch: CandidateBatch, machines: Machines) -> None:
+        self.batch = batch
+        self.machines = machines
+        self.n = len(batch)
+        chip = batch.chip
+        self.tensor_parallel = batch.tensor_parallel
+        self.pipeline_parallel = batch.pipeline_parallel
+        self.data_parallel = batch.data_parallel
+        self.expert_parallel = batch.expert_parallel
+        self.group = batch.tensor_parallel * batch.data_parallel
+        self.experts_tensor_parallel = np.maximum(self.group / batch.expert_parallel, 1.0)
+        self.floor_s_per_byte = machines.floor_s_per_byte[chip]
+        self.domain = machines.domain[chip]
+        self.capacity_bytes = machines.capacity_bytes[chip]
+        self.expert_padding_rows = machines.expert_padding_rows[chip]
+        self.kv_bytes = BYTES[batch.kv_dtype]
+        self.weight_bytes = {part: BYTES[code] for part, code in batch.weight_dtype.items()}
+        self._laws: dict[tuple[str, str], Law] = {}
+        self._links: dict[str, tuple[Floats, Floats, Floats]] = {}
+
+    def law(self, operator: str, part: str) -> Law:
+        """The law of `operator` on the dtype of a weight part, of the KV cache ("kv") or, for
+        any other part, of 16-bit data."""
+        key = (operator, part)
+        if key not in self._laws:
+            if part == "kv":
+                dtype = self.batch.kv_dtype
+            elif part in self.batch.weight_dtype:
+                dtype = self.batch.weight_dtype[part]
+            else:
+                dtype = np.full(self.n, CODE["bf16"], dtype=np.intp)
+            self._laws[key] = Law(self.machines, operator, self.batch.chip, dtype)
+        return self._laws[key]

@@ -1,0 +1,208 @@
+"""Machines: the catalog's chips as arrays, one row a chip, ready to be gathered by candidate.
+
+Tables have shape (chips,), (chips, dtypes) or (chips, GROUPS); a dtype axis is indexed by
+`dse.dtypes.CODE`, a group axis by the base-2 logarithm of the number of chips, rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.dtypes import ARITHMETIC, DTYPES
+from dse.specs.catalog import Catalog
+from dse.specs.chip import Chip
+from dse.specs.efficiency import Collective, Efficiency, Law
+from dse.specs.system import FabricLevel, System
+
+GROUPS = 14  # groups of up to 2**13 chips
+OPERATORS = (
+    "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
+    "mla_decode_attention", "experts",
+)  # fmt: skip
+# Scale-out links in use by a collective reach this share of their label: measured 0.74 of the NIC
+# at 16 GiB over 4 nodes, 0.97 for raw RDMA (github:stas00/ml-engineering network/README.md).
+SCALE_OUT_FRACTION = 0.74
+
+Table = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LawTable:
+    """Seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s; (chips, dtypes).
+
+    `floor_s_per_flop` is the same at the chip's full dense peak.
+    """
+
+    s_per_flop: Table
+    s_per_byte: Table
+    fixed_s: Table
+    p: Table
+    floor_s_per_flop: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown."""
+
+    ids: tuple[str, ...]
+    laws: Mapping[str, LawTable]
+    floor_s_per_byte: Table
+    capacity_bytes: Table
+    tdp_w: Table
+    usd_per_chip_hour: Table
+    expert_padding_rows: Table
+    domain: Table
+    link_bytes_per_s: Table
+    all_reduce_latency_s: Table
+    all_reduce_s_per_byte: Table
+    all_to_all_latency_s: Table
+    all_to_all_s_per_byte: Table
+    scale_out_latency_s: Table
+    scale_out_s_per_byte: Table
+    native_dtype: NDArray[np.bool_]
+    law_kind: NDArray[np.intp]
+
+    def code(self, chip: str) -> int:
+        return self.ids.index(chip)
+
+
+# How far a number can be trusted, best first; the worst of what an answer used is its provenance.
+KINDS = ("fitted", "derived", "assumed")
+
+
+def compile_machines(
+    catalog: Catalog, chips: Sequence[str | Chip], price_basis: str | None = None
+) -> Machines:
+    """Arrays of the named chips. Raises InputError for a chip or price that does not exist."""
+    rows = [chip if isinstance(chip, Chip) else catalog.chip(chip) for chip in chips]
+    for row in rows:
+        row.require("peak_bf16", "memory_capacity", "memory_bandwidth")
+    prices = catalog.prices.select(price_basis) if price_basis else {}
+    systems = [catalog.systems[row.system] for row in rows]
+    efficiencies = [catalog.efficiencies[row.efficiency] for row in rows]
+    pairs = list(zip(rows, efficiencies, strict=True))
+    fabric = [_fabric(s, e) for s, e in zip(systems, efficiencies, strict=True)]
+    kind = np.array(
+        [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
+    )
+    return Machines(
+        ids=tuple(row.id for row in rows),
+        laws={name: _law_table(name, pairs) for name in OPERATORS},
+        floor_s_per_byte=np.array([1 / row.memories[0].bytes_per_s for row in rows]),
+        capacity_bytes=np.array([row.capacity_bytes for row in rows]),
+        tdp_w=np.array([np.nan if row.tdp_w is None else row.tdp_w for row in rows]),
+        usd_per_chip_hour=np.array(
+            [prices[row.id].usd_per_chip_hour if row.id in prices else np.nan for row in rows]
+        ),
+        expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
+        domain=np.array([float(s.levels[0].size or 1) for s in systems]),
+        link_bytes_per_s=np.array([s.levels[0].bytes_per_s_per_direction for s in systems]),
+        all_reduce_latency_s=np.array([row[0] for row in fabric]),
+        all_reduce_s_per_byte=np.array([row[1] for row in fabric]),
+        all_to_all_latency_s=np.array([row[2] for row in fabric]),
+        all_to_all_s_per_byte=np.array([row[3] for row in fabric]),
+        scale_out_latency_s=np.array([s.levels[-1].latency_s for s in systems]),
+        scale_out_s_per_byte=np.array(
+            [1 / (SCALE_OUT_FRACTION * s.levels[-1].bytes_per_s_per_direction) for s in systems]
+        ),
+        native_dtype=np.array(
+            [[dtype in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
+        ),
+        law_kind=kind,
+    )
+
+
+def compute_dtype(chip: Chip, dtype: str) -> str:
+    """The arithmetic that runs weights of `dtype` on a chip: its own where the chip has it, else
+    that of 16-bit activations (weight-only formats are unpacked on the way to the multiplier)."""
+    return dtype if dtype in ARITHMETIC and dtype in chip.peak_flops_per_s else "bf16"
+
+
+def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
+    columns = [[_law_row(operator, chip, eff, dtype) for dtype in DTYPES] for chip, eff in pairs]
+    stacked = np.array(columns)
+    return LawTable(*(np.ascontiguousarray(stacked[:, :, k]) for k in range(5)))
+
+
+def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[float, ...]:
+    law, arithmetic = _law(operator, chip, efficiency, dtype)
+    peak = chip.peak_flops_per_s[arithmetic]
+    bandwidth = chip.memories[0].bytes_per_s
+    compute, memory = law.compute * peak, law.memory * bandwidth
+    if efficiency.id == chip.id:
+        # Measured on this very chip: what was reached stays, whichever peak it was divided by.
+        compute = law.compute * efficiency.peak_flops_per_s.get(arithmetic, peak)
+        memory = law.memory * efficiency.hbm_bytes_per_s
+    return 1 / min(compute, peak), 1 / min(memory, bandwidth), law.fixed_s, law.p, 1 / peak
+
+
+def _law(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[Law, str]:
+    """The law measured for weights of `dtype` if there is one, else the law of the arithmetic that
+    they run on."""
+    laws = efficiency.operators[operator]
+    arithmetic = compute_dtype(chip, dtype)
+    if dtype in laws and (arithmetic == dtype or operator == "experts"):
+        return laws[dtype], arithmetic
+    if arithmetic in laws:
+        return laws[arithmetic], arithmetic
+    return laws["bf16"], "bf16"
+
+
+def _worst_kind(efficiency: Efficiency, dtype: str) -> int:
+    laws = (
+        operators.get(dtype, operators["bf16"])
+        for name, operators in efficiency.operators.items()
+        if name in ("gemm", "experts")
+    )
+    return max(KINDS.index(law.kind) for law in laws)
+
+
+def _fabric(system: System, efficiency: Efficiency) -> tuple[Table, Table, Table, Table]:
+    """Latency and seconds per wire byte of both collectives, by log2 of the group, (GROUPS,)."""
+    level = system.levels[0]
+    sizes: Table = np.exp2(np.arange(GROUPS, dtype=np.float64))
+    link = np.array([_usable_link(level, size) for size in sizes])
+    reduce_latency, reduce_fraction = _curve(efficiency.all_reduce, sizes)
+    a2a_latency, a2a_fraction = _curve(efficiency.all_to_all, sizes)
+    return reduce_latency, 1 / (reduce_fraction * link), a2a_latency, 1 / (a2a_fraction * link)
+
+
+def _curve(collective: Collective, sizes: Table) -> tuple[Table, Table]:
+    """Interpolates the measured group sizes in log2; beyond them latency grows at the last slope
+    (never falls) and the bandwidth fraction stays."""
+    measured = np.log2(np.array(sorted(collective.latency_s), dtype=float))
+    latency = np.array([collective.latency_s[int(n)] for n in sorted(collective.latency_s)])
+    fraction = np.array(
+        [collective.bandwidth_fraction[int(n)] for n in sorted(collective.latency_s)]
+    )
+    latency = np.maximum.accumulate(latency)
+    log2 = np.log2(sizes)
+    slope = 0.0
+    if len(measured) > 1:
+        slope = max((latency[-1] - latency[0]) / (measured[-1] - measured[0]), 0.0)
+    seconds = np.interp(log2, measured, latency) + slope * np.maximum(log2 - measured[-1], 0.0)
+    return seconds, np.interp(log2, measured, fraction)
+
+
+def _usable_link(level: FabricLevel, size: float) -> float:
+    """Bytes per second and direction that one chip can use inside a group of `size` chips.
+
+    A full mesh gives one pair link per peer; a torus gives the links of the axes that the group
+    spans, two a closed axis (TPU pods: jax-ml scaling book, "How to think about TPUs").
+    """
+    total = level.bytes_per_s_per_direction
+    pair = level.bytes_per_s_per_pair
+    if pair is None or size <= 1:
+        return total
+    if level.topology == "full_mesh":
+        return min(total, pair * (size - 1))
+    axes = {"ring": 1, "torus_2d": 2, "torus_3d": 3}.get(level.topology)
+    if axes is None:
+        return total
+    spanned = min(axes, max(1, round(np.log2(size) / 2)))
+    closed = level.size is not None and size >= level.size
+    return min(total, pair * spanned * (2 if closed or size > 4 else 1))

@@ -1,0 +1,110 @@
+"""Mixture of experts: router, routed experts as one grouped GEMM, shared experts.
+
+Routing is taken as uniform. T tokens that choose k of E experts touch
+
+    E * (1 - (1 - k / E)^T)
+
+distinct experts in expectation; the busiest of `ep` expert-parallel ranks receives the mean number
+of tokens plus sqrt(2 mean ln ep), the expected maximum of `ep` normal deviates of that variance.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dse.candidates import Block, Floats
+from dse.perf.deployed import ACTIVATION_BYTES, Deployed
+from dse.perf.operators.mlp import feed_forward
+
+if TYPE_CHECKING:
+    from dse.perf.step import Step
+
+
+def distinct_experts(experts: Floats, experts_per_token: Floats, tokens: Floats) -> Floats:
+    """(n,) expected number of experts that `tokens` touch under uniform routing."""
+    missed = np.maximum(1.0 - experts_per_token / experts, 0.0)
+    return experts * (1.0 - missed**tokens)
+
+
+def _widths(deployed: Deployed, block: Block) -> tuple[Floats, Floats]:
+    """(columns of one routed expert, of the shared experts) on one chip."""
+    routed = np.ceil(block["expert_intermediate_size"] / deployed.experts_tensor_parallel)
+    return routed, np.ceil(block["shared_intermediate_size"] / deployed.tensor_parallel)
+
+
+def weight_elements(deployed: Deployed, block: Block) -> dict[str, Floats]:
+    hidden = deployed.batch.hidden_size
+    routed, shared = _widths(deployed, block)
+    experts = np.ceil(block["experts"] / deployed.expert_parallel)
+    return {
+        "experts": experts * block["matrices"] * hidden * routed,
+        "mlp": block["matrices"] * hidden * shared,
+        "router": block["experts"] * hidden,
+    }
+
+
+def kv_bytes_per_request(deployed: Deployed, block: Block, tokens: Floats) -> Floats:
+    return np.zeros(deployed.n)
+
+
+def add(step: Step, block: Block) -> None:
+    deployed, count, hidden, rows = step.deployed, block.count, step.hidden_size, step.rows
+    routed, shared = _widths(deployed, block)
+    ranks = deployed.expert_parallel
+    experts = np.maximum(block["experts"], 1.0)
+    tokens = rows * deployed.data_parallel
+
+    step.elementwise("feed-forward norm", count, 3.0 * rows * hidden)
+    step.gemm("router", count, "router", rows, block["experts"], hidden)
+
+    has_shared = (shared > 0.0) * count
+    if has_shared.any():
+        feed_forward(step, "shared experts", has_shared, shared, block["matrices"])
+
+    distinct = distinct_experts(experts, block["experts_per_token"], tokens) / ranks
+    mean = tokens * block["experts_per_token"] / ranks
+    busiest = mean + np.sqrt(2.0 * mean * np.log(ranks))
+    weight = block["matrices"] * hidden * routed
+    padded = busiest + deployed.expert_padding_rows * distinct
+    bytes_ = distinct * weight * deployed.weight_bytes["experts"]
+    bytes_ = bytes_ + busiest * (hidden + routed) * 2.0 * ACTIVATION_BYTES
+    law = deployed.law("experts", "experts")
+    step.ledger.operator("routed experts", count, law, 2.0 * padded * weight, bytes_, step.always)
+    _exchange(step, block, tokens)
+
+
+def _exchange(step: Step, block: Block, tokens: Floats) -> None:
+    """Moves tokens to their experts and back.
+
+    Without attention data-parallel every rank already holds every token: one all-reduce of the
+    outputs. With it and expert parallelism, tokens are sent to the ranks of their experts and
+    back (each to at most one copy a rank); without expert parallelism all tokens are gathered and
+    the outputs reduce-scattered, which moves what an all-reduce of them moves.
+    """
+    deployed, hidden = step.deployed, step.hidden_size
+    group = step.expert_group
+    spread = deployed.data_parallel > 1.0
+    routed = spread & (deployed.expert_parallel > 1.0)
+
+    reduce_rows = np.where(spread, tokens, step.rows)
+    latency, transfer = group.all_reduce(reduce_rows * hidden * ACTIVATION_BYTES)
+    reduce_count = block.count * ~routed
+    step.ledger.network("experts all-reduce", reduce_count, latency, transfer)
+    if not routed.any():
+        return
+
+    copies = np.minimum(block["experts_per_token"], deployed.expert_parallel)
+    sent = step.rows / deployed.tensor_parallel * copies * hidden
+    route_count = block.count * routed
+    for name, width in (
+        ("dispatch to experts", np.minimum(deployed.weight_bytes["experts"], 2.0)),
+        ("combine from experts", ACTIVATION_BYTES),
+    ):
+        wire = np.where(width < 1.0, 1.0, width)  # 4-bit weights still receive 8-bit activations
+        latency, transfer = group.all_to_all(sent * wire)
+        step.ledger.network(name, route_count, latency, transfer)
+    # Every tensor-parallel rank sent its share of the tokens and needs all of them back.
+    latency, transfer = step.tensor_group.all_reduce(step.rows * hidden * ACTIVATION_BYTES / 2.0)
+    step.ledger.network("gather tokens", route_count, latency, transfer)

@@ -1,0 +1,179 @@
+"""report.md: the same answer as text, for a terminal, a pull request or a mail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from dse.report import describe, tables, words
+from dse.report.folder import StudyFolder
+from dse.report.labels import GLOSSARY, axis_title, label, show
+
+FRONT_ROWS = 50
+
+
+def markdown(folder: StudyFolder) -> str:
+    """The report as GitHub-flavoured Markdown."""
+    study = folder.study
+    lines = [f"# {escape(folder.title)}", ""]
+    if study.get("description"):
+        lines += [escape(study["description"]), ""]
+    wanted = "; ".join(
+        f"{'lowest' if o['direction'] == 'minimize' else 'highest'} {label(o['metric']).text}"
+        for o in folder.objectives
+    )
+    limits = ", ".join(code(constraint["text"]) for constraint in study["constraints"]) or "none"
+    lines += [
+        f"- Prices: {escape(words.price_basis(folder))}",
+        f"- Workload: {escape(words.workload(folder))}",
+        f"- Wanted: {escape(wanted)}",
+        f"- Limits: {limits}",
+    ]
+    if study.get("left_out"):
+        lines.append(f"- Left out: {escape('; '.join(study['left_out']))}")
+    lines += ["", "## The answer", ""]
+    for sentence in words.lead(folder):
+        lines += [escape(sentence), ""]
+    for card in words.cards(folder):
+        lines += [f"### {escape(card.title)} (point {card.point})", ""]
+        lines += [f"- {heading}: {escape(' '.join(text))}" for heading, text in card.rows]
+        lines += [f"- Reproduce: {code(card.command)}", ""]
+    lines += _chosen(folder) + _front(folder) + _certainty(folder) + _inputs(folder)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _chosen(folder: StudyFolder) -> list[str]:
+    lines = []
+    for chosen in folder.chosen:
+        lines += [f"## Where the time goes: {escape(chosen.label)}", ""]
+        lines += _table(
+            ("operator", "prefill of one prompt", "decode step", "bound", "efficiency"),
+            (row.values() for row in tables.time_rows(chosen)),
+        )
+    for chosen in folder.chosen:
+        lines += [f"## Memory of one chip: {escape(chosen.label)}", ""]
+        lines += _table(("part", "size"), tables.memory_rows(chosen))
+    if folder.chosen:
+        lines += ["## Floor against prediction", ""]
+        lines += _table(
+            ("point", "floor of the decode step", "prediction", "80% interval", "ratio"),
+            (row.values() for row in tables.floor_rows(folder)),
+        )
+    lines += ["## What the constraints removed", ""]
+    evaluations = folder.study["evaluations"]
+    lines += [f"Of {evaluations:,} evaluated designs; alone: ruled out by nothing else.", ""]
+    return lines + _table(
+        ("constraint", "violated", "alone", "share of evaluated"),
+        (
+            (row["constraint"], f"{row['violated']:,}", f"{row['only']:,}", f"{row['share']:.1%}")
+            for row in tables.tallies(folder)
+        ),
+    )
+
+
+def _front(folder: StudyFolder) -> list[str]:
+    if not folder.items:
+        return []
+    metrics = [o["metric"] for o in folder.objectives]
+    shown = folder.items[:FRONT_ROWS]
+    total = len(folder.items)
+    note = (
+        f"The first {FRONT_ROWS} of {total:,} points; front.csv has all."
+        if total > FRONT_ROWS
+        else "All of it is in front.csv too."
+    )
+    rows = (
+        [
+            item["point"],
+            item["deployment"]["chip"],
+            describe.short_split(item["deployment"]),
+            describe.dtypes(item["deployment"]["weight_dtype"]),
+            describe.short_shape(item["model"]),
+            *(show(metric, item["metrics"].get(metric)) for metric in metrics),
+            item["metrics"]["bottleneck"],
+        ]
+        for item in shown
+    )
+    head = ("point", "chip", "split", "weights", "shape", *map(axis_title, metrics), "bound by")
+    return ["## The front", "", note, "", *_table(head, rows)]
+
+
+def _certainty(folder: StudyFolder) -> list[str]:
+    lines = ["## Certainty", ""]
+    for row in tables.certainty_rows(folder):
+        shares = ", ".join(f"{text} {kind}" for kind, text, _ in row["shares"])
+        lines += [f"### {escape(row['names'])}", ""]
+        lines += [f"Kernel efficiencies behind the decode step's time: {shares}.", ""] * bool(
+            shares
+        )
+        lines += _table(
+            ("metric", "predicted", "80% interval", "kind"), (m.values() for m in row["metrics"])
+        )
+    assumed = tables.assumptions(folder)
+    if assumed:
+        lines += ["Assumed:", "", *(f"- {escape(text)} ({escape(of)})" for text, of in assumed), ""]
+    law = folder.study.get("law")
+    if law:
+        lines += [f"The quality law: {escape(law['name'])}.", ""]
+        if law.get("extrapolated_share") is not None:
+            lines += [
+                f"{law['extrapolated_share']:.0%} of the front lies outside the range in which "
+                "the law was fitted; there its loss is extrapolated. It was fitted on:",
+                "",
+            ]
+        lines += [f"- {escape(text)}" for text in law["fit_range"]] + [""]
+        for row in law.get("at_bounds", ()):
+            if row["points"]:
+                bound = escape(row["bound"].replace("_", " "))
+                lines += [f"{row['points']:,} points are held at the law's bound of {bound}.", ""]
+    return lines
+
+
+def _inputs(folder: StudyFolder) -> list[str]:
+    study = folder.study
+    lines = ["## Inputs, sources, versions", ""]
+    lines += _table(
+        ("chip", "USD per chip-hour", "date", "rule", "note", "source"),
+        (
+            (
+                row["chip"],
+                show("chip_usd_per_hour", row["usd_per_chip_hour"]),
+                *(row.get(key) or "" for key in ("date", "rule", "note", "source")),
+            )
+            for row in study["price"]["rows"]
+        ),
+    )
+    lines += _table(
+        ("figure", "kind", "date", "source"),
+        (
+            [row.get(key) or "" for key in ("figure", "kind", "date", "source")]
+            for row in study["sources"]
+        ),
+    )
+    lines += [f"- {name}: {escape(value)}" for name, value in tables.run_facts(folder)]
+    lines += ["", "## Words", ""]
+    return lines + [f"- {term}: {meaning}" for term, meaning in GLOSSARY.items()]
+
+
+def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    return [
+        f"| {' | '.join(map(escape, head))} |",
+        f"|{'---|' * len(head)}",
+        *(f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows),
+        "",
+    ]
+
+
+def escape(text: object) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    one_line = " ".join(str(text).split())
+    entities = one_line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", entities)
+
+
+def code(text: str) -> str:
+    """A code span that holds any text on one line."""
+    one_line = " ".join(text.split())
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", one_line)), default=0))
+    pad = " " if "`" in one_line else ""
+    return f"{fence}{pad}{one_line}{pad}{fence}"

@@ -1,0 +1,346 @@
+(() => {
+"use strict";
+const page = JSON.parse(document.getElementById("page-data").textContent);
+const data = JSON.parse(document.getElementById("front-data").textContent);
+const config = { displayModeBar: false, responsive: true };
+const element = (id) => document.getElementById(id);
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// Plotly reads a subset of HTML in its labels; names must come out as they are.
+const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const make = (tag, text, parent) => {
+  const node = document.createElement(tag);
+  if (text !== undefined) node.textContent = text;
+  if (parent) parent.append(node);
+  return node;
+};
+
+// Lines of at most `width` characters, for titles that Plotly would cut off.
+const wrap = (text, width) => {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const last = lines.length - 1;
+    if (lines[last] && (lines[last] + " " + word).length > width) lines.push(word);
+    else lines[last] += (lines[last] ? " " : "") + word;
+  }
+  return lines.map(plain).join("<br>");
+};
+
+const axis = (own) => ({
+  gridcolor: style("--grid"), zerolinecolor: style("--grid"), linecolor: style("--line"),
+  automargin: true, ...own,
+});
+
+const layout = (own) => ({
+  font: { family: "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", size: 13, color: style("--ink") },
+  paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+  margin: { l: 12, r: 18, t: 12, b: 44 },
+  hoverlabel: { align: "left", bgcolor: style("--panel"), bordercolor: style("--line"), font: { color: style("--ink"), size: 12 } },
+  legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", itemclick: false, itemdoubleclick: false },
+  dragmode: false,
+  ...own, xaxis: axis(own.xaxis), yaxis: axis(own.yaxis),
+});
+
+// Figures made with the page: "ink" and "grid" stand for the page's own colours.
+function drawFigures() {
+  const colour = (value) => (value === "ink" || value === "grid" ? style("--" + value) : value);
+  for (const [id, figure] of Object.entries(page.figures)) {
+    const traces = figure.data.map((trace) => ({
+      ...trace,
+      ...(trace.marker && { marker: { ...trace.marker, color: colour(trace.marker.color),
+        ...(trace.type === "bar" && { line: { color: style("--paper"), width: 0.6 } }) } }),
+      ...(trace.line && { line: { ...trace.line, color: colour(trace.line.color) } }),
+    }));
+    Plotly.react(id, traces, layout(figure.layout), config).then(fitText);
+  }
+}
+
+// Operator names only where the segment is wide enough to hold them.
+function fitText(plot) {
+  for (const text of plot.querySelectorAll(".barlayer .point text")) {
+    const bar = text.parentNode.querySelector("path");
+    text.style.visibility = text.getBBox().width + 6 > bar.getBBox().width ? "hidden" : "visible";
+  }
+}
+
+if (!data) {
+  drawFigures();
+  return;
+}
+
+const columns = data.columns.map((column) => ({
+  ...column,
+  values: column.levels ? column.codes.map((code) => column.levels[code]) : column.values,
+}));
+const by = Object.fromEntries(columns.map((column) => [column.key, column]));
+const numeric = columns.filter((column) => column.number);
+const chips = by.chip.levels;
+const all = data.point.map((_, row) => row);
+const rowOf = new Map(data.point.map((point, row) => [point, row]));
+const state = { x: data.x, y: data.y, off: {}, rows: all, sort: null, descending: false, picked: null };
+
+const number = (value) => {
+  if (value === null) return "–";
+  if (Math.abs(value) >= 1e4) return Math.round(value).toLocaleString("en-US");
+  return value.toLocaleString("en-US", { maximumSignificantDigits: 5 });
+};
+const show = (column, row) => (column.number ? number(column.values[row]) : column.values[row]);
+const factColumns = [...data.objectives.map((key) => by[key]), ...columns.filter((column) => !data.objectives.includes(column.key))];
+const facts = (row) => factColumns.map((column) => [column.label, show(column, row)]).filter((fact) => fact[1] !== "" && fact[1] !== "–");
+const isChosen = (row) => Boolean(by.names && by.names.values[row]);
+
+// Every k-th point of the front's order; chosen points always stay.
+function thinned(rows, most) {
+  if (rows.length <= most) return rows;
+  const step = rows.length / most;
+  const kept = new Set(Array.from({ length: most }, (_, i) => rows[Math.floor(i * step)]));
+  return rows.filter((row) => kept.has(row) || isChosen(row));
+}
+
+function marks(rows, x, y, size, hover) {
+  return chips.map((chip, i) => {
+    const mine = rows.filter((row) => by.chip.values[row] === chip);
+    return {
+      type: "scatter", mode: "markers", name: plain(chip), customdata: mine,
+      x: mine.map((row) => by[x].values[row]), y: mine.map((row) => by[y].values[row]),
+      marker: { color: page.palette[i % page.palette.length], symbol: page.symbols[i % page.symbols.length], size, opacity: 0.9, line: { color: style("--quiet"), width: 0.6 } },
+      hoverinfo: "text", hovertext: mine.map(hover), showlegend: mine.length > 0,
+    };
+  });
+}
+
+function rings(rows, x, y, size, labelled) {
+  const found = rows.filter(isChosen);
+  const place = (key, row) => (by[key].log ? Math.log(by[key].values[row]) : by[key].values[row]);
+  const range = (key) => {
+    const values = rows.map((row) => place(key, row)).filter(Number.isFinite);
+    return [Math.min(...values), Math.max(...values)];
+  };
+  const [[left, right], [bottom, top]] = [range(x), range(y)];
+  return {
+    type: "scatter", mode: labelled ? "markers+text" : "markers", customdata: found,
+    x: found.map((row) => by[x].values[row]), y: found.map((row) => by[y].values[row]),
+    text: found.map((row) => "<b>" + plain(by.names.values[row]) + "</b>"),
+    textposition: found.map((row) => {
+      const across = (place(x, row) - left) / (right - left || 1);
+      const up = (place(y, row) - bottom) / (top - bottom || 1);
+      const side = across < 0.15 ? "right" : across > 0.85 ? "left" : "center";
+      return (up > 0.6 ? "top " : "bottom ") + side;
+    }),
+    textfont: { size: 14, color: style("--ink"), shadow: "auto" }, cliponaxis: false,
+    marker: { symbol: "circle-open", size, color: style("--ink"), line: { width: 2 } },
+    hoverinfo: "skip", showlegend: false,
+  };
+}
+
+const scale = (column, width) => ({
+  title: { text: wrap(column.axis, width) },
+  ...(spread(column) === 1 && { range: [0, 2 * column.values.find((value) => value > 0) || 1] }),
+  ...(column.log && spread(column) > 3 && { type: "log", minor: { ticks: "outside", ticklen: 3 }, dtick: spread(column) > 100 ? 1 : "D2", tickformat: "~g" }),
+});
+const spread = (column) => {
+  const values = column.values.filter((value) => value > 0);
+  return values.length ? values.reduce((a, b) => Math.max(a, b)) / values.reduce((a, b) => Math.min(a, b)) : 1;
+};
+
+const narrow = () => window.innerWidth < 560;
+
+function drawFront() {
+  const shown = thinned(state.rows, page.drawn_points);
+  const hover = (row) => {
+    const known = narrow() ? facts(row).filter(([name]) => name !== "shape").slice(0, 10) : facts(row);
+    const lines = known.map(([name, value]) => plain(name) + ": " + plain(value));
+    return "<b>point " + data.point[row] + "</b><br>" + lines.join("<br>");
+  };
+  const traces = marks(shown, state.x, state.y, 9, hover);
+  traces.push(rings(shown, state.x, state.y, 20, true));
+  if (state.picked !== null) {
+    traces.push({
+      type: "scatter", mode: "markers", x: [by[state.x].values[state.picked]], y: [by[state.y].values[state.picked]],
+      marker: { symbol: "circle-open", size: 28, color: page.palette[1], line: { width: 3 } },
+      hoverinfo: "skip", showlegend: true, name: "selected: point " + data.point[state.picked],
+    });
+  }
+  Plotly.react("front-plot", traces, layout({
+    xaxis: scale(by[state.x], narrow() ? 36 : 90), yaxis: scale(by[state.y], narrow() ? 34 : 52), hovermode: "closest",
+  }), config);
+  const count = state.rows.length;
+  let text = count ? count.toLocaleString("en-US") + " of " + data.rows.toLocaleString("en-US") + " points match the filter." : "No point matches the filter.";
+  if (data.rows < data.total) text += " This page holds " + data.rows.toLocaleString("en-US") + " of the front's " + data.total.toLocaleString("en-US") + " points, evenly along its order; front.csv has all.";
+  if (shown.length < count) text += " The pictures show " + shown.length.toLocaleString("en-US") + " of them, evenly along the front's order.";
+  element("count").textContent = text;
+}
+
+function drawPairs() {
+  const box = element("pair-plots");
+  if (!box) return;
+  const rows = thinned(state.rows, Math.round(page.drawn_points / 3));
+  const pairs = data.objectives.flatMap((y, i) => data.objectives.slice(0, i).map((x) => [x, y]));
+  // All boxes come before the first plot, which takes the width that they leave it.
+  while (box.children.length < pairs.length) {
+    const made = make("div", undefined, box);
+    made.className = "plot";
+    made.setAttribute("role", "img");
+  }
+  pairs.forEach(([x, y], k) => {
+    const plot = box.children[k];
+    plot.setAttribute("aria-label", by[x].axis + " against " + by[y].axis);
+    const hover = (row) => ["<b>point " + data.point[row] + "</b>", plain(by.chip.values[row]), plain(by[x].label) + ": " + show(by[x], row), plain(by[y].label) + ": " + show(by[y], row)].join("<br>");
+    const traces = marks(rows, x, y, 7, hover);
+    traces.push(rings(rows, x, y, 15, true));
+    for (const trace of traces) trace.showlegend = false;
+    const bare = (column) => ({ ...column, axis: column.axis.replace(/, (lower|higher) is better$/, "") });
+    Plotly.react(plot, traces, layout({ xaxis: scale(bare(by[x]), 44), yaxis: scale(bare(by[y]), 34), hovermode: "closest" }), config);
+    if (!plot.dataset.live) {
+      plot.dataset.live = "1";
+      plot.on("plotly_click", clicked);
+    }
+  });
+}
+
+const clicked = (event) => {
+  const row = event.points[0].customdata;
+  if (Number.isInteger(row)) pick(row);
+};
+
+const tableColumns = ["names", ...data.objectives, "model", "chip", "split", "weights", "kv", "concurrency", "shape",
+  "ttft_s", "tpot_s", "output_tokens_per_s_per_chip", "total_parameters", "active_parameters", "bottleneck"]
+  .filter((key, i, keys) => by[key] && keys.indexOf(key) === i).map((key) => by[key]);
+const pointColumn = { key: "point", label: "point", number: true, values: data.point };
+
+function sorted() {
+  if (!state.sort) return state.rows;
+  const { values, number: isNumber } = state.sort;
+  const sign = state.descending ? -1 : 1;
+  const order = (a, b) => {
+    if (values[a] === null || values[b] === null) return (values[a] === null) - (values[b] === null);
+    return sign * (isNumber ? values[a] - values[b] : values[a].localeCompare(values[b]));
+  };
+  return [...state.rows].sort((a, b) => order(a, b) || a - b);
+}
+
+function drawTable() {
+  const head = document.querySelector("#rows thead tr");
+  head.replaceChildren();
+  for (const column of [pointColumn, ...tableColumns]) {
+    const cell = make("th", undefined, head);
+    const on = state.sort && state.sort.key === column.key;
+    if (column.number) cell.className = "n";
+    cell.setAttribute("aria-sort", on ? (state.descending ? "descending" : "ascending") : "none");
+    const button = make("button", column.label + (on ? (state.descending ? " ▼" : " ▲") : ""), cell);
+    button.type = "button";
+    button.dataset.key = column.key;
+    button.addEventListener("click", () => {
+      state.descending = Boolean(on) && !state.descending;
+      state.sort = column;
+      drawTable();
+    });
+  }
+  const body = document.querySelector("#rows tbody");
+  body.replaceChildren();
+  const rows = sorted();
+  const shown = rows.slice(0, page.table_rows);
+  const hidden = state.picked !== null && !shown.includes(state.picked);
+  for (const row of hidden ? [state.picked, ...shown] : shown) {
+    const line = make("tr", undefined, body);
+    line.dataset.point = data.point[row];
+    if (row === state.picked) line.className = "picked";
+    const first = make("td", undefined, line);
+    first.className = "n";
+    make("button", data.point[row], first).type = "button";
+    for (const column of tableColumns) {
+      const cell = make("td", show(column, row), line);
+      if (column.number) cell.className = "n";
+    }
+    line.addEventListener("click", () => pick(row));
+  }
+  element("table-note").textContent = "Click a heading to sort, a row to select it in the picture. Shape: layers × hidden size, query heads/KV heads. Split: replicas × (TP tensor, PP pipeline, DP attention data, EP expert parallel). "
+    + (shown.length < rows.length ? "The first " + shown.length + " of " + rows.length.toLocaleString("en-US") + " rows are shown; front.csv has all " + data.total.toLocaleString("en-US") + "." : "All of it is in front.csv too.");
+}
+
+function drawSelected() {
+  const box = element("selected");
+  box.hidden = state.picked === null;
+  if (box.hidden) return;
+  box.querySelector("h3").textContent = "Point " + data.point[state.picked];
+  const list = box.querySelector("dl");
+  list.replaceChildren();
+  for (const [name, value] of facts(state.picked)) {
+    const line = make("div", undefined, list);
+    make("dt", name, line);
+    make("dd", value, line);
+  }
+  box.querySelector("code").textContent = "dse explain " + data.study + " " + data.point[state.picked];
+}
+
+function pick(row) {
+  state.picked = row;
+  drawFront();
+  drawTable();
+  drawSelected();
+  const line = document.querySelector("#rows tr.picked");
+  const box = line.closest(".scroll");
+  box.scrollTop = line.offsetTop - box.clientHeight / 2;
+}
+
+function filter() {
+  state.rows = all.filter((row) => Object.entries(state.off).every(([key, off]) => !off.has(by[key].values[row])));
+  drawFront();
+  drawPairs();
+  drawTable();
+}
+
+function buildControls() {
+  for (const [id, key] of [["axis-x", "x"], ["axis-y", "y"]]) {
+    const select = element(id);
+    for (const column of numeric) {
+      const option = make("option", column.label, select);
+      option.value = column.key;
+    }
+    select.value = state[key];
+    select.addEventListener("change", () => { state[key] = select.value; drawFront(); });
+  }
+  for (const key of ["chip", "weights", "kv", "kind"]) {
+    if (!by[key] || by[key].levels.length < 2) continue;
+    state.off[key] = new Set();
+    const set = make("fieldset", undefined, element("filters"));
+    make("legend", by[key].label, set);
+    for (const level of by[key].levels) {
+      const caption = make("label", undefined, set);
+      const box = make("input", undefined, caption);
+      box.type = "checkbox";
+      box.checked = true;
+      box.dataset.key = key;
+      box.value = level;
+      caption.append(" " + level);
+      box.addEventListener("change", () => { state.off[key][box.checked ? "delete" : "add"](level); filter(); });
+    }
+  }
+  element("reset").addEventListener("click", () => {
+    for (const box of document.querySelectorAll("#filters input")) box.checked = true;
+    for (const off of Object.values(state.off)) off.clear();
+    filter();
+  });
+  for (const link of document.querySelectorAll("a[data-point]")) {
+    link.addEventListener("click", () => pick(rowOf.get(Number(link.dataset.point))));
+  }
+}
+
+function drawAll() {
+  drawFront();
+  drawPairs();
+  drawFigures();
+}
+
+buildControls();
+drawTable();
+drawAll();
+element("front-plot").on("plotly_click", clicked);
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+let [waiting, width] = [0, window.innerWidth];
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width) return;
+  width = window.innerWidth;
+  clearTimeout(waiting);
+  waiting = setTimeout(drawAll, 150);
+});
+})();

@@ -1,0 +1,45 @@
+"""The protocol that every engine follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from dse.search.evaluator import Evaluator
+
+LEAST_EVALUATIONS = 1_000
+MOST_EVALUATIONS = 2_000_000
+
+# progress(points evaluated, points expected or None, points on the front)
+Progress = Callable[[int, int | None, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Counts, never seconds: distinct points evaluated, and trials asked of an Optuna sampler.
+    None leaves the choice to the engine."""
+
+    evaluations: int | None = None
+    trials: int | None = None
+
+
+class Engine(Protocol):
+    """A way to search. `run` leaves what it found in the evaluator's archive."""
+
+    @property
+    def name(self) -> str: ...
+    def evaluations(self, size: int) -> int:
+        """Default number of evaluations in a space of `size` points."""
+        ...
+
+    def run(
+        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+    ) -> None: ...
+
+
+def tenth(size: int) -> int:
+    """A tenth of the space, at least 1,000 points and at most two million."""
+    return min(size, max(LEAST_EVALUATIONS, min(size // 10, MOST_EVALUATIONS)))

@@ -1,0 +1,176 @@
+"""Evaluator: every point once, in chunks, with the archive and the tallies kept on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.pareto import Archive
+from dse.problem import Problem
+
+BITMAP_LIMIT = 50_000_000
+CHUNKS_IN_FLIGHT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Evaluated points: ids (n,), index (n, d), F (n, m), G (n, c)."""
+
+    ids: NDArray[np.int64]
+    index: NDArray[np.int64]
+    F: NDArray[np.float64]
+    G: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def violation(self) -> NDArray[np.float64]:
+        """(n,) sum of the positive constraint values, by which Optuna too ranks infeasible
+        trials; 0 where feasible."""
+        return np.maximum(self.G, 0.0).sum(axis=1)
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Batch:
+        return Batch(self.ids[rows], self.index[rows], self.F[rows], self.G[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many evaluated points a constraint removed, and how many it alone removed."""
+
+    constraint: str
+    violated: int
+    only: int
+
+
+class SeenIds:
+    """The set of ids met so far: a bitmap for spaces up to 5e7 points, else a sorted array."""
+
+    def __init__(self, size: int) -> None:
+        self._bits = np.zeros(size, dtype=bool) if size <= BITMAP_LIMIT else None
+        self._sorted = np.empty(0, dtype=np.int64)
+
+    def contains(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(n,) ids -> (n,) bool."""
+        if self._bits is not None:
+            return self._bits[ids]
+        if not len(self._sorted):
+            return np.zeros(len(ids), dtype=bool)
+        place = np.searchsorted(self._sorted, ids)
+        return self._sorted[np.minimum(place, len(self._sorted) - 1)] == ids
+
+    def add(self, ids: NDArray[np.int64]) -> None:
+        if self._bits is not None:
+            self._bits[ids] = True
+        else:
+            self._sorted = np.union1d(self._sorted, ids)
+
+
+class Evaluator:
+    """Evaluates each distinct point of a problem at most once, up to `limit` points.
+
+    Keeps the feasible non-dominated `archive`; `relaxed`, in which violation counts as one more
+    objective; a tally for each constraint; and, until something is feasible, the `nearest` miss as
+    (violation, id). `sink(batch, stage)` receives what `publish` is given: the points
+    that become trials of the study of record. The results do not depend on `threads`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        chunk: int = 10_000,
+        threads: int = 2,
+        sink: Callable[[Batch, str], object] | None = None,
+    ) -> None:
+        self.problem, self.space = problem, problem.space
+        self.chunk, self.threads = chunk, threads
+        self.archive = Archive(len(problem.objectives))
+        self.relaxed = Archive(len(problem.objectives) + 1)
+        self.limit = self.space.size
+        self.evaluations = 0
+        self.feasible = 0
+        self.seconds = 0.0
+        self.seen = SeenIds(self.space.size)
+        self.nearest = (np.inf, -1)
+        self._sink = sink
+        self._violated = np.zeros(len(problem.constraints), dtype=np.int64)
+        self._only = np.zeros(len(problem.constraints), dtype=np.int64)
+
+    @property
+    def left(self) -> int:
+        """Evaluations that the limit still allows."""
+        return self.limit - self.evaluations
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        counts = zip(self.problem.constraints, self._violated, self._only, strict=True)
+        return tuple(Tally(name, int(violated), int(only)) for name, violated, only in counts)
+
+    def evaluate(self, index: NDArray[np.int64]) -> Batch:
+        """Evaluate the points of canonical index (n, d) that were not evaluated before, first
+        occurrence first, as many as the limit allows; return those."""
+        ids = self.space.rank(index)
+        first = np.sort(np.unique(ids, return_index=True)[1])
+        first = first[~self.seen.contains(ids[first])][: self.left]
+        ids = ids[first]
+        self.seen.add(ids)
+        parts = list(self._run(ids[i : i + self.chunk] for i in range(0, len(ids), self.chunk)))
+        objectives, constraints = len(self.problem.objectives), len(self.problem.constraints)
+        batch = Batch(
+            ids,
+            index[first],
+            np.concatenate([np.empty((0, objectives)), *(part.F for part in parts)]),
+            np.concatenate([np.empty((0, constraints)), *(part.G for part in parts)]),
+        )
+        self.relaxed.add(np.column_stack([batch.F, batch.violation]), ids)
+        return batch
+
+    def sweep(self, after: Callable[[], None]) -> None:
+        """Evaluate the whole space in rank order, with all accounts but `relaxed`, and call
+        `after` behind each chunk. Only for an evaluator that has evaluated nothing yet."""
+        size, chunk = self.space.size, self.chunk
+        ranges = (np.arange(i, min(i + chunk, size)) for i in range(0, size, chunk))
+        for _ in self._run(ranges):
+            after()
+
+    def again(self, ids: NDArray[np.int64]) -> Batch:
+        """Points evaluated before, evaluated once more without being counted."""
+        index = self.space.unrank(ids)
+        evaluation = self.problem.evaluate(index)
+        return Batch(ids, index, evaluation.F, evaluation.G)
+
+    def publish(self, batch: Batch, stage: str) -> None:
+        """Hand points to the study of record."""
+        if self._sink is not None and len(batch):
+            self._sink(batch, stage)
+
+    def _run(self, chunks: Iterable[NDArray[np.int64]]) -> Iterator[Batch]:
+        """Evaluate chunks of distinct ids, several at a time, and account for them in order."""
+        chunks = iter(chunks)
+        with ThreadPoolExecutor(self.threads) as pool:
+            while group := list(islice(chunks, CHUNKS_IN_FLIGHT)):
+                started = time.perf_counter()
+                parts = list(pool.map(self.again, group))
+                self.seconds += time.perf_counter() - started
+                for part in parts:
+                    self._account(part)
+                    yield part
+
+    def _account(self, batch: Batch) -> None:
+        violated = batch.G > 0
+        count = violated.sum(axis=1)
+        self.evaluations += len(batch)
+        self._violated += violated.sum(axis=0)
+        self._only += violated[count == 1].sum(axis=0)
+        feasible = count == 0
+        self.feasible += int(feasible.sum())
+        self.archive.add(batch.F[feasible], batch.ids[feasible])
+        if not self.feasible:
+            nearest = int(np.lexsort((batch.ids, amount := batch.violation))[0])
+            self.nearest = min(self.nearest, (float(amount[nearest]), int(batch.ids[nearest])))

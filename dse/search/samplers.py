@@ -1,0 +1,249 @@
+"""Engines that ask an Optuna sampler: NSGA-II, TPE, Gaussian process, quasi-random and random.
+
+The sampler works on a study in memory whose parameters are axis positions (an integer for a
+scale, a category for a kind). A batch is asked, evaluated in one vectorised call and told with its
+named constraints, and its points are published to the study of record. A draw that repeats an
+evaluated point is asked again; if the sampler has no other idea, an unseen random point takes its
+place. So no trial is a duplicate.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import moocore
+import numpy as np
+import optuna
+from numpy.typing import NDArray
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler, NSGAIISampler
+from optuna.trial import Trial, TrialState, create_trial
+
+from dse.errors import InputError
+from dse.search import pareto_local
+from dse.search.engine import Budget, Progress, tenth
+from dse.search.evaluator import Batch, Evaluator
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+REDRAWS = 4
+POPULATION = 100
+SEEDS_MOST = 500
+NSGA2_TRIALS = 1_000
+# A trial belongs to a generation, and may become a parent, only by this attribute.
+GENERATION = NSGAIISampler._get_generation_key()
+
+
+class AskTell:
+    """Batches asked of one sampler for one evaluator."""
+
+    def __init__(
+        self, evaluator: Evaluator, sampler: BaseSampler, rng: np.random.Generator, stage: str
+    ) -> None:
+        self.evaluator, self.stage, self._rng = evaluator, stage, rng
+        space = evaluator.space
+        self._axes = [axis for axis, values in enumerate(space.cardinalities) if values > 1]
+        self._distributions: dict[str, BaseDistribution] = {
+            space.names[axis]: IntDistribution(0, int(space.cardinalities[axis]) - 1)
+            if space.ordered[axis]
+            else CategoricalDistribution(tuple(range(int(space.cardinalities[axis]))))
+            for axis in self._axes
+        }
+        self._worst = np.zeros(len(evaluator.problem.objectives))
+        self.study = optuna.create_study(
+            directions=["minimize" for _ in evaluator.problem.objectives], sampler=sampler
+        )
+
+    def seed(self, batch: Batch) -> None:
+        """Give the sampler points evaluated elsewhere, as the generation that it starts from."""
+        self._add(batch, generation=0)
+        self.evaluator.publish(batch, "sample")
+
+    def batch(self, n: int, generation: int) -> int:
+        """Ask, evaluate and tell n new points; return how many there were."""
+        trials, index = self._ask(n)
+        strangers = self._strangers(n - len(trials), index)
+        batch = self.evaluator.evaluate(np.concatenate([index, strangers]))
+        values, constraints = self._columns(batch)
+        for row, trial in enumerate(trials):
+            if row >= len(batch):
+                self.study.tell(trial, state=TrialState.FAIL)
+                continue
+            for name, value in constraints[row].items():
+                trial.set_constraint(name, value)
+            self.study.tell(trial, values[row])
+        self._add(batch.take(np.arange(len(trials), len(batch))), generation)
+        self.evaluator.publish(batch, self.stage)
+        return len(batch)
+
+    def _ask(self, n: int) -> tuple[list[Trial], NDArray[np.int64]]:
+        """At most n trials whose points are new and distinct, and their index (k, d)."""
+        space, seen = self.evaluator.space, self.evaluator.seen
+        trials: list[Trial] = []
+        rows: list[NDArray[np.int64]] = []
+        taken: set[int] = set()
+        for _ in range(n):
+            for _ in range(REDRAWS):
+                trial = self.study.ask(self._distributions)
+                row = np.zeros((1, len(space.names)), dtype=np.int64)
+                row[0, self._axes] = [trial.params[name] for name in self._distributions]
+                row = space.canonical(row)
+                point = space.rank(row)
+                if not seen.contains(point)[0] and int(point[0]) not in taken:
+                    taken.add(int(point[0]))
+                    trials.append(trial)
+                    rows.append(row)
+                    break
+                self.study.tell(trial, state=TrialState.FAIL)
+        return trials, np.concatenate([np.empty((0, len(space.names)), dtype=np.int64), *rows])
+
+    def _strangers(self, n: int, taken: NDArray[np.int64]) -> NDArray[np.int64]:
+        """At most n random points, neither evaluated before nor among `taken`."""
+        space = self.evaluator.space
+        if n == 0:
+            return taken[:0]
+        index = space.sample(self._rng, 4 * n)
+        ids = space.rank(index)
+        new = ~self.evaluator.seen.contains(ids) & ~np.isin(ids, space.rank(taken))
+        return self._rng.permutation(index[new])[:n]
+
+    def _add(self, batch: Batch, generation: int) -> None:
+        """Trials that were not asked for."""
+        names = self.evaluator.space.names
+        values, constraints = self._columns(batch)
+        self.study.add_trials(
+            create_trial(
+                values=values[row],
+                params={names[axis]: int(batch.index[row, axis]) for axis in self._axes},
+                distributions=self._distributions,
+                constraints=constraints[row],
+                system_attrs={GENERATION: generation},
+            )
+            for row in range(len(batch))
+        )
+
+    def _columns(self, batch: Batch) -> tuple[list[list[float]], list[dict[str, float]]]:
+        """Values and named constraints of each trial. An infinite objective (of an infeasible
+        point) becomes the worst finite one so far: samplers standardise by them."""
+        finite = np.where(np.isfinite(batch.F), batch.F, -np.inf)
+        worst = finite.max(axis=0, initial=-np.inf)
+        self._worst = np.where(np.isfinite(worst), np.maximum(self._worst, worst), self._worst)
+        names = self.evaluator.problem.constraints
+        return (
+            np.where(np.isfinite(batch.F), batch.F, self._worst).tolist(),
+            [dict(zip(names, row, strict=True)) for row in batch.G.tolist()],
+        )
+
+
+class Nsga2:
+    """A large sample, NSGA-II (Deb et al. 2002) from its best points, then neighbours of the
+    front until none helps."""
+
+    name = "nsga2"
+
+    def evaluations(self, size: int) -> int:
+        return tenth(size)
+
+    def run(
+        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+    ) -> None:
+        loop = AskTell(evaluator, nsga2_sampler(_seed(rng)), rng, self.name)
+        loop.seed(best(pareto_local.sample(evaluator, rng)))
+        trials = _trials(budget, min(NSGA2_TRIALS, evaluator.left // 4))
+        _ask_all(loop, trials, POPULATION, progress)
+        pareto_local.refine(evaluator, rng, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerEngine:
+    """One Optuna sampler on its own, `batch` trials at a time."""
+
+    name: str
+    sampler: Callable[[int], BaseSampler]
+    trials: int
+    batch: int
+
+    def evaluations(self, size: int) -> int:
+        return tenth(size)
+
+    def run(
+        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+    ) -> None:
+        loop = AskTell(evaluator, self.sampler(_seed(rng)), rng, self.name)
+        _ask_all(loop, _trials(budget, self.trials), self.batch, progress)
+
+
+def nsga2_sampler(seed: int) -> BaseSampler:
+    return NSGAIISampler(population_size=POPULATION, seed=seed)
+
+
+def tpe_sampler(seed: int) -> BaseSampler:
+    return optuna.samplers.TPESampler(n_startup_trials=40, constant_liar=True, seed=seed)
+
+
+def random_sampler(seed: int) -> BaseSampler:
+    return optuna.samplers.RandomSampler(seed=seed)
+
+
+def qmc_sampler(seed: int) -> BaseSampler:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        return optuna.samplers.QMCSampler(scramble=True, seed=seed, warn_independent_sampling=False)
+
+
+def gp_sampler(seed: int) -> BaseSampler:
+    """Raises InputError when torch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise InputError(
+            "the Gaussian-process sampler needs torch, which is not installed",
+            field="--engine gp",
+            accepted="pip install 'dse[gp]', or another engine",
+        )
+    return optuna.samplers.GPSampler(
+        n_startup_trials=20, seed=seed, warn_independent_sampling=False
+    )
+
+
+SAMPLERS: tuple[SamplerEngine, ...] = (
+    SamplerEngine("tpe", tpe_sampler, trials=300, batch=20),
+    SamplerEngine("gp", gp_sampler, trials=60, batch=1),
+    SamplerEngine("qmc", qmc_sampler, trials=1_000, batch=100),
+    SamplerEngine("random", random_sampler, trials=1_000, batch=100),
+)
+
+
+def best(batch: Batch) -> Batch:
+    """The rows that NSGA-II would rank first: feasible ones by non-domination rank, then the
+    others by violation. All of the first rank up to 500, and at least a population."""
+    violation = batch.violation
+    feasible = violation == 0
+    rank = np.zeros(len(batch), dtype=np.int64)
+    if feasible.any():
+        rank[feasible] = moocore.pareto_rank(batch.F[feasible])
+    rank[~feasible] = len(batch)
+    order = np.lexsort((batch.ids, violation, rank))
+    first = int((feasible & (rank == rank[order[0]])).sum())
+    return batch.take(order[: max(POPULATION, min(first, SEEDS_MOST))])
+
+
+def _ask_all(loop: AskTell, trials: int, size: int, progress: Progress) -> None:
+    evaluator, told, generation = loop.evaluator, 0, 0
+    while told < trials and evaluator.left:
+        generation += 1
+        new = loop.batch(min(size, trials - told, evaluator.left), generation)
+        if new == 0:
+            return
+        told += new
+        progress(evaluator.evaluations, None, len(evaluator.archive))
+
+
+def _trials(budget: Budget, default: int) -> int:
+    return default if budget.trials is None else budget.trials
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**31))

@@ -1,0 +1,1 @@
+"""Search spaces: index grids with conditional axes, and the candidates that an index stands for."""

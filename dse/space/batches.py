@@ -1,0 +1,204 @@
+"""CandidateBatch from models and deployments, and from the values of a search space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.candidates import Block, CandidateBatch, Codes, Floats
+from dse.dtypes import BITS, CODE, DTYPES
+from dse.specs.blocks import BLOCK_SIZES, WEIGHT_PARTS
+from dse.specs.model import Model
+
+BF16 = CODE["bf16"]
+KIND_ORDER = tuple(BLOCK_SIZES)
+DEPLOYMENT_AXES = (
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "replicas",
+    "concurrency",
+)  # fmt: skip
+
+
+def deployed_dtypes(model: Model, weight_dtype: str | None) -> dict[str, str]:
+    """Weight format by part. None, or the format that the checkpoint is published in, keeps the
+    checkpoint's own parts; any other format applies to attention, feed-forward and experts, and
+    leaves embedding and output head at 16 bits."""
+    own = dict(model.weight_dtypes)
+    if weight_dtype is None or (weight_dtype in own.values() and weight_dtype != "bf16"):
+        return own
+    return {part: "bf16" if part == "embedding" else weight_dtype for part in WEIGHT_PARTS}
+
+
+def batch_of(
+    models: Sequence[Model],
+    chip: Codes,
+    weight_dtypes: Sequence[str | None],
+    kv_dtypes: Sequence[str],
+    deployment: Mapping[str, Floats],
+) -> CandidateBatch:
+    """n models on n deployments: `models[i]` on chip code `chip[i]`; `deployment` holds the axes
+    DEPLOYMENT_AXES, (n,) each. Block lists are aligned by kind and padded with empty blocks."""
+    n = len(models)
+
+    def column(values: Sequence[float] | Floats) -> Floats:
+        return np.array(values, dtype=np.float64)
+
+    parts = [
+        deployed_dtypes(model, dtype) for model, dtype in zip(models, weight_dtypes, strict=True)
+    ]
+    return CandidateBatch(
+        hidden_size=column([model.hidden_size for model in models]),
+        vocab_size=column([model.vocab_size for model in models]),
+        tied_embeddings=column([model.tied_embeddings for model in models]),
+        blocks=_aligned_blocks(models),
+        weight_dtype={
+            part: np.array([CODE[row[part]] for row in parts], dtype=np.intp)
+            for part in WEIGHT_PARTS
+        },
+        kv_dtype=np.array([CODE[dtype] for dtype in kv_dtypes], dtype=np.intp),
+        chip=np.asarray(chip, dtype=np.intp),
+        training_tokens=column(
+            [np.nan if m.training_tokens is None else m.training_tokens for m in models]
+        ),
+        trained_bits=column([_trained_bits(model) for model in models]),
+        **{axis: np.broadcast_to(column(deployment[axis]), n).copy() for axis in DEPLOYMENT_AXES},
+    )
+
+
+def _trained_bits(model: Model) -> float:
+    """Bits of the narrowest weights that the checkpoint was published with."""
+    return min(BITS[model.weight_dtypes[part]] for part in WEIGHT_PARTS)
+
+
+def _aligned_blocks(models: Sequence[Model]) -> tuple[Block, ...]:
+    """The k-th block of a kind of every model, as one block; models without one have count 0."""
+    slots: list[tuple[str, int]] = []
+    rows: list[dict[tuple[str, int], tuple[float, Mapping[str, float]]]] = []
+    for model in models:
+        seen: dict[str, int] = {}
+        row = {}
+        for spec in model.blocks:
+            slot = (spec.kind, seen.get(spec.kind, 0))
+            seen[spec.kind] = slot[1] + 1
+            row[slot] = (float(spec.count), spec.sizes)
+            if slot not in slots:
+                slots.append(slot)
+        rows.append(row)
+    blocks = []
+    # One order for every batch: a model's sums do not depend on the models beside it.
+    for kind, k in sorted(slots, key=lambda slot: (KIND_ORDER.index(slot[0]), slot[1])):
+        cells = [row.get((kind, k), (0.0, {})) for row in rows]
+        sizes = {
+            name: np.array([float(cell[1].get(name, 0.0)) for cell in cells])
+            for name in BLOCK_SIZES[kind]
+        }
+        blocks.append(Block(kind, np.array([cell[0] for cell in cells]), sizes))
+    return tuple(blocks)
+
+
+def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None) -> CandidateBatch:
+    """The candidates of a search space from its axis values, (n,) each (`Space.values`).
+
+    Axes that do not apply are 0 (parallel degrees then count as 1). With `model`, the shape is
+    fixed and the values hold the deployment only.
+    """
+    n = len(values["chip"])
+    if "replicas" in values:
+        replicas = values["replicas"]
+    else:
+        used = _degree(values, "tensor_parallel", n) * _degree(values, "pipeline_parallel", n)
+        replicas = values["chips"] / (used * _degree(values, "data_parallel", n))
+    weight, kv = (
+        values.get(name, np.full(n, BF16)).astype(np.intp) for name in ("weight_dtype", "kv_dtype")
+    )
+    deployment: dict[str, Any] = {
+        "chip": values["chip"].astype(np.intp),
+        "kv_dtype": kv,
+        "tensor_parallel": _degree(values, "tensor_parallel", n),
+        "pipeline_parallel": _degree(values, "pipeline_parallel", n),
+        "data_parallel": _degree(values, "data_parallel", n),
+        "expert_parallel": _degree(values, "expert_parallel", n),
+        "replicas": replicas,
+        "concurrency": values["concurrency"],
+        "training_tokens": values.get("training_tokens", np.full(n, np.nan)),
+    }
+    if model is not None:
+        return _fixed(model, n, weight, deployment)
+    bf16 = np.full(n, BF16)
+    return CandidateBatch(
+        hidden_size=values["hidden_size"],
+        vocab_size=values["vocab_size"],
+        tied_embeddings=values["tied_embeddings"],
+        blocks=_shape_blocks(values, n),
+        weight_dtype={"attention": weight, "mlp": weight, "experts": weight, "embedding": bf16},
+        trained_bits=np.full(n, BITS["bf16"]),
+        **deployment,
+    )
+
+
+def _degree(values: Mapping[str, NDArray], axis: str, n: int) -> Floats:
+    return np.maximum(values[axis], 1.0) if axis in values else np.ones(n)
+
+
+def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> CandidateBatch:
+    """One model n times, with its checkpoint's own parts where the format asked for is its own."""
+    one = np.ones(n)
+    by_dtype = [deployed_dtypes(model, dtype) for dtype in DTYPES]
+    table = {
+        part: np.array([CODE[parts[part]] for parts in by_dtype], dtype=np.intp)
+        for part in WEIGHT_PARTS
+    }
+    if model.training_tokens is not None:
+        deployment["training_tokens"] = model.training_tokens * one
+    return CandidateBatch(
+        hidden_size=model.hidden_size * one,
+        vocab_size=model.vocab_size * one,
+        tied_embeddings=model.tied_embeddings * one,
+        blocks=tuple(
+            Block(block.kind, block.count * one, {k: v * one for k, v in block.sizes.items()})
+            for block in _aligned_blocks([model])
+        ),
+        weight_dtype={part: codes[weight] for part, codes in table.items()},
+        trained_bits=_trained_bits(model) * one,
+        **deployment,
+    )
+
+
+def _shape_blocks(values: Mapping[str, NDArray], n: int) -> tuple[Block, ...]:
+    """Grouped-query attention in every layer; dense feed-forward, or experts after the first
+    `num_dense_layers` layers of a sparse model. Feed-forwards are gated."""
+    zeros, three = np.zeros(n), np.full(n, 3.0)
+
+    def axis(name: str) -> Floats:
+        return values.get(name, zeros)
+
+    layers = values["num_hidden_layers"]
+    sparse = axis("num_experts") > 0.0
+    dense_layers = np.where(sparse, np.minimum(axis("num_dense_layers"), layers), layers)
+    expert = axis("moe_intermediate_size")
+    # A dense first layer of a sparse model is as wide as what one token uses of its experts.
+    active = (axis("num_experts_per_tok") + axis("num_shared_experts")) * expert
+    dense = axis("intermediate_size")
+    attention = {
+        "heads": values["num_attention_heads"],
+        "kv_heads": values["num_key_value_heads"],
+        "head_dim": values["head_dim"],
+        "v_head_dim": values["head_dim"],
+        "window": axis("sliding_window"),
+        "qkv_bias": zeros,
+    }
+    experts = {
+        "experts": axis("num_experts"),
+        "experts_per_token": axis("num_experts_per_tok"),
+        "expert_intermediate_size": expert,
+        "shared_intermediate_size": axis("num_shared_experts") * expert,
+        "matrices": three,
+    }
+    width = np.where(sparse & (dense <= 0.0), active, dense)
+    return (
+        Block("gqa", layers, attention),
+        Block("mlp", dense_layers, {"intermediate_size": width, "matrices": three}),
+        Block("moe", layers - dense_layers, experts),
+    )

@@ -1,0 +1,205 @@
+"""The product grid of a space file, counted by its distinct points.
+
+Notation: n points, d axes. `index` is (n, d) int64, position of the value on each axis; `ids` is
+(n,) int64 in [0, size). A canonical index has 0 on every axis that does not count.
+
+Axes that conditions name (controllers) split the grid into branches. Within a branch the axes that
+count are a plain product, so that ids are mixed-radix numbers:
+
+    id = (offset[branch] + rank among the conditional axes) * common + rank among the common axes
+
+`common` is the product over the axes that count everywhere. Nothing loops over points.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dse.errors import InputError
+from dse.space.axes import AxisTable, Flags, Ints, Values
+from dse.specs.axes import Axis, Branch, Value, branches
+from dse.specs.study import Study
+
+LARGEST_SPACE = 2**62
+
+
+class Space:
+    """The points of a space file, as `dse.problem.SpaceProtocol` asks for."""
+
+    def __init__(self, name: str, axes: Sequence[Axis], fingerprint: str) -> None:
+        """Raises InputError for a space beyond LARGEST_SPACE points."""
+        self.name, self.fingerprint = name, fingerprint
+        self.axes = tuple(axes)
+        self.names = tuple(axis.name for axis in self.axes)
+        self.ordered = tuple(axis.ordered for axis in self.axes)
+        self.choices: tuple[tuple[Value, ...], ...] = tuple(axis.values for axis in self.axes)
+        self._tables = tuple(AxisTable(axis) for axis in self.axes)
+        self.cardinalities = np.array([len(axis.values) for axis in self.axes], dtype=np.int64)
+
+        found = branches(self.axes)
+        active: Flags = np.array([branch.active for branch in found], dtype=bool)  # (branches, d)
+        self._active = np.asfortranarray(active)
+        always = np.logical_and.reduce(active)
+        self._conditional = tuple(int(j) for j in np.flatnonzero(~always))
+        self._set_controllers(found)
+        many = self.cardinalities > 1
+        plain = [j for j in range(len(self.axes)) if many[j] and j not in self._controllers]
+        self._common = [j for j in plain if always[j]]
+        self._partial = [j for j in plain if not always[j]]
+
+        cards = [int(c) for c in self.cardinalities]
+        self._common_size = math.prod(cards[j] for j in self._common)
+        counts = [
+            math.prod(cards[j] for j in self._partial if branch.active[j]) for branch in found
+        ]
+        self.size = sum(counts) * self._common_size
+        if self.size > LARGEST_SPACE:
+            raise InputError(
+                f"{name} has {float(self.size):.3g} points",
+                field="axes", accepted=f"at most {float(LARGEST_SPACE):.2g}",
+            )  # fmt: skip
+        self._offsets = np.array([0, *itertools.accumulate(counts)], dtype=np.int64)
+        # Cardinality and stride of a partial axis by branch; 1 and 0 where it does not count.
+        self._radix: dict[int, Ints] = {}
+        self._strides: dict[int, Ints] = {}
+        stride = np.ones(len(found), dtype=np.int64)
+        for j in self._partial:
+            self._radix[j] = np.where(active[:, j], cards[j], 1)
+            self._strides[j] = np.where(active[:, j], stride, 0)
+            stride = stride * self._radix[j]
+
+    @classmethod
+    def of(cls, study: Study) -> Space:
+        return cls(study.name, study.axes, study.fingerprint)
+
+    @property
+    def chips(self) -> tuple[str, ...]:
+        """Chip ids in the order of their codes."""
+        return tuple(str(chip) for chip in self.choices[self.names.index("chip")])
+
+    def _set_controllers(self, found: list[Branch]) -> None:
+        """`_branch_of[code]` is the branch of every assignment of the controllers, canonical or
+        not; `_chosen[j]` is the canonical position of controller j in each branch."""
+        position = {name: j for j, name in enumerate(self.names)}
+        names = list(found[0].chosen)
+        self._controllers = tuple(position[name] for name in names)
+        cards = [len(self.axes[j].values) for j in self._controllers]
+        self._controller_cards = cards
+        canonical = {tuple(branch.chosen.values()): b for b, branch in enumerate(found)}
+        self._chosen = {
+            j: np.array([branch.chosen[name] or 0 for branch in found], dtype=np.int64)
+            for j, name in zip(self._controllers, names, strict=True)
+        }
+        self._branch_of = np.empty(math.prod(cards), dtype=np.int64)
+        for code, assignment in enumerate(itertools.product(*map(range, cards))):
+            chosen: dict[str, int | None] = {}
+            for name, index in zip(names, assignment, strict=True):
+                when = self.axes[position[name]].when
+                on = all(chosen[condition.axis] in condition.indices for condition in when)
+                chosen[name] = index if on else None
+            self._branch_of[code] = canonical[tuple(chosen.values())]
+
+    def _branch(self, index: Ints) -> Ints:
+        """(n,) branch of each point."""
+        code = np.zeros(len(index), dtype=np.int64)
+        for j, card in zip(self._controllers, self._controller_cards, strict=True):
+            code = code * card + index[:, j]
+        return self._branch_of[code]
+
+    def canonical(self, index: Ints) -> Ints:
+        """(n, d) -> (n, d): axes that do not count set to 0."""
+        branch = self._branch(index)
+        found = np.array(index, dtype=np.int64, order="F")
+        for j in self._controllers:
+            found[:, j] = self._chosen[j][branch]
+        for j in self._partial:
+            found[:, j] *= self._active[branch, j]
+        return found
+
+    def rank(self, index: Ints) -> Ints:
+        """(n, d) -> (n,): number of the canonical point in [0, size)."""
+        branch = self._branch(index)
+        rank = self._offsets[branch]
+        for j in self._partial:
+            rank = rank + index[:, j] * self._strides[j][branch]
+        for j in reversed(self._common):
+            rank = rank * len(self.axes[j].values) + index[:, j]
+        return rank
+
+    def unrank(self, ids: Ints) -> Ints:
+        """(n,) in [0, size) -> canonical (n, d), the inverse of `rank`."""
+        rest = np.asarray(ids, dtype=np.int64)
+        index = np.zeros((len(rest), len(self.axes)), dtype=np.int64, order="F")
+        for j in self._common:
+            rest = _digit(rest, len(self.axes[j].values), index[:, j])
+        branch = np.searchsorted(self._offsets, rest, side="right") - 1
+        for j in self._controllers:
+            index[:, j] = self._chosen[j][branch]
+        rest = rest - self._offsets[branch]
+        for j in self._partial:
+            rest = _digit(rest, self._radix[j][branch], index[:, j])
+        return index
+
+    def sample(self, rng: np.random.Generator, n: int) -> Ints:
+        """min(n, size) distinct canonical points (n, d) in random order.
+
+        Every branch gets an equal share as far as it has points, so that a small branch (dense
+        models beside many sparse ones) is seen; within a branch the draw is uniform.
+        """
+        counts = np.diff(self._offsets) * self._common_size
+        shares = _fair_shares(counts, min(n, self.size))
+        starts = self._offsets[:-1] * self._common_size
+        ids = [
+            start + rng.choice(count, share, replace=False)
+            for start, count, share in zip(starts, counts, shares, strict=True)
+        ]
+        return self.unrank(rng.permutation(np.concatenate(ids)))
+
+    def neighbours(self, index: Ints) -> Ints:
+        """(n, d) -> (k, d): the distinct canonical points that differ from an input by another
+        value on one axis that counts, without the inputs, in the order of their ids."""
+        start = self.canonical(index)
+        own = self.rank(start)
+        reached = []
+        for j, axis in enumerate(self.axes):
+            moved = start.copy(order="F")
+            for position in range(len(axis.values)):
+                moved[:, j] = position
+                reached.append(self.rank(moved))
+        return self.unrank(np.setdiff1d(np.concatenate(reached), own))
+
+    def values(self, index: Ints) -> dict[str, Values]:
+        """(n, d) -> one (n,) array for each axis: float64, or codes for chips and dtypes (position
+        in `chips`, code of `dse.dtypes`). An axis that does not count is 0, a degree of
+        parallelism 1."""
+        branch = self._branch(index)
+        n = len(index)
+        found: dict[str, Values] = {}
+        for j, table in enumerate(self._tables):
+            position = index[:, j] if table.cardinality > 1 else None
+            active: Flags | None = self._active[branch, j] if j in self._conditional else None
+            found[table.axis.name] = table.values(position, active, found, n)
+        return found
+
+
+def _digit(rest: Ints, radix: int | Ints, out: Ints) -> Ints:
+    """Splits off the lowest digit into `out`; returns what is left."""
+    quotient = rest // radix
+    np.subtract(rest, quotient * radix, out=out)
+    return quotient
+
+
+def _fair_shares(counts: Ints, n: int) -> Ints:
+    """(b,) shares that add up to n <= sum(counts), equal but for branches with fewer points."""
+    shares = np.zeros(len(counts), dtype=np.int64)
+    while (missing := n - int(shares.sum())) > 0:
+        room = np.flatnonzero(shares < counts)
+        each, extra = divmod(missing, len(room))
+        wanted = np.full(len(room), each, dtype=np.int64)
+        wanted[:extra] += 1
+        shares[room] += np.minimum(wanted, counts[room] - shares[room])
+    return shares

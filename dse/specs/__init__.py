@@ -1,0 +1,1 @@
+"""The edge: every file that a user writes, checked and turned into frozen dataclasses."""

@@ -1,0 +1,406 @@
+"""Reads the axes of a space file and notes every mistake at once."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from dse.dtypes import ALIASES, DTYPES
+from dse.errors import InputError
+from dse.specs.axes import (
+    AXES,
+    LARGEST_SIZE,
+    Axis,
+    Branch,
+    Condition,
+    Product,
+    Section,
+    Value,
+    branches,
+)
+from dse.specs.loader import Document, KeyPath, did_you_mean
+
+MOST_VALUES = 10_000
+_SPARSE_REQUIRED = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+# The three ways to write the values of an axis, and what goes with each.
+_FORMS = {
+    "values": ("values", "when"),
+    "from": ("from", "to", "multiple_of", "powers_of", "when"),
+    "ratio_of": ("ratio_of", "values", "multiple_of", "when"),
+}
+_KEYS = tuple(dict.fromkeys(key for keys in _FORMS.values() for key in keys))
+
+
+class Mistakes:
+    """Collects what is wrong with one document."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.errors: list[InputError] = []
+
+    def add(self, path: KeyPath, message: str, accepted: str | None = None) -> None:
+        self.errors.append(self.document.error(path, message, accepted))
+
+    def place(self, path: KeyPath, error: InputError) -> None:
+        """The error of a helper that knows neither file nor line."""
+        self.add(path, error.message, error.accepted)
+
+
+def read_axes(
+    document: Document, sections: Sequence[Section], chips: Mapping[str, bool], mistakes: Mistakes
+) -> tuple[tuple[Axis, ...], tuple[str, ...]]:
+    """The axes of the sections, in an order that does not depend on the order of the file, and the
+    chips that were asked for and have no price. `chips` says of every chip that may be named
+    whether it has one.
+
+    What is wrong goes to `mistakes`; the axes are complete only where nothing was added.
+    """
+    before = len(mistakes.errors)
+    reader = _Reader(mistakes, chips)
+    for section in sections:
+        if section not in document.data:
+            continue
+        written = document.data[section]
+        if not isinstance(written, Mapping):
+            mistakes.add((section,), "not a mapping of axes", "`axis: values` lines")
+            continue
+        for name, raw in written.items():
+            reader.read(section, str(name), raw)
+        for name, rule in AXES.items():
+            if rule.section == section and rule.required and name not in reader.seen:
+                mistakes.add((section,), f"the axis {name} is missing", f"{name}: {rule.meaning}")
+        if section == "deployment":
+            _check_chips(reader)
+    axes = reader.finish(sections)
+    if len(mistakes.errors) == before:
+        axes = _in_order(axes, reader)
+    if len(mistakes.errors) == before:
+        _check_branches(axes, reader)
+    return axes, tuple(reader.left_out)
+
+
+class _Reader:
+    """Axes as they are read, with where they stand in the file."""
+
+    def __init__(self, mistakes: Mistakes, chips: Mapping[str, bool]) -> None:
+        self.mistakes, self.chips = mistakes, chips
+        self.left_out: list[str] = []
+        self.axes: dict[str, Axis] = {}
+        self.conditions: dict[str, Any] = {}
+        self.seen: list[str] = []  # every known axis that is written, in the order of the file
+
+    def wrong(self, name: str, message: str, accepted: str | None = None, *key: str | int) -> None:
+        self.mistakes.add((AXES[name].section, name, *key), message, accepted)
+
+    def read(self, section: Section, name: str, raw: Any) -> None:
+        if name not in AXES or AXES[name].section != section:
+            known = [axis for axis, rule in AXES.items() if rule.section == section]
+            elsewhere = f"; it belongs under {AXES[name].section}" if name in AXES else ""
+            hint = elsewhere or did_you_mean(name, known)
+            self.mistakes.add((section, name), f"unknown axis {name!r}{hint}", ", ".join(known))
+            return
+        self.seen.append(name)
+        written = raw if isinstance(raw, Mapping) else {"values": raw}
+        self.conditions[name] = written.get("when", {})
+        ranged = "from" in written or "to" in written
+        form = "ratio_of" if "ratio_of" in written else "from" if ranged else "values"
+        for key in written:
+            if key not in _FORMS[form]:
+                known = f"unknown field {key!r}{did_you_mean(key, _KEYS)}"
+                message = f"{key} does not go with {form}" if key in _KEYS else known
+                self.wrong(name, message, ", ".join(_FORMS[form]), str(key))
+        ratio, text, multiple = None, "", 1
+        if form != "values" and AXES[name].kind != "size":
+            self.wrong(name, f"{form} is for sizes", _ACCEPTED[AXES[name].kind], form)
+            return
+        if form == "ratio_of":
+            text = str(written["ratio_of"])
+            ratio = self._product(name, text)
+            multiple = self._whole(name, "multiple_of", {"multiple_of": 1, **written})
+        if form == "from":
+            values = self._range(name, written)
+        else:
+            values = self._listed(name, written, nested=written is raw)
+        self.axes[name] = Axis(name, values, ratio, text, multiple)
+
+    def _whole(self, name: str, key: str, written: Mapping[str, Any], least: int = 1) -> int:
+        value = written.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
+            self.wrong(name, f"read {value!r}", f"a whole number, {least} or more", key)
+            return least
+        return value
+
+    def _range(self, name: str, written: Mapping[str, Any]) -> tuple[Value, ...]:
+        """Multiples, or powers, from `from` to `to`, both included."""
+        steps = [key for key in ("multiple_of", "powers_of") if key in written]
+        if len(steps) != 1:
+            self.wrong(name, "a range needs one kind of step", "multiple_of: 256, or powers_of: 2")
+            return ()
+        least = AXES[name].least
+        low, high = (self._whole(name, key, written, least) for key in ("from", "to"))
+        step = self._whole(name, steps[0], written, 1 if steps[0] == "multiple_of" else 2)
+        if high > LARGEST_SIZE:
+            self.wrong(name, f"read {high}", f"at most {LARGEST_SIZE}", "to")
+            return ()
+        if steps[0] == "multiple_of":
+            found: Sequence[int] = range(-(-low // step) * step, high + 1, step)
+        else:
+            found = [step**k for k in range(LARGEST_SIZE.bit_length()) if low <= step**k <= high]
+        if not found:
+            self.wrong(name, f"no value from {low} to {high}", f"from <= to with a {steps[0]}")
+        if len(found) > MOST_VALUES:
+            self.wrong(name, f"{len(found)} values", f"at most {MOST_VALUES}")
+            return ()
+        return tuple(found)
+
+    def _listed(self, name: str, written: Mapping[str, Any], *, nested: bool) -> tuple[Value, ...]:
+        raw, key = written.get("values"), ("values",) if nested else ()
+        items = raw if isinstance(raw, list) else [raw]
+        kind = "ratio" if "ratio_of" in written else AXES[name].kind
+        if raw == "all" and kind == "chip":
+            items = list(self.chips)
+        if raw is None or not items:
+            self.wrong(name, "no values", _ACCEPTED[kind])
+            return ()
+        if len(items) > MOST_VALUES:
+            self.wrong(name, f"{len(items)} values", f"at most {MOST_VALUES}")
+            return ()
+        found: list[Value] = []
+        for position, item in enumerate(items):
+            place = (*key, position) if isinstance(raw, list) else key
+            value = self._value(name, kind, item, place)
+            if value is not None and value in found:
+                self.wrong(name, f"{item!r} is listed twice", None, *place)
+            elif kind == "chip" and value is not None and not self.chips[str(value)]:
+                self.left_out.append(str(value))
+            elif value is not None:
+                found.append(value)
+        if self.left_out and not found:
+            self.wrong(name, "no chip here has the price", "chips with a price on the price_basis")
+        return tuple(found if kind in ("chip", "dtype") else sorted(found))
+
+    def _value(self, name: str, kind: str, item: Any, place: KeyPath) -> Value | None:
+        """One value, or None where it is wrong."""
+        accepted, hint = _ACCEPTED[kind], ""
+        if kind == "flag" and isinstance(item, bool):
+            return item
+        if kind == "size":
+            least = AXES[name].least
+            whole = isinstance(item, int) and not isinstance(item, bool)
+            if whole and least <= item <= LARGEST_SIZE:
+                return item
+            accepted = f"a whole number from {least} to {LARGEST_SIZE}"
+        if kind == "ratio" and (value := _ratio(item)) is not None:
+            return value
+        if kind == "dtype" and isinstance(item, str):
+            if (dtype := ALIASES.get(item, item)) in DTYPES:
+                return dtype
+            hint = did_you_mean(item, DTYPES)
+        if kind == "chip" and isinstance(item, str):
+            if item in self.chips:
+                return item
+            hint = did_you_mean(item, self.chips)
+            accepted = f"{', '.join(self.chips)}; see `dse hardware list`"
+        self.wrong(name, f"read {item!r}{hint}", accepted, *place)
+        return None
+
+    def _product(self, name: str, text: str) -> Product | None:
+        """`hidden_size / head_dim * 2` -> Product."""
+        tokens = re.findall(r"[A-Za-z_][A-Za-z_0-9]*|[0-9.]+|\S", text)
+        factor, times, over, good = Fraction(1), [], [], len(tokens) % 2 == 1
+        for operator, term in zip(["*", *tokens[1::2]], tokens[0::2], strict=False):
+            number = re.fullmatch(r"[0-9]+(\.[0-9]+)?", term)
+            good &= operator in ("*", "/") and (number is None or Fraction(term) > 0)
+            if not good:
+                break
+            if number:
+                factor = factor * Fraction(term) if operator == "*" else factor / Fraction(term)
+            else:
+                (times if operator == "*" else over).append(term)
+                good &= term.isidentifier()
+        if not good:
+            accepted = "axes and numbers joined by * and /, such as hidden_size / head_dim"
+            self.wrong(name, f"read {text!r}", accepted, "ratio_of")
+            return None
+        return Product(factor, tuple(times), tuple(over))
+
+    def finish(self, sections: Sequence[Section]) -> tuple[Axis, ...]:
+        """Adds conditions and defaults, once every axis is known."""
+        written = [name for name in self.seen if name in self.axes]
+        for name, rule in AXES.items():
+            if rule.section in sections and rule.default is not None and name not in self.seen:
+                self.axes[name] = Axis(name, (rule.default,), given=False)
+        for name in written:
+            axis = self.axes[name]
+            for other in axis.ratio_of.names if axis.ratio_of else ():
+                if other not in self.axes:
+                    hint = did_you_mean(other, self.axes)
+                    accepted = "a size that this file gives"
+                    self.wrong(name, f"a ratio over {other!r}, no axis here{hint}", accepted,
+                               "ratio_of")  # fmt: skip
+                elif AXES[other].kind != "size" or AXES[other].least == 0:
+                    accepted = "sizes that are never 0"
+                    self.wrong(name, f"a ratio over {other}", accepted, "ratio_of")
+                elif (axis.rule.section, AXES[other].section) == ("model", "deployment"):
+                    message = f"a ratio over {other}: a shape cannot follow from its deployment"
+                    self.wrong(name, message, "axes of the model", "ratio_of")
+        for name in written:
+            self.axes[name] = replace(
+                self.axes[name], when=tuple(dict.fromkeys(self._conditions(name)))
+            )
+        if "model" in sections and "sparse" not in self.seen:
+            for name in self.seen:
+                if AXES[name].sparse:
+                    self.wrong(name, "counts only in a sparse model", "also the axis sparse: true")
+        return tuple(self.axes[name] for name in AXES if name in self.axes)
+
+    def _conditions(self, name: str) -> Iterator[Condition]:
+        written = self.conditions[name]
+        if not isinstance(written, Mapping):
+            self.wrong(name, f"read {written!r}", "when: {axis: value or list}", "when")
+            return
+        if written and AXES[name].unconditional:
+            self.wrong(name, "counts in every point and takes no condition", None, "when")
+        sparse = self.axes.get("sparse")
+        if AXES[name].sparse and sparse is not None:
+            yield Condition("sparse", tuple(k for k, on in enumerate(sparse.values) if on is True))
+        for other, wanted in written.items():
+            if other not in self.seen:
+                hint = did_you_mean(other, self.seen)
+                self.wrong(name, f"a condition on {other!r}, no axis here{hint}", None, "when")
+                continue
+            if self.seen.index(other) >= self.seen.index(name):
+                self.wrong(name, f"a condition on {other}, which comes later",
+                           f"{other} above {name}", "when", other)  # fmt: skip
+                continue
+            controller = self.axes.get(other)
+            if controller is None:
+                continue
+            if controller.ratio_of is not None:
+                self.wrong(name, f"a condition on {other}, which is a ratio",
+                           "a condition on an axis with listed values", "when", other)  # fmt: skip
+                continue
+            indices = []
+            for value in wanted if isinstance(wanted, list) else [wanted]:
+                value = ALIASES.get(value, value) if isinstance(value, str) else value
+                matches = [
+                    index
+                    for index, known in enumerate(controller.values)
+                    if known == value and type(known) is type(value)
+                ]
+                if not matches:
+                    accepted = ", ".join(_yaml(known) for known in controller.values)
+                    self.wrong(name, f"{other} is never {_yaml(value)}", accepted, "when", other)
+                indices += matches
+            yield Condition(other, tuple(sorted(set(indices))))
+
+
+def _check_chips(reader: _Reader) -> None:
+    given = [name for name in ("chips", "replicas") if name in reader.seen]
+    if len(given) != 1:
+        said = "neither chips nor replicas" if not given else "both chips and replicas"
+        reader.mistakes.add(("deployment",), said, "one of them; the other follows from it")
+
+
+def _in_order(axes: Sequence[Axis], reader: _Reader) -> tuple[Axis, ...]:
+    """Each axis after those it depends on, else in the order of AXES."""
+    waiting, done = {axis.name: axis for axis in axes}, {}
+    while waiting:
+        free = (
+            axis for axis in waiting.values() if all(other in done for other in axis.depends_on)
+        )
+        axis = next(free, None)
+        if axis is None:
+            # Whatever still waits lies on a cycle or hangs on one.
+            name = next(iter(waiting))
+            round_trip = [name]
+            while (
+                name := next(n for n in waiting[name].depends_on if n in waiting)
+            ) not in round_trip:
+                round_trip.append(name)
+            round_trip = round_trip[round_trip.index(name) :]
+            reader.wrong(name, f"depends on itself: {' -> '.join([*round_trip, name])}")
+            return tuple(axes)
+        done[axis.name] = waiting.pop(axis.name)
+    return tuple(done.values())
+
+
+def _check_branches(axes: Sequence[Axis], reader: _Reader) -> None:
+    """What only shows when the conditions are worked out."""
+    try:
+        found = branches(axes)
+    except InputError as error:
+        reader.mistakes.place((), error)
+        return
+    position = {axis.name: j for j, axis in enumerate(axes)}
+
+    for axis in axes:
+        mine = [branch for branch in found if branch.active[position[axis.name]]]
+        if not mine:
+            reader.wrong(
+                axis.name, "never counts: its conditions cannot hold together", None, "when"
+            )
+        for other in axis.ratio_of.names if axis.ratio_of else ():
+            if not all(branch.active[position[other]] for branch in mine):
+                reader.wrong(axis.name, f"a ratio over {other}, which does not always count here",
+                             f"the conditions of {other}", "when")  # fmt: skip
+    if "hidden_size" in position:
+        _check_shapes(axes, position, found, reader)
+
+
+def _check_shapes(
+    axes: Sequence[Axis], position: Mapping[str, int], found: Sequence[Branch], reader: _Reader
+) -> None:
+    """Dense shapes have a feed-forward, sparse ones have experts, and no axis is idle."""
+
+    def active(branch: Branch, name: str) -> bool:
+        return name in position and branch.active[position[name]]
+
+    sparse = axes[position["sparse"]] if "sparse" in position else None
+    values = sparse.values if sparse else (False,)
+    for value in values:
+        mine = found
+        if sparse and any("sparse" in branch.chosen for branch in found):
+            mine = [b for b in found if b.chosen["sparse"] == sparse.values.index(value)]
+        for name in _SPARSE_REQUIRED if value else ("intermediate_size",):
+            if not all(active(branch, name) for branch in mine):
+                what = "sparse" if value else "dense"
+                message = f"{what} models need {name}" + (
+                    ", which does not count in all of them" if name in position else ""
+                )
+                reader.mistakes.add(("model", name), message, f"{name}: {AXES[name].meaning}")
+        width = axes[position["intermediate_size"]] if "intermediate_size" in position else None
+        first = axes[position["num_dense_layers"]].values if "num_dense_layers" in position else ()
+        idle = value and not any(first) and width is not None and len(width.values) > 1
+        if idle and any(active(branch, "intermediate_size") for branch in mine):
+            message = "has no effect in sparse models without dense layers"
+            reader.wrong("intermediate_size", message, "when: {sparse: false}")
+
+
+_ACCEPTED = {
+    "size": "whole numbers",
+    "flag": "true or false",
+    "ratio": 'numbers above zero, or fractions such as "1/96"',
+    "dtype": ", ".join(DTYPES),
+    "chip": "chip ids, see `dse hardware list`",
+}
+
+
+def _ratio(item: Any) -> float | None:
+    """0.25 or "1/4" as a float; None where it is neither or not above zero."""
+    if isinstance(item, str):
+        match = re.fullmatch(r"\s*([0-9]{1,9})\s*/\s*([0-9]{1,9})\s*", item)
+        if match is None or int(match[2]) == 0:
+            return None
+        item = int(match[1]) / int(match[2])
+    if isinstance(item, bool) or not isinstance(item, int | float):
+        return None
+    return float(item) if math.isfinite(item) and 0 < item <= LARGEST_SIZE else None
+
+
+def _yaml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,95 @@
+"""Serving software as an input: `hardware/backends/*.yaml`.
+
+Kernel efficiency belongs to the chip; what the scheduler and the host add belongs here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dse import units
+from dse.errors import InputError
+from dse.specs.loader import load_yaml, validate
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One serving backend of one age.
+
+    `host_s_per_step` runs beside the device (a step is the larger of the two); `gap_s_per_step` is
+    serial time between two steps; `first_token_s` is added once to the time to first token;
+    `chunk_tokens` bounds the prompt tokens of one step; `memory_fraction` of a chip is what the
+    backend takes; `max_running_requests` is its cap per instance.
+    """
+
+    id: str
+    title: str
+    host_s_per_step: float
+    gap_s_per_step: float
+    first_token_s: float
+    chunk_tokens: float
+    memory_fraction: float
+    max_running_requests: float
+    kind: str
+    source: str
+    date: str
+
+
+class _BackendFile(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    title: str
+    host_per_step: str
+    gap_per_step: str
+    first_token: str
+    chunk_tokens: int = Field(gt=0)
+    memory_fraction: float = Field(gt=0, le=1)
+    max_running_requests: int = Field(gt=0)
+    kind: str
+    source: str
+    date: str
+
+
+def load_backend(path: Path) -> Backend:
+    """Raises InputError with the line and field of every mistake."""
+    document = load_yaml(path)
+    spec = validate(_BackendFile, document)
+    seconds = {
+        name: units.parse(getattr(spec, name), "s", field=name)
+        for name in ("host_per_step", "gap_per_step", "first_token")
+    }
+    return Backend(
+        id=spec.id,
+        title=spec.title,
+        host_s_per_step=seconds["host_per_step"],
+        gap_s_per_step=seconds["gap_per_step"],
+        first_token_s=seconds["first_token"],
+        chunk_tokens=float(spec.chunk_tokens),
+        memory_fraction=spec.memory_fraction,
+        max_running_requests=float(spec.max_running_requests),
+        kind=spec.kind,
+        source=spec.source,
+        date=spec.date,
+    )
+
+
+def load_backends(folder: Path) -> dict[str, Backend]:
+    """Every backend file of a folder by id."""
+    backends = (load_backend(path) for path in sorted(folder.glob("*.yaml")))
+    return {backend.id: backend for backend in backends}
+
+
+def find_backend(backends: dict[str, Backend], name: str) -> Backend:
+    """By id. Raises InputError with the ids that exist."""
+    if name in backends:
+        return backends[name]
+    near = difflib.get_close_matches(name, backends, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise InputError(
+        f"unknown backend {name!r}{hint}", field="backend", accepted=", ".join(sorted(backends))
+    )

@@ -1,0 +1,229 @@
+"""What kernels reach of a chip's peaks: `hardware/efficiency/*.yaml`.
+
+One law for every operator, with its constants by operator and format:
+
+    seconds = ((flops / (compute * peak))^p + (bytes / (memory * bandwidth))^p)^(1/p) + fixed
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
+
+from dse.dtypes import ARITHMETIC, DTYPES
+from dse.specs.chip import Chip, Date
+from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, reject, validate
+
+LawKind = Literal["fitted", "derived", "assumed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Constants of the law; `compute` and `memory` are fractions, `error` the median absolute
+    error of the fit as a fraction."""
+
+    compute: float
+    memory: float
+    fixed_s: float
+    p: float
+    kind: str
+    source: str
+    error: float | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """seconds = latency_s(n) + wire bytes / (bandwidth_fraction(n) * link), for n chips."""
+
+    latency_s: Mapping[int, float]
+    bandwidth_fraction: Mapping[int, float]
+    kind: str
+    source: str
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """Laws by operator and format, and the peaks and bandwidth that the fractions refer to.
+
+    The file of a class of chips has no `divided_by`: its fractions refer to the figures of the
+    chip that uses it, `peak_flops_per_s` is empty and `hbm_bytes_per_s` NaN until `of_chip`.
+    """
+
+    id: str
+    title: str
+    peak_flops_per_s: Mapping[str, float]
+    hbm_bytes_per_s: float
+    operators: Mapping[str, Mapping[str, Law]]
+    expert_padding_rows: float
+    all_reduce: Collective
+    all_to_all: Collective
+    source: str
+    date: str
+    file: str
+
+    @property
+    def is_class(self) -> bool:
+        return math.isnan(self.hbm_bytes_per_s)
+
+    def of_chip(self, chip: Chip) -> Efficiency:
+        """The class default as "class:chip", referred to the chip's own figures."""
+        return replace(
+            self,
+            id=f"{self.id}:{chip.id}",
+            peak_flops_per_s=chip.peak_flops_per_s,
+            hbm_bytes_per_s=chip.memories[0].bytes_per_s,
+        )
+
+
+def _formats(laws: Mapping[str, object]) -> Mapping[str, object]:
+    for name in laws:
+        if name not in DTYPES:
+            raise reject(f"{name!r} is no format{did_you_mean(name, DTYPES)}", ", ".join(DTYPES))
+    if "bf16" not in laws:
+        raise reject("no law for bf16", "bf16 and any of " + ", ".join(DTYPES))
+    return laws
+
+
+class _LawSpec(BaseModel):
+    model_config = STRICT
+
+    compute: float = Field(gt=0, le=1)
+    memory: float = Field(gt=0, le=1)
+    fixed: str
+    p: float = Field(ge=1)
+    kind: LawKind
+    error: float | None = Field(default=None, ge=0)
+    source: str | None = None
+    note: str | None = None
+
+
+_Laws = Annotated[dict[str, _LawSpec], BeforeValidator(_formats)]
+
+
+class _Operators(BaseModel):
+    model_config = STRICT
+
+    gemm: _Laws
+    prefill_attention: _Laws
+    decode_attention: _Laws
+    mla_prefill_attention: _Laws
+    mla_decode_attention: _Laws
+    experts: _Laws
+
+
+class _CollectiveSpec(BaseModel):
+    model_config = STRICT
+
+    chips: tuple[int, ...] = Field(min_length=1)
+    latency: tuple[str, ...]
+    bandwidth_fraction: tuple[Annotated[float, Field(gt=0, le=2)], ...]
+    kind: LawKind
+    error: float | None = Field(default=None, ge=0)
+    source: str | None = None
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _aligned(self) -> _CollectiveSpec:
+        if not len(self.chips) == len(self.latency) == len(self.bandwidth_fraction):
+            raise reject(
+                f"{len(self.chips)} chips, {len(self.latency)} latencies and "
+                f"{len(self.bandwidth_fraction)} fractions",
+                "three lists of one length",
+            )
+        return self
+
+
+class _DividedBy(BaseModel):
+    model_config = STRICT
+
+    bf16: str
+    fp8: str | None = None
+    int8: str | None = None
+    nvfp4: str | None = None
+    mxfp4: str | None = None
+    memory_bandwidth: str
+
+
+class _EfficiencyFile(BaseModel):
+    model_config = STRICT
+
+    id: str = Field(min_length=1)
+    title: str
+    divided_by: _DividedBy | None = None
+    source: str = Field(min_length=1)
+    date: Date
+    note: str | None = None
+    operators: _Operators
+    expert_padding_rows: float = Field(ge=0)
+    all_reduce: _CollectiveSpec
+    all_to_all: _CollectiveSpec
+
+
+def load_efficiency(path: Path | str) -> Efficiency:
+    """Reads one efficiency file. Raises InputError with the line and field of every mistake."""
+    document = load_yaml(path)
+    spec = validate(_EfficiencyFile, document)
+    base = spec.divided_by.model_dump(exclude_none=True) if spec.divided_by else {}
+    peaks = {
+        name: document.quantity(("divided_by", name), base[name], "flop/s")
+        for name in ARITHMETIC
+        if name in base
+    }
+    bandwidth = math.nan
+    if spec.divided_by:
+        text = spec.divided_by.memory_bandwidth
+        bandwidth = document.quantity(("divided_by", "memory_bandwidth"), text, "bytes/s")
+    return Efficiency(
+        id=spec.id,
+        title=spec.title,
+        peak_flops_per_s=MappingProxyType(peaks),
+        hbm_bytes_per_s=bandwidth,
+        operators={
+            operator: {
+                name: _law(document, ("operators", operator, name), law, spec.source)
+                for name, law in laws.items()
+            }
+            for operator, laws in spec.operators
+        },
+        expert_padding_rows=spec.expert_padding_rows,
+        all_reduce=_collective(document, "all_reduce", spec.all_reduce, spec.source),
+        all_to_all=_collective(document, "all_to_all", spec.all_to_all, spec.source),
+        source=spec.source,
+        date=spec.date,
+        file=str(path),
+    )
+
+
+def _law(document: Document, path: KeyPath, spec: _LawSpec, source: str) -> Law:
+    return Law(
+        compute=spec.compute,
+        memory=spec.memory,
+        fixed_s=document.quantity((*path, "fixed"), spec.fixed, "s"),
+        p=spec.p,
+        kind=spec.kind,
+        source=spec.source or source,
+        error=spec.error,
+        note=spec.note,
+    )
+
+
+def _collective(document: Document, name: str, spec: _CollectiveSpec, source: str) -> Collective:
+    seconds = [
+        document.quantity((name, "latency", index), text, "s")
+        for index, text in enumerate(spec.latency)
+    ]
+    return Collective(
+        latency_s=dict(zip(spec.chips, seconds, strict=True)),
+        bandwidth_fraction=dict(zip(spec.chips, spec.bandwidth_fraction, strict=True)),
+        kind=spec.kind,
+        source=spec.source or source,
+        note=spec.note,
+    )

@@ -1,0 +1,168 @@
+"""The Hugging Face families that `dse.specs.huggingface` reads.
+
+Each family is data: the keys its configuration class has, with that class's own default for the
+keys a file may leave out (Hugging Face transformers, `configuration_<family>.py`, 2026-06), and
+two readers, one for the attention layers and one for the feed-forward layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dse.specs.families import attention, feed_forward
+from dse.specs.families.reader import HEADS, REQUIRED, ConfigReader
+from dse.specs.model import BlockSpec
+
+BlockReader = Callable[[ConfigReader], list[BlockSpec]]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`defaults[key]` is the value of an absent key; `aliases[other] = key` are its other names."""
+
+    architecture: str
+    attention: BlockReader
+    feed_forward: BlockReader
+    defaults: Mapping[str, object]
+    aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+_COMMON = {
+    "hidden_size": REQUIRED,
+    "num_hidden_layers": REQUIRED,
+    "num_attention_heads": REQUIRED,
+    "vocab_size": REQUIRED,
+    "tie_word_embeddings": False,
+    "layer_types": None,
+}
+_DENSE = {**_COMMON, "intermediate_size": REQUIRED, "head_dim": None}
+_QWEN_WINDOW = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
+_QWEN_EXPERTS = {
+    "num_experts": REQUIRED,
+    "num_experts_per_tok": REQUIRED,
+    "moe_intermediate_size": REQUIRED,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": None,
+}
+_DEEPSEEK = {
+    **_COMMON,
+    "num_key_value_heads": HEADS,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "attention_bias": False,
+    "intermediate_size": REQUIRED,
+    "n_routed_experts": REQUIRED,
+    "num_experts_per_tok": REQUIRED,
+    "moe_intermediate_size": REQUIRED,
+    "moe_layer_freq": 1,
+    "mlp_bias": None,
+    "num_nextn_predict_layers": None,
+}
+_ROUTED = {"num_experts": "n_routed_experts", "num_local_experts": "n_routed_experts"}
+
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family(
+        "LlamaForCausalLM",
+        attention.full,
+        feed_forward.dense,
+        {**_DENSE, "num_key_value_heads": HEADS, "attention_bias": False, "mlp_bias": None},
+    ),
+    "mistral": Family(
+        "MistralForCausalLM",
+        attention.windowed,
+        feed_forward.dense,
+        {**_DENSE, "num_key_value_heads": 8, "sliding_window": 4096},
+    ),
+    "qwen2": Family(
+        "Qwen2ForCausalLM",
+        attention.qwen2,
+        feed_forward.dense,
+        {**_DENSE, **_QWEN_WINDOW, "num_key_value_heads": 32},
+    ),
+    "qwen3": Family(
+        "Qwen3ForCausalLM",
+        attention.qwen3,
+        feed_forward.dense,
+        {
+            **_DENSE,
+            **_QWEN_WINDOW,
+            "num_key_value_heads": 32,
+            "head_dim": 128,
+            "attention_bias": False,
+        },
+    ),
+    "mixtral": Family(
+        "MixtralForCausalLM",
+        attention.windowed,
+        feed_forward.mixtral,
+        {
+            **_DENSE,
+            "num_key_value_heads": 8,
+            "sliding_window": None,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+        },
+        {"num_experts": "num_local_experts"},
+    ),
+    "qwen2_moe": Family(
+        "Qwen2MoeForCausalLM",
+        attention.qwen2_moe,
+        feed_forward.qwen2_moe,
+        {
+            **_DENSE,
+            **_QWEN_WINDOW,
+            **_QWEN_EXPERTS,
+            "num_key_value_heads": 16,
+            "qkv_bias": True,
+            "shared_expert_intermediate_size": REQUIRED,
+        },
+        {"num_local_experts": "num_experts"},
+    ),
+    "qwen3_moe": Family(
+        "Qwen3MoeForCausalLM",
+        attention.qwen3_moe,
+        feed_forward.qwen3_moe,
+        {
+            **_DENSE,
+            **_QWEN_WINDOW,
+            **_QWEN_EXPERTS,
+            "num_key_value_heads": 4,
+            "attention_bias": False,
+        },
+        {"num_local_experts": "num_experts"},
+    ),
+    "deepseek_v2": Family(
+        "DeepseekV2ForCausalLM",
+        attention.latent,
+        feed_forward.deepseek,
+        {**_DEEPSEEK, "n_shared_experts": 2, "first_k_dense_replace": 0},
+        _ROUTED,
+    ),
+    "deepseek_v3": Family(
+        "DeepseekV3ForCausalLM",
+        attention.latent,
+        feed_forward.deepseek,
+        {**_DEEPSEEK, "n_shared_experts": 1, "first_k_dense_replace": 3},
+        _ROUTED,
+    ),
+    "gpt_oss": Family(
+        "GptOssForCausalLM",
+        attention.gpt_oss,
+        feed_forward.mixtral,
+        {
+            **_DENSE,
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "sliding_window": 128,
+            "attention_bias": True,
+            "num_local_experts": 128,
+            "num_experts_per_tok": 4,
+        },
+        {"num_experts": "num_local_experts", "experts_per_token": "num_experts_per_tok"},
+    ),
+}

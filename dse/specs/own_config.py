@@ -1,0 +1,90 @@
+"""The project's own model configuration: what a front holds and `dse estimate` reads again.
+
+`model_type` is `dse`. `blocks` and the two tables say everything; the flat keys beside them
+(`num_hidden_layers`, `num_attention_heads`, ...) repeat the main sizes for people and are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dse.errors import InputError
+from dse.specs.blocks import BLOCK_SIZES, WEIGHT_PARTS
+from dse.specs.model import BlockSpec, Model, check
+
+MODEL_TYPE = "dse"
+
+
+def config_of(model: Model) -> dict[str, Any]:
+    """The configuration object of a model; `model_of(config_of(m))` equals m up to its notes."""
+    return {
+        "model_type": MODEL_TYPE,
+        "name": model.name,
+        **_flat(model),
+        "hidden_size": model.hidden_size,
+        "vocab_size": model.vocab_size,
+        "tie_word_embeddings": model.tied_embeddings,
+        "training_tokens": model.training_tokens,
+        "weight_dtypes": dict(model.weight_dtypes),
+        "kv_dtype": model.kv_dtype,
+        "blocks": [
+            {"kind": block.kind, "count": block.count, **block.sizes} for block in model.blocks
+        ],
+    }
+
+
+def model_of(config: Mapping[str, Any], source: str) -> Model:
+    """Reads a configuration object back. Raises InputError naming a key that is missing or bad."""
+    try:
+        blocks = tuple(
+            BlockSpec(
+                block["kind"],
+                block["count"],
+                {name: block[name] for name in BLOCK_SIZES[block["kind"]]},
+            )
+            for block in config["blocks"]
+        )
+        model = Model(
+            id=config["name"],
+            name=config["name"],
+            hidden_size=config["hidden_size"],
+            vocab_size=config["vocab_size"],
+            tied_embeddings=config["tie_word_embeddings"],
+            blocks=blocks,
+            weight_dtypes={part: config["weight_dtypes"][part] for part in WEIGHT_PARTS},
+            kv_dtype=config["kv_dtype"],
+            training_tokens=config["training_tokens"],
+            source=source,
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"not a model of this project: {error} is missing or not of its type", file=source
+        ) from error
+    check(model)
+    return model
+
+
+def _flat(model: Model) -> dict[str, Any]:
+    """Main sizes under their usual names."""
+    flat: dict[str, Any] = {
+        "num_hidden_layers": sum(b.count for b in model.blocks if b.kind in ("gqa", "mla"))
+    }
+    for block in model.blocks:
+        sizes = block.sizes
+        if block.kind in ("gqa", "mla"):
+            flat["num_attention_heads"] = sizes["heads"]
+        if block.kind == "gqa":
+            flat["num_key_value_heads"] = sizes["kv_heads"]
+            flat["head_dim"] = sizes["head_dim"]
+        elif block.kind == "mla":
+            flat["kv_lora_rank"] = sizes["kv_lora_rank"]
+        elif block.kind == "mlp":
+            flat["intermediate_size"] = sizes["intermediate_size"]
+        elif block.kind == "moe":
+            flat["num_experts"] = sizes["experts"]
+            flat["num_experts_per_tok"] = sizes["experts_per_token"]
+            flat["moe_intermediate_size"] = sizes["expert_intermediate_size"]
+            width = sizes["expert_intermediate_size"]
+            flat["num_shared_experts"] = sizes["shared_intermediate_size"] / width
+    return {key: int(value) if float(value).is_integer() else value for key, value in flat.items()}

@@ -1,0 +1,147 @@
+"""Prices: `hardware/prices.csv`, dollars per chip-hour by basis. Bases never mix."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dse import units
+from dse.data import hardware_dir
+from dse.errors import InputError, InputErrors
+from dse.specs.loader import did_you_mean
+
+COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
+# A row whose note starts so is kept for the record and priced with nothing.
+SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRow:
+    """One published price; `line` is where the file says it."""
+
+    chip: str
+    basis: str
+    usd_per_chip_hour: float
+    provider: str
+    date: str
+    source: str
+    note: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a chip costs on one basis, and how that follows from `rows`."""
+
+    usd_per_chip_hour: float
+    rows: tuple[PriceRow, ...]
+    newest_date: str
+    sources: tuple[str, ...]
+    rule: str
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.note for row in self.rows if row.note))
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """Every row of one price file."""
+
+    file: str
+    rows: tuple[PriceRow, ...]
+
+    def bases(self) -> tuple[str, ...]:
+        return tuple(sorted({row.basis for row in self.rows}))
+
+    def select(self, basis: str) -> dict[str, Price]:
+        """Price by chip id on one basis: the one row there is, else the median of them.
+
+        Raises InputError for an unknown basis.
+        """
+        if basis not in self.bases():
+            raise InputError(
+                f"unknown price basis {basis!r}{did_you_mean(basis, self.bases())}",
+                file=self.file,
+                field="basis",
+                accepted=", ".join(self.bases()),
+            )
+        chips: dict[str, list[PriceRow]] = {}
+        for row in self.rows:
+            if row.basis == basis and not row.note.startswith(SUPERSEDED):
+                chips.setdefault(row.chip, []).append(row)
+        return {chip: _price(rows) for chip, rows in chips.items()}
+
+
+def _price(rows: list[PriceRow]) -> Price:
+    one = len(rows) == 1
+    newest = max(row.date for row in rows)
+    return Price(
+        usd_per_chip_hour=statistics.median(row.usd_per_chip_hour for row in rows),
+        rows=tuple(rows),
+        newest_date=newest,
+        sources=tuple(dict.fromkeys(row.source for row in rows)),
+        rule=f"{rows[0].provider}, {newest}" if one else f"median of {len(rows)} prices",
+    )
+
+
+def load_prices(path: Path | str | None = None) -> PriceTable:
+    """Reads a price file (the shipped one by default). Raises InputError with file and line."""
+    file = Path(path) if path is not None else hardware_dir() / "prices.csv"
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            rows = tuple(_rows(csv.reader(stream, strict=True), str(file)))
+    except FileNotFoundError:
+        raise InputError("no such file", file=str(file)) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", file=str(file)) from None
+    return PriceTable(str(file), rows)
+
+
+def _rows(reader: Iterator[list[str]], file: str) -> Iterator[PriceRow]:
+    header = next(reader, [])
+    if tuple(header) != COLUMNS:
+        raise InputError(
+            f"read the columns {', '.join(header)}", file=file, line=1, accepted=",".join(COLUMNS)
+        )
+    errors: list[InputError] = []
+    for line, cells in enumerate(reader, start=2):
+        if not cells:
+            continue
+        try:
+            yield _row(cells, file, line)
+        except InputError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+
+
+def _row(cells: list[str], file: str, line: int) -> PriceRow:
+    if len(cells) != len(COLUMNS):
+        raise InputError(
+            f"read {len(cells)} cells", file=file, line=line, accepted=f"{len(COLUMNS)} cells"
+        )
+    row = dict(zip(COLUMNS, cells, strict=True))
+    for name in ("chip", "basis", "date", "source"):
+        if not row[name].strip():
+            raise InputError("empty", file=file, line=line, field=name, accepted="text")
+    try:
+        usd = units.parse(f"{row['usd_per_chip_hour']} USD/h", "usd/h")
+    except InputError:
+        raise InputError(
+            f"read {row['usd_per_chip_hour']!r}",
+            file=file, line=line, field="usd_per_chip_hour", accepted="dollars, such as 2.5",
+        ) from None  # fmt: skip
+    return PriceRow(
+        chip=row["chip"],
+        basis=row["basis"],
+        usd_per_chip_hour=usd,
+        provider=row["provider"],
+        date=row["date"],
+        source=row["source"],
+        note=row["note"],
+        line=line,
+    )

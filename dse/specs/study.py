@@ -1,0 +1,324 @@
+"""Space files: what is searched, for which workload, towards which objectives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from dse.data import search_spaces_dir
+from dse.errors import InputError, InputErrors
+from dse.specs.axes import Axis
+from dse.specs.axis_reader import Mistakes, read_axes
+from dse.specs.catalog import Catalog, load_catalog
+from dse.specs.loader import Document, did_you_mean, load_yaml, reject, validate
+from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
+from dse.specs.model_catalog import resolve_model
+
+MOST_OBJECTIVES = 4
+# What a backend is called where none is meant in particular.
+CURRENT_BACKEND = "generic"
+_DIRECTIONS = ("minimize", "maximize")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSpec:
+    """Tokens of one request, how requests arrive, and the id of the serving backend."""
+
+    prompt_tokens: int
+    output_tokens: int
+    serving: Literal["continuous", "static", "offline"]
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveSpec:
+    """A metric of `dse.specs.metrics` and the direction that is better."""
+
+    metric: str
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One space file.
+
+    `model` is a catalog id or the path of a configuration file, and `model_axes` is then empty;
+    else it is None and one of `training_compute` (FLOP) and `training_tokens` is given. Axes and
+    objectives stand in an order that does not depend on the order of the file. `left_out` names
+    the chips that were asked for and have no price on the basis. `fingerprint` is the sha256 of
+    everything that decides a result: not of names, titles, comments or the order of keys.
+    """
+
+    name: str
+    title: str
+    description: str
+    workload: WorkloadSpec
+    price_basis: str
+    training_compute: float | None
+    training_tokens: float | None
+    model: str | None
+    model_axes: tuple[Axis, ...]
+    deployment_axes: tuple[Axis, ...]
+    objectives: tuple[ObjectiveSpec, ...]
+    constraints: tuple[Constraint, ...]
+    left_out: tuple[str, ...]
+    fingerprint: str
+    path: Path
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.model_axes + self.deployment_axes
+
+
+class _WorkloadFile(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = ""
+    prompt_tokens: int = Field(gt=0, le=10**8, strict=True)
+    output_tokens: int = Field(gt=0, le=10**8, strict=True)
+    serving: Literal["continuous", "static", "offline"]
+    backend: str = "current"
+
+
+def _named_workload(written: Any) -> Any:
+    """The content of a shipped workload where its name is written."""
+    if not isinstance(written, str):
+        return written
+    known = _yaml_files(search_spaces_dir() / "workloads")
+    if written not in known:
+        message = f"unknown workload{did_you_mean(written, known)}"
+        raise reject(message, ", ".join([*known, "or prompt_tokens, output_tokens, serving"]))
+    return validate(_WorkloadFile, load_yaml(known[written]))
+
+
+class _StudyFile(BaseModel):
+    """The frame; axes, objectives and constraints have readers of their own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=100)
+    title: str = ""
+    description: str = ""
+    workload: Annotated[_WorkloadFile, BeforeValidator(_named_workload)]
+    price_basis: str
+    training_compute: Any = None
+    training_tokens: Any = None
+    model: Any
+    deployment: Any
+    objectives: Any
+    constraints: Any = ()
+
+
+def shipped_spaces() -> dict[str, Path]:
+    """The space files that come with the project, by name."""
+    return _yaml_files(search_spaces_dir())
+
+
+def resolve_space(text: str) -> Path:
+    """A shipped name or the path of a space file. Raises InputError with near spellings."""
+    shipped = shipped_spaces()
+    if text in shipped:
+        return shipped[text]
+    path = Path(text)
+    if path.is_file():
+        return path
+    raise InputError(
+        f"no space of the name {text!r}, and no such file{did_you_mean(text, shipped)}",
+        field="space",
+        accepted=f"{', '.join(shipped)}, or the path of a space file",
+    )
+
+
+def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
+    """Reads one space file against the hardware catalog (the shipped one by default).
+
+    Raises InputErrors with every mistake of the file, each with its line and field.
+    """
+    document = load_yaml(path)
+    catalog = catalog or load_catalog()
+    mistakes = Mistakes(document)
+    try:
+        frame = validate(_StudyFile, document)
+    except InputErrors as error:
+        frame, mistakes.errors = None, list(error.errors)
+    except InputError as error:
+        frame, mistakes.errors = None, [error]
+
+    basis = document.data.get("price_basis")
+    priced = _priced(basis, catalog, mistakes)
+    chips = {chip: priced is None or chip in priced for chip in catalog.chips}
+    model = document.data.get("model")
+    sections = ("deployment",) if isinstance(model, str) else ("model", "deployment")
+    axes, left_out = read_axes(document, sections, chips, mistakes)
+    if isinstance(model, str):
+        model = _fixed_model(model, document, mistakes)
+    training = _training(document, mistakes)
+    objectives = _objectives(document, mistakes)
+    constraints = _constraints(document, mistakes)
+    workload = _workload(frame.workload, catalog, mistakes) if frame else None
+    if mistakes.errors or frame is None or workload is None:
+        raise InputErrors(sorted(mistakes.errors, key=lambda error: error.line or 0))
+
+    fixed = model if isinstance(model, str) else None
+    content = {
+        "workload": [
+            workload.prompt_tokens,
+            workload.output_tokens,
+            workload.serving,
+            workload.backend,
+        ],
+        "price_basis": basis,
+        "training": training,
+        "model": _model_digest(fixed),
+        "axes": [_content(axis) for axis in axes],
+        "objectives": [[o.metric, o.direction] for o in objectives],
+        "constraints": [[c.metric, c.operator, c.limit] for c in constraints],
+    }
+    return Study(
+        name=frame.name,
+        title=frame.title,
+        description=frame.description,
+        workload=workload,
+        price_basis=frame.price_basis,
+        training_compute=training[0],
+        training_tokens=training[1],
+        model=fixed,
+        model_axes=tuple(axis for axis in axes if axis.rule.section == "model"),
+        deployment_axes=tuple(axis for axis in axes if axis.rule.section == "deployment"),
+        objectives=objectives,
+        constraints=constraints,
+        left_out=left_out,
+        fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
+        path=Path(path),
+    )
+
+
+def _yaml_files(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def _priced(basis: object, catalog: Catalog, mistakes: Mistakes) -> set[str] | None:
+    """Chips that have a price on the basis; None where there is no such basis."""
+    if not isinstance(basis, str):
+        return None
+    try:
+        return set(catalog.prices.select(basis))
+    except InputError as error:
+        mistakes.place(("price_basis",), error)
+        return None
+
+
+def _fixed_model(text: str, document: Document, mistakes: Mistakes) -> str:
+    """A catalog id as it is, a path as seen from the space file."""
+    beside = Path(document.file).parent / text
+    found = str(beside) if beside.exists() else text
+    try:
+        resolve_model(found)
+    except InputErrors as error:
+        for item in error.errors:
+            mistakes.place(("model",), item)
+    except InputError as error:
+        mistakes.place(("model",), error)
+    return found
+
+
+def _model_digest(model: str | None) -> str | None:
+    """Of a file, what is in it; of a catalog id, the id."""
+    if model is None:
+        return None
+    path = Path(model) / "config.json" if Path(model).is_dir() else Path(model)
+    if path.is_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    return model.lower()
+
+
+def _workload(written: _WorkloadFile, catalog: Catalog, mistakes: Mistakes) -> WorkloadSpec:
+    backend = CURRENT_BACKEND if written.backend == "current" else written.backend
+    if backend not in catalog.backends:
+        known = sorted([*catalog.backends, "current"])
+        message = f"unknown backend {backend!r}{did_you_mean(backend, known)}"
+        mistakes.add(("workload", "backend"), message, ", ".join(known))
+    return WorkloadSpec(written.prompt_tokens, written.output_tokens, written.serving, backend)
+
+
+def _training(document: Document, mistakes: Mistakes) -> tuple[float | None, float | None]:
+    """Training compute in FLOP and training tokens; a fixed model may have neither."""
+    given = [field in document.data for field in ("training_compute", "training_tokens")]
+    if all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
+        said = "both training_compute and" if all(given) else "neither training_compute nor"
+        accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"
+        mistakes.add((), f"{said} training_tokens", accepted)
+    compute = _amount(document, "training_compute", "flop", mistakes)
+    return compute, _amount(document, "training_tokens", "tokens", mistakes)
+
+
+def _amount(document: Document, field: str, dimension: str, mistakes: Mistakes) -> float | None:
+    if field not in document.data:
+        return None
+    written = document.data[field]
+    try:
+        value = document.quantity((field,), written, dimension)
+    except InputError as error:
+        mistakes.errors.append(error)
+        return None
+    if value <= 0.0:
+        mistakes.add((field,), f"read {written!r}", "more than zero")
+    return value
+
+
+def _objectives(document: Document, mistakes: Mistakes) -> tuple[ObjectiveSpec, ...]:
+    """In the order of METRICS."""
+    written = document.data.get("objectives")
+    if not isinstance(written, Mapping) or not 1 <= len(written) <= MOST_OBJECTIVES:
+        if "objectives" in document.data:
+            count = len(written) if isinstance(written, Mapping) else "no mapping of"
+            accepted = f"1 to {MOST_OBJECTIVES} lines `metric: minimize` or `metric: maximize`"
+            mistakes.add(("objectives",), f"{count} objectives", accepted)
+        return ()
+    found = {}
+    for name, direction in written.items():
+        path = ("objectives", str(name))
+        try:
+            metric(name)
+        except InputError as error:
+            mistakes.place(path, error)
+        if direction not in _DIRECTIONS:
+            hint = did_you_mean(direction, _DIRECTIONS)
+            mistakes.add(path, f"read {direction!r}{hint}", " or ".join(_DIRECTIONS))
+            continue
+        found[name] = ObjectiveSpec(name, direction)
+    return tuple(found[name] for name in METRICS if name in found)
+
+
+def _constraints(document: Document, mistakes: Mistakes) -> tuple[Constraint, ...]:
+    written = document.data.get("constraints", [])
+    if not isinstance(written, list):
+        mistakes.add(("constraints",), "not a list", "- ttft_s <= 2 s")
+        return ()
+    found: list[Constraint] = []
+    for position, text in enumerate(written):
+        path = ("constraints", position)
+        try:
+            constraint = parse_constraint(text)
+        except InputError as error:
+            mistakes.place(path, error)
+            continue
+        if any((c.metric, c.operator) == (constraint.metric, constraint.operator) for c in found):
+            message = f"{constraint.metric} {constraint.operator} is limited twice"
+            mistakes.add(path, message, "one limit")
+        found.append(constraint)
+    return tuple(found)
+
+
+def _content(axis: Axis) -> list[Any]:
+    """What of an axis decides a result."""
+    ratio = axis.ratio_of
+    product = [str(ratio.factor), sorted(ratio.times), sorted(ratio.over)] if ratio else None
+    when = sorted([condition.axis, list(condition.indices)] for condition in axis.when)
+    return [axis.name, list(axis.values), product, axis.multiple_of, when]

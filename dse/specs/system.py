@@ -1,0 +1,125 @@
+"""Systems: `hardware/systems/*.yaml`, the fabric around a chip as levels, innermost first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from pydantic import BaseModel, Field
+
+from dse.specs.chip import Figure, FigureSpec, read_figure, reasons
+from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
+
+Topology = Literal["switched", "full_mesh", "ring", "torus_2d", "torus_3d", "pcie"]
+TOPOLOGIES: tuple[str, ...] = get_args(Topology)
+
+
+@dataclass(frozen=True, slots=True)
+class FabricLevel:
+    """One level of the fabric.
+
+    `size` is the number of chips of one domain (None: unbounded); `bytes_per_s_per_direction` is
+    what one chip sends, over all its links; `bytes_per_s_per_pair` is one link between two
+    neighbours of a mesh or torus; `latency_s` is one hop.
+    """
+
+    name: str
+    topology: Topology
+    size: int | None
+    bytes_per_s_per_direction: float
+    bytes_per_s_per_pair: float | None
+    latency_s: float
+    jitter_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Levels from the inside out; the last is the scale-out network."""
+
+    id: str
+    name: str
+    levels: tuple[FabricLevel, ...]
+    figures: tuple[Figure, ...]
+    assumed: tuple[str, ...]
+    file: str
+
+
+class _LevelSpec(BaseModel):
+    """`size` is left out on the last level, which joins any number of chips."""
+
+    model_config = STRICT
+
+    name: str
+    topology: FigureSpec
+    size: FigureSpec | None = None
+    bandwidth_per_direction: FigureSpec
+    bandwidth_per_pair: FigureSpec | None = None
+    latency: FigureSpec
+    jitter: FigureSpec
+
+
+class _SystemFile(BaseModel):
+    model_config = STRICT
+
+    id: str = Field(min_length=1)
+    name: str
+    levels: tuple[_LevelSpec, ...] = Field(min_length=1)
+
+
+def load_system(path: Path | str) -> System:
+    """Reads one system file. Raises InputError with the line and field of every mistake."""
+    document = load_yaml(path)
+    spec = validate(_SystemFile, document)
+    levels: list[FabricLevel] = []
+    figures: list[Figure] = []
+    for index, written in enumerate(spec.levels):
+        level, own = _level(document, ("levels", index), written)
+        if levels and (level.size or math.inf) <= (levels[-1].size or math.inf):
+            inner = levels[-1].size
+            raise document.error(
+                ("levels", index, "size"),
+                f"read {level.size or 'no size'}: not larger than the level inside it",
+                f"more than {inner}" if inner else "a size on every level but the last",
+            )
+        levels.append(level)
+        figures.extend(own)
+    listed = tuple(figures)
+    return System(spec.id, spec.name, tuple(levels), listed, reasons(listed), str(path))
+
+
+def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricLevel, list[Figure]]:
+    def figure(field: str, dimension: str) -> Figure | None:
+        written: FigureSpec | None = getattr(spec, field)
+        if written is None:
+            return None
+        return read_figure(document, (*path, field), f"{spec.name} {field}", written, dimension)
+
+    bandwidth, latency, jitter = (
+        cast(Figure, figure(field, dimension))
+        for field, dimension in (
+            ("bandwidth_per_direction", "bytes/s"), ("latency", "s"), ("jitter", "s"),
+        )
+    )  # fmt: skip
+    pair = figure("bandwidth_per_pair", "bytes/s")
+    topology = cast(Figure, figure("topology", "text"))
+    if topology.text not in TOPOLOGIES:
+        raise document.error(
+            (*path, "topology", "value"),
+            f"read {topology.text!r}{did_you_mean(topology.text, TOPOLOGIES)}",
+            ", ".join(TOPOLOGIES),
+        )
+    size = figure("size", "count")
+    if size and size.value != int(size.value):
+        raise document.error((*path, "size", "value"), f"read {size.text!r}", "a whole number")
+    level = FabricLevel(
+        name=spec.name,
+        topology=cast(Topology, topology.text),
+        size=int(size.value) if size else None,
+        bytes_per_s_per_direction=bandwidth.value,
+        bytes_per_s_per_pair=pair.value if pair else None,
+        latency_s=latency.value,
+        jitter_s=jitter.value,
+    )
+    return level, [f for f in (topology, size, bandwidth, pair, latency, jitter) if f]

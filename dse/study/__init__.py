@@ -1,0 +1,1 @@
+"""A study: one search of one space, in one folder."""

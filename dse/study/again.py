@@ -1,0 +1,54 @@
+"""A point of a study, evaluated again from what the study wrote of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from dse.dtypes import DTYPES
+from dse.perf.workload import Workload
+from dse.specs.backend import find_backend
+from dse.specs.catalog import load_catalog
+from dse.specs.own_config import model_of
+from dse.study.describe import Limit
+from dse.study.estimate import Estimate, estimate
+from dse.study.folder import FRONT, STUDY, find_item, read_json
+
+
+def estimate_again(folder: Path, point: str, *, keep: bool = False) -> Estimate:
+    """Evaluates point `point` (a number of front.csv or a chosen name) with today's model.
+
+    Raises InputError for a folder that is no study and for a point that does not exist.
+    """
+    study, item = read_json(folder, STUDY), find_item(folder, point)
+    return estimate_item(study, item, f"{folder / FRONT}", keep=keep)
+
+
+def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -> Estimate:
+    """The same for an item of front.json."""
+    catalog = load_catalog()
+    load, deployment = study["workload"], item["deployment"]
+    model = model_of(item["model"], source)
+    workload = Workload.of(
+        load["prompt_tokens"],
+        load["output_tokens"],
+        load["serving"],
+        find_backend(catalog.backends, load["backend"]),
+    )
+    limits = tuple(
+        Limit(row["metric"], row["sign"], row["limit"], row["text"]) for row in study["constraints"]
+    )
+    dtype = deployment["weight_dtype"]
+    answer = estimate(
+        catalog,
+        model,
+        deployment["chip"],
+        workload,
+        deployment,
+        weight_dtype=None if dtype not in DTYPES else dtype,
+        kv_dtype=deployment["kv_dtype"],
+        price_basis=study["price_basis"],
+        limits=limits,
+        keep=keep,
+    )
+    return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))

@@ -1,0 +1,78 @@
+"""Two studies side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.errors import InputError
+from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
+from dse.study.folder import FRONT, STUDY, read_json
+
+
+def compare(a: Path, b: Path) -> dict[str, Any]:
+    """The document of `dse compare A B --json`.
+
+    Both fronts are scaled by the enumerated front where one of the studies enumerated its space,
+    else by the front of their union. `entered` and `left` are points of B and A that the other
+    does not have. Raises InputError for studies of different objectives.
+    """
+    studies = [read_json(folder, STUDY) for folder in (a, b)]
+    fronts = [read_json(folder, FRONT)["items"] for folder in (a, b)]
+    objectives = studies[0]["objectives"]
+    if objectives != studies[1]["objectives"]:
+        raise InputError(
+            f"{a} and {b} have different objectives",
+            accepted="two studies of the same objectives",
+        )
+    values = [_values(items, objectives) for items in fronts]
+    true = _enumerated(studies)
+    union = np.concatenate(values)
+    reference = union[non_dominated(union)] if true is None else values[true]
+    scale = Scale.of(reference, tuple(row["log"] for row in objectives))
+    volumes = [hypervolume(front, scale) for front in values]
+    keys = [{_key(item): item["point"] for item in items} for items in fronts]
+    return {
+        "a": str(a),
+        "b": str(b),
+        "hypervolume_a": volumes[0],
+        "hypervolume_b": volumes[1],
+        "ratio": volumes[1] / volumes[0] if volumes[0] > 0 else None,
+        "epsilon": additive_epsilon(values[1], values[0], scale),
+        "reference_point": [REFERENCE] * len(objectives),
+        "reference_front": "union of both" if true is None else f"enumerated: {(a, b)[true]}",
+        "true_hypervolume_share": None if true is None else volumes[1 - true] / volumes[true],
+        "same_space": studies[0]["fingerprint"] == studies[1]["fingerprint"],
+        "same_data": studies[0]["data_digest"] == studies[1]["data_digest"],
+        "front_a": len(fronts[0]),
+        "front_b": len(fronts[1]),
+        "evaluations_a": studies[0]["evaluations"],
+        "evaluations_b": studies[1]["evaluations"],
+        "entered": sorted(point for key, point in keys[1].items() if key not in keys[0]),
+        "left": sorted(point for key, point in keys[0].items() if key not in keys[1]),
+    }
+
+
+def _enumerated(studies: list[dict[str, Any]]) -> int | None:
+    """Which of two studies of one space saw all of it; None where neither did, or both."""
+    if studies[0]["fingerprint"] != studies[1]["fingerprint"]:
+        return None
+    whole = [k for k in (0, 1) if studies[k]["true_hypervolume_share"] == 1.0]
+    return whole[0] if whole else None
+
+
+def _values(items: list[dict[str, Any]], objectives: list[dict[str, Any]]) -> np.ndarray:
+    columns = [
+        (1.0 if o["direction"] == "minimize" else -1.0)
+        * np.array([item["metrics"][o["metric"]] for item in items], dtype=float)
+        for o in objectives
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _key(item: dict[str, Any]) -> str:
+    model = {key: value for key, value in item["model"].items() if key != "name"}
+    return json.dumps([model, item["deployment"]], sort_keys=True)

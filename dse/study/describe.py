@@ -1,0 +1,142 @@
+"""One candidate in words and numbers: what `dse estimate --json` prints and front.json holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.candidates import CandidateBatch
+from dse.dtypes import DTYPES
+from dse.evaluate import RULES, Metrics
+from dse.perf.intervals import CLASS, EQUIVALENT_FACTOR, LABEL, interval
+from dse.perf.machines import KINDS, Machines
+from dse.perf.serving import BOTTLENECKS
+from dse.quality.laws import predicted_loss
+from dse.specs.blocks import WEIGHT_PARTS
+
+MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
+WHOLE = (
+    "running_requests", "chips", "total_parameters", "active_parameters",
+    "memory_bytes_per_chip", "memory_capacity_bytes_per_chip",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A constraint of the user: `metric` at most (sign 1) or at least (sign -1) `limit`."""
+
+    metric: str
+    sign: float
+    limit: float
+    text: str
+
+    def amount(self, metrics: Metrics) -> np.ndarray:
+        """(n,) used / limit - 1, positive where broken; an unknown value breaks it."""
+        used = metrics.values[self.metric]
+        scale = abs(self.limit) or 1.0
+        amount = self.sign * (used - self.limit) / scale
+        return np.where(np.isnan(amount), 1.0, amount)
+
+
+def number(value: float) -> float | int | None:
+    """A JSON number; null for what does not apply or is not known."""
+    value = float(value)
+    return value if math.isfinite(value) else None
+
+
+def describe_metrics(
+    metrics: Metrics, i: int, batch: CandidateBatch, limits: tuple[Limit, ...] = ()
+) -> dict[str, Any]:
+    """Every metric of candidate `i`, with its feasibility, intervals and provenance."""
+    values = {name: number(array[i]) for name, array in metrics.values.items()}
+    parts = {part: values.pop(f"memory_{part}_bytes_per_chip") for part in MEMORY_PARTS}
+    violations = [
+        {"constraint": name, "amount": number(amount[i]), "meaning": RULES[name]}
+        for name, amount in metrics.violations.items()
+        if amount[i] > 0.0
+    ] + [
+        {"constraint": limit.text, "amount": number(limit.amount(metrics)[i]), "meaning": "limit"}
+        for limit in limits
+        if limit.amount(metrics)[i] > 0.0
+    ]
+    trained = values["predicted_loss"] is not None
+    extrapolates, at_bounds = (
+        sorted(name for name, flags in table.items() if flags[i]) if trained else []
+        for table in (metrics.quality.extrapolates, metrics.quality.at_bound)
+    )
+    return {
+        **{name: round(v) if name in WHOLE and v is not None else v for name, v in values.items()},
+        "memory_bytes_per_chip_parts": parts,
+        "bottleneck": BOTTLENECKS[metrics.performance.bottleneck[i]],
+        "feasible": not violations,
+        "violations": violations,
+        "intervals": _intervals(metrics, i, values),
+        "interval_kind": LABEL,
+        "provenance": _provenance(values, KINDS[metrics.provenance[i]], bool(extrapolates)),
+        "extrapolates": extrapolates,
+        "at_bounds": at_bounds,
+    }
+
+
+def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, list[float]]:
+    """80% intervals by metric, [low, high]."""
+    one = metrics.provenance[i : i + 1]
+    result = {}
+    for metric in CLASS:
+        value = values[metric]
+        if value is not None:
+            low, high = interval(metric, np.array([value]), one)
+            result[metric] = [float(low[0]), float(high[0])]
+    equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
+    if equivalent is not None and values["predicted_loss"] is not None:
+        sparse = metrics.quality.efficiency_leverage[i] > 1.0
+        factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
+        ends = np.array([equivalent * factor, equivalent / factor])
+        losses = predicted_loss(ends, np.array([tokens, tokens]))
+        result["predicted_loss"] = [float(losses[0]), float(losses[1])]
+        result["dense_equivalent_parameters"] = [float(ends[1]), float(ends[0])]
+    return result
+
+
+def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dict[str, str]:
+    """How each metric is known: by kernel efficiencies of that kind, by a fitted law, by count."""
+    known = dict.fromkeys(CLASS, kind)
+    known["latency_floor_s"] = "derived"
+    for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
+        known[counted] = "derived"
+    for law in ("predicted_loss", "dense_equivalent_parameters"):
+        if values["predicted_loss"] is not None:
+            known[law] = "extrapolated" if extrapolates else "fitted"
+    return known
+
+
+def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> dict[str, Any]:
+    """The deployment of candidate `i` under the names of the command line."""
+    degrees = {
+        name: _integer(getattr(batch, name)[i])
+        for name in (
+            "chips", "tensor_parallel", "pipeline_parallel", "data_parallel",
+            "expert_parallel", "replicas", "concurrency",
+        )
+    }  # fmt: skip
+    dtypes = {part: DTYPES[batch.weight_dtype[part][i]] for part in WEIGHT_PARTS}
+    main = dtypes["experts"] if _sparse(batch, i) else dtypes["mlp"]
+    return {
+        "chip": machines.ids[batch.chip[i]],
+        **degrees,
+        "weight_dtype": main,
+        "weight_dtypes": dtypes,
+        "kv_dtype": DTYPES[batch.kv_dtype[i]],
+    }
+
+
+def _integer(value: float) -> float | int:
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _sparse(batch: CandidateBatch, i: int) -> bool:
+    return any(block.kind == "moe" and block.count[i] > 0 for block in batch.blocks)

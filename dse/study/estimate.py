@@ -1,0 +1,105 @@
+"""One point from flags: a model, a chip, a deployment and a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.candidates import CandidateBatch
+from dse.evaluate import Metrics, evaluate
+from dse.perf.machines import KINDS, Machines, compile_machines
+from dse.perf.workload import Workload
+from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.specs.catalog import Catalog
+from dse.specs.model import Model
+from dse.study.describe import Limit, describe_deployment, describe_metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A batch of one, its metrics, and what it took to get them."""
+
+    model: Model
+    batch: CandidateBatch
+    workload: Workload
+    machines: Machines
+    metrics: Metrics
+    price_basis: str
+    limits: tuple[Limit, ...]
+    assumed: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of `dse estimate --json`: the metrics, then what was asked."""
+        return {
+            **describe_metrics(self.metrics, 0, self.batch, self.limits),
+            "assumed": list(self.assumed),
+            "model": self.model.name,
+            "deployment": describe_deployment(self.batch, 0, self.machines),
+            "workload": {
+                "prompt_tokens": float(self.workload.prompt_tokens[0]),
+                "output_tokens": float(self.workload.output_tokens[0]),
+                "serving": self.workload.serving,
+                "backend": self.workload.backend.id,
+            },
+            "price_basis": self.price_basis,
+        }
+
+
+def estimate(
+    catalog: Catalog,
+    model: Model,
+    chip: str,
+    workload: Workload,
+    deployment: Mapping[str, float],
+    *,
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    price_basis: str = "rental_3yr",
+    limits: tuple[Limit, ...] = (),
+    keep: bool = False,
+) -> Estimate:
+    """Evaluates one point. Raises InputError for an unknown chip, dtype or price basis."""
+    machines = compile_machines(catalog, [chip], price_basis)
+    axes = {axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES}
+    kv = kv_dtype or model.kv_dtype or "bf16"
+    batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
+    metrics = evaluate(batch, workload, machines, keep=keep)
+    assumed = assumptions(catalog, model, chip, int(metrics.provenance[0]), price_basis)
+    return Estimate(
+        model, batch, workload, machines, metrics, price_basis, tuple(limits), tuple(assumed)
+    )
+
+
+def assumptions(
+    catalog: Catalog,
+    model: Model | None,
+    chip: str,
+    provenance: int,
+    price_basis: str,
+) -> list[str]:
+    """What the answer rests on beyond sourced figures, a sentence each, worst first. `provenance`
+    indexes `machines.KINDS`."""
+    spec = catalog.chip(chip)
+    system = catalog.systems[spec.system]
+    sentences = []
+    kind = KINDS[provenance]
+    if kind != "fitted":
+        sentences.append(
+            f"kernel efficiencies of {chip} are {kind} ({spec.efficiency}): no kernel of this chip "
+            "and dtype was measured"
+        )
+    sentences += [f"{chip}: {text}" for text in spec.assumed]
+    sentences += [f"{system.id}: {text}" for text in system.assumed]
+    sentences += [f"{chip}: no figure for {name}" for name in spec.missing]
+    if chip not in catalog.prices.select(price_basis):
+        sentences.append(f"{chip} has no price on basis {price_basis}: costs are null")
+    if model is not None:
+        sentences += [f"{model.name}: {text}" for text in model.assumed]
+        if model.training_tokens is None:
+            sentences.append(f"{model.name}: training tokens unknown: no loss is predicted")
+    sentences.append("80% intervals come from one table by provenance, not from measurements")
+    sentences.append("power is the chip's rated power, all the time")
+    return sentences

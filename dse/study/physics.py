@@ -1,0 +1,86 @@
+"""The problem that a space file poses: its points through the physics, as F and G."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.candidates import CandidateBatch
+from dse.evaluate import RULES, Metrics, evaluate
+from dse.perf.machines import Machines, compile_machines
+from dse.perf.workload import Workload
+from dse.problem import Evaluation, Objective
+from dse.space.batches import batch_of_values
+from dse.space.space import Space
+from dse.specs.catalog import Catalog
+from dse.specs.metrics import METRICS
+from dse.specs.model import Model
+from dse.specs.model_catalog import resolve_model
+from dse.specs.study import Study
+from dse.study.describe import Limit
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicsProblem:
+    """Problem of `dse.problem`: constraints are the rules of `dse.evaluate` that the space can
+    break and the limits of the user, by the text that these were written in."""
+
+    study: Study
+    space: Space
+    machines: Machines
+    workload: Workload
+    objectives: tuple[Objective, ...]
+    limits: tuple[Limit, ...]
+    model: Model | None
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        return (*RULES, *(limit.text for limit in self.limits))
+
+    def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
+        """The candidates at canonical index (n, d)."""
+        return batch_of_values(self.space.values(index), model=self.model)
+
+    def metrics(self, index: NDArray[np.int64], *, keep: bool = False) -> Metrics:
+        return evaluate(
+            self.batch(index),
+            self.workload,
+            self.machines,
+            training_flops=self.study.training_compute,
+            keep=keep,
+        )
+
+    def evaluate(self, index: NDArray[np.int64]) -> Evaluation:
+        """F (n, m) and G (n, c). An objective that a point has no value for is infinite."""
+        metrics = self.metrics(index)
+        columns = [o.sign * metrics.values[o.metric] for o in self.objectives]
+        values = np.stack(columns, axis=1)
+        limits = [limit.amount(metrics) for limit in self.limits]
+        amounts = np.stack([*metrics.violations.values(), *limits], axis=1)
+        unknown = np.isnan(values).any(axis=1)
+        if unknown.any():
+            values = np.where(np.isnan(values), np.inf, values)
+        return Evaluation(values, np.where(np.isnan(amounts), np.inf, amounts))
+
+
+def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
+    """Compiles a study against the hardware catalog."""
+    space = Space.of(study)
+    backend = catalog.backends[study.workload.backend]
+    load = study.workload
+    return PhysicsProblem(
+        study=study,
+        space=space,
+        machines=compile_machines(catalog, space.chips, study.price_basis),
+        workload=Workload.of(load.prompt_tokens, load.output_tokens, load.serving, backend),
+        objectives=tuple(
+            Objective(o.metric, o.direction, METRICS[o.metric].log) for o in study.objectives
+        ),
+        limits=tuple(
+            Limit(c.metric, 1.0 if c.operator.startswith("<") else -1.0, c.limit, c.text)
+            for c in study.constraints
+        ),
+        model=None if study.model is None else resolve_model(study.model),
+    )

@@ -1,0 +1,232 @@
+"""A whole study: search, then everything that the folder holds but the report."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse import __version__
+from dse.data import hardware_dir
+from dse.errors import StorageError
+from dse.evaluate import Metrics
+from dse.pareto import REFERENCE, Scale, choose, hypervolume
+from dse.quality.fit_range import LAW
+from dse.search.engine import Budget
+from dse.search.record import Record
+from dse.search.run import Result, search
+from dse.specs.catalog import Catalog, catalog_digest, load_catalog
+from dse.specs.metrics import METRICS
+from dse.specs.own_config import config_of
+from dse.specs.study import load_study, resolve_space
+from dse.study.bounds import at_bounds
+from dse.study.breakdown import breakdown
+from dse.study.describe import describe_deployment, describe_metrics, number
+from dse.study.estimate import assumptions
+from dse.study.folder import FRONT, FRONT_TABLE, STUDY, write_json, write_text
+from dse.study.physics import PhysicsProblem, pose
+from dse.study.shapes import model_at
+from dse.study.sources import price_rows, source_rows
+from dse.study.table import front_table
+
+LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas", "plotly")
+NAMES = {
+    "usd_per_million_total_tokens": "cheapest",
+    "usd_per_million_output_tokens": "cheapest",
+    "usd_per_million_output_tokens_all_in": "cheapest",
+    "tpot_s": "fastest",
+    "e2e_s": "fastest",
+    "predicted_loss": "best",
+}
+Progress = Callable[[int, int | None, int], None]
+
+
+def run_study(
+    space: str,
+    out: Path,
+    *,
+    engine: str = "auto",
+    seed: int = 0,
+    trials: int | None = None,
+    storage: str | None = None,
+    jobs: int = 2,
+    fresh: bool = False,
+    progress: Progress = lambda done, total, front: None,
+) -> dict[str, Any]:
+    """Searches `space` (a shipped name or a path) into the folder `out`; returns study.json.
+
+    Raises InputError for a space that is wrong, StorageError for a folder that cannot be used or
+    holds another study, NothingFeasible when no point is feasible (its trials are kept).
+    """
+    started = time.perf_counter()
+    catalog = load_catalog()
+    problem = pose(load_study(resolve_space(space), catalog), catalog)
+    identity = {
+        "space": problem.study.name,
+        "fingerprint": problem.space.fingerprint,
+        "engine": engine,
+        "seed": seed,
+        "model_version": __version__,
+        "data_digest": catalog_digest(hardware_dir()),
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        record = Record(
+            problem, storage or out / "journal.log", problem.study.name, identity, fresh
+        )
+    except OSError as error:
+        raise StorageError(f"cannot use {out} as a study folder: {error.strerror}") from error
+    result = search(
+        problem,
+        engine,
+        seed=seed,
+        budget=Budget(trials=trials),
+        record=record,
+        progress=progress,
+        threads=jobs,
+    )
+    result.require_feasible()
+    items, document = _documents(problem, catalog, result, identity, out)
+    document["trials"] = record.trials
+    document["seconds"] = {**result.seconds, "report": 0.0, "total": time.perf_counter() - started}
+    write_text(out, FRONT_TABLE, front_table(items))
+    write_json(out, FRONT, {"study": problem.study.name, "items": items})
+    write_json(out, STUDY, document)
+    return document
+
+
+def _documents(
+    problem: PhysicsProblem, catalog: Catalog, result: Result, identity: dict, out: Path
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(items of front.json, study.json) of a search."""
+    front, study = result.front, problem.study
+    metrics = problem.metrics(front.index, keep=True)
+    log = tuple(objective.log for objective in problem.objectives)
+    names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
+    chosen = choose(front.F, names, log)
+    items = _items(problem, metrics, front.index, chosen, out)
+    scale = Scale.of(front.F, log)
+    load = study.workload
+    document = {
+        "space": study.name,
+        "title": study.title or study.name,
+        "description": study.description,
+        "size": problem.space.size,
+        "seed": identity["seed"],
+        "engine": result.engine,
+        "why_engine": result.why,
+        "price_basis": study.price_basis,
+        "workload": {
+            "prompt_tokens": load.prompt_tokens,
+            "output_tokens": load.output_tokens,
+            "serving": load.serving,
+            "backend": load.backend,
+        },
+        "training_compute": study.training_compute,
+        "training_tokens": study.training_tokens,
+        "objectives": [
+            {
+                "metric": o.metric,
+                "direction": o.direction,
+                "log": o.log,
+                "unit": METRICS[o.metric].dimension,
+            }
+            for o in problem.objectives
+        ],
+        "constraints": [
+            {"text": c.text, "metric": c.metric, "sign": c.sign, "limit": c.limit}
+            for c in problem.limits
+        ],
+        "constraint_tallies": [
+            {"constraint": tally.constraint, "violated": tally.violated, "only": tally.only}
+            for tally in result.tallies
+        ],
+        "evaluations": result.evaluations,
+        "feasible": result.feasible,
+        "front_size": len(items),
+        "hypervolume": hypervolume(front.F, scale),
+        "reference_point": [REFERENCE] * len(problem.objectives),
+        "true_hypervolume_share": 1.0 if result.evaluations == problem.space.size else None,
+        "price": {"basis": study.price_basis, "rows": price_rows(catalog, problem)},
+        "left_out": [f"{chip}: no price on basis {study.price_basis}" for chip in study.left_out],
+        "law": {
+            "name": LAW.name,
+            "sources": list(LAW.sources),
+            "fit_range": list(LAW.fit_range),
+            "not_seen": list(LAW.not_seen),
+            **_law_use(metrics),
+            "at_bounds": at_bounds(problem, metrics, front.index),
+        },
+        "chosen": {
+            name: {"point": row + 1, **breakdown(metrics, row)} for name, row in chosen.items()
+        },
+        "sources": source_rows(catalog, problem),
+        "versions": {
+            "dse": __version__,
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            **{name: version(name) for name in LIBRARIES},
+        },
+        "data_digest": identity["data_digest"],
+        "fingerprint": identity["fingerprint"],
+    }
+    return items, document
+
+
+def _items(
+    problem: PhysicsProblem,
+    metrics: Metrics,
+    index: np.ndarray,
+    chosen: dict[str, int],
+    out: Path,
+) -> list[dict[str, Any]]:
+    batch = problem.batch(index)
+    catalog = load_catalog()
+    assumed: dict[tuple[str, int], list[str]] = {}
+    items = []
+    for i in range(len(index)):
+        tokens = number(metrics.values["training_tokens"][i])
+        if problem.model is None:
+            model = model_at(batch, i, f"{problem.study.name}-{i + 1}", tokens)
+        else:
+            model = problem.model
+        deployment = describe_deployment(batch, i, problem.machines)
+        key = (deployment["chip"], int(metrics.provenance[i]))
+        if key not in assumed:
+            assumed[key] = assumptions(
+                catalog, problem.model, key[0], key[1], problem.study.price_basis
+            )
+        items.append(
+            {
+                "point": i + 1,
+                "names": [name for name, row in chosen.items() if row == i],
+                "model": config_of(model),
+                "deployment": deployment,
+                "metrics": {
+                    **describe_metrics(metrics, i, batch, problem.limits),
+                    "assumed": assumed[key],
+                },
+                "command": f"dse estimate {out} {i + 1}",
+            }
+        )
+    return items
+
+
+def _law_use(metrics: Metrics) -> dict[str, Any]:
+    """How much of the front lies outside what the quality law was fitted on."""
+    quality = metrics.quality
+    outside = np.zeros(len(metrics.provenance), dtype=bool)
+    for flags in quality.extrapolates.values():
+        outside = outside | flags
+    return {
+        "extrapolated_share": float(outside.mean()),
+        "extrapolated": [
+            {"quantity": name, "share": float(flags.mean())}
+            for name, flags in quality.extrapolates.items()
+        ],
+    }

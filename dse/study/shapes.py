@@ -1,0 +1,35 @@
+"""A candidate of a batch as a model again."""
+
+from __future__ import annotations
+
+from dse.candidates import CandidateBatch
+from dse.specs.model import BlockSpec, Model
+
+
+def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | None) -> Model:
+    """The shape of candidate `i`, trained in 16 bits; blocks that it does not have are left out."""
+    blocks = tuple(
+        BlockSpec(
+            block.kind,
+            int(block.count[i]),
+            {size: _plain(values[i]) for size, values in block.sizes.items()},
+        )
+        for block in batch.blocks
+        if block.count[i] > 0
+    )
+    return Model(
+        id=name,
+        name=name,
+        hidden_size=int(batch.hidden_size[i]),
+        vocab_size=int(batch.vocab_size[i]),
+        tied_embeddings=bool(batch.tied_embeddings[i]),
+        blocks=blocks,
+        weight_dtypes=dict.fromkeys(batch.weight_dtype, "bf16"),
+        kv_dtype=None,
+        training_tokens=training_tokens,
+        source="searched",
+    )
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if float(value).is_integer() else float(value)

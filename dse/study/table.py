@@ -1,0 +1,47 @@
+"""front.csv: one row a point, 9 significant digits, no times of the machine in it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MODEL = (
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "intermediate_size", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
+    "num_shared_experts", "vocab_size",
+)  # fmt: skip
+DEPLOYMENT = (
+    "chip", "chips", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
+    "replicas", "weight_dtype", "kv_dtype", "concurrency",
+)  # fmt: skip
+
+
+def front_table(items: Sequence[Mapping[str, Any]]) -> str:
+    """The text of front.csv. A value that does not apply is an empty cell."""
+    metrics = [
+        name
+        for name, value in items[0]["metrics"].items()
+        if isinstance(value, (int, float, str, type(None))) and name != "interval_kind"
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("point", "names", *MODEL, *DEPLOYMENT, *metrics))
+    for item in items:
+        writer.writerow(
+            [
+                item["point"],
+                " ".join(item["names"]),
+                *(_cell(item["model"].get(name)) for name in MODEL),
+                *(_cell(item["deployment"][name]) for name in DEPLOYMENT),
+                *(_cell(item["metrics"][name]) for name in metrics),
+            ]
+        )
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

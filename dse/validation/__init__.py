@@ -1,0 +1,1 @@
+"""Predictions against measurements: kernel and serving fits, error tables."""

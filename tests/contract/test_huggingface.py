@@ -1,0 +1,456 @@
+"""config.json files: published models read exactly, everything else refused or reported by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dse.errors import InputError
+from dse.perf.parameters import kv_elements_per_token, parameters
+from dse.specs.blocks import WEIGHT_PARTS
+from dse.specs.families import FAMILIES
+from dse.specs.huggingface import from_config, load_config
+from dse.specs.model import Model, check
+from dse.specs.model_catalog import load_models, resolve_model
+from tests.helpers_models import batch_of_models
+
+CONFIGS = Path(__file__).parents[1] / "data" / "configs"
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.json"))
+
+
+def config(name: str) -> dict:
+    return json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def read(base: str, /, *without: str, **changes: object) -> Model:
+    kept = {key: value for key, value in config(base).items() if key not in without}
+    return from_config({**kept, **changes}, base, f"{base}.json")
+
+
+def blocks(model: Model) -> list[tuple[str, int]]:
+    return [(block.kind, block.count) for block in model.blocks]
+
+
+def windows(model: Model) -> list[tuple[int, float]]:
+    return [(b.count, b.sizes["window"]) for b in model.blocks if b.kind == "gqa"]
+
+
+def test_every_family_has_a_published_configuration():
+    read_types = {config(name)["architectures"][0] for name in NAMES}
+    assert read_types == {family.architecture for family in FAMILIES.values()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_and_the_catalog_agree(name):
+    ours, listed = load_config(CONFIGS / f"{name}.json"), load_models()[name]
+    for field in ("id", "hidden_size", "vocab_size", "tied_embeddings", "blocks", "weight_dtypes"):
+        assert getattr(ours, field) == getattr(listed, field), field
+    assert ours.unknown_keys == ()
+
+
+def test_deepseek_v3_from_its_own_file():
+    model = load_config(CONFIGS / "deepseek-v3.json")
+    batch = batch_of_models(model)
+    found = parameters(batch)
+    assert found.total[0] == pytest.approx(671e9, rel=1e-3)
+    assert found.active[0] == pytest.approx(37e9, rel=0.015)
+    assert kv_elements_per_token(batch)[0] == 576 * 61
+    assert blocks(model) == [("mla", 61), ("mlp", 3), ("moe", 58)]
+    assert model.weight_dtypes == {
+        "attention": "fp8",
+        "mlp": "fp8",
+        "experts": "fp8",
+        "embedding": "bf16",
+    }
+    assert any("num_nextn_predict_layers 1" in sentence for sentence in model.assumed)
+
+
+def test_published_files_need_few_assumptions():
+    assert load_config(CONFIGS / "qwen3-32b.json").assumed == ()
+    assert load_config(CONFIGS / "mistral-7b-v0.1.json").assumed == (
+        "head_dim absent: hidden_size / num_attention_heads, 128",
+    )
+
+
+def test_a_folder_and_its_name(tmp_path):
+    folder = tmp_path / "Some-Model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config("llama-3-8b")))
+    for path in (folder, folder / "config.json"):
+        model = resolve_model(str(path))
+        assert (model.id, model.name) == ("some-model", "Some-Model")
+        assert model.blocks == load_models()["llama-3-8b"].blocks
+
+
+def test_unknown_keys_are_reported():
+    assert read("llama-3-8b", rope_freqs=1, num_experts=4).unknown_keys == (
+        "num_experts",
+        "rope_freqs",
+    )
+
+
+# What a file leaves out: the family's own default, and a sentence that says so.
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "sentence"),
+    [
+        ("llama-3-8b", "tie_word_embeddings", "tie_word_embeddings absent: false"),
+        ("llama-3-8b", "attention_bias", "attention_bias absent: false"),
+        ("mistral-7b-v0.1", "sliding_window", "sliding_window absent: 4096"),
+        ("mistral-7b-v0.1", "num_key_value_heads", "num_key_value_heads absent: 8"),
+        ("qwen2.5-7b", "use_sliding_window", "use_sliding_window absent: false"),
+        ("qwen3-32b", "head_dim", "head_dim absent: 128"),
+        ("qwen3-30b-a3b", "decoder_sparse_step", "decoder_sparse_step absent: 1"),
+        ("qwen3-30b-a3b", "num_key_value_heads", "num_key_value_heads absent: 4"),
+        ("mixtral-8x7b", "num_local_experts", "num_local_experts absent: 8"),
+        ("deepseek-v3", "kv_lora_rank", "kv_lora_rank absent: 512"),
+        ("deepseek-v3", "first_k_dense_replace", "first_k_dense_replace absent: 3"),
+        ("gpt-oss-20b", "head_dim", "head_dim absent: 64"),
+        ("gpt-oss-20b", "layer_types", "layer_types absent: 12 of 24 layers slide"),
+        ("gpt-oss-20b", "attention_bias", "attention_bias absent: true"),
+        ("llama-3-8b", "torch_dtype", "torch_dtype absent: weights at 16 bits"),
+    ],
+)
+def test_defaults_are_noted(name, key, sentence):
+    model = read(name, key)
+    assert any(note.startswith(sentence) for note in model.assumed), model.assumed
+    assert model.blocks == load_models()[name].blocks
+
+
+def test_key_value_heads_default_to_the_query_heads():
+    model = read("llama-3-8b", "num_key_value_heads")
+    assert model.blocks[0].sizes["kv_heads"] == 32
+    assert any("as many as num_attention_heads" in note for note in model.assumed)
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "vocab_size"])
+def test_sizes_without_a_safe_default_are_required(key):
+    with pytest.raises(InputError, match=rf"llama-3-8b\.json: {key}: missing"):
+        read("llama-3-8b", key)
+
+
+# Windows.
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "expected"),
+    [
+        ("mistral-7b-v0.1", {"sliding_window": None}, [(32, 0)]),
+        ("qwen2.5-7b", {"use_sliding_window": True}, [(28, 0)]),
+        (
+            "qwen2.5-7b",
+            {"use_sliding_window": True, "max_window_layers": 20},
+            [(20, 0), (8, 131072)],
+        ),
+        ("qwen2.5-7b", {"use_sliding_window": True, "sliding_window": None}, [(28, 0)]),
+        (
+            "qwen3-32b",
+            {
+                "layer_types": ["full_attention"] * 60 + ["sliding_attention"] * 4,
+                "sliding_window": 512,
+            },
+            [(60, 0), (4, 512)],
+        ),
+        ("qwen3-30b-a3b", {"use_sliding_window": True, "sliding_window": 64}, [(48, 64)]),
+        ("qwen1.5-moe-a2.7b", {"use_sliding_window": True}, [(13, 0), (11, 32768)]),
+        ("gpt-oss-20b", {"sliding_window": 256}, [(12, 0), (12, 256)]),
+    ],
+)
+def test_windows(name, changes, expected):
+    assert windows(read(name, **changes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "field"),
+    [
+        ("gpt-oss-20b", {"layer_types": ["full_attention"]}, "layer_types"),
+        ("gpt-oss-20b", {"layer_types": ["linear_attention"] * 24}, "layer_types"),
+        ("gpt-oss-20b", {"sliding_window": None}, "sliding_window"),
+        ("llama-3-8b", {"layer_types": ["sliding_attention"] * 32}, "layer_types"),
+        ("deepseek-v3", {"layer_types": ["sliding_attention"] * 61}, "layer_types"),
+    ],
+)
+def test_windows_that_make_no_model(name, changes, field):
+    with pytest.raises(InputError) as caught:
+        read(name, **changes)
+    assert caught.value.field == field
+
+
+# Which layers are sparse.
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "dense", "sparse"),
+    [
+        ("qwen3-30b-a3b", {"decoder_sparse_step": 2}, 24, 24),
+        ("qwen3-30b-a3b", {"mlp_only_layers": [0, 47]}, 2, 46),
+        ("qwen3-30b-a3b", {"decoder_sparse_step": 2, "mlp_only_layers": [0, 1]}, 25, 23),
+        ("deepseek-v3", {"first_k_dense_replace": 0}, 0, 61),
+        ("deepseek-v3", {"moe_layer_freq": 2}, 32, 29),  # layers 4, 6, ... 60
+        ("deepseek-v3", {"first_k_dense_replace": 61}, 61, 0),
+    ],
+)
+def test_sparse_layers(name, changes, dense, sparse):
+    counts = dict(blocks(read(name, **changes)))
+    assert (counts.get("mlp", 0), counts.get("moe", 0)) == (dense, sparse)
+
+
+def test_shared_experts_have_their_width_together():
+    assert read("deepseek-v2-lite").blocks[-1].sizes["shared_intermediate_size"] == 2 * 1408
+    assert read("deepseek-v2-lite", n_shared_experts=None).blocks[-1].sizes[
+        "shared_intermediate_size"
+    ] == 0  # fmt: skip
+    assert read("qwen1.5-moe-a2.7b").blocks[-1].sizes["shared_intermediate_size"] == 5632
+
+
+def test_other_names_of_a_key():
+    model = read("mixtral-8x7b", "num_local_experts", num_experts=16)
+    assert model.blocks[-1].sizes["experts"] == 16
+    with pytest.raises(InputError, match="num_experts: 16, but num_local_experts is 8"):
+        read("mixtral-8x7b", num_experts=16)
+
+
+# Number formats of the checkpoint.
+
+FP8_GROUP = {"weights": {"num_bits": 8, "type": "float"}, "targets": ["Linear"]}
+INT4_GROUP = {
+    "weights": {"num_bits": 4, "type": "int", "group_size": 32},
+    "targets": ["Linear"],
+}
+MODELOPT = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+
+
+@pytest.mark.parametrize(
+    ("name", "quantization", "attention", "mlp", "experts"),
+    [
+        ("deepseek-v2-lite", {"quant_method": "awq", "bits": 4}, "int4", "int4", "int4"),
+        ("deepseek-v2-lite", {"quant_method": "gptq", "bits": 8}, "int8", "int8", "int8"),
+        ("deepseek-v2-lite", MODELOPT, "nvfp4", "nvfp4", "nvfp4"),
+        (
+            "deepseek-v2-lite",
+            {**MODELOPT, "ignore": ["lm_head", "model.layers.*.self_attn*"]},
+            *("bf16", "nvfp4", "nvfp4"),
+        ),
+        (
+            "deepseek-v2-lite",
+            {**MODELOPT, "ignore": [f"model.layers.{i}.self_attn*" for i in range(27)]},
+            *("bf16", "nvfp4", "nvfp4"),
+        ),
+        ("gpt-oss-20b", {"quant_method": "mxfp4"}, "bf16", "bf16", "mxfp4"),
+        (
+            "deepseek-v2-lite",
+            {"quant_method": "compressed-tensors", "config_groups": {"group_0": FP8_GROUP}},
+            *("fp8", "fp8", "fp8"),
+        ),
+        (  # as a checkpoint with 4-bit experts alone is published
+            "deepseek-v2-lite",
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": INT4_GROUP},
+                "ignore": [
+                    "lm_head",
+                    r"re:.*self_attn.*",
+                    r"re:.*shared_experts.*",
+                    r"re:.*mlp\.(gate|up|gate_up|down)_proj.*",
+                ],
+            },
+            *("bf16", "bf16", "int4"),
+        ),
+        (
+            "mixtral-8x7b",
+            {
+                "quant_method": "fp8",
+                "modules_to_not_convert": ["lm_head"]
+                + [f"model.layers.{i}.block_sparse_moe.gate" for i in range(32)]
+                + [f"model.layers.{i}.self_attn.{p}_proj" for i in range(32) for p in "qkvo"],
+            },
+            *("bf16", "fp8", "fp8"),
+        ),
+    ],
+)
+def test_formats_by_part(name, quantization, attention, mlp, experts):
+    model = read(name, quantization_config=quantization)
+    assert [model.weight_dtypes[part] for part in WEIGHT_PARTS] == [attention, mlp, experts, "bf16"]
+
+
+def test_a_piece_left_at_16_bits_is_noted():
+    ignore = [f"model.layers.{i}.self_attn.kv_b_proj" for i in range(27)]
+    model = read("deepseek-v2-lite", quantization_config={**MODELOPT, "ignore": ignore})
+    assert model.weight_dtypes["attention"] == "nvfp4"
+    assert any("piece of the attention weights" in note for note in model.assumed)
+
+
+def test_routers_left_at_16_bits_are_no_part():
+    ignore = ["re:.*mlp.gate$", "lm_head", "model.layers.0.mlp.router", "re:.*norm.*"]
+    model = read("deepseek-v3", quantization_config={**MODELOPT, "ignore": ignore})
+    assert set(model.weight_dtypes.values()) == {"nvfp4", "bf16"}
+    assert not any("piece" in note for note in model.assumed)
+
+
+def test_modelopt_file_beside_the_configuration(tmp_path):
+    plain = {k: v for k, v in config("qwen3-32b").items() if k != "quantization_config"}
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    quantization = {
+        "quant_algo": "NVFP4",
+        "kv_cache_quant_algo": "FP8",
+        "exclude_modules": ["lm_head"],
+    }
+    beside = tmp_path / "hf_quant_config.json"
+    beside.write_text(json.dumps({"quantization": quantization}))
+    model = load_config(tmp_path)
+    assert model.weight_dtypes["mlp"] == "nvfp4"
+    assert model.kv_dtype == "fp8"
+
+
+@pytest.mark.parametrize(
+    ("cache", "dtype", "notes"),
+    [
+        ({}, None, 0),
+        ({"kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8", 0),
+        ({"kv_cache_scheme": {"num_bits": 8, "type": "int"}}, None, 1),
+        ({"kv_cache_quant_algo": "NVFP4"}, None, 1),
+    ],
+)
+def test_format_of_the_cache(cache, dtype, notes):
+    model = read("qwen3-32b", quantization_config={**MODELOPT, **cache})
+    assert model.kv_dtype == dtype
+    assert sum("KV cache" in note for note in model.assumed) == notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"quantization_config": {"quant_method": "bitnet"}}, "quantization_config.quant_method"),
+        ({"quantization_config": {}}, "quantization_config.quant_method"),
+        ({"quantization_config": [1]}, "quantization_config"),
+        ({"quantization_config": {"quant_method": "awq", "bits": 3}}, "quantization_config.bits"),
+        (
+            {"quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}},
+            "quantization_config.quant_algo",
+        ),
+        (
+            {"quantization_config": {"quant_method": "compressed-tensors"}},
+            "quantization_config.config_groups",
+        ),
+        ({"torch_dtype": "float8_e5m2"}, "torch_dtype"),
+    ],
+)
+def test_formats_that_are_not_covered(changes, field):
+    with pytest.raises(InputError) as caught:
+        read("llama-3-8b", **changes)
+    assert caught.value.field == field
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"architectures": ["MambaForCausalLM"]},
+        {"architectures": ["LlamaForSequenceClassification"]},
+        {"architectures": [["LlamaForCausalLM"]]},
+        {"architectures": None, "model_type": "qwen3_next"},
+        {"architectures": None, "model_type": None},
+        {"architectures": {}, "model_type": ["llama"]},
+    ],
+)
+def test_unsupported_architectures_are_refused_by_name(changes):
+    with pytest.raises(InputError, match="deepseek_v3") as caught:
+        read("llama-3-8b", **changes)
+    name = (changes["architectures"] or [changes.get("model_type")])[0]
+    if isinstance(name, str):
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_model_type_alone_is_enough(name):
+    base = next(n for n in NAMES if config(n)["architectures"] == [FAMILIES[name].architecture])
+    assert read(base, "architectures", model_type=name).blocks == load_models()[base].blocks
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, 1.5, 4096.0, "4096", True, [], {}, None, float("inf"), 2 * 10**9, 10**400]
+)
+def test_sizes_that_are_none(value):
+    with pytest.raises(InputError, match=r"llama-3-8b\.json: hidden_size: "):
+        read("llama-3-8b", hidden_size=value)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "field"),
+    [
+        ("llama-3-8b", {"num_key_value_heads": 5}, "num_key_value_heads"),
+        ("llama-3-8b", {"num_attention_heads": 31}, "head_dim"),
+        ("llama-3-8b", {"num_hidden_layers": 10**8}, "num_hidden_layers"),
+        ("llama-3-8b", {"tie_word_embeddings": "no"}, "tie_word_embeddings"),
+        ("mixtral-8x7b", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
+        ("qwen3-30b-a3b", {"mlp_only_layers": ["0"]}, "mlp_only_layers"),
+        ("deepseek-v3", {"moe_layer_freq": 0}, "moe_layer_freq"),
+        ("deepseek-v3", {"n_routed_experts": None}, "n_routed_experts"),
+    ],
+)
+def test_sizes_that_make_no_model(name, changes, field):
+    with pytest.raises(InputError) as caught:
+        read(name, **changes)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        '"llama"',
+        "{",
+        '{"hidden_size": NaN}',
+        '{"hidden_size": 1, "hidden_size": 2}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"hidden_size": 1' + "0" * 5000 + "}",
+        "__import__('os').system('true')",
+        b"\xff\xfe\x00",
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_files_that_are_no_configuration(tmp_path, text):
+    path = tmp_path / "config.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError, match=r"config\.json"):
+        load_config(path)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        load_config(tmp_path / "missing.json")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_config(tmp_path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_value_of_any_key_is_read_or_refused(data):
+    name = data.draw(st.sampled_from(NAMES))
+    base = config(name)
+    keys = data.draw(st.lists(st.sampled_from(sorted(base)), min_size=1, max_size=3))
+    changed = {**base, **{key: data.draw(JSON) for key in keys}}
+    try:
+        model = from_config(changed, name, "config.json")
+    except InputError:
+        return
+    check(model)

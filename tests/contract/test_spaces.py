@@ -1,0 +1,112 @@
+"""Every shipped space: it loads, has the size it promises, and keeps to the shapes of the field."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse.perf.parameters import parameters
+from dse.quality.fit_range import FIT
+from dse.space.batches import batch_of_values
+from dse.space.space import Space
+from dse.specs.axes import AXES
+from dse.specs.catalog import load_catalog
+from dse.specs.metrics import METRICS, parse_constraint
+from dse.specs.study import load_study, shipped_spaces
+
+SPACES = shipped_spaces()
+SEARCHED = [name for name in SPACES if load_study(SPACES[name]).model is None]
+POINTS = {
+    "tiny": (1_000, 100_000),
+    "quickstart": (800_000, 2_500_000),
+    "deploy-llama-3-70b": (1_000, 100_000),
+}
+DOCS = (Path(__file__).parents[2] / "docs" / "spaces.md").read_text(encoding="utf-8")
+
+
+def values_of(name: str, n: int = 20_000) -> dict[str, np.ndarray]:
+    space = Space.of(load_study(SPACES[name]))
+    return space.values(space.sample(np.random.default_rng(0), n))
+
+
+def test_shipped() -> None:
+    assert set(POINTS) <= set(SPACES)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_loads(name: str) -> None:
+    study = load_study(SPACES[name])
+    space = Space.of(study)
+    assert study.name == name
+    assert study.title
+    assert study.description
+    ids = np.linspace(0, space.size - 1, 1000).astype(np.int64)
+    assert np.array_equal(space.rank(space.unrank(ids)), ids)
+    low, high = POINTS.get(name, (1, 10**9))
+    assert low <= space.size <= high
+
+
+def test_deployment_covers_every_chip_with_the_price() -> None:
+    study = load_study(SPACES["deploy-llama-3-70b"])
+    catalog = load_catalog()
+    priced = set(catalog.prices.select(study.price_basis)) & set(catalog.chips)
+    assert set(Space.of(study).chips) == priced
+    assert set(study.left_out) == set(catalog.chips) - priced
+    assert len(priced) >= 5
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_shapes_keep_the_hard_rules(name: str) -> None:
+    """64-element alignment (128 bytes at 16 bits, NVIDIA's matrix multiplication guide), whole
+    head groups, head widths near the model's."""
+    v = values_of(name)
+    sparse = v["num_experts"] > 0
+    for width in ("hidden_size", "intermediate_size", "moe_intermediate_size", "vocab_size"):
+        assert not (v[width] % 64).any()
+    assert not (v["num_attention_heads"] % v["num_key_value_heads"]).any()
+    heads = v["num_attention_heads"] * v["head_dim"] / v["hidden_size"]
+    assert ((heads >= 0.67) & (heads <= 2.0)).all()
+    assert not (v["num_experts"][sparse] % 8).any()
+    assert (v["num_experts_per_tok"] <= v["num_experts"]).all()
+    assert not (v["num_hidden_layers"] % 2).any()
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_shapes_stay_where_the_law_was_fitted(name: str) -> None:
+    v = values_of(name)
+    sparse = v["num_experts"] > 0
+    shared = v["num_shared_experts"]
+    ratio = ((v["num_experts_per_tok"] + shared) / (v["num_experts"] + shared + ~sparse))[sparse]
+    granularity = 2 * v["hidden_size"][sparse] / v["moe_intermediate_size"][sparse]
+    assert not FIT["activation_ratio"].excludes(ratio).any()
+    assert not FIT["granularity"].excludes(granularity).any()
+    assert ratio.max() <= 0.3
+    width_per_layer = v["hidden_size"] / v["num_hidden_layers"]
+    assert width_per_layer.min() >= 40
+    assert width_per_layer.max() <= 200
+
+
+def test_quickstart_spans_useful_models() -> None:
+    active = parameters(batch_of_values(values_of("quickstart"))).active
+    assert 1e9 < active.min() < 3e9
+    assert 70e9 < active.max() < 85e9
+    assert np.quantile(active, 0.15) > 3e9
+
+
+def test_docs_name_every_axis_and_metric() -> None:
+    missing = [name for name in (*AXES, *METRICS) if f"`{name}`" not in DOCS]
+    assert not missing
+
+
+def test_the_example_of_the_docs_loads(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text(DOCS.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    assert Space.of(load_study(path)).size > 1_000
+
+
+def test_the_limits_of_the_docs_are_read() -> None:
+    limits = re.findall(r"\| `([a-z0-9_]+ [<>]= [^`]+)` \|$", DOCS, re.MULTILINE)
+    assert {parse_constraint(limit).metric for limit in limits} == set(METRICS)

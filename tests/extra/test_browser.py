@@ -1,0 +1,323 @@
+"""report.html in headless Chromium: no console error, no request, plots drawn, filter works.
+
+Chromium is driven through its DevTools protocol over two pipes (file descriptors 3 and 4), so
+that no port is opened and no driver is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dse.report import write_report
+
+pytestmark = pytest.mark.extra
+
+SAMPLE = Path(__file__).parents[1] / "data" / "study_sample"
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-extensions",
+    "--disable-dev-shm-usage", "--remote-debugging-pipe",
+)  # fmt: skip
+TIMEOUT_S = 60.0
+HOSTILE = "<script>alert(1)</script>"
+
+
+class Browser:
+    """One Chromium with one page; `problems` and `requests` collect what it reports."""
+
+    def __init__(self, profile: str) -> None:
+        chromium = shutil.which("chromium")
+        assert chromium, "no chromium: run tests/extra/install.sh"
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.loaded = False
+        self.number = 0
+        self.received = b""
+        to_browser, self.writer = os.pipe()
+        self.reader, from_browser = os.pipe()
+        theirs = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_browser, from_browser)]
+        self.log = os.open(os.path.join(profile, "log"), os.O_WRONLY | os.O_CREAT)
+        self.pid = os.posix_spawn(
+            chromium,
+            [chromium, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, self.log, 1),
+                (os.POSIX_SPAWN_DUP2, self.log, 2),
+                (os.POSIX_SPAWN_DUP2, theirs[0], 3),
+                (os.POSIX_SPAWN_DUP2, theirs[1], 4),
+            ],
+            setpgroup=0,
+        )
+        for end in (to_browser, from_browser, *theirs):
+            os.close(end)
+        self.session: str | None = None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = attached["sessionId"]
+        for domain in ("Runtime", "Log", "Network", "Page"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """The result of one DevTools command."""
+        self.number += 1
+        message: dict[str, Any] = {"id": self.number, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self.writer, data) :]
+        wanted = self.number
+        while True:
+            answer = self._read()
+            if answer.get("id") == wanted:
+                assert "error" not in answer, (method, answer)
+                return answer["result"]
+
+    def _read(self) -> dict[str, Any]:
+        deadline = time.monotonic() + TIMEOUT_S
+        while b"\0" not in self.received:
+            ready, _, _ = select.select([self.reader], [], [], deadline - time.monotonic())
+            assert ready, "chromium does not answer"
+            part = os.read(self.reader, 1 << 20)
+            assert part, "chromium ended"
+            self.received += part
+        line, _, self.received = self.received.partition(b"\0")
+        event = json.loads(line)
+        self._note(event.get("method"), event.get("params", {}))
+        return event
+
+    def _note(self, method: str | None, params: dict[str, Any]) -> None:
+        if method == "Runtime.exceptionThrown":
+            self.problems.append(str(params["exceptionDetails"]))
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+            self.problems.append(str(params["args"]))
+        elif method == "Log.entryAdded":
+            self.problems.append(str(params["entry"]))
+        elif method == "Page.javascriptDialogOpening":
+            self.problems.append(f"dialog: {params['message']}")
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif method == "Page.loadEventFired":
+            self.loaded = True
+
+    def open(self, url: str, width: int = 1280, height: int = 2400) -> None:
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
+        )  # fmt: skip
+        self.problems.clear()
+        self.requests.clear()
+        self.loaded = False
+        self.call("Page.navigate", url=url)
+        while not self.loaded:
+            self._read()
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until Plotly's promises and two frames are over."""
+        self.run("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
+
+    def run(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page; promises are awaited."""
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def screenshot(self, path: Path, full: bool = False) -> None:
+        size = self.run("[innerWidth, document.documentElement.scrollHeight]")
+        clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
+        extra = {"clip": clip, "captureBeyondViewport": True} if full else {}
+        data = self.call("Page.captureScreenshot", format="png", **extra)["data"]
+        path.write_bytes(base64.b64decode(data))
+
+    def close(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        for end in (self.reader, self.writer, self.log):
+            os.close(end)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    profile = tempfile.mkdtemp(prefix="dse-chromium-")
+    browser = Browser(profile)
+    yield browser
+    browser.close()
+    shutil.rmtree(profile, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Address of the sample's report, with a chip and a constraint of hostile names."""
+    folder = tmp_path_factory.mktemp("study")
+    front = json.loads((SAMPLE / "front.json").read_text())
+    study = json.loads((SAMPLE / "study.json").read_text())
+    for item in front["items"][:3]:
+        item["model"]["name"] = HOSTILE
+    study["title"] = HOSTILE
+    study["constraint_tallies"][0]["constraint"] = HOSTILE
+    for detail in study["chosen"].values():
+        detail["breakdown"][0]["operator"] = HOSTILE
+    (folder / "front.json").write_text(json.dumps(front))
+    (folder / "study.json").write_text(json.dumps(study))
+    write_report(folder)
+    return (folder / "report.html").as_uri()
+
+
+MARKS = "document.querySelectorAll('#front-plot .scatterlayer .trace .points path').length"
+ROWS = "document.querySelectorAll('#rows tbody tr').length"
+EMPTY_PLOTS = """[...document.querySelectorAll('.plot')]
+  .filter(plot => !plot.querySelector('.points path')).map(plot => plot.id)"""
+
+MISFITS = """[...document.querySelectorAll('.plot')].filter(plot => Math.abs(
+  plot.querySelector('.main-svg').getBoundingClientRect().width - plot.clientWidth) > 1
+  ).map(plot => plot.id)"""
+
+
+def items() -> list[dict[str, Any]]:
+    return json.loads((SAMPLE / "front.json").read_text())["items"]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_page_is_quiet_and_drawn(browser: Browser, report: str, width: int) -> None:
+    browser.open(report, width)
+    assert browser.run(EMPTY_PLOTS) == []
+    assert browser.run("document.querySelectorAll('.plot').length") == 8
+    assert browser.run(MISFITS) == []
+    assert browser.run(ROWS) == len(items())
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run("document.title") == HOSTILE
+    assert browser.problems == []
+    local = [url for url in browser.requests if not url.startswith(("data:", "blob:"))]
+    assert local == [report]
+
+
+def test_filter_narrows_pictures_and_table(browser: Browser, report: str) -> None:
+    browser.open(report)
+    before = browser.run(MARKS)
+    chip = items()[0]["deployment"]["chip"]
+    kept = sum(item["deployment"]["chip"] != chip for item in items())
+    browser.run(f"document.querySelector('#filters input[value=\"{chip}\"]').click()")
+    browser.settle()
+    assert browser.run(ROWS) == kept < len(items())
+    assert browser.run(MARKS) < before
+    assert f"{kept} of {len(items())} points" in browser.run(
+        "document.getElementById('count').textContent"
+    )
+    browser.run("document.getElementById('reset').click()")
+    browser.settle()
+    assert browser.run(ROWS) == len(items())
+    assert browser.run(MARKS) == before
+    browser.run("document.querySelectorAll('#filters input').forEach(box => box.click())")
+    browser.settle()
+    assert browser.run(ROWS) == 0
+    assert "No point" in browser.run("document.getElementById('count').textContent")
+    assert browser.problems == []
+
+
+def test_table_sorts_and_a_click_selects(browser: Browser, report: str) -> None:
+    browser.open(report)
+    metric = "tpot_s"
+    first = "document.querySelector('#rows tbody tr').dataset.point"
+    heading = f"document.querySelector('#rows thead button[data-key={metric}]').click()"
+    order = sorted(items(), key=lambda item: item["metrics"][metric])
+    browser.run(heading)
+    assert browser.run(first) == str(order[0]["point"])
+    browser.run(heading)
+    assert browser.run(first) == str(order[-1]["point"])
+    spot = browser.run(
+        """(() => { const mark = document.querySelector('#front-plot .points path');
+        mark.scrollIntoView({block: 'center'}); const box = mark.getBoundingClientRect();
+        return [box.x + box.width / 2, box.y + box.height / 2]; })()"""
+    )
+    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+        browser.call(
+            "Input.dispatchMouseEvent", type=kind, x=spot[0], y=spot[1], button="left", clickCount=1
+        )
+        browser.settle()
+    assert browser.run("document.querySelectorAll('#front-plot .hovertext').length") >= 1
+    picked = browser.run("document.querySelector('#rows tr.picked')?.dataset.point")
+    assert picked is not None
+    assert browser.run("document.querySelector('#selected h3').textContent") == f"Point {picked}"
+    assert browser.problems == []
+
+
+def test_other_axes_can_be_chosen(browser: Browser, report: str) -> None:
+    browser.open(report)
+    browser.run(
+        """(() => { const select = document.getElementById('axis-x');
+        select.value = 'output_tokens_per_s_per_chip';
+        select.dispatchEvent(new Event('change')); })()"""
+    )
+    browser.settle()
+    title = browser.run("document.querySelector('#front-plot .xtitle').textContent")
+    assert title.startswith("output tokens per second and chip")
+    assert browser.problems == []
+
+
+def test_five_thousand_points_stay_quick_and_small(browser: Browser, tmp_path: Path) -> None:
+    front = json.loads((SAMPLE / "front.json").read_text())
+    few = front["items"]
+    front["items"] = [{**few[i % len(few)], "point": i + 1, "names": []} for i in range(5000)]
+    (tmp_path / "front.json").write_text(json.dumps(front))
+    shutil.copy(SAMPLE / "study.json", tmp_path)
+    write_report(tmp_path)
+    browser.open((tmp_path / "report.html").as_uri())
+    assert browser.run(ROWS) == 200
+    assert 1000 < browser.run(MARKS) <= 1600
+    assert "of them" in browser.run("document.getElementById('count').textContent")
+    assert "front.csv has all 5,000" in browser.run(
+        "document.getElementById('table-note').textContent"
+    )
+    assert browser.problems == []
+
+
+@pytest.mark.parametrize("kind", ["nothing feasible", "one objective", "fixed model"])
+def test_odd_studies_are_quiet_too(browser: Browser, tmp_path: Path, kind: str) -> None:
+    front = json.loads((SAMPLE / "front.json").read_text())
+    study = json.loads((SAMPLE / "study.json").read_text())
+    if kind == "nothing feasible":
+        front["items"], study["chosen"] = [], {}
+    elif kind == "one objective":
+        study["objectives"] = study["objectives"][1:2]
+        study["chosen"] = {"cheapest": study["chosen"]["cheapest"]}
+        front["items"] = [
+            i for i in front["items"] if i["point"] == study["chosen"]["cheapest"]["point"]
+        ]
+    else:
+        study["objectives"], study["law"] = study["objectives"][1:], None
+        for item in front["items"]:
+            item["metrics"]["predicted_loss"] = None
+            item["model"] = {"name": "llama-3-70b"}
+    (tmp_path / "front.json").write_text(json.dumps(front))
+    (tmp_path / "study.json").write_text(json.dumps(study))
+    write_report(tmp_path)
+    browser.open((tmp_path / "report.html").as_uri())
+    assert browser.run(EMPTY_PLOTS) == []
+    assert browser.problems == []
+
+
+def test_the_harness_sees_errors_and_requests(browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<script>console.error('no'); fetch('http://127.0.0.1:9/').catch(() => 0)</script>"
+    )
+    browser.open(page.as_uri())
+    assert any("no" in problem for problem in browser.problems)
+    assert "http://127.0.0.1:9/" in browser.requests

@@ -1,0 +1,80 @@
+"""Batches and machines for tests, from the shipped catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dse.candidates import CandidateBatch
+from dse.evaluate import Metrics, evaluate
+from dse.perf.machines import Machines, compile_machines
+from dse.perf.workload import Workload
+from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.specs.catalog import load_catalog
+from dse.specs.model_catalog import resolve_model
+
+CHIPS = tuple(load_catalog().chips)
+MODELS = ("llama-3-8b", "llama-3-70b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b")
+
+
+def machines(price_basis: str | None = None) -> Machines:
+    return compile_machines(load_catalog(), CHIPS, price_basis)
+
+
+def deploy(
+    model: str,
+    chip: str,
+    *,
+    weight_dtype: str | None = None,
+    kv_dtype: str = "bf16",
+    repeat: int = 1,
+    **axes: float | Sequence[float],
+) -> CandidateBatch:
+    """`repeat` copies of one model; an axis is one number or one per copy."""
+    shape = resolve_model(model)
+    n = max([repeat, *(len(np.atleast_1d(value)) for value in axes.values())])
+    deployment = {
+        axis: np.broadcast_to(np.asarray(axes.get(axis, 1.0), dtype=float), n)
+        for axis in DEPLOYMENT_AXES
+    }
+    codes = np.full(n, CHIPS.index(chip), dtype=np.intp)
+    return batch_of([shape] * n, codes, [weight_dtype] * n, [kv_dtype] * n, deployment)
+
+
+def workload(prompt: float, output: float, serving: str = "continuous") -> Workload:
+    return Workload.of(prompt, output, serving, load_catalog().backends["generic"])
+
+
+def run(batch: CandidateBatch, load: Workload, on: Machines | None = None) -> Metrics:
+    return evaluate(batch, load, on or machines())
+
+
+def scaled(on: Machines, field: str, factor: float) -> Machines:
+    """Machines with one physical quantity multiplied: `bandwidth`, `flops`, `links`, `capacity`."""
+    if field == "capacity":
+        return replace(on, capacity_bytes=on.capacity_bytes * factor)
+    if field == "links":
+        return replace(
+            on,
+            link_bytes_per_s=on.link_bytes_per_s * factor,
+            all_reduce_s_per_byte=on.all_reduce_s_per_byte / factor,
+            all_to_all_s_per_byte=on.all_to_all_s_per_byte / factor,
+            scale_out_s_per_byte=on.scale_out_s_per_byte / factor,
+        )
+    if field == "bandwidth":
+        laws = {
+            name: replace(law, s_per_byte=law.s_per_byte / factor) for name, law in on.laws.items()
+        }
+        return replace(on, laws=laws, floor_s_per_byte=on.floor_s_per_byte / factor)
+    assert field == "flops"
+    laws = {
+        name: replace(
+            law,
+            s_per_flop=law.s_per_flop / factor,
+            floor_s_per_flop=law.floor_s_per_flop / factor,
+        )
+        for name, law in on.laws.items()
+    }
+    return replace(on, laws=laws)

@@ -1,0 +1,188 @@
+"""Laws that hold for every model and deployment, at random configurations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.candidates import CandidateBatch
+from dse.evaluate import evaluate
+from dse.perf.deployed import Deployed
+from dse.perf.machines import compile_machines
+from dse.perf.operators.moe import distinct_experts
+from dse.perf.step import Step
+from dse.specs.catalog import load_catalog
+from tests.helpers import CHIPS, MODELS, deploy, machines, run, scaled, workload
+
+ON = machines()
+ROUNDING = 1e-12
+
+degrees = st.sampled_from([1, 2, 4, 8, 16])
+
+
+@st.composite
+def deployments(draw, sizes: int = 1, **fixed) -> CandidateBatch:
+    """A random model on a random deployment; `fixed` axes may hold one value per copy."""
+    model = draw(st.sampled_from(MODELS))
+    tp, dp = draw(degrees), draw(st.sampled_from([1, 2, 8]))
+    axes = {
+        "tensor_parallel": tp,
+        "data_parallel": dp,
+        "expert_parallel": draw(st.sampled_from([1, tp * dp])),
+        "pipeline_parallel": draw(st.sampled_from([1, 2, 4])),
+        "replicas": draw(st.sampled_from([1, 3])),
+        "concurrency": draw(st.sampled_from([1, 4, 32, 256, 2048])),
+    }
+    axes.update(fixed)
+    chip = draw(st.sampled_from(CHIPS))
+    weights = draw(st.sampled_from([None, "fp8"]))
+    kv = draw(st.sampled_from(["bf16", "fp8"]))
+    return deploy(model, chip, weight_dtype=weights, kv_dtype=kv, repeat=sizes, **axes)
+
+
+def decode(batch: CandidateBatch, rows, context, on=ON) -> Step:
+    n = len(batch)
+    return Step(
+        Deployed(batch, on),
+        decode_rows=np.broadcast_to(np.asarray(rows, float), n),
+        context=np.broadcast_to(np.asarray(context, float), n),
+        prefill_rows=np.zeros(n),
+        prompt_tokens=np.ones(n),
+    )
+
+
+def prefill(batch: CandidateBatch, tokens, on=ON) -> Step:
+    n = len(batch)
+    rows = np.broadcast_to(np.asarray(tokens, float), n)
+    zeros = np.zeros(n)
+    return Step(
+        Deployed(batch, on), decode_rows=zeros, context=zeros, prefill_rows=rows, prompt_tokens=rows
+    )
+
+
+@given(deployments(), st.sampled_from(["bandwidth", "flops", "links"]), st.floats(1.0, 8.0))
+def test_a_step_never_gets_slower_on_better_hardware(batch, field, factor) -> None:
+    better = scaled(ON, field, factor)
+    for step in (lambda on: decode(batch, 32, 4096, on), lambda on: prefill(batch, 2048, on)):
+        assert step(better).seconds <= step(ON).seconds * (1 + ROUNDING)
+
+
+@given(deployments(sizes=2), st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 100_000))
+def test_a_step_never_gets_faster_with_batch(batch, rows, more, context) -> None:
+    seconds = decode(batch, [rows, rows + more], context).seconds
+    assert seconds[1] >= seconds[0] * (1 - ROUNDING)
+
+
+@given(deployments(sizes=2), st.integers(1, 512), st.integers(1, 100_000), st.integers(0, 100_000))
+def test_a_step_never_gets_faster_with_context(batch, rows, context, more) -> None:
+    seconds = decode(batch, rows, [context, context + more]).seconds
+    assert seconds[1] >= seconds[0] * (1 - ROUNDING)
+
+
+@given(deployments(sizes=2), st.integers(16, 65_536), st.integers(0, 65_536))
+def test_prefill_never_gets_faster_with_the_prompt(batch, tokens, more) -> None:
+    seconds = prefill(batch, [tokens, tokens + more]).seconds
+    assert seconds[1] >= seconds[0] * (1 - ROUNDING)
+
+
+@given(deployments(), st.integers(1, 4096), st.integers(1, 100_000))
+def test_a_step_is_never_under_its_floor(batch, rows, context) -> None:
+    for step in (decode(batch, rows, context), prefill(batch, context)):
+        assert step.ledger.floor_s <= step.seconds * (1 + ROUNDING)
+
+
+@given(deployments(pipeline_parallel=[1, 2, 4, 8]), st.integers(1, 512), st.integers(1, 32_768))
+def test_stages_never_shorten_the_path_of_a_token(batch, rows, context) -> None:
+    seconds = decode(batch, rows, context).seconds
+    assert (np.diff(seconds) >= -ROUNDING * seconds[:-1]).all()
+
+
+@given(deployments(), st.floats(1.0, 4.0), st.sampled_from([256, 4096, 32_768]))
+def test_more_memory_never_admits_fewer_requests(batch, factor, prompt) -> None:
+    load = workload(prompt, 512)
+    before = run(batch, load).performance.memory.admitted
+    after = run(batch, load, scaled(ON, "capacity", factor)).performance.memory.admitted
+    assert after >= before
+
+
+@given(deployments(concurrency=1e6), st.floats(1.0, 4.0), st.sampled_from([256, 4096, 32_768]))
+def test_more_memory_never_lowers_throughput_at_saturation(batch, factor, prompt) -> None:
+    load = workload(prompt, 512)
+    before = run(batch, load).values["output_tokens_per_s"]
+    after = run(batch, load, scaled(ON, "capacity", factor)).values["output_tokens_per_s"]
+    assert after >= before * (1 - 1e-9)
+
+
+POWERS = [2.0**k for k in range(14)]
+
+
+@given(
+    deployments(concurrency=POWERS, replicas=1),
+    st.sampled_from([128, 2048, 16_384]),
+    st.sampled_from(["static", "continuous"]),
+)
+def test_throughput_at_twice_the_batch_is_at_least_that_at_the_batch(
+    batch, prompt, serving
+) -> None:
+    roomy = scaled(ON, "capacity", 1e6)
+    throughput = run(batch, workload(prompt, 512, serving), roomy).values["output_tokens_per_s"]
+    assert (throughput[1:] >= 0.98 * throughput[:-1]).all()
+
+
+@given(st.integers(1, 512), st.integers(1, 16), st.integers(1, 5000))
+def test_distinct_experts_lie_between_their_bounds(experts, top_k, tokens) -> None:
+    top_k = min(top_k, experts)
+    e, k, t = (np.array([float(v)]) for v in (experts, top_k, tokens))
+    distinct = distinct_experts(e, k, t)[0]
+    assert top_k * (1 - 1e-9) <= distinct <= min(experts, tokens * top_k) * (1 + 1e-9)
+
+
+def test_distinct_experts_match_a_simulation_of_uniform_routing() -> None:
+    rng = np.random.default_rng(1)
+    draws = [
+        len(np.unique([rng.choice(64, 6, replace=False) for _ in range(12)])) for _ in range(400)
+    ]
+    expected = distinct_experts(np.array([64.0]), np.array([6.0]), np.array([12.0]))[0]
+    assert np.mean(draws) == pytest.approx(expected, rel=0.01)
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_a_candidate_does_not_depend_on_its_batch(data) -> None:
+    """evaluate(batch)[i] equals evaluate(batch[i:i+1]) bit for bit."""
+    serving = data.draw(st.sampled_from(["continuous", "static", "offline"]))
+    load = workload(1000, 300, serving)
+    batch = data.draw(
+        deployments(
+            concurrency=[1, 7, 64, 1000, 33],
+            tensor_parallel=[1, 2, 8, 4, 16],
+            replicas=[1, 2, 1, 3, 1],
+        )
+    )
+    whole = run(batch, load)
+    for i in range(len(batch)):
+        alone = run(batch[i : i + 1], load)
+        for table in ("values", "violations"):
+            for name, array in getattr(whole, table).items():
+                assert array[i].tobytes() == getattr(alone, table)[name][0].tobytes(), name
+
+
+def test_models_of_different_kinds_share_a_batch_without_touching_each_other() -> None:
+    """Padding a dense model with an empty expert block changes none of its bits."""
+    from dse.space.batches import DEPLOYMENT_AXES, batch_of
+    from dse.specs.model_catalog import resolve_model
+
+    models = [resolve_model(name) for name in MODELS]
+    n = len(models)
+    on = compile_machines(load_catalog(), ["h200_sxm"])
+    ones = dict.fromkeys(DEPLOYMENT_AXES, np.full(n, 1.0)) | {"tensor_parallel": np.full(n, 8.0)}
+    mixed = batch_of(models, np.zeros(n, np.intp), [None] * n, ["bf16"] * n, ones)
+    together = evaluate(mixed, workload(512, 128), on).values
+    for i, model in enumerate(models):
+        one = {axis: values[:1] for axis, values in ones.items()}
+        single = batch_of([model], np.zeros(1, np.intp), [None], ["bf16"], one)
+        alone = evaluate(single, workload(512, 128), on).values
+        for name, array in together.items():
+            assert array[i].tobytes() == alone[name][0].tobytes(), (model.id, name)

@@ -1,0 +1,122 @@
+"""Laws of a space on random small ones: ids, canonical points, neighbours by brute force."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.space.space import Space
+from dse.specs.axes import Axis, Condition
+
+NAMES = (
+    "sparse", "hidden_size", "num_hidden_layers", "num_experts", "num_experts_per_tok",
+    "tensor_parallel", "data_parallel", "weight_dtype",
+)  # fmt: skip
+VALUES = {"sparse": (False, True), "weight_dtype": ("bf16", "fp8", "nvfp4")}
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> Space:
+    """2 to 6 axes of 1 to 4 values, each with up to two conditions on axes before it."""
+    axes: list[Axis] = []
+    for name in draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=6, unique=True)):
+        values = VALUES.get(name, (1, 2, 3, 4))
+        values = values[: draw(st.integers(1, len(values)))]
+        when = []
+        if axes:
+            for other in draw(st.lists(st.sampled_from(axes), max_size=2, unique_by=id)):
+                positions = st.sampled_from(range(len(other.values)))
+                indices = draw(st.lists(positions, min_size=1, unique=True))
+                when.append(Condition(other.name, tuple(sorted(indices))))
+        axes.append(Axis(name, values, when=tuple(when)))
+    return Space("random", axes, "0" * 64)
+
+
+def canonical(space: Space, point: Sequence[int]) -> tuple[int, ...]:
+    """One point at a time, by the definition."""
+    counts: dict[str, bool] = {}
+    found = list(point)
+    for j, axis in enumerate(space.axes):
+        counts[axis.name] = all(
+            counts[c.axis] and point[space.names.index(c.axis)] in c.indices for c in axis.when
+        )
+        found[j] = point[j] if counts[axis.name] else 0
+    return tuple(found)
+
+
+def grid(space: Space) -> list[tuple[int, ...]]:
+    return list(itertools.product(*(range(len(axis.values)) for axis in space.axes)))
+
+
+def rows(index: np.ndarray) -> list[tuple[int, ...]]:
+    return [tuple(row) for row in index.tolist()]
+
+
+@settings(max_examples=80, deadline=None)
+@given(spaces())
+def test_ids_number_the_distinct_canonical_points(space: Space) -> None:
+    everything = grid(space)
+    distinct = {canonical(space, point) for point in everything}
+    assert space.size == len(distinct)
+    index = space.unrank(np.arange(space.size))
+    assert set(rows(index)) == distinct
+    assert space.rank(index).tolist() == list(range(space.size))
+    points = np.array(everything)
+    assert rows(space.unrank(space.rank(points))) == rows(space.canonical(points))
+
+
+@settings(max_examples=80, deadline=None)
+@given(spaces())
+def test_canonical(space: Space) -> None:
+    points = np.array(grid(space))
+    found = space.canonical(points)
+    assert rows(found) == [canonical(space, point) for point in grid(space)]
+    assert np.array_equal(space.canonical(found), found)
+
+
+@settings(max_examples=80, deadline=None)
+@given(spaces(), st.data())
+def test_neighbours_are_the_single_axis_changes(space: Space, data: st.DataObject) -> None:
+    ids = data.draw(st.lists(st.integers(0, space.size - 1), min_size=1, max_size=3))
+    start = rows(space.unrank(np.array(ids)))
+    expected = {
+        canonical(space, (*point[:j], position, *point[j + 1 :]))
+        for point in start
+        for j, axis in enumerate(space.axes)
+        for position in range(len(axis.values))
+    } - set(start)
+    found = rows(space.neighbours(np.array(start)))
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+
+
+@settings(max_examples=80, deadline=None)
+@given(spaces(), st.integers(0, 40), st.integers(0, 2**32))
+def test_sample(space: Space, n: int, seed: int) -> None:
+    index = space.sample(np.random.default_rng(seed), n)
+    again = space.sample(np.random.default_rng(seed), n)
+    assert np.array_equal(index, again)
+    assert index.shape == (min(n, space.size), len(space.names))
+    assert len(set(rows(index))) == len(index)
+    assert rows(index) == [canonical(space, point) for point in rows(index)]
+
+
+@settings(max_examples=80, deadline=None)
+@given(spaces())
+def test_values_tell_points_apart(space: Space) -> None:
+    """A value is what stands on the axis, or the neutral value where it does not count; row i does
+    not depend on the others."""
+    index = space.unrank(np.arange(space.size))
+    values = space.values(index)
+    for j, axis in enumerate(space.axes):
+        assert values[axis.name].shape == (space.size,)
+        for row in range(0, space.size, 7):
+            one = space.values(index[row : row + 1])[axis.name]
+            assert one[0] == values[axis.name][row]
+        if not axis.when and axis.rule.kind == "size":
+            expected = [float(axis.values[position]) for position in index[:, j]]
+            assert values[axis.name].tolist() == expected

@@ -1,0 +1,288 @@
+"""Mistakes in a file a user writes: each is named with file, line, field, value and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from dse.data import hardware_dir
+from dse.errors import InputError, InputErrors
+from dse.specs.chip import EXPECTED, load_chip
+from dse.specs.efficiency import load_efficiency
+from dse.specs.loader import load_yaml, validate
+from dse.specs.prices import load_prices
+from dse.specs.system import load_system
+
+CHIP = """\
+id: mine
+vendor: Mine
+name: Mine 1
+family: mine
+availability: internal
+memory_kind: HBM3
+system: hgx_h100
+efficiency: h100_sxm
+figures:
+  peak_bf16:
+    value: 100 TFLOP/s
+    kind: spec
+    source: our data sheet
+    date: 2026-11
+  memory_capacity: {value: 80 GB, kind: spec, source: our data sheet, date: 2026-11}
+"""
+FIGURE = "{value: 8, kind: spec, source: our data sheet, date: 2026}"
+SYSTEM = """\
+id: mine
+name: Mine
+levels:
+- name: inner
+  topology: {value: switched, kind: spec, source: s, date: 2026}
+  size: {value: 8, kind: spec, source: s, date: 2026}
+  bandwidth_per_direction: {value: 450 GB/s, kind: spec, source: s, date: 2026}
+  latency: {value: 1 us, kind: spec, source: s, date: 2026}
+  jitter: {value: 0 s, kind: spec, source: s, date: 2026}
+"""
+
+
+def write(folder: Path, text: str, name: str = "file.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+SPEC = "    kind: spec"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place_and_reason", "accepted"),
+    [
+        ("name: Mine 1", "name: A\nname: B", "4: name: written twice, first on line 3", "once"),
+        (SPEC, "    knd: spec", "12: figures.peak_bf16.knd: unknown field 'knd'; did you mean kind",
+         "value, kind, source"),
+        ("peak_bf16:", "peak_bf61:", "10: figures.peak_bf61: unknown field 'peak_bf61'; did you "
+         "mean peak_bf16?", "peak_fp8"),
+        ("80 GB", "-80 GB", "15: figures.memory_capacity.value: read '-80 GB': negative", "a size"),
+        ("80 GB", "0 GB", "15: figures.memory_capacity.value: read '0 GB': zero", "more than zero"),
+        ("80 GB", "80 GB/s", "15: figures.memory_capacity.value: read '80 GB/s': a bandwidth, not "
+         "a size", "80 GB or 180 GiB"),
+        ("80 GB", "80", "15: figures.memory_capacity.value: read '80': a bare number", "a size"),
+        ("80 GB", "80 apples", "15: figures.memory_capacity.value: read '80 apples': unknown unit",
+         "a size"),
+        ("family: mine\n", "", "1: family: missing field", "vendor"),
+        (SPEC, "    kind: measurd", "12: figures.peak_bf16.kind: read 'measurd'; did you mean "
+         "measured?", "'spec', 'measured'"),
+        (SPEC, "    kind: assumed", "10: figures.peak_bf16: read a mapping of 4 fields: an assumed "
+         "figure without its reason", "a `note`"),
+        ("date: 2026-11\n", "date: last year\n", "14: figures.peak_bf16.date: read 'last year': "
+         "not a date", "2026-11-20"),
+        ("name: Mine 1", "name: A\nyear: soon", "4: year: read 'soon'", "a valid integer"),
+        ("name: Mine 1", "name: [Mine", "4: not YAML", "YAML"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_file_line_field_value_and_remedy(
+    tmp_path: Path, old: str, new: str, place_and_reason: str, accepted: str
+) -> None:
+    path = write(tmp_path, CHIP.replace(old, new, 1))
+    assert old in CHIP
+    with pytest.raises(InputError) as caught:
+        load_chip(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}:{place_and_reason}")
+    assert accepted in message.split("(accepted: ")[1]
+
+
+def test_several_mistakes_are_reported_together(tmp_path: Path) -> None:
+    text = CHIP.replace("vendor:", "vendr:").replace("kind: spec\n", "kind: guess\n")
+    with pytest.raises(InputErrors) as caught:
+        load_chip(write(tmp_path, text))
+    fields = {error.field for error in caught.value.errors}
+    assert fields == {"vendr", "figures.peak_bf16.kind"}
+
+
+def test_a_chip_that_lacks_figures_loads_and_lists_them(tmp_path: Path) -> None:
+    chip = load_chip(write(tmp_path, CHIP))
+    assert set(chip.missing) == set(EXPECTED) - {"peak_bf16", "memory_capacity"}
+    assert chip.peak_flops_per_s == {"bf16": 100e12}
+    assert chip.capacity_kind == "vendor_label"
+    with pytest.raises(InputError, match=r"mine has no memory_bandwidth"):
+        chip.require("memory_bandwidth", "peak_bf16")
+
+
+def test_a_chip_can_have_several_memories(tmp_path: Path) -> None:
+    extra = "extra_memories:\n- kind: LPDDR5X\n  bandwidth: " + FIGURE.replace("8,", "0.5 TB/s,")
+    chip = load_chip(write(tmp_path, CHIP + extra + "\n"))
+    assert [memory.kind for memory in chip.memories] == ["HBM3", "LPDDR5X"]
+    assert chip.memories[1].bytes_per_s == 0.5e12
+    assert any(figure.name == "LPDDR5X bandwidth" for figure in chip.figures)
+
+
+@pytest.mark.parametrize(
+    ("edit", "field", "reason"),
+    [
+        (("value: switched", "value: fullmesh"), "levels[0].topology.value", "full_mesh"),
+        (("size: {value: 8,", "size: {value: 8.5,"), "levels[0].size.value", "a whole number"),
+        (("450 GB/s", "450 us"), "levels[0].bandwidth_per_direction.value", "a time, not"),
+        (("latency:", "latncy:"), "levels[0].latncy", "did you mean latency?"),
+    ],
+)
+def test_system_mistakes(tmp_path: Path, edit: tuple[str, str], field: str, reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_system(write(tmp_path, SYSTEM.replace(*edit)))
+    assert field in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_levels_grow_outwards(tmp_path: Path) -> None:
+    level = SYSTEM[SYSTEM.index("- name") :]
+    with pytest.raises(InputError, match=r"not larger than the level inside it"):
+        load_system(write(tmp_path, SYSTEM + level))
+    outer = "".join(line for line in level.splitlines(True) if "size" not in line)
+    assert load_system(write(tmp_path, SYSTEM + outer)).levels[1].size is None
+    with pytest.raises(InputError, match=r"a size on every level but the last"):
+        load_system(write(tmp_path, SYSTEM + outer + level))
+
+
+HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("chip,price\nh100_sxm,2\n", ":1: read the columns chip, price (accepted: chip,basis"),
+        (HEADER + "h100_sxm,mine,free,us,2026,invoice,\n", ":2: usd_per_chip_hour: read 'free'"),
+        (HEADER + "h100_sxm,mine,-2,us,2026,invoice,\n", ":2: usd_per_chip_hour: read '-2'"),
+        (HEADER + "h100_sxm,mine,2\n", ":2: read 3 cells (accepted: 7 cells)"),
+        (HEADER + "h100_sxm,mine,2,us,2026,,\n", ":2: source: empty"),
+    ],
+)
+def test_price_mistakes(tmp_path: Path, text: str, expected: str) -> None:
+    path = write(tmp_path, text, "prices.csv")
+    with pytest.raises(InputError) as caught:
+        load_prices(path)
+    assert f"{path}{expected}" in str(caught.value)
+
+
+def test_a_price_is_its_row_or_the_median_of_its_rows(tmp_path: Path) -> None:
+    rows = [
+        "a,mine,2,us,2026-01,invoice,",
+        "b,mine,2,us,2026-01,invoice,",
+        "b,mine,9,us,2026-03,invoice,",
+        "b,mine,4,us,2026-02,list,",
+        "b,mine,100,us,2026-09,old,superseded: by the list",
+        "b,other,50,us,2026-09,old,",
+    ]
+    table = load_prices(write(tmp_path, HEADER + "\n".join(rows) + "\n", "prices.csv"))
+    prices = table.select("mine")
+    assert prices["a"].usd_per_chip_hour == 2
+    assert prices["b"].usd_per_chip_hour == 4
+    assert prices["b"].newest_date == "2026-03"
+    assert prices["b"].rule == "median of 3 prices"
+    assert table.bases() == ("mine", "other")
+    with pytest.raises(InputError, match=r"did you mean mine\?"):
+        table.select("mines")
+
+
+LAW = "{compute: 0.7, memory: 0.8, fixed: 3 us, p: 2, kind: fitted}"
+COLLECTIVE = "{chips: [2, 8], latency: [2 us, 3 us], bandwidth_fraction: [0.6, 0.7], kind: fitted}"
+OPERATORS = (
+    "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
+    "mla_decode_attention", "experts",
+)  # fmt: skip
+EFFICIENCY = (
+    "id: mine\ntitle: Mine\nsource: our kernels\ndate: 2026\noperators:\n"
+    + "".join(f"  {operator}: {{bf16: {LAW}}}\n" for operator in OPERATORS)
+    + f"expert_padding_rows: 16\nall_reduce: {COLLECTIVE}\nall_to_all: {COLLECTIVE}\n"
+    "divided_by: {bf16: 100 TFLOP/s, memory_bandwidth: 1 TB/s}\n"
+)
+
+
+def test_an_efficiency_file_carries_what_its_fractions_were_divided_by(tmp_path: Path) -> None:
+    efficiency = load_efficiency(write(tmp_path, EFFICIENCY))
+    assert efficiency.peak_flops_per_s == {"bf16": 100e12}
+    assert efficiency.hbm_bytes_per_s == 1e12
+    assert efficiency.operators["experts"]["bf16"].fixed_s == 3e-6
+    assert efficiency.all_reduce.latency_s == {2: 2e-6, 8: 3e-6}
+    assert not efficiency.is_class
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (("gemm: {bf16:", "gemm: {bf61:"), "'bf61' is no format; did you mean bf16?"),
+        (("gemm: {bf16:", "gemm: {fp8:"), "no law for bf16"),
+        (("[2, 8], latency", "[2, 4, 8], latency"), "three lists of one length"),
+        (("gemm:", "gem:"), "did you mean gemm?"),
+        (("100 TFLOP/s", "100 GB"), "divided_by.bf16: read '100 GB': a size"),
+        (("fixed: 3 us", "fixed: 3"), "operators.gemm.bf16.fixed: read '3': a bare number"),
+        (("compute: 0.7", "compute: 1.7"), "less than or equal to 1"),
+    ],
+)
+def test_efficiency_mistakes(tmp_path: Path, edit: tuple[str, str], reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_efficiency(write(tmp_path, EFFICIENCY.replace(edit[0], edit[1], 1)))
+    assert reason in str(caught.value)
+
+
+def test_a_class_default_refers_to_the_chip_that_uses_it(tmp_path: Path) -> None:
+    text = EFFICIENCY[: EFFICIENCY.index("divided_by")]
+    efficiency = load_efficiency(write(tmp_path, text))
+    assert efficiency.is_class
+    chip = load_chip(hardware_dir() / "chips" / "mi355x.yaml")
+    own = efficiency.of_chip(chip)
+    assert own.id == "mine:mi355x"
+    assert own.hbm_bytes_per_s == chip.memories[0].bytes_per_s
+    assert own.peak_flops_per_s == chip.peak_flops_per_s
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    size: int
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    parts: dict[str, list[Inner]] = {}
+    text: str = ""
+
+
+def test_a_field_inside_maps_and_lists_is_found(tmp_path: Path) -> None:
+    path = write(tmp_path, "parts:\n  first:\n  - size: 1\n  - sise: 2\n")
+    with pytest.raises(InputError) as caught:
+        validate(Outer, load_yaml(path))
+    assert f"{path}:4: parts.first[1].sise: unknown field 'sise'; did you mean size?" in str(
+        caught.value
+    )
+
+
+def test_a_date_stays_the_text_that_was_written(tmp_path: Path) -> None:
+    assert load_yaml(write(tmp_path, "text: 2026-11-20\n")).data == {"text": "2026-11-20"}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not a mapping"),
+        (b"- a\n", "not a mapping"),
+        (b"a: 1\n---\nb: 2\n", "not YAML"),
+        (b"a: \xff\n", "not UTF-8"),
+        (b"a: !!python/object:os.system x\n", "not YAML"),
+        (b"{a: b}: c\n", "not YAML"),
+        (b"a: !!int x\n", "not YAML"),
+        (b"a: &a [*a]\ntext: [b\n", "not YAML"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_an_input_error(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=reason) as caught:
+        load_yaml(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        load_yaml(tmp_path / "none.yaml")

@@ -1,0 +1,150 @@
+"""The catalog of published shapes against what their publishers count."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from dse.data import search_spaces_dir
+from dse.errors import InputError
+from dse.perf.parameters import parameters
+from dse.specs.model import check
+from dse.specs.model_catalog import (
+    ACTIVE_COUNTS,
+    load_models,
+    load_published,
+    resolve_model,
+)
+from tests.helpers_models import batch_of_models
+
+MODELS = load_models()
+PUBLISHED = load_published()
+COUNTS = parameters(batch_of_models(*MODELS.values()))
+TOTAL = dict(zip(MODELS, COUNTS.total, strict=True))
+
+# Beyond 1%, and why.
+EXCEPTIONS = {
+    "llama-4-scout": "the published 109B have the vision encoder",
+    "kimi-k2": "the published 1.04T are above what the published sizes add up to",
+}
+REQUIRED = """
+    llama-2-7b llama-2-13b llama-2-70b llama-3-8b llama-3-70b llama-3.1-405b qwen2.5-7b qwen2.5-72b
+    qwen3-8b qwen3-14b qwen3-32b qwen3-30b-a3b qwen3-235b-a22b mistral-7b-v0.1 mixtral-8x7b
+    mixtral-8x22b deepseek-v2 deepseek-v2-lite deepseek-v3 gpt-oss-20b gpt-oss-120b kimi-k2
+    llama-4-scout palm-540b olmoe-1b-7b dbrx grok-1 glm-4.5
+"""
+
+
+def rows() -> list[dict[str, str]]:
+    with (search_spaces_dir() / "models.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", REQUIRED.split())
+def test_has_the_shapes_people_serve(name):
+    check(MODELS[name])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_total_agrees_with_the_published_count(name):
+    error = abs(TOTAL[name] / PUBLISHED[name].total_parameters - 1)
+    if name in EXCEPTIONS:
+        assert 0.01 < error < 0.015
+    else:
+        # A checkpoint's own count is exact: only per-head norms and biases are missing from ours.
+        assert error <= (1e-5 if PUBLISHED[name].kind == "spec" else 0.01)
+
+
+def test_median_error_of_the_totals():
+    errors = [abs(TOTAL[name] / row.total_parameters - 1) for name, row in PUBLISHED.items()]
+    assert np.median(errors) <= 0.001
+
+
+def test_active_agrees_on_the_publisher_s_convention():
+    errors = []
+    for index, (name, row) in enumerate(PUBLISHED.items()):
+        if row.active_parameters is None:
+            assert row.active_counts is None
+            continue
+        active = {
+            "all": COUNTS.active_non_embedding[index]
+            + COUNTS.embedding[index]
+            + COUNTS.head[index],
+            "no_input_table": COUNTS.active[index],
+            "no_tables": COUNTS.active_non_embedding[index],
+        }[row.active_counts or ""]
+        errors.append(abs(active / row.active_parameters - 1))
+        assert errors[-1] <= 0.03, name
+    assert len(errors) >= 20
+    assert np.median(errors) <= 0.01
+
+
+@pytest.mark.parametrize(("name", "billions"), [("gpt-oss-120b", 5.13), ("gpt-oss-20b", 3.61)])
+def test_active_of_gpt_oss(name, billions):
+    """arXiv 2508.10925, table 1, whose note counts the output table and not the input table."""
+    active = parameters(batch_of_models(MODELS[name])).active[0]
+    assert active == pytest.approx(billions * 1e9, rel=2e-3)
+
+
+def test_every_figure_has_its_source():
+    kinds = {"spec", "measured", "claimed", "estimated", "assumed", "fitted", "derived"}
+    for row in rows():
+        assert row["source"]
+        assert row["date"]
+        assert row["kind"] in kinds
+        assert row["parameters_source"]
+        assert row["parameters_kind"] in kinds
+        assert bool(row["training_tokens_t"]) == bool(row["tokens_source"])
+        assert not row["training_tokens_t"] or row["tokens_kind"] in kinds
+        assert row["active_counts"] in (*ACTIVE_COUNTS, "")
+
+
+def test_names_are_unique_and_lower_case():
+    names = [row["id"] for row in rows()]
+    names += [alias for row in rows() for alias in row["aliases"].split()]
+    assert len(set(names)) == len(names)
+    assert all(name == name.lower() for name in names)
+
+
+def test_windows_are_data():
+    windows = {(block.count, block.sizes["window"]) for block in MODELS["gpt-oss-120b"].blocks[:2]}
+    assert windows == {(18, 128), (18, 0)}
+    assert [b.sizes["window"] for b in MODELS["mistral-7b-v0.1"].blocks if b.kind == "gqa"] == [
+        4096
+    ]
+
+
+def test_first_layers_dense():
+    counts = {block.kind: block.count for block in MODELS["deepseek-v3"].blocks}
+    assert counts == {"mla": 61, "mlp": 3, "moe": 58}
+    assert MODELS["deepseek-v3"].num_hidden_layers == 61
+
+
+@pytest.mark.parametrize("text", ["Llama-3-70B", "llama-3.1-70b", " LLAMA-3.3-70b "])
+def test_resolves_any_case_and_other_names(text):
+    assert resolve_model(text) is MODELS["llama-3-70b"]
+
+
+def test_near_spellings():
+    with pytest.raises(InputError, match=r"llama-3-70b.*dse models list"):
+        resolve_model("lama-3-70b")
+    with pytest.raises(InputError, match="gpt-oss-120b"):
+        resolve_model("openai/gpt-oss-120")
+    for text in ("zzzz", "\0", "x" * 10_000):
+        with pytest.raises(InputError, match="is no model"):
+            resolve_model(text)
+
+
+def test_training_tokens_in_tokens():
+    assert MODELS["deepseek-v3"].training_tokens == 14.8e12
+    assert MODELS["mistral-7b-v0.1"].training_tokens is None
+
+
+def test_a_broken_cell_is_named(tmp_path):
+    text = (search_spaces_dir() / "models.csv").read_text(encoding="utf-8")
+    path = tmp_path / "models.csv"
+    path.write_text(text.replace("llama-2-7b,Llama-2-7B,,4096", "llama-2-7b,Llama-2-7B,,wide"))
+    with pytest.raises(InputError, match=r"models\.csv: hidden_size: 'wide' for 'llama-2-7b'"):
+        load_models(path)

@@ -1,0 +1,210 @@
+"""Fronts, hypervolume and choices against closed forms."""
+
+import math
+import time
+
+import moocore
+import numpy as np
+import pytest
+
+from dse.pareto import (
+    REFERENCE,
+    Archive,
+    Scale,
+    additive_epsilon,
+    choose,
+    hypervolume,
+    non_dominated,
+    share,
+)
+
+
+def unit(objectives: int) -> Scale:
+    """A scale that leaves the objectives as they are."""
+    return Scale((0.0,) * objectives, (1.0,) * objectives, (False,) * objectives)
+
+
+def test_equal_rows_keep_the_first() -> None:
+    F = np.array([[2, 2], [1, 3], [1, 3], [3, 1], [3, 3], [2, 2]], float)
+    assert non_dominated(F).tolist() == [True, True, False, True, False, False]
+
+
+def test_no_rows_one_objective_and_infinity() -> None:
+    assert non_dominated(np.empty((0, 3))).tolist() == []
+    assert non_dominated(np.array([[2.0], [1.0], [1.0]])).tolist() == [False, True, False]
+    F = np.array([[0, np.inf], [1, 1], [np.inf, np.inf], [np.inf, 0]])
+    assert non_dominated(F).tolist() == [True, True, False, True]
+
+
+def test_nan_is_refused() -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        non_dominated(np.array([[np.nan, 1.0]]))
+    with pytest.raises(ValueError, match="NaN"):
+        Archive(2).add(np.array([[np.nan, 1.0]]), np.array([0]))
+
+
+def test_empty_archive() -> None:
+    archive = Archive(3)
+    assert archive.F.shape == (0, 3)
+    assert archive.ids.tolist() == []
+    assert len(archive) == 0
+
+
+def test_archive_of_a_million_rows_in_two_seconds() -> None:
+    F = np.random.default_rng(7).random((1_000_000, 3))
+    ids = np.arange(len(F))
+    archive = Archive(3)
+    start = time.process_time()
+    for rows in np.split(ids, 100):
+        archive.add(F[rows], rows)
+    front = archive.F
+    assert time.process_time() - start < 2
+    assert np.array_equal(archive.ids, np.flatnonzero(non_dominated(F)))
+    assert np.array_equal(front, F[archive.ids])
+
+
+@pytest.mark.parametrize("objectives", [1, 2, 3, 4, 5])
+def test_hypervolume_of_one_point_is_a_box(objectives: int) -> None:
+    point = np.linspace(0.1, 0.6, objectives)
+    box = math.prod(REFERENCE - value for value in point)
+    assert hypervolume(point[None], unit(objectives)) == pytest.approx(box)
+
+
+def test_hypervolume_of_a_staircase() -> None:
+    """n steps on x + y = 1 dominate 1/2 less n triangles of 1/(2 n^2), and the border of 0.1."""
+    n = 50
+    x = np.arange(n + 1) / n
+    F = np.stack([x, 1 - x], axis=1)
+    closed = (0.5 - 1 / (2 * n)) + 2 * 0.1 + 0.1**2
+    assert hypervolume(F, unit(2)) == pytest.approx(closed, rel=1e-12)
+
+
+@pytest.mark.parametrize(("objectives", "inside"), [(2, math.pi / 4), (3, math.pi / 6)])
+def test_hypervolume_of_a_ball(objectives: int, inside: float) -> None:
+    """Points on the unit sphere around (1, ..., 1), on the side of the ideal.
+
+    Inside the unit cube they dominate the ball's orthant, and 1.1 adds the border around it.
+    """
+    angles = np.linspace(0, math.pi / 2, 20_001 if objectives == 2 else 501)
+    if objectives == 2:
+        F = 1 - np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    else:
+        a, b = (grid.ravel() for grid in np.meshgrid(angles, angles))
+        F = 1 - np.stack([np.sin(a) * np.cos(b), np.sin(a) * np.sin(b), np.cos(a)], axis=1)
+    # Extrusion of the ball's orthant: each face of it is the ball one dimension lower.
+    lower = {2: 2 * 0.1, 3: 3 * 0.1 * math.pi / 4 + 3 * 0.1**2}[objectives]
+    closed = inside + lower + 0.1**objectives
+    assert hypervolume(F, unit(objectives)) == pytest.approx(closed, rel=3e-3)
+
+
+def test_hypervolume_by_inclusion_and_exclusion() -> None:
+    rng = np.random.default_rng(3)
+    for objectives in (2, 3):
+        F = rng.random((6, objectives)) * 1.2
+        total = 0.0
+        for mask in range(1, 2 ** len(F)):
+            rows = F[[i for i in range(len(F)) if mask >> i & 1]]
+            box = math.prod(max(0.0, REFERENCE - value) for value in rows.max(axis=0))
+            total += box if len(rows) % 2 else -box
+        assert hypervolume(F, unit(objectives)) == pytest.approx(total)
+
+
+def test_rows_outside_the_reference_and_no_rows_count_nothing() -> None:
+    inside = np.array([[0.5, 0.5]])
+    outside = np.array([[1.2, 0.0], [np.inf, 0.1]])
+    assert hypervolume(np.concatenate([inside, outside]), unit(2)) == pytest.approx(0.36)
+    assert hypervolume(outside, unit(2)) == 0
+    assert hypervolume(np.empty((0, 2)), unit(2)) == 0
+
+
+def test_scale_of_a_front_leaves_dominated_rows_out() -> None:
+    F = np.array([[1.0, 100.0], [2.0, 10.0], [9.0, 900.0]])
+    scale = Scale.of(F, (False, True))
+    assert scale.ideal == (1.0, 10.0)
+    assert scale.nadir == (2.0, 100.0)
+    expected = [[0, 1], [1, 0], [8, 1 + math.log10(9)]]
+    assert scale(F) == pytest.approx(np.array(expected))
+
+
+def test_logarithm_of_a_maximised_metric_keeps_its_order() -> None:
+    F = -np.array([[1000.0, 1.0], [100.0, 2.0], [10.0, 4.0]])
+    scaled = Scale.of(F, (True, True))(F)
+    assert scaled == pytest.approx(np.array([[0, 1], [0.5, 0.5], [1, 0]]))
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_an_objective_without_spread_still_counts(log: bool) -> None:
+    """One value everywhere: it scales to 0, and twice the value to 1."""
+    scale = Scale.of(np.array([[1.0, 7.0], [3.0, 7.0]])[:1], (False, log))
+    assert scale(np.array([[1.0, 7.0], [1.0, 14.0]]))[:, 1] == pytest.approx([0, 1])
+    assert hypervolume(np.array([[1.0, 7.0]]), scale) == pytest.approx(REFERENCE**2)
+
+
+def test_objective_that_is_zero_everywhere() -> None:
+    scale = Scale.of(np.array([[0.0, 1.0], [0.0, 2.0]]), (False, False))
+    assert np.isfinite(scale(np.array([[0.0, 1.0], [5.0, 2.0]]))).all()
+
+
+@pytest.mark.parametrize("F", [np.empty((0, 2)), np.array([[np.inf, 1.0]])])
+def test_a_reference_front_must_be_there_and_finite(F: np.ndarray) -> None:
+    with pytest.raises(ValueError, match="empty or not finite"):
+        Scale.of(F, (False, False))
+
+
+def test_additive_epsilon() -> None:
+    """The example of the indicator's documentation in moocore, and the empty set."""
+    A = np.array([[3.5, 5.5], [3.6, 4.1], [4.1, 3.2], [5.5, 1.5]])
+    B = np.array([[1, 6], [2, 5], [3, 4], [4, 3], [5, 2], [6, 1]], float)
+    assert additive_epsilon(A, B, unit(2)) == 2.5
+    assert additive_epsilon(A, A, unit(2)) == 0
+    assert additive_epsilon(B - 1, B, unit(2)) == -1
+    assert additive_epsilon(np.empty((0, 2)), B, unit(2)) == math.inf
+
+
+def test_share_of_the_true_front() -> None:
+    """The middle of (0, 1), (1/2, 1/2), (1, 0) alone: 0.36 of 0.46."""
+    F = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
+    assert share(F, F, (False, False)) == 1
+    assert share(F[1:2], F, (False, False)) == pytest.approx(0.36 / 0.46)
+    assert share(np.empty((0, 2)), F, (False, False)) == 0
+
+
+def test_share_does_not_depend_on_units() -> None:
+    F = np.array([[1.0, 50.0], [2.0, 20.0], [4.0, 10.0]])
+    expected = share(F[:2], F, (False, True))
+    assert share(F[:2] * [1e6, 1e-3], F * [1e6, 1e-3], (False, True)) == pytest.approx(expected)
+
+
+def test_choice_on_a_bent_front() -> None:
+    F = np.array([[5.0, 1.0], [1.5, 1.5], [1.0, 5.0], [2.5, 1.2]])
+    assert choose(F, ("cost", "latency"), (False, False)) == {"cost": 2, "latency": 0, "knee": 1}
+
+
+def test_choice_in_logarithm_moves_the_knee() -> None:
+    """On x y = 1000 every row lies on the chord of the logarithms; one below it is the knee."""
+    F = np.array([[1.0, 1000.0], [10.0, 100.0], [31.0, 31.0], [200.0, 4.5], [1000.0, 1.0]])
+    assert choose(F, ("a", "b"), (True, True))["knee"] == 3
+    assert choose(F, ("a", "b"), (False, False))["knee"] == 2
+
+
+def test_the_knee_is_farthest_from_the_chord() -> None:
+    """Against the distance from a point to a line, for two objectives."""
+    rng = np.random.default_rng(11)
+    F = moocore.filter_dominated(rng.random((300, 2)) ** 2)
+    x = (F - F.min(axis=0)) / np.ptp(F, axis=0)
+    ends = x[[x[:, 0].argmin(), x[:, 1].argmin()]]
+    along = (ends[1] - ends[0]) / np.linalg.norm(ends[1] - ends[0])
+    away = x - ends[0]
+    distance = away[:, 0] * along[1] - away[:, 1] * along[0]
+    assert choose(F, ("a", "b"), (False, False))["knee"] == int(np.argmax(np.abs(distance)))
+
+
+def test_ties_go_to_the_better_row_then_to_the_first() -> None:
+    F = np.array([[1, 4, 3], [1, 2, 4], [2, 2, 2], [1, 4, 3]], float)
+    chosen = choose(F, ("a", "b", "c"), (False,) * 3)
+    assert chosen == {"a": 1, "b": 1, "c": 2, "knee": 1}
+
+
+def test_choice_of_a_single_row() -> None:
+    F = np.array([[3.0, 2.0]])
+    assert choose(F, ("a", "b"), (True, False)) == {"a": 0, "b": 0, "knee": 0}

@@ -1,0 +1,482 @@
+"""Reports from a study folder alone: the answer in words, one safe file, nothing lost."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.errors import StorageError
+from dse.report import write_report
+from dse.report.describe import deployment, shape
+from dse.report.figures import figures
+from dse.report.folder import StudyFolder, read_study
+from dse.report.labels import GLOSSARY, LABELS, label, show, significant
+from dse.report.markdown import code, escape
+from dse.report.page import Explainer, linked
+from dse.report.tables import front_data, script_json, tallies
+from dse.report.words import cards, lead, limits
+
+SAMPLE = Path(__file__).parents[1] / "data" / "study_sample"
+HOSTILE = "<script>alert(1)</script>|`]]>\u2028&amp;"
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def sample() -> StudyFolder:
+    return read_study(SAMPLE)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return report_of(tmp_path_factory.mktemp("sample"))
+
+
+def report_of(folder: Path, front: Json | None = None, study: Json | None = None) -> Path:
+    """Writes the sample, or what is given in its place, and its report into `folder`."""
+    for name, content in (("front.json", front), ("study.json", study)):
+        if content is None:
+            shutil.copy(SAMPLE / name, folder)
+        else:
+            (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    write_report(folder)
+    return folder
+
+
+def both() -> tuple[Json, Json]:
+    return tuple(json.loads((SAMPLE / f"{name}.json").read_text()) for name in ("front", "study"))
+
+
+class Page(HTMLParser):
+    """Tags, ids, and the text outside script and style of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.scripts: dict[str | None, str] = {}
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open.append(f"/{tag}")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[self.tags[-1][1].get("id")] = data
+        elif self.open and self.open[-1] != "style":
+            self.text += data
+
+
+# -- numbers in words ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0812345, "0.0812"), (9.996, "10.0"), (1234.5, "1,230"), (0.00535, "0.00535"), (2.1, "2.10"),
+     (1.5e6, "1,500,000"), (0.0, "0.00")],
+)  # fmt: skip
+def test_three_significant_digits(value: float, text: str) -> None:
+    assert significant(value) == text
+
+
+@given(st.floats(1e-9, 1e15))
+def test_significant_digits_are_near_and_plain(value: float) -> None:
+    text = significant(value)
+    assert "e" not in text.lower()
+    assert float(text.replace(",", "")) == pytest.approx(value, rel=5.001e-3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("usd_per_million_total_tokens", 0.021415, "$0.0214"),
+        ("tpot_s", 0.0294, "29.4 ms"),
+        ("ttft_s", 1.25, "1.25 s"),
+        ("latency_floor_s", 5.7e-4, "570 µs"),
+        ("predicted_loss", 1.9123, "1.912"),
+        ("dense_equivalent_parameters", 61.2e9, "61.2B"),
+        ("total_parameters", 1.026e12, "1.03T"),
+        ("memory_bytes_per_chip", 141e9, "141 GB"),
+        ("mfu", 0.413, "41%"),
+        ("running_requests", 1024.0, "1,024"),
+        ("predicted_loss", None, "–"),
+    ],
+)
+def test_metrics_in_words(metric: str, value: float | None, text: str) -> None:
+    assert show(metric, value) == text
+
+
+def test_a_metric_that_is_not_listed_is_shown_by_its_own_name() -> None:
+    assert "queue_s" not in LABELS
+    assert label("queue_s").text == "queue"
+    assert show("queue_s", 0.5) == "500 ms"
+
+
+# -- the answer ------------------------------------------------------------------------------
+
+
+def test_cards_say_what_to_build_and_what_it_costs(sample: StudyFolder) -> None:
+    by_name = {name: card for card in cards(sample) for name in card.names}
+    assert list(by_name) == ["cheapest", "fastest", "best", "knee"]
+    metric = "usd_per_million_total_tokens"
+    least = min(item["metrics"][metric] for item in sample.items)
+    text = dict(by_name["cheapest"].rows)
+    assert f"${significant(least)} total" in text["It costs"][0]
+    assert "rental_3yr" in text["It costs"][0]
+    chips = sample.chosen[0].item["deployment"]
+    rate = next(
+        row["usd_per_chip_hour"]
+        for row in sample.study["price"]["rows"]
+        if row["chip"] == chips["chip"]
+    )
+    assert f"${significant(rate * chips['chips'])} an hour" in " ".join(text["It costs"])
+
+
+def test_every_card_states_bound_interval_and_extrapolation(sample: StudyFolder) -> None:
+    for card in cards(sample):
+        text = {heading: " ".join(sentences) for heading, sentences in card.rows}
+        assert re.search(r"(Memory bandwidth|Compute|Network|Fixed overhead) in", text["Bound by"])
+        assert "80% interval" in text["Certainty"]
+        assert "Extrapolated: predicted loss" in text["Certainty"]
+        assert re.search(r"rests \d+% on \w+ efficiencies", text["Certainty"])
+        assert "dense-equivalent" in text["It gives"]
+        assert card.command.startswith("dse estimate ")
+        assert ("Against the knee" in text) == ("knee" not in card.names)
+
+
+def test_the_lead_starts_from_the_knee(sample: StudyFolder) -> None:
+    first, second, third = lead(sample)
+    knee = next(chosen for chosen in sample.chosen if "knee" in chosen.names)
+    assert knee.item["deployment"]["chip"] in first
+    assert show("predicted_loss", knee.metrics["predicted_loss"]) in first
+    assert second.startswith("Bound by ")
+    assert f"{len(sample.items)} designs" in third
+
+
+def test_one_point_of_two_names_is_one_card() -> None:
+    front, study = both()
+    study["chosen"]["knee"] = study["chosen"]["cheapest"]
+    names = [tuple(chosen.names) for chosen in _folder(front, study).chosen]
+    assert ("cheapest", "knee") in names
+    assert len(names) == 3
+
+
+def test_limits_know_their_direction(sample: StudyFolder) -> None:
+    front, study = both()
+    study["constraints"] = [
+        {"text": "output_tokens_per_s >= 100", "metric": "output_tokens_per_s", "limit": 100.0},
+        {"text": "tpot_s <= 30 ms", "metric": "tpot_s", "limit": 0.03},
+        {"text": "ttft_s <= 2 s", "metric": "ttft_s", "limit": 2.0},
+    ]
+    metrics = {"output_tokens_per_s": 400.0, "tpot_s": 0.015, "ttft_s": None}
+    found = dict(limits(_folder(front, study), metrics))
+    assert sorted(found.values()) == [0.25, 0.5]
+    assert "at least" in min(found, key=lambda sentence: found[sentence])
+
+
+def test_a_shape_is_told_from_the_keys_it_has() -> None:
+    sparse = {
+        "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768, "num_shared_experts": 1, "vocab_size": 128256,
+    }  # fmt: skip
+    text = shape(sparse, {"total_parameters": 30.5e9, "active_parameters": 3.4e9})
+    assert "sparse" in text
+    assert "128 experts of width 768, 8 of them used per token beside 1 shared" in text
+    assert "30.5B in all, 3.40B active" in text
+    assert "dense model" in shape({"num_hidden_layers": 32, "hidden_size": 4096}, {})
+
+
+def test_a_deployment_names_degrees_above_one() -> None:
+    d = {
+        "chip": "h200_sxm", "chips": 16, "tensor_parallel": 4, "pipeline_parallel": 1,
+        "data_parallel": 2, "expert_parallel": 8, "replicas": 2,
+        "weight_dtype": {"attention": "fp8", "embedding": "bf16"}, "kv_dtype": "fp8",
+        "concurrency": 2048,
+    }  # fmt: skip
+    text = deployment(d)
+    assert "16 × h200_sxm, 2 replicas of 8 chips" in text
+    assert "tensor parallel 4, attention data-parallel 2, expert parallel 8" in text
+    assert "pipeline" not in text
+    assert "bf16 / fp8" in text
+
+
+# -- figures and columns ---------------------------------------------------------------------
+
+
+def test_figures_follow_plotlys_schema(sample: StudyFolder) -> None:
+    for figure in figures(sample).values():
+        text = json.dumps(figure).replace('"ink"', '"black"').replace('"grid"', '"grey"')
+        assert go.Figure(json.loads(text)).data
+
+
+def test_segments_of_a_bar_add_up(sample: StudyFolder) -> None:
+    drawn = figures(sample)
+    for key, name in (("prefill_s", "time-prefill"), ("decode_s", "time-decode")):
+        for chosen in sample.chosen:
+            length = sum(
+                x
+                for trace in drawn[name]["data"]
+                for x, y in zip(trace["x"], trace["y"], strict=True)
+                if y == "<br>".join(chosen.names) and x is not None
+            )
+            total = sum(row[key] for row in chosen.detail["breakdown"])
+            assert length == pytest.approx(1e3 * total)
+
+
+def decoded(column: Json) -> list[Any]:
+    if "codes" in column:
+        return [column["levels"][code] for code in column["codes"]]
+    return column["values"]
+
+
+def test_columns_hold_the_whole_front(sample: StudyFolder) -> None:
+    data = json.loads(script_json(front_data(sample)))
+    columns = {column["key"]: decoded(column) for column in data["columns"]}
+    assert data["rows"] == data["total"] == len(sample.items)
+    assert data["point"] == [item["point"] for item in sample.items]
+    assert columns["chip"] == [item["deployment"]["chip"] for item in sample.items]
+    for metric in data["objectives"]:
+        expected = [item["metrics"][metric] * label(metric).scale for item in sample.items]
+        assert columns[metric] == pytest.approx(expected, rel=5.1e-4)
+
+
+def test_a_long_front_is_thinned_openly(sample: StudyFolder) -> None:
+    data = front_data(sample, data_bytes=6_000)
+    assert len(script_json(data)) <= 6_000
+    assert data["rows"] == len(data["point"]) < data["total"] == len(sample.items)
+    assert {chosen.item["point"] for chosen in sample.chosen} <= set(data["point"])
+
+
+def test_tallies_are_ordered_shares(sample: StudyFolder) -> None:
+    rows = tallies(sample)
+    counts = [row["violated"] for row in rows]
+    assert counts == sorted(counts, reverse=True)
+    assert all(0 <= row["only_share"] <= row["share"] <= 1 for row in rows)
+
+
+# -- the page --------------------------------------------------------------------------------
+
+
+def test_the_page_is_one_file(written: Path) -> None:
+    page = Page(written / "report.html")
+    assert not [tag for tag, _ in page.tags if tag in ("img", "iframe", "object", "embed", "base")]
+    assert not [attrs for tag, attrs in page.tags if tag == "script" and "src" in attrs]
+    assert [attrs["href"] for tag, attrs in page.tags if tag == "link"] == ["data:,"]
+    assert not re.search(r"@import|url\(", _style(written / "report.html"))
+    policy = next(a["content"] for t, a in page.tags if t == "meta" and "http-equiv" in a)
+    assert policy
+    assert policy.startswith("default-src 'none'")
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_answer_comes_first_and_the_inputs_last(written: Path, sample: StudyFolder) -> None:
+    page = Page(written / "report.html")
+    sections = [attrs["id"] for tag, attrs in page.tags if tag == "section"]
+    assert sections == [
+        "answer", "front", "pairs", "time", "memory", "floor", "constraints", "table",
+        "certainty", "inputs",
+    ]  # fmt: skip
+    assert page.text.index("rental_3yr") < page.text.index("The answer")
+    for text in (sample.study["data_digest"], *sample.study["left_out"]):
+        assert text in page.text
+    for row in sample.study["constraint_tallies"]:
+        assert row["constraint"] in page.text
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    front, study = both()
+    study["title"] = study["description"] = study["engine"] = HOSTILE
+    study["left_out"] = [HOSTILE]
+    study["constraints"][0]["text"] = study["constraint_tallies"][0]["constraint"] = HOSTILE
+    study["price"]["rows"][0] |= {"note": HOSTILE, "source": HOSTILE}
+    study["sources"][0]["figure"] = study["law"]["fit_range"][0] = HOSTILE
+    for detail in study["chosen"].values():
+        detail["breakdown"][0]["operator"] = detail["memory"][0]["part"] = HOSTILE
+    for item in front["items"]:
+        item["model"]["name"] = item["deployment"]["chip"] = item["command"] = HOSTILE
+        item["metrics"]["assumed"] = [HOSTILE]
+    folder = report_of(tmp_path, front, study)
+    page = Page(folder / "report.html")
+    assert [attrs.get("id") for tag, attrs in page.tags if tag == "script"] == [
+        "front-data", "page-data", None, None,
+    ]  # fmt: skip
+    data = json.loads(page.scripts["front-data"])
+    assert next(c for c in data["columns"] if c["key"] == "model")["levels"] == [HOSTILE]
+    outside_code = re.sub(r"(`+).*?\1", "", (folder / "report.md").read_text(encoding="utf-8"))
+    assert "<script" not in outside_code
+
+
+def test_five_thousand_points_stay_below_six_megabytes(tmp_path: Path) -> None:
+    front, _ = both()
+    few = front["items"]
+    front["items"] = []
+    for i in range(5_000):
+        item = copy.copy(few[i % len(few)]) | {"point": i + 1}
+        item["metrics"] = {
+            name: value * (1 + 1e-5 * i) if isinstance(value, float) else value
+            for name, value in item["metrics"].items()
+        }
+        front["items"].append(item)
+    folder = report_of(tmp_path, front)
+    assert (folder / "report.html").stat().st_size < 6_000_000
+    assert "The first 50 of 5,000 points" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_study_without_a_feasible_point_says_so(tmp_path: Path) -> None:
+    front, study = both()
+    front["items"], study["chosen"], study["law"] = [], {}, None
+    page = Page(report_of(tmp_path, front, study) / "report.html")
+    assert "Nothing feasible was found" in page.text
+    assert "front" not in [attrs.get("id") for tag, attrs in page.tags if tag == "section"]
+    assert study["constraint_tallies"][0]["constraint"] in page.text
+
+
+def test_a_fixed_model_without_quality_has_a_report(tmp_path: Path) -> None:
+    front, study = both()
+    study["objectives"], study["law"] = study["objectives"][1:], None
+    del study["chosen"]["best"]
+    for item in front["items"]:
+        item["metrics"] |= {"predicted_loss": None, "dense_equivalent_parameters": None}
+        item["model"] = {"name": "llama-3-70b", "hidden_size": 8192, "num_hidden_layers": 80}
+    page = Page(report_of(tmp_path, front, study) / "report.html")
+    assert "start from the knee: llama-3-70b on" in page.text
+    assert "Predicted loss" not in page.text
+
+
+def test_each_word_is_explained_once() -> None:
+    explain = Explainer()
+    first = explain("The knee & the front; KV cache")
+    assert f'title="{GLOSSARY["front"]}"' in first
+    assert "&amp;" in first
+    assert first.count("<abbr") == 3
+    assert "<abbr" not in explain("the KNEE of the front")
+    assert "<abbr" not in Explainer()("a frontal kneel")
+
+
+def test_only_web_addresses_become_links() -> None:
+    assert 'href="https://example.org/a"' in linked("https://example.org/a")
+    for text in ("javascript:alert(1)", "https://a b", "data sheet"):
+        assert "<a" not in linked(text)
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_in_a_script_is_inert_and_whole(value: object) -> None:
+    text = script_json(value)
+    assert not set(text) & set("<>&\u2028\u2029")
+    assert json.loads(text) == value
+
+
+# -- markdown --------------------------------------------------------------------------------
+
+
+def test_markdown_tables_are_square(written: Path) -> None:
+    width = 0
+    for line in (written / "report.md").read_text(encoding="utf-8").splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        assert not (width and cells) or cells == width
+        width = cells
+
+
+def test_markdown_tells_the_same_answer(written: Path, sample: StudyFolder) -> None:
+    text = (written / "report.md").read_text(encoding="utf-8")
+    for card in cards(sample):
+        assert f"### {card.title} (point {card.point})" in text
+        assert f"`{card.command}`" in text
+    assert sample.study["data_digest"] in text
+
+
+@given(st.text())
+def test_markdown_text_stays_on_its_line(text: str) -> None:
+    shown = escape(text)
+    assert len(shown.splitlines()) <= 1
+    assert not set(shown) & set("<>")
+    assert not re.search(r"(?<!\\)(\\\\)*[|`*_]", shown)
+
+
+def test_code_spans_hold_backticks() -> None:
+    assert code("a `b` c") == "`` a `b` c ``"
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+def test_a_report_is_a_function_of_the_folder(tmp_path: Path) -> None:
+    before = report_of(tmp_path)
+    first = {path.name: path.read_bytes() for path in before.iterdir()}
+    write_report(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+    assert sorted(first) == ["front.json", "report.html", "report.md", "study.json"]
+
+
+def test_a_failed_write_leaves_the_old_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report_of(tmp_path)
+    old = (tmp_path / "report.html").read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(StorageError, match=r"report\.html: cannot be written: No space"):
+        write_report(tmp_path)
+    assert (tmp_path / "report.html").read_bytes() == old
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("front.json", None, "No such file"),
+        ("study.json", "{", "not a JSON document"),
+        ("study.json", "[]", "not a JSON object"),
+        ("front.json", '{"items": [NaN]}', "NaN is not JSON"),
+        ("front.json", '{"items": [{"point": 1}]}', "without model, deployment"),
+        ("front.json", '{"items": []}', "cheapest is point"),
+        ("study.json", "{}", "without space, size"),
+    ],
+)
+def test_a_broken_folder_is_named(
+    tmp_path: Path, name: str, text: str | None, message: str
+) -> None:
+    for file in ("front.json", "study.json"):
+        shutil.copy(SAMPLE / file, tmp_path)
+    if text is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(StorageError, match=message) as caught:
+        write_report(tmp_path)
+    assert name in str(caught.value)
+    assert caught.value.exit_code == 4
+
+
+def _folder(front: Json, study: Json) -> StudyFolder:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        for file, content in (("front.json", front), ("study.json", study)):
+            (Path(name) / file).write_text(json.dumps(content))
+        return read_study(Path(name))
+
+
+def _style(path: Path) -> str:
+    found = re.search(r"<style>(.*?)</style>", path.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found[1]

@@ -1,0 +1,293 @@
+"""The evaluator, the study of record and the search around them."""
+
+from __future__ import annotations
+
+import numpy as np
+import optuna
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from benchmarks.synthetic import AXES, SMALL_AXES, GridSpace, SyntheticProblem
+from dse.errors import InputError, NothingFeasible, StorageError
+from dse.search import Budget, Evaluator, Record, choose_engine, search
+from dse.search import evaluator as evaluator_module
+from dse.search.pareto_local import sample
+from dse.search.record import active_axes, distribution
+from dse.search.samplers import GENERATION, POPULATION, AskTell, best, nsga2_sampler
+
+
+def rng():
+    return np.random.Generator(np.random.PCG64(0))
+
+
+@pytest.fixture
+def problem():
+    return SyntheticProblem(axes=SMALL_AXES)
+
+
+def opened(problem, folder, **identity):
+    return Record(problem, folder / "journal.log", "study", identity)
+
+
+# the space of the tests itself
+
+
+def test_grid_space_counts_canonical_points():
+    space = GridSpace(SMALL_AXES)
+    index = space.unrank(np.arange(space.size))
+    assert len(np.unique(index, axis=0)) == space.size
+    np.testing.assert_array_equal(space.canonical(index), index)
+    np.testing.assert_array_equal(space.rank(index), np.arange(space.size))
+
+
+# evaluator
+
+
+@given(st.lists(st.lists(st.integers(0, 99), unique=True)), st.booleans())
+def test_seen_ids_are_a_set(batches, bitmap):
+    limit = evaluator_module.BITMAP_LIMIT
+    evaluator_module.BITMAP_LIMIT = 100 if bitmap else 0
+    seen, model = evaluator_module.SeenIds(100), set()
+    evaluator_module.BITMAP_LIMIT = limit
+    for batch in batches:
+        seen.add(np.array(batch, dtype=np.int64))
+        model |= set(batch)
+        assert seen.contains(np.arange(100)).tolist() == [i in model for i in range(100)]
+
+
+def test_evaluate_returns_new_points_in_the_order_asked(problem):
+    evaluator = Evaluator(problem)
+    batch = evaluator.evaluate(problem.space.unrank(np.array([7, 3, 7, 5])))
+    assert batch.ids.tolist() == [7, 3, 5]
+    evaluator.limit = 4
+    assert evaluator.evaluate(problem.space.unrank(np.array([3, 9, 1]))).ids.tolist() == [9]
+    assert evaluator.left == 0
+    empty = evaluator.evaluate(problem.space.unrank(np.array([11])))
+    assert empty.F.shape == (0, 3)
+    assert empty.G.shape == (0, 3)
+
+
+def test_sweep_does_not_depend_on_chunks(problem):
+    one, many = Evaluator(problem, chunk=10**6), Evaluator(problem, chunk=1_001)
+    one.sweep(lambda: None)
+    many.sweep(lambda: None)
+    assert one.evaluations == many.evaluations == problem.space.size
+    assert one.tallies == many.tallies
+    np.testing.assert_array_equal(one.archive.ids, many.archive.ids)
+
+
+# engines
+
+
+def test_auto_enumerates_only_small_spaces():
+    assert choose_engine("auto", 20_000)[0].name == "exhaustive"
+    assert choose_engine("auto", 20_001)[0].name == "nsga2"
+    with pytest.raises(InputError, match=r"did you mean 'nsga2'.*exhaustive, pareto-local"):
+        choose_engine("nsga-2", 10)
+
+
+def test_exhaustive_refuses_what_it_cannot_finish(problem):
+    with pytest.raises(InputError, match="1,000 evaluations do not cover"):
+        search(problem, "exhaustive", budget=Budget(evaluations=1_000))
+    wide = tuple((name, values * 12, True, on) for name, values, _, on in AXES)
+    with pytest.raises(InputError, match="too many to enumerate"):
+        search(SyntheticProblem(axes=wide), "exhaustive")
+    with pytest.raises(InputError, match="0 evaluations"):
+        search(problem, budget=Budget(evaluations=0))
+
+
+def test_nsga2_breeds_from_the_best_of_the_sample(problem):
+    evaluator = Evaluator(problem)
+    generator = rng()
+    seeds = best(sample(evaluator, generator))
+    assert len(seeds) >= POPULATION
+    assert set(evaluator.archive.ids.tolist()) <= set(seeds.ids.tolist())
+    loop = AskTell(evaluator, nsga2_sampler(0), generator, "nsga2")
+    loop.seed(seeds)
+    assert loop.batch(POPULATION, generation=1) == POPULATION
+    trials = loop.study.get_trials(deepcopy=False)
+    born = [t for t in trials if t.system_attrs.get(GENERATION) == 1 and t.values]
+    assert len(born) == POPULATION
+    assert all(set(t.constraints) == set(problem.constraints) for t in born)
+    # Children of a good population are better than the sample was.
+    children = [all(g <= 0 for g in t.constraints.values()) for t in born]
+    assert np.mean(children) > evaluator.feasible / evaluator.evaluations
+
+
+def test_front_is_ordered_by_objectives_then_id(problem):
+    front = search(problem, "pareto-local").front
+    rows = [(*row, i) for row, i in zip(front.F.tolist(), front.ids.tolist(), strict=True)]
+    assert rows == sorted(rows)
+
+
+def test_nothing_feasible_is_explained():
+    problem = SyntheticProblem(prefill_s=1e-9, axes=SMALL_AXES)
+    result = search(problem, "pareto-local")
+    assert len(result.front) == 0
+    with pytest.raises(NothingFeasible, match=r"none of [\d,]+ points.*prefill: .*nearest miss"):
+        result.require_feasible()
+    assert list(result.miss.violated) == ["prefill"]
+    search(SyntheticProblem(axes=SMALL_AXES), "pareto-local").require_feasible()
+
+
+def test_progress_counts_up(problem):
+    seen = []
+    search(problem, "nsga2", budget=Budget(trials=200), progress=lambda *a: seen.append(a))
+    done = [evaluations for evaluations, _, _ in seen]
+    assert done == sorted(done)
+    assert len(done) > 3
+
+
+# study of record
+
+
+def test_distributions_keep_numbers_as_numbers():
+    assert distribution((2048, 4096), True) == IntDistribution(2048, 4096)
+    assert distribution((1, 4, 64), True) == IntDistribution(1, 64, log=True)
+    assert distribution((2.5, 3.0), True) == FloatDistribution(2.5, 3.0)
+    assert distribution((0, 64), True) == IntDistribution(0, 64)
+    assert distribution((False, True), False) == CategoricalDistribution((False, True))
+
+
+def test_active_axes_follow_the_switch():
+    space = GridSpace()
+    active = active_axes(space, space.unrank(np.array([0, space.size - 1])))
+    conditional = [name in ("num_experts", "num_experts_per_tok") for name in space.names]
+    assert active[0].tolist() == [not c for c in conditional]
+    assert active[1].all()
+
+
+def test_every_front_point_is_a_trial_in_the_users_units(problem, tmp_path):
+    result = search(problem, "nsga2", record=opened(problem, tmp_path), budget=Budget(trials=100))
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / "journal.log"))
+    )
+    study = optuna.load_study(study_name="study", storage=storage)
+    assert study.metric_names == [objective.metric for objective in problem.objectives]
+    assert [d.name for d in study.directions] == ["MINIMIZE", "MINIMIZE", "MAXIMIZE"]
+    trials = {trial.user_attrs["id"]: trial for trial in study.get_trials(deepcopy=False)}
+    assert len(trials) == len(study.get_trials(deepcopy=False))
+    for row, point in enumerate(result.front.ids.tolist()):
+        trial = trials[point]
+        loss, price, speed = result.front.F[row]
+        assert trial.values == [loss, price, -speed]
+        assert trial.constraints == dict(
+            zip(problem.constraints, result.front.G[row].tolist(), strict=True)
+        )
+        assert ("num_experts" in trial.params) == trial.params["sparse"]
+        assert trial.params["chip"] in ("north", "east", "south", "west")
+        column = problem.space.names.index("hidden_size")
+        choices = problem.space.choices[column]
+        assert trial.params["hidden_size"] == choices[result.front.index[row, column]]
+    # Optuna itself agrees on what is feasible and best.
+    assert {t.user_attrs["id"] for t in study.best_trials} == set(result.front.ids.tolist())
+
+
+def test_load_gives_back_what_was_added(problem, tmp_path):
+    batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(0, 60_000, 997)))
+    assert opened(problem, tmp_path).add(batch, "sample") == len(batch)
+    record = opened(problem, tmp_path)
+    loaded = record.load()
+    np.testing.assert_array_equal(loaded.batch.ids, batch.ids)
+    np.testing.assert_array_equal(loaded.batch.index, batch.index)
+    np.testing.assert_array_equal(loaded.batch.F, batch.F)
+    np.testing.assert_array_equal(loaded.batch.G, batch.G)
+    assert set(loaded.stages) == {"sample"}
+    assert record.add(batch, "front") == 0
+    assert opened(problem, tmp_path / "other").load().batch.F.shape == (0, 3)
+
+
+def test_infinite_objectives_survive_storage(problem, tmp_path):
+    batch = Evaluator(problem).evaluate(problem.space.unrank(np.array([1])))
+    batch.F[0, 1] = np.inf
+    opened(problem, tmp_path).add(batch, "nsga2")
+    assert opened(problem, tmp_path).load().batch.F[0, 1] == np.inf
+
+
+def test_two_processes_store_a_point_once(problem, tmp_path):
+    one, two = opened(problem, tmp_path), opened(problem, tmp_path)
+    batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(5)))
+    assert one.add(batch, "nsga2") == 5
+    assert two.add(batch, "nsga2") == 0
+    assert two.trials == 5
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("engine", ["nsga2", "random"])
+def test_an_interrupted_search_goes_on_to_the_same_front(problem, tmp_path, engine):
+    budget = Budget(evaluations=2_500, trials=200)
+    whole = opened(problem, tmp_path / "whole")
+    expected = search(problem, engine, record=whole, budget=budget)
+    broken = opened(problem, tmp_path / "broken")
+    add, calls = broken.add, []
+
+    def interrupted(batch, stage):
+        calls.append(stage)
+        if len(calls) == 3:
+            add(batch.take(np.arange(10)), stage)
+            raise Interrupted
+        return add(batch, stage)
+
+    broken.add = interrupted
+    with pytest.raises(Interrupted):
+        search(problem, engine, record=broken, budget=budget)
+    again = opened(problem, tmp_path / "broken")
+    kept = again.load().batch.ids.tolist()
+    assert len(kept) > 100
+    result = search(problem, engine, record=again, budget=budget)
+    np.testing.assert_array_equal(result.front.ids, expected.front.ids)
+    np.testing.assert_array_equal(result.front.F, expected.front.F)
+    stored = again.load().batch.ids.tolist()
+    assert stored == whole.load().batch.ids.tolist()
+    assert stored[: len(kept)] == kept
+    search(problem, engine, record=again, budget=budget)
+    assert again.trials == len(stored)
+
+
+def test_an_unfinished_last_line_is_cut_off(problem, tmp_path):
+    batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(3)))
+    opened(problem, tmp_path).add(batch, "sample")
+    path = tmp_path / "journal.log"
+    path.write_bytes(path.read_bytes()[:-20])
+    record = opened(problem, tmp_path)
+    assert record.trials == 2
+    assert record.add(batch, "sample") == 1
+    assert opened(problem, tmp_path).load().batch.ids.tolist() == [0, 1, 2]
+
+
+def test_a_study_is_continued_only_as_itself(problem, tmp_path):
+    first = opened(problem, tmp_path, seed=1, versions={"numpy": "2"})
+    first.set_attrs({"finished": True})
+    assert opened(problem, tmp_path, seed=1, versions={"numpy": "2"}).attrs["finished"]
+    with pytest.raises(StorageError, match=r"another seed: 1 there, 2 asked for"):
+        opened(problem, tmp_path, seed=2)
+    fresh = Record(problem, tmp_path / "journal.log", "study", {"seed": 2}, fresh=True)
+    assert fresh.attrs == {"seed": 2}
+
+
+def test_a_database_holds_studies_side_by_side(problem, tmp_path):
+    url = f"sqlite:///{tmp_path / 'studies.db'}"
+    batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(3)))
+    Record(problem, url, "a", {}).add(batch, "front")
+    Record(problem, url, "b", {}).add(batch, "front")
+    assert Record(problem, url, "a", {}, fresh=True).trials == 0
+    assert Record(problem, url, "b", {}).trials == 3
+
+
+@pytest.mark.parametrize("location", ["nosuch://x/y", "postgresql://", "sqlite:////nosuch/x.db"])
+def test_a_storage_that_cannot_be_opened(problem, location):
+    with pytest.raises(StorageError, match="cannot be used as storage"):
+        Record(problem, location, "study", {})
+
+
+@pytest.mark.parametrize("content", [b"hello\n", b'{"op_code":0}\nhello\nhello\n'])
+def test_a_file_that_is_no_journal(problem, tmp_path, content):
+    (tmp_path / "journal.log").write_bytes(content)
+    with pytest.raises(StorageError, match=r"journal\.log"):
+        opened(problem, tmp_path)
+    assert (tmp_path / "journal.log").read_bytes() == content

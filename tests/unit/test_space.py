@@ -1,0 +1,380 @@
+"""The space language: values, ratios, conditions, and every mistake with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dse import dtypes
+from dse.errors import InputError, InputErrors
+from dse.space.space import Space
+from dse.specs import study as study_module
+from dse.specs.metrics import METRICS, parse_constraint
+from dse.specs.study import Study, load_study, resolve_space
+
+PRICES = {"rental_3yr": ("h100_sxm", "h200_sxm"), "on_demand": ("h100_sxm", "l40s")}
+
+
+class _Prices:
+    def select(self, basis: str) -> dict[str, float]:
+        if basis not in PRICES:
+            raise InputError(f"unknown price basis {basis!r}", accepted=", ".join(PRICES))
+        return dict.fromkeys(PRICES[basis], 1.0)
+
+
+CATALOG = SimpleNamespace(
+    chips=dict.fromkeys(["h100_sxm", "h200_sxm", "l40s"]),
+    backends={"generic": None, "vllm": None},
+    prices=_Prices(),
+)
+
+DENSE = """\
+name: sample
+workload: {prompt_tokens: 1024, output_tokens: 256, serving: continuous, backend: current}
+price_basis: rental_3yr
+training_tokens: 15T
+model:
+  vocab_size: 128256
+  hidden_size: {from: 2048, to: 4096, multiple_of: 1024}
+  num_hidden_layers: [16, 32]
+  head_dim: 128
+  num_attention_heads: {ratio_of: hidden_size / head_dim, values: [1, 2]}
+  num_key_value_heads: 8
+  intermediate_size: {ratio_of: hidden_size, values: [8/3, 3.5], multiple_of: 256}
+deployment:
+  chip: [h100_sxm, h200_sxm]
+  chips: 8
+  tensor_parallel: {from: 1, to: 8, powers_of: 2}
+  weight_dtype: [bf16, fp8]
+  kv_dtype: bf16
+  concurrency: 64
+objectives: {predicted_loss: minimize, tpot_s: minimize}
+constraints: [ttft_s <= 2 s, tpot_s <= 30 ms]
+"""
+SPARSE = (
+    DENSE.replace(
+        """multiple_of: 256}
+deployment:""",
+        """multiple_of: 256, when: {sparse: false}}
+  num_experts: [64, 128]
+  num_experts_per_tok: 8
+  moe_intermediate_size: {ratio_of: hidden_size, values: [1/4], multiple_of: 128}
+deployment:""",
+    )
+    .replace("  hidden_size: {", "  sparse: [false, true]\n  hidden_size: {", 1)
+    .replace(
+        "  weight_dtype",
+        "  expert_parallel: {values: [1, 8], when: {sparse: true}}\n  weight_dtype",
+    )
+)
+
+
+def read(tmp_path: Path, text: str) -> Study:
+    path = tmp_path / "space.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_study(path, CATALOG)
+
+
+def mistakes(tmp_path: Path, text: str) -> list[InputError]:
+    with pytest.raises(InputErrors) as caught:
+        read(tmp_path, text)
+    assert all(error.file and error.line for error in caught.value.errors)
+    return caught.value.errors
+
+
+def test_values_of_a_dense_space(tmp_path: Path) -> None:
+    space = Space.of(read(tmp_path, DENSE))
+    assert space.size == 3 * 2 * 2 * 2 * 2 * 4 * 2
+    values = space.values(space.unrank(np.arange(space.size)))
+    assert set(values["hidden_size"]) == {2048.0, 3072.0, 4096.0}
+    assert set(values["tensor_parallel"]) == {1.0, 2.0, 4.0, 8.0}
+    heads_per_width = values["num_attention_heads"] * 128 / values["hidden_size"]
+    assert set(heads_per_width) == {1.0, 2.0}
+    # 8/3 x 4096 = 10922.67 lies nearest to 43 x 256; 8/3 x 2048 = 5461.33 to 21 x 256.
+    widest = values["hidden_size"] == 4096
+    assert set(values["intermediate_size"][widest]) == {11008.0, 14336.0}
+    narrow = values["hidden_size"] == 2048
+    assert set(values["intermediate_size"][narrow]) == {5376.0, 7168.0}
+    assert set(values["weight_dtype"]) == {dtypes.CODE["bf16"], dtypes.CODE["fp8"]}
+    assert {space.chips[code] for code in values["chip"]} == {"h100_sxm", "h200_sxm"}
+    assert set(values["tied_embeddings"]) == {0.0}
+    assert set(values["data_parallel"]) == {1.0}
+
+
+def test_axes_that_do_not_count(tmp_path: Path) -> None:
+    space = Space.of(read(tmp_path, SPARSE))
+    shared = 3 * 2 * 2 * 2 * 4 * 2
+    assert space.size == shared * (2 + 2 * 2)
+    values = space.values(space.unrank(np.arange(space.size)))
+    dense = values["sparse"] == 0
+    assert int(dense.sum()) == shared * 2
+    for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size"):
+        assert set(values[name][dense]) == {0.0}
+        assert (values[name][~dense] > 0).all()
+    assert set(values["intermediate_size"][~dense]) == {0.0}
+    assert set(values["expert_parallel"][dense]) == {1.0}
+    assert set(values["expert_parallel"][~dense]) == {1.0, 8.0}
+
+
+def test_values_ignore_what_an_idle_axis_holds(tmp_path: Path) -> None:
+    space = Space.of(read(tmp_path, SPARSE))
+    index = np.tile(space.cardinalities - 1, (2, 1))
+    index[0, space.names.index("sparse")] = 0
+    plain, canonical = space.values(index), space.values(space.canonical(index))
+    for name in space.names:
+        assert np.array_equal(plain[name], canonical[name])
+    assert space.rank(index).tolist() == space.rank(space.canonical(index)).tolist()
+
+
+def test_small_ratio_gives_one_multiple(tmp_path: Path) -> None:
+    text = DENSE.replace("[8/3, 3.5], multiple_of: 256", "[0.001], multiple_of: 256")
+    space = Space.of(read(tmp_path, text))
+    assert set(space.values(space.unrank(np.arange(4)))["intermediate_size"]) == {256.0}
+
+
+def test_ratio_may_stand_before_what_it_needs(tmp_path: Path) -> None:
+    line = "  intermediate_size: {ratio_of: hidden_size, values: [8/3, 3.5], multiple_of: 256}\n"
+    moved = DENSE.replace(line, "").replace("model:\n", "model:\n" + line)
+    first, second = read(tmp_path, DENSE), read(tmp_path, moved)
+    assert [axis.name for axis in first.axes] == [axis.name for axis in second.axes]
+
+
+def test_fingerprint_is_of_the_content(tmp_path: Path) -> None:
+    first = read(tmp_path, DENSE)
+    reordered = DENSE.replace("name: sample\n", "# a comment\n") + "name: other\ntitle: T\n"
+    reordered = reordered.replace(
+        "{predicted_loss: minimize, tpot_s: minimize}",
+        "{tpot_s: minimize, predicted_loss: minimize}",
+    ).replace("[16, 32]", "{from: 16, to: 32, powers_of: 2}")
+    second = read(tmp_path, reordered)
+    assert first.fingerprint == second.fingerprint
+    assert first.objectives == second.objectives
+    changes = [
+        ("[16, 32]", "[16, 33]"),
+        ("tpot_s <= 30 ms", "tpot_s <= 31 ms"),
+        ("15T", "14T"),
+        ("output_tokens: 256", "output_tokens: 257"),
+        ("predicted_loss: minimize", "predicted_loss: maximize"),
+        ("chips: 8", "replicas: 8"),
+        ("[8/3, 3.5]", "[8/3, 3.6]"),
+    ]
+    prints = {read(tmp_path, DENSE.replace(*change)).fingerprint for change in changes}
+    assert len(prints | {first.fingerprint}) == len(changes) + 1
+
+
+def test_units_end_at_the_edge(tmp_path: Path) -> None:
+    study = read(tmp_path, DENSE)
+    assert study.training_tokens == 15e12
+    assert [(c.metric, c.operator, c.limit) for c in study.constraints] == [
+        ("ttft_s", "<=", 2.0),
+        ("tpot_s", "<=", 0.03),
+    ]
+    assert study.workload.backend == "generic"
+
+
+def test_all_chips_that_have_the_price(tmp_path: Path) -> None:
+    study = read(tmp_path, DENSE.replace("chip: [h100_sxm, h200_sxm]", "chip: all"))
+    assert Space.of(study).chips == ("h100_sxm", "h200_sxm")
+    assert study.left_out == ("l40s",)
+    other = read(tmp_path, DENSE.replace("rental_3yr", "on_demand"))
+    assert Space.of(other).chips == ("h100_sxm",)
+    assert other.left_out == ("h200_sxm",)
+    errors = mistakes(tmp_path, DENSE.replace("[h100_sxm, h200_sxm]", "l40s"))
+    assert "price" in str(errors[0])
+
+
+def test_fixed_model(tmp_path: Path) -> None:
+    start, rest = DENSE.split("model:\n")
+    text = start.replace("training_tokens: 15T\n", "") + "model: llama-3-70b\ndeployment:\n"
+    study = read(tmp_path, text + rest.split("deployment:\n")[1])
+    assert study.model == "llama-3-70b"
+    assert study.model_axes == ()
+    assert "hidden_size" not in Space.of(study).names
+    errors = mistakes(
+        tmp_path,
+        text.replace("llama-3-70b", "llama-3-70") + rest.split("deployment:\n")[1],
+    )
+    assert [error.field for error in errors] == ["model"]
+    assert "llama-3-70b" in str(errors[0])
+
+
+def test_named_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workloads").mkdir()
+    workload = tmp_path / "workloads" / "chat.yaml"
+    workload.write_text("prompt_tokens: 512\noutput_tokens: 128\nserving: static\n")
+    monkeypatch.setattr(study_module, "search_spaces_dir", lambda: tmp_path)
+    inline = DENSE.splitlines()[1]
+    study = read(tmp_path, DENSE.replace(inline, "workload: chat"))
+    assert (study.workload.prompt_tokens, study.workload.serving) == (512, "static")
+    errors = mistakes(tmp_path, DENSE.replace(inline, "workload: chatt"))
+    assert errors[0].line == 2
+    assert "did you mean chat?" in str(errors[0])
+
+
+def test_resolve_space(tmp_path: Path) -> None:
+    assert resolve_space("quickstart").name == "quickstart.yaml"
+    own = tmp_path / "own.yaml"
+    own.write_text("name: own\n")
+    assert resolve_space(str(own)) == own
+    with pytest.raises(InputError, match="did you mean quickstart"):
+        resolve_space("quikstart")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "said"),
+    [
+        ("  hidden_size:", "  hiden_size:", "model.hiden_size", "did you mean hidden_size"),
+        ("  chips: 8", "  chips: 8\n  head_dim: 64", "deployment.head_dim", "under model"),
+        ("head_dim: 128", "head_dim: []", "model.head_dim", "no values"),
+        ("head_dim: 128", "head_dim:", "model.head_dim", "no values"),
+        ("head_dim: 128", "head_dim: 128.5", "model.head_dim", "128.5"),
+        ("[16, 32]", "[16, 0]", "model.num_hidden_layers[1]", "read 0"),
+        ("[16, 32]", "[-16, 32]", "model.num_hidden_layers[0]", "read -16"),
+        ("[16, 32]", "[16, 16]", "model.num_hidden_layers[1]", "twice"),
+        ("[16, 32]", "[16, true]", "model.num_hidden_layers[1]", "read True"),
+        ("to: 4096, multiple_of: 1024", "to: 1024, multiple_of: 1024", "model.hidden_size", "no v"),
+        ("to: 4096, multiple_of: 1024", "to: 4096", "model.hidden_size", "one kind of step"),
+        ("multiple_of: 1024", "multiple_of: 0", "model.hidden_size.multiple_of", "read 0"),
+        ("multiple_of: 1024", "multiple: 1024", "model.hidden_size.multiple", "multiple_of"),
+        ("from: 2048", "from: 2048, values: [1]", "model.hidden_size.values", "does not go"),
+        ("hidden_size / head_dim", "hidden_size / heads", "model.num_attention_heads.ratio_of",
+         "heads"),
+        ("hidden_size / head_dim", "concurrency", "model.num_attention_heads.ratio_of",
+         "cannot follow from its deployment"),
+        ("hidden_size / head_dim", "hidden_size +", "model.num_attention_heads.ratio_of", "read"),
+        ("values: [1, 2]", "values: [1, -2]", "model.num_attention_heads.values[1]", "-2"),
+        ("head_dim: 128", "head_dim: {ratio_of: num_attention_heads, values: [1]}",
+         "model.head_dim", "num_attention_heads -> head_dim"),
+        ("chip: [h100_sxm,", "chip: [h100_sxn,", "deployment.chip[0]", "did you mean h100_sxm"),
+        ("[bf16, fp8]", "[bf16, fp9]", "deployment.weight_dtype[1]", "did you mean fp8"),
+        ("  chips: 8\n", "", "deployment", "neither chips nor replicas"),
+        ("  chips: 8\n", "  chips: 8\n  replicas: 1\n", "deployment", "both chips and replicas"),
+        ("  concurrency: 64\n", "", "deployment", "concurrency is missing"),
+        ("predicted_loss: minimize", "predicted_los: minimize", "objectives.predicted_los",
+         "did you mean predicted_loss"),
+        ("predicted_loss: minimize", "predicted_loss: best", "objectives.predicted_loss", "best"),
+        ("{predicted_loss: minimize, tpot_s: minimize}", "{}", "objectives", "0 objectives"),
+        ("{predicted_loss: minimize,",
+         "{mfu: maximize, mbu: maximize, ttft_s: minimize, chips: minimize,", "objectives", "5 "),
+        ("ttft_s <= 2 s", "ttft <= 2 s", "constraints[0]", "did you mean ttft_s"),
+        ("ttft_s <= 2 s", "ttft_s <= 2 GB", "constraints[0]", "a size, not a time"),
+        ("ttft_s <= 2 s", "ttft_s < 2 s", "constraints[0]", "metric <= limit"),
+        ("ttft_s <= 2 s", "tpot_s <= 2 s", "constraints[1]", "twice"),
+        ("ttft_s <= 2 s", "ttft_s <= 0 s", "constraints[0]", "zero"),
+        ("rental_3yr", "rental_4yr", "price_basis", "rental_3yr"),
+        ("15T", "15 GB", "training_tokens", "15 GB"),
+        ("training_tokens: 15T\n", "", "", "neither training_compute nor training_tokens"),
+        ("15T", "15T\ntraining_compute: 1e24 FLOP", "", "both"),
+        ("backend: current", "backend: vlm", "workload.backend", "did you mean vllm"),
+        ("prompt_tokens: 1024", "prompt_tokens: 0", "workload.prompt_tokens", "greater than 0"),
+        ("name: sample", "naem: sample", "naem", "did you mean name"),
+    ],
+)  # fmt: skip
+def test_mistake(tmp_path: Path, old: str, new: str, field: str, said: str) -> None:
+    assert old in DENSE
+    text = DENSE.replace(old, new, 1)
+    errors = mistakes(tmp_path, text)
+    found = [error for error in errors if (error.field or "") == field]
+    assert found, [str(error) for error in errors]
+    assert said in str(found[0])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "said"),
+    [
+        ("when: {sparse: false}}\n", "when: {spars: false}}\n", "model.intermediate_size.when",
+         "did you mean sparse"),
+        ("when: {sparse: false}}\n", "when: {sparse: 3}}\n",
+         "model.intermediate_size.when.sparse", "never 3"),
+        ("when: {sparse: false}}\n", "when: {num_experts: 64}}\n",
+         "model.intermediate_size.when.num_experts", "comes later"),
+        ("when: {sparse: false}}\n", "when: {sparse: true}}\n", "model.intermediate_size",
+         "does not count in all"),
+        (", when: {sparse: false}}\n", "}\n", "model.intermediate_size", "has no effect"),
+        ("num_experts: [64, 128]", "num_experts: {values: [64, 128], when: {sparse: false}}",
+         "model.num_experts.when", "never counts"),
+        ("num_experts_per_tok: 8", "num_experts_per_tok: {values: 8, when: {hidden_size: 2048}}",
+         "model.num_experts_per_tok", "does not count in all"),
+        ("  num_experts_per_tok: 8\n", "", "model.num_experts_per_tok", "need num_experts_per_tok"),
+        ("  sparse: [false, true]\n", "", "model.num_experts", "sparse: true"),
+        ("sparse: [false, true]", "sparse: false", "deployment.expert_parallel.when.sparse",
+         "never true"),
+        ("num_key_value_heads: 8", "num_key_value_heads: {ratio_of: num_experts, values: [1]}",
+         "model.num_key_value_heads.when", "does not always count"),
+        ("vocab_size: 128256",
+         "sparse: [false, true]\n  vocab_size: {values: 128256, when: {sparse: true}}",
+         "model.vocab_size.when", "takes no condition"),
+    ],
+)  # fmt: skip
+def test_mistake_in_conditions(tmp_path: Path, old: str, new: str, field: str, said: str) -> None:
+    assert old in SPARSE
+    text = SPARSE.replace(old, new, 1)
+    if "sparse: [false, true]\n" in new:
+        text = text.replace("  sparse: [false, true]\n  hidden_size", "  hidden_size")
+    errors = mistakes(tmp_path, text)
+    found = [error for error in errors if error.field == field]
+    assert any(said in str(error) for error in found), [str(error) for error in errors]
+
+
+def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = DENSE.replace("head_dim: 128", "head_dim: 0").replace("fp8", "fp9")
+    text = text.replace("tpot_s <= 30 ms", "tpot_s <= 30").replace("continuous", "contin")
+    errors = mistakes(tmp_path, text)
+    assert [error.line for error in errors] == [2, 9, 17, 21]
+
+
+def test_axis_given_twice(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="written twice") as caught:
+        read(tmp_path, DENSE.replace("  head_dim: 128\n", "  head_dim: 128\n  head_dim: 64\n"))
+    assert caught.value.line == 10
+
+
+def test_space_beyond_64_bits(tmp_path: Path) -> None:
+    wide = "{from: 1, to: 10000, multiple_of: 1}"
+    text = DENSE
+    for old in ("[16, 32]", "chips: 8", "concurrency: 64", "head_dim: 128", "_heads: 8"):
+        text = text.replace(old, f"{old.split(':')[0]}: {wide}" if ":" in old else wide)
+    with pytest.raises(InputError, match="points"):
+        Space.of(read(tmp_path, text))
+
+
+def test_sample_sees_small_branches(tmp_path: Path) -> None:
+    space = Space.of(read(tmp_path, SPARSE))
+    index = space.sample(np.random.default_rng(0), 60)
+    sparse = space.values(index)["sparse"]
+    assert int(sparse.sum()) == 30
+    assert len(np.unique(space.rank(index))) == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("usd_per_million_total_tokens <= 2.5 usd/Mtoken", 2.5),
+        ("output_tokens_per_s_per_user >= 50 tokens/s", 50.0),
+        ("joules_per_output_token <= 300 mJ", 0.3),
+        ("mfu >= 40 %", 0.4),
+        ("predicted_loss <= 1.95", 1.95),
+        ("memory_bytes_per_chip <= 80 GiB", 80 * 2.0**30),
+        ("active_parameters <= 30B", 30e9),
+        ("chips <= 16", 16.0),
+        ("chip_usd_per_hour <= 3 USD/h", 3.0),
+    ],
+)
+def test_limits(text: str, limit: float) -> None:
+    constraint = parse_constraint(text)
+    assert constraint.limit == pytest.approx(limit, rel=1e-12)
+    assert constraint.text == text
+    assert constraint.metric in METRICS
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["usd_per_million_total_tokens <= 2.5", "joules_per_output_token <= 3 W", "mfu >= nan",
+     "predicted_loss <= 2 s", "tpot_s <= 1e999 s", "mfu <= 1e999", "tpot_s", "", "tpot_s <= -1 s"],
+)  # fmt: skip
+def test_wrong_limits(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_constraint(text)

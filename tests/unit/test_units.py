@@ -1,0 +1,145 @@
+"""Quantities: published spellings, refusals, and a round trip over random values."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse import units
+from dse.errors import InputError
+
+# Dimensions with the units that a person writes, and their SI factor.
+FACTORS = {
+    "bytes": {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "GiB": 2**30, "MiB": 2**20},
+    "bytes/s": {"GB/s": 1e9, "TB/s": 1e12, "GiB/s": 2**30, "Gb/s": 1e9 / 8, "Gbit/s": 1e9 / 8},
+    "flop/s": {"TFLOP/s": 1e12, "PFLOP/s": 1e15, "TFLOPS": 1e12, "TOP/s": 1e12},
+    "flop": {"FLOP": 1, "PFLOP": 1e15, "ZFLOP": 1e21},
+    "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "h": 3600, "days": 86400},
+    "Hz": {"MHz": 1e6, "GHz": 1e9},
+    "W": {"W": 1, "kW": 1e3, "MW": 1e6},
+    "usd/h": {"USD/h": 1, "$/h": 1},
+    "usd": {"USD": 1, "kUSD": 1e3},
+    "tokens": {"": 1, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "T tokens": 1e12},
+    "count": {"": 1},
+}
+UNITS = [(dimension, unit) for dimension, known in FACTORS.items() for unit in known]
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "si"),
+    [
+        ("3.35 TB/s", "bytes/s", 3.35e12),
+        ("400 Gb/s", "bytes/s", 50e9),
+        ("80 GB", "bytes", 80e9),
+        ("180 GiB", "bytes", 193_273_528_320),
+        ("189471 MiB", "bytes", 198_674_743_296),
+        ("989 TFLOP/s", "flop/s", 989e12),
+        ("1e24 FLOP", "flop", 1e24),
+        ("1.5 us", "s", 1.5e-6),
+        ("1.5 µs", "s", 1.5e-6),
+        ("30ms", "s", 0.03),
+        ("0 s", "s", 0.0),
+        ("1830 MHz", "Hz", 1.83e9),
+        ("1.73 kW", "W", 1730.0),
+        ("$2.5/h", "usd/h", 2.5),
+        ("$30000", "usd", 30000.0),
+        ("15.6T", "tokens", 15.6e12),
+        (8192, "tokens", 8192.0),
+        ("8", "count", 8.0),
+    ],
+)
+def test_published_spellings_are_exact(text: str | float, dimension: str, si: float) -> None:
+    assert units.parse(text, dimension) == si
+
+
+@given(
+    value=st.floats(0, 1e6, allow_nan=False).filter(lambda x: x == 0 or x > 1e-6),
+    pair=st.sampled_from(UNITS),
+)
+def test_a_written_unit_scales_the_number(value: float, pair: tuple[str, str]) -> None:
+    dimension, unit = pair
+    expected = value * FACTORS[dimension][unit]
+    assert units.parse(f"{value!r} {unit}", dimension) == pytest.approx(expected, rel=1e-12)
+
+
+@given(
+    value=st.one_of(st.just(0.0), st.floats(1e-9, 1e27)),
+    dimension=st.sampled_from([d for d in units.DIMENSIONS if d != "count"]),
+    digits=st.integers(3, 17),
+)
+def test_what_is_printed_is_read_back(value: float, dimension: str, digits: int) -> None:
+    text = units.format(value, dimension, digits)
+    assert units.parse(text, dimension) == pytest.approx(value, rel=0.51 * 10.0 ** (1 - digits))
+
+
+@given(st.integers(0, 10**14))
+def test_counts_are_printed_in_full(value: int) -> None:
+    assert units.format(value, "count") == str(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "dimension", "text"),
+    [
+        (3.35e12, "bytes/s", "3.35 TB/s"),
+        (999.7e9, "bytes", "1 TB"),
+        (1.5e-6, "s", "1.5 us"),
+        (0.0, "s", "0 s"),
+        (15.6e12, "tokens", "15.6T"),
+        (1.979e15, "flop/s", "1.98 PFLOP/s"),
+    ],
+)
+def test_printing_chooses_the_prefix(value: float, dimension: str, text: str) -> None:
+    assert units.format(value, dimension) == text
+
+
+@given(number=st.floats(0, 1e6), dimension=st.sampled_from([*FACTORS]), pair=st.sampled_from(UNITS))
+def test_a_unit_of_another_dimension_is_refused(
+    number: float, dimension: str, pair: tuple[str, str]
+) -> None:
+    other, unit = pair
+    if unit in FACTORS[dimension]:
+        return
+    with pytest.raises(InputError, match="accepted: "):
+        units.parse(f"{number!r} {unit}", dimension)
+    assert other != dimension
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "reason"),
+    [
+        ("80", "bytes", "a bare number"),
+        (0, "s", "a bare number"),
+        (0.0, "bytes", "a bare number"),
+        ("80 GB", "bytes/s", "a size, not a bandwidth"),
+        ("80 Gb", "bytes", "unknown unit 'Gb'"),
+        ("3 TB/S", "bytes/s", "did you mean TB/s?"),
+        ("-3 GB", "bytes", "negative"),
+        ("nan GB", "bytes", "not a finite number"),
+        ("inf GB", "bytes", "not a finite number"),
+        (float("nan"), "count", "not a finite number"),
+        ("1e999 GB", "bytes", "not a finite number"),
+        ("1e308 TB", "bytes", "not a finite number"),
+        ("1,000 GB", "bytes", "unknown unit"),
+        ("", "s", "not a finite number"),
+        (True, "count", "not a finite number"),
+    ],
+)
+def test_refusals_say_why_and_what_is_accepted(
+    text: str | float, dimension: str, reason: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        units.parse(text, dimension, field="memory")
+    message = str(caught.value)
+    assert reason in message
+    assert message.startswith(f"memory: read {text!r}")
+    assert "(accepted: " in message
+
+
+@given(st.text(max_size=20), st.sampled_from(units.DIMENSIONS))
+def test_any_text_is_a_quantity_or_an_input_error(text: str, dimension: str) -> None:
+    try:
+        value = units.parse(text, dimension)
+    except InputError:
+        return
+    assert 0 <= value < float("inf")
