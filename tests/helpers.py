@@ -67,13 +67,12 @@ def scaled(on: Machines, field: str, factor: float) -> Machines:
         laws = {
             name: replace(law, s_per_byte=law.s_per_byte / factor) for name, law in on.laws.items()
         }
-        return replace(on, laws=laws, floor_s_per_byte=on.floor_s_per_byte / factor)
+        return replace(on, laws=laws)
     assert field == "flops"
     laws = {
         name: replace(
             law,
             s_per_flop=law.s_per_flop / factor,
-            floor_s_per_flop=law.floor_s_per_flop / factor,
         )
         for name, law in on.laws.items()
     }

@@ -58,6 +58,16 @@ class Group:
         return latency, transfer
 
 
+def groups(deployed: Deployed) -> tuple[Group, Group]:
+    """The tensor-parallel group and the group of all chips that share an instance's experts."""
+    if deployed.groups is None:
+        deployed.groups = (
+            Group(deployed, deployed.tensor_parallel),
+            Group(deployed, deployed.group),
+        )
+    return deployed.groups
+
+
 def send(deployed: Deployed, bytes_: Floats) -> tuple[Floats, Floats]:
     """(latency, transfer) in seconds, (n,), of handing `bytes_` to the next pipeline stage: over
     the network once an instance outgrows its domain, else over the scale-up link."""

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from dse.candidates import CandidateBatch, Codes, Floats
 from dse.dtypes import BYTES, CODE
 from dse.perf.machines import Machines
 
+if TYPE_CHECKING:
+    from dse.perf.collectives import Group
+
 ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
 
 
 class Law:
-    """One operator's law, gathered: every array (n,)."""
+    """One operator's law, gathered: every array (n,). `is_sum` where p is 1 for all of them;
+    `floor_of_compute` and `floor_of_memory` turn the law's times into those at the full peaks."""
 
-    __slots__ = ("fixed_s", "floor_s_per_flop", "p", "s_per_byte", "s_per_flop")
+    __slots__ = (
+        "fixed_s", "floor_of_compute", "floor_of_memory", "inverse_p", "is_sum", "p",
+        "s_per_byte", "s_per_flop",
+    )  # fmt: skip
 
     def __init__(self, machines: Machines, operator: str, chip: Codes, dtype: Codes) -> None:
         table = machines.laws[operator]
@@ -22,7 +31,10 @@ class Law:
         self.s_per_byte: Floats = table.s_per_byte[chip, dtype]
         self.fixed_s: Floats = table.fixed_s[chip, dtype]
         self.p: Floats = table.p[chip, dtype]
-        self.floor_s_per_flop: Floats = table.floor_s_per_flop[chip, dtype]
+        self.inverse_p: Floats = 1.0 / self.p
+        self.is_sum = bool((self.p == 1.0).all())
+        self.floor_of_compute: Floats = table.floor_of_compute[chip, dtype]
+        self.floor_of_memory: Floats = table.floor_of_memory[chip, dtype]
 
 
 class Deployed:
@@ -39,14 +51,13 @@ class Deployed:
         self.expert_parallel = batch.expert_parallel
         self.group = batch.tensor_parallel * batch.data_parallel
         self.experts_tensor_parallel = np.maximum(self.group / batch.expert_parallel, 1.0)
-        self.floor_s_per_byte = machines.floor_s_per_byte[chip]
         self.domain = machines.domain[chip]
         self.capacity_bytes = machines.capacity_bytes[chip]
         self.expert_padding_rows = machines.expert_padding_rows[chip]
         self.kv_bytes = BYTES[batch.kv_dtype]
         self.weight_bytes = {part: BYTES[code] for part, code in batch.weight_dtype.items()}
         self._laws: dict[tuple[str, str], Law] = {}
-        self._links: dict[str, tuple[Floats, Floats, Floats]] = {}
+        self.groups: tuple[Group, Group] | None = None  # made on first use by `collectives`
 
     def law(self, operator: str, part: str) -> Law:
         """The law of `operator` on the dtype of a weight part, of the KV cache ("kv") or, for

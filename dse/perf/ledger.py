@@ -35,68 +35,89 @@ class Entry:
 
 
 class Ledger:
-    """Sums a step. `keep` retains every entry for `dse explain`."""
+    """Sums a step. `keep` retains every entry for `dse explain`; without `parts` only the seconds
+    are summed. Sums are made in place: this is where a search spends its time."""
 
-    def __init__(self, deployed: Deployed, *, keep: bool = False) -> None:
-        zeros = np.zeros(deployed.n)
+    def __init__(self, deployed: Deployed, *, keep: bool = False, parts: bool = True) -> None:
         self.deployed = deployed
-        self.seconds = zeros
-        self.compute_s = zeros
-        self.memory_s = zeros
-        self.network_s = zeros
-        self.fixed_s = zeros
-        self.floor_compute_s = zeros
-        self.floor_memory_s = zeros
+        self.parts = parts
+        n = deployed.n
+        self.seconds = np.zeros(n)
+        self.compute_s = np.zeros(n)
+        self.memory_s = np.zeros(n)
+        self.network_s = np.zeros(n)
+        self.fixed_s = np.zeros(n)
+        self.floor_compute_s = np.zeros(n)
+        self.floor_memory_s = np.zeros(n)
         self.entries: list[Entry] | None = [] if keep else None
 
     def operator(
-        self, name: str, count: Floats, law: Law, flops: Floats, bytes_: Floats, present: Floats
+        self,
+        name: str,
+        count: Floats,
+        law: Law,
+        flops: Floats,
+        bytes_: Floats,
+        present: Floats | None = None,
     ) -> None:
         """`count` layers of one operator: flops and bytes (n,) per layer and chip; `present` is 0
         where the step does not run it, so that its fixed cost goes too."""
+        times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
-        larger = np.maximum(compute, memory)
-        ratio = np.minimum(compute, memory) / np.maximum(larger, 1e-30)
-        busy = larger * (1.0 + ratio**law.p) ** (1.0 / law.p)
-        times = count * present
+        if law.is_sum:
+            busy = compute + memory
+        else:
+            larger = np.maximum(compute, memory)
+            busy = np.minimum(compute, memory)
+            busy /= np.maximum(larger, 1e-30)
+            np.power(busy, law.p, out=busy)
+            busy += 1.0
+            np.power(busy, law.inverse_p, out=busy)
+            busy *= larger
+        busy += law.fixed_s
+        busy *= times
+        self.seconds += busy
+        if not self.parts:
+            return
+        compute *= times
+        memory *= times
         fixed = law.fixed_s * times
-        seconds = busy * times + fixed
-        self.floor_compute_s = self.floor_compute_s + flops * law.floor_s_per_flop * times
-        self.floor_memory_s = self.floor_memory_s + bytes_ * self.deployed.floor_s_per_byte * times
-        compute = compute * times
-        memory = memory * times
-        self.seconds = self.seconds + seconds
-        self.compute_s = self.compute_s + compute
-        self.memory_s = self.memory_s + memory
-        self.fixed_s = self.fixed_s + fixed
-        if self.entries is not None:
-            zeros = np.zeros(self.deployed.n)
-            self.entries.append(Entry(name, seconds, compute, memory, zeros, fixed))
+        self.floor_compute_s += compute * law.floor_of_compute
+        self.floor_memory_s += memory * law.floor_of_memory
+        self.compute_s += compute
+        self.memory_s += memory
+        self.fixed_s += fixed
+        self._keep(name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed)
 
     def stream(self, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
-        memory = bytes_ * law.s_per_byte * count
+        memory = bytes_ * law.s_per_byte
+        memory *= count
         fixed = STREAM_FIXED_S * count
         seconds = memory + fixed
-        self.floor_memory_s = self.floor_memory_s + bytes_ * self.deployed.floor_s_per_byte * count
-        self.seconds = self.seconds + seconds
-        self.memory_s = self.memory_s + memory
-        self.fixed_s = self.fixed_s + fixed
-        if self.entries is not None:
-            zeros = np.zeros(self.deployed.n)
-            self.entries.append(Entry(name, seconds, zeros, memory, zeros, fixed))
+        self.seconds += seconds
+        if not self.parts:
+            return
+        self.floor_memory_s += memory * law.floor_of_memory
+        self.memory_s += memory
+        self.fixed_s += fixed
+        self._keep(name, seconds, memory_s=memory, fixed_s=fixed)
 
     def network(self, name: str, count: Floats, latency_s: Floats, transfer_s: Floats) -> None:
         """`count` collectives of the given latency and transfer time, (n,) seconds each."""
-        fixed = latency_s * count
-        transfer = transfer_s * count
-        seconds = fixed + transfer
-        self.seconds = self.seconds + seconds
-        self.network_s = self.network_s + seconds
+        seconds = latency_s + transfer_s
+        seconds *= count
+        self.seconds += seconds
+        if self.parts:
+            self.network_s += seconds
+            self._keep(name, seconds, network_s=seconds)
+
+    def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:
         if self.entries is not None:
             zeros = np.zeros(self.deployed.n)
-            self.entries.append(Entry(name, seconds, zeros, zeros, seconds, zeros))
+            names = ("compute_s", "memory_s", "network_s", "fixed_s")
+            self.entries.append(Entry(name, seconds, *(parts.get(part, zeros) for part in names)))
 
     @property
     def floor_s(self) -> Floats:

@@ -34,14 +34,16 @@ Table = NDArray[np.float64]
 class LawTable:
     """Seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s; (chips, dtypes).
 
-    `floor_s_per_flop` is the same at the chip's full dense peak.
+    `floor_of_compute` and `floor_of_memory` are the shares of those times that remain at the chip's
+    full dense peak and bandwidth, at most 1.
     """
 
     s_per_flop: Table
     s_per_byte: Table
     fixed_s: Table
     p: Table
-    floor_s_per_flop: Table
+    floor_of_compute: Table
+    floor_of_memory: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,6 @@ class Machines:
 
     ids: tuple[str, ...]
     laws: Mapping[str, LawTable]
-    floor_s_per_byte: Table
     capacity_bytes: Table
     tdp_w: Table
     usd_per_chip_hour: Table
@@ -92,7 +93,6 @@ def compile_machines(
     return Machines(
         ids=tuple(row.id for row in rows),
         laws={name: _law_table(name, pairs) for name in OPERATORS},
-        floor_s_per_byte=np.array([1 / row.memories[0].bytes_per_s for row in rows]),
         capacity_bytes=np.array([row.capacity_bytes for row in rows]),
         tdp_w=np.array([np.nan if row.tdp_w is None else row.tdp_w for row in rows]),
         usd_per_chip_hour=np.array(
@@ -125,7 +125,7 @@ def compute_dtype(chip: Chip, dtype: str) -> str:
 def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
     columns = [[_law_row(operator, chip, eff, dtype) for dtype in DTYPES] for chip, eff in pairs]
     stacked = np.array(columns)
-    return LawTable(*(np.ascontiguousarray(stacked[:, :, k]) for k in range(5)))
+    return LawTable(*(np.ascontiguousarray(stacked[:, :, k]) for k in range(6)))
 
 
 def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[float, ...]:
@@ -137,7 +137,9 @@ def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> t
         # Measured on this very chip: what was reached stays, whichever peak it was divided by.
         compute = law.compute * efficiency.peak_flops_per_s.get(arithmetic, peak)
         memory = law.memory * efficiency.hbm_bytes_per_s
-    return 1 / min(compute, peak), 1 / min(memory, bandwidth), law.fixed_s, law.p, 1 / peak
+    compute, memory = min(compute, peak), min(memory, bandwidth)
+    floors = compute / peak, memory / bandwidth
+    return 1 / compute, 1 / memory, law.fixed_s, law.p, *floors
 
 
 def _law(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[Law, str]:

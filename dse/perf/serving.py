@@ -162,6 +162,7 @@ def _continuous(
         context=context,
         prefill_rows=carried,
         prompt_tokens=prompt,
+        parts=False,
     )
     added = np.maximum(mixed.seconds * imbalance - decode_device_s, 0.0) * prompt / carried
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dse.candidates import Block, Floats
-from dse.perf.collectives import Group, send
+from dse.perf.collectives import groups, send
 from dse.perf.deployed import ACTIVATION_BYTES, Deployed
 from dse.perf.ledger import Ledger
 from dse.perf.operators import KINDS
@@ -40,9 +40,10 @@ class Step:
         prefill_rows: Floats,
         prompt_tokens: Floats,
         keep: bool = False,
+        parts: bool = True,
     ) -> None:
         self.deployed = deployed
-        self.ledger = Ledger(deployed, keep=keep)
+        self.ledger = Ledger(deployed, keep=keep, parts=parts)
         self.hidden_size = deployed.batch.hidden_size
         self.decode_rows = decode_rows
         self.context = context
@@ -52,8 +53,7 @@ class Step:
         self.has_prefill: Floats = (prefill_rows > 0).astype(np.float64)
         self.rows = decode_rows + prefill_rows
         self.always = np.ones(deployed.n)
-        self.tensor_group = Group(deployed, deployed.tensor_parallel)
-        self.expert_group = Group(deployed, deployed.group)
+        self.tensor_group, self.expert_group = groups(deployed)
         self._run()
 
     def _run(self) -> None:
@@ -88,7 +88,7 @@ class Step:
         bytes_ = weight * self.deployed.weight_bytes.get(part, ACTIVATION_BYTES)
         bytes_ = bytes_ + rows * (inner + out) * ACTIVATION_BYTES
         law = self.gemm_law(part)
-        self.ledger.operator(name, count, law, 2.0 * rows * weight, bytes_, self.always)
+        self.ledger.operator(name, count, law, 2.0 * rows * weight, bytes_)
 
     def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
         """`count` kernels that read and write `elements` 16-bit numbers in all."""

@@ -6,9 +6,16 @@ from dse.report.folder import Json
 from dse.report.labels import show
 
 
-def shape(model: Json, metrics: Json) -> str:
+def given_name(item: Json) -> str:
+    """The name of a published model; a searched shape is only numbered (`quickstart-12`)."""
+    name = item["model"].get("name") or ""
+    return "" if name.endswith(f"-{item['point']}") else name
+
+
+def shape(item: Json) -> str:
     """A model's shape in one sentence, as far as its keys say."""
-    name = f"{model['name']}: " if model.get("name") else ""
+    model, metrics = item["model"], item["metrics"]
+    name = f"{given_name(item)}: " if given_name(item) else ""
     experts = model.get("num_experts") or 0
     sentence = f"{name}{'sparse' if experts else 'dense'} model, {layers(model)}"
     if model.get("num_attention_heads"):
@@ -46,8 +53,8 @@ def layers(model: Json) -> str:
 def brief_shape(item: Json) -> str:
     """`a sparse model of 61.2B parameters (5.12B active)`, or the model's name."""
     model, metrics = item["model"], item["metrics"]
-    if model.get("name"):
-        return model["name"]
+    if given_name(item):
+        return given_name(item)
     total, active = metrics.get("total_parameters"), metrics.get("active_parameters")
     if (model.get("num_experts") or 0) and total and active:
         sizes = f"{show('total_parameters', total)} parameters"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dse.report.folder import StudyFolder
+from dse.report.folder import Json, StudyFolder
 from dse.report.labels import BOUND_NAMES, bytes_, seconds
 
 # Okabe and Ito's palette, without black and grey (they vanish on a dark page).
@@ -45,7 +45,7 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
             "marker": {"color": colour}, "hoverinfo": "skip",
         }
         for bound, colour in BOUND_COLOURS.items()
-        if any(r["bound"] == bound and r[key] for c in folder.chosen for r in c.detail["breakdown"])
+        if any(_bound(r, key) == bound and r[key] for c in folder.chosen for r in c.detail["breakdown"])
     ]  # fmt: skip
     for operator in operators:
         found = [
@@ -65,11 +65,11 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
                 "textposition": "inside", "insidetextanchor": "middle", "textangle": 0,
                 "constraintext": "none", "cliponaxis": True,
                 "name": plain(operator),
-                "marker": {"color": [BOUND_COLOURS[row["bound"]] for _, row in found]},
+                "marker": {"color": [BOUND_COLOURS[_bound(row, key)] for _, row in found]},
                 "hoverinfo": "text",
                 "hovertext": [
                     plain(
-                        f"{operator}: {seconds(row[key])}, bound by {BOUND_NAMES[row['bound']]}, "
+                        f"{operator}: {seconds(row[key])}, bound by {BOUND_NAMES[_bound(row, key)]}, "
                         f"efficiency {row['efficiency']}"
                     )
                     for _, row in found
@@ -160,6 +160,11 @@ def floor_figure(folder: StudyFolder) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _bound(row: Json, key: str) -> str:
+    """What bounds an operator in the phase of `key`; one `bound` may stand for both phases."""
+    return row.get("prefill_bound", row["bound"]) if key == "prefill_s" else row["bound"]
+
+
 def plain(text: str) -> str:
     """`text` as plotly prints it literally: its labels read a subset of HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -167,7 +172,7 @@ def plain(text: str) -> str:
 
 def _rows(folder: StudyFolder) -> list[str]:
     """One label a chosen point, its names on lines of their own."""
-    return ["<br>".join(plain(name) for name in chosen.names) for chosen in folder.chosen]
+    return ["<br>".join(plain(name) for name in chosen.labels) for chosen in folder.chosen]
 
 
 def _bars(folder: StudyFolder, title: str) -> dict[str, Any]:

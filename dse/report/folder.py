@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.errors import StorageError
+from dse.report.labels import LABELS
 
 Json = Mapping[str, Any]
 
@@ -33,8 +34,13 @@ class Chosen:
     detail: Json
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The names as read: one that is a metric goes by the metric's own words."""
+        return tuple(LABELS[name].text if name in LABELS else name for name in self.names)
+
+    @property
     def label(self) -> str:
-        return ", ".join(self.names)
+        return ", ".join(self.labels)
 
     @property
     def metrics(self) -> Json:

@@ -26,6 +26,7 @@ def markdown(folder: StudyFolder) -> str:
     lines += [
         f"- Prices: {escape(words.price_basis(folder))}",
         f"- Workload: {escape(words.workload(folder))}",
+        *([f"- Training: {escape(words.training(folder))}"] if words.training(folder) else []),
         f"- Wanted: {escape(wanted)}",
         f"- Limits: {limits}",
     ]
@@ -67,6 +68,7 @@ def _chosen(folder: StudyFolder) -> list[str]:
         (
             (row["constraint"], f"{row['violated']:,}", f"{row['only']:,}", f"{row['share']:.1%}")
             for row in tables.tallies(folder)
+            if row["violated"]
         ),
     )
 
@@ -122,6 +124,8 @@ def _certainty(folder: StudyFolder) -> list[str]:
                 "",
             ]
         lines += [f"- {escape(text)}" for text in law["fit_range"]] + [""]
+        if law.get("not_seen"):
+            lines += ["The law does not see:", "", *(f"- {escape(t)}" for t in law["not_seen"]), ""]
         for row in law.get("at_bounds", ()):
             if row["points"]:
                 bound = escape(row["bound"].replace("_", " "))

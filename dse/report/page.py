@@ -36,6 +36,7 @@ def page(folder: StudyFolder) -> str:
         lead=words.lead(folder),
         price_basis=words.price_basis(folder),
         workload=words.workload(folder),
+        training=words.training(folder),
         cards=words.cards(folder),
         objectives=[(label(o["metric"]), o["direction"]) for o in folder.objectives],
         tallies=tables.tallies(folder),

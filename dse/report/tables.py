@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dse.report.describe import dtypes, kind, short_shape, short_split
+from dse.report.describe import dtypes, given_name, kind, short_shape, short_split
 from dse.report.folder import Chosen, Json, StudyFolder
 from dse.report.labels import LABELS, axis_title, label, show
 from dse.report.words import efficiency_shares, limits, span
@@ -22,13 +22,13 @@ def front_data(folder: StudyFolder, data_bytes: int = DATA_BYTES) -> dict[str, A
     Text and repeated numbers are stored as codes into `levels`. A front too long for `data_bytes`
     is thinned evenly along its order, chosen points kept; `rows` and `total` say so.
     """
-    items = list(folder.items)
+    count = len(folder.items)
     while True:
-        data = _columns(folder, items)
+        data = _columns(folder, thin(folder, count))
         size = len(script_json(data))
-        if size <= data_bytes:
+        if size <= data_bytes or count == 1:
             return data
-        items = thin(folder, max(1, int(0.95 * len(items) * data_bytes / size)))
+        count = max(1, min(count - 1, int(0.95 * count * data_bytes / size)))
 
 
 def thin(folder: StudyFolder, count: int) -> list[Json]:
@@ -49,7 +49,7 @@ def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
         _text("weights", "weights", [dtypes(i["deployment"]["weight_dtype"]) for i in items]),
         _text("kv", "KV cache", [item["deployment"].get("kv_dtype") or "" for item in items]),
         _text("kind", "kind", [kind(item) for item in items]),
-        _text("model", "model", [item["model"].get("name") or "" for item in items]),
+        _text("model", "model", [given_name(item) for item in items]),
         _text("shape", "shape", [short_shape(item["model"]) for item in items]),
         _text("split", "split", [short_split(item["deployment"]) for item in items]),
         _text("bottleneck", "bound by", [item["metrics"]["bottleneck"] for item in items]),
@@ -132,6 +132,7 @@ def tallies(folder: StudyFolder) -> list[dict[str, Any]]:
     return [
         {
             "constraint": row["constraint"],
+            "meaning": row.get("meaning") or "",
             "violated": row["violated"],
             "only": row["only"],
             "share": min(1.0, row["violated"] / evaluations),
@@ -149,11 +150,17 @@ def time_rows(chosen: Chosen) -> list[dict[str, str]]:
             "operator": row["operator"],
             "prefill": show("prefill_s", row["prefill_s"]),
             "decode": show("decode_step_s", row["decode_s"]),
-            "bound": row["bound"],
+            "bound": bounds(row),
             "efficiency": row["efficiency"],
         }
         for row in rows
     ]
+
+
+def bounds(row: Json) -> str:
+    """What bounds an operator: once, or `prefill / decode` where the two differ."""
+    prefill = row.get("prefill_bound", row["bound"])
+    return row["bound"] if prefill == row["bound"] else f"{prefill} / {row['bound']}"
 
 
 def memory_rows(chosen: Chosen) -> list[tuple[str, str]]:
@@ -227,7 +234,7 @@ def run_facts(folder: StudyFolder) -> list[tuple[str, str]]:
     study = folder.study
     facts = [
         ("space", f"{study['space']}, {study['size']:,} designs"),
-        ("engine", str(study["engine"])),
+        ("engine", " – ".join(str(study[k]) for k in ("engine", "why_engine") if study.get(k))),
         ("evaluations", f"{study['evaluations']:,}"),
         ("trials recorded", f"{study['trials']:,}"),
         ("seed", str(study["seed"])),

@@ -46,7 +46,10 @@ def cards(folder: StudyFolder) -> list[Card]:
     """A card for each chosen point, in the order cheapest, fastest, best, knee."""
     return [
         Card(
-            " · ".join(TITLES.get(name, name.capitalize()) for name in chosen.names),
+            " · ".join(
+                TITLES.get(name, _capital(text))
+                for name, text in zip(chosen.names, chosen.labels, strict=True)
+            ),
             chosen.names,
             _why(folder, chosen),
             chosen.item["point"],
@@ -55,7 +58,7 @@ def cards(folder: StudyFolder) -> list[Card]:
                 for o in folder.objectives
             ),
             (
-                ("Build", (shape(chosen.item["model"], chosen.metrics),)),
+                ("Build", (shape(chosen.item),)),
                 ("Run it on", (deployment(chosen.item["deployment"]),)),
                 ("It costs", cost(folder, chosen)),
                 ("It gives", gives(folder, chosen.metrics)),
@@ -89,13 +92,15 @@ def lead(folder: StudyFolder) -> list[str]:
         f"{count:,} {'designs make' if count > 1 else 'design makes'} the front, out of "
         f"{evaluations:,} evaluated ({_percent(evaluations / size)} of the space's {size:,})."
     )
+    if study.get("feasible") is not None:
+        found += f" {study['feasible']:,} of those meet every constraint."
     share = study.get("true_hypervolume_share")
     if share is not None:
         found += (
             f" The space was also enumerated: the front reaches {share:.2%} of the hypervolume of "
             "the true front."
         )
-    name = "knee" if "knee" in first.names else first.names[0]
+    name = "knee" if "knee" in first.names else first.labels[0]
     return [
         f"If one must be built, start from the {name}: {brief_shape(first.item)} on "
         f"{brief_deployment(folder, d)}: {numbers}.",
@@ -112,6 +117,14 @@ def price_basis(folder: StudyFolder) -> str:
     dates = [row["date"] for row in price["rows"] if row.get("date")]
     newest = f"; newest price of {max(dates)}" if dates else ""
     return f"{basis}{meaning}, US dollars{newest}"
+
+
+def training(folder: StudyFolder) -> str:
+    """What every shape is trained with; empty where the study does not say."""
+    compute, tokens = (folder.study.get(key) for key in ("training_compute", "training_tokens"))
+    if compute:
+        return f"{compute:.3g} FLOP for every shape: tokens = FLOP / (6 × active parameters)"
+    return f"{show('training_tokens', tokens)} tokens for every shape" if tokens else ""
 
 
 def workload(folder: StudyFolder) -> str:
@@ -249,7 +262,9 @@ def certainty(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
         name = objective["metric"]
         spread = span(name, intervals[name]) if name in intervals else "no interval"
         parts.append(f"{label(name).text} {spread} ({provenance.get(name, 'kind not stated')})")
-    sentences = [f"80% interval: {', '.join(parts)}.", *basis(chosen)]
+    kind = metrics.get("interval_kind")
+    width = f" (its width is {kind})" if kind else ""
+    sentences = [f"80% interval{width}: {', '.join(parts)}.", *basis(chosen)]
     count = len(metrics.get("assumed", ()))
     if count:
         sentences.append(f"{count} assumption{'s' * (count > 1)}, listed under Certainty.")
@@ -324,7 +339,9 @@ def _why(folder: StudyFolder, chosen: Chosen) -> str:
             continue
         kinds = {"cheapest": ("usd",), "fastest": ("s", "rate"), "best": ("nats", "parameters")}
         for objective in folder.objectives:
-            if label(objective["metric"]).kind in kinds.get(name, ()):
+            if objective["metric"] == name or label(objective["metric"]).kind in kinds.get(
+                name, ()
+            ):
                 extreme = "lowest" if objective["direction"] == "minimize" else "highest"
                 reasons.append(f"{extreme} {label(objective['metric']).text} on the front")
                 break

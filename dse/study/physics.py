@@ -41,7 +41,10 @@ class PhysicsProblem:
 
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d)."""
-        return batch_of_values(self.space.values(index), model=self.model)
+        values = self.space.values(index)
+        if self.study.training_tokens is not None:
+            values["training_tokens"] = np.full(len(index), self.study.training_tokens)
+        return batch_of_values(values, model=self.model)
 
     def metrics(self, index: NDArray[np.int64], *, keep: bool = False) -> Metrics:
         return evaluate(

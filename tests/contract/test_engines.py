@@ -17,8 +17,7 @@ RUNNABLE = [name for name in ENGINES if name != "gp"]
 STOCHASTIC = [name for name in RUNNABLE if name != "exhaustive"]
 # two values of an axis, three of one: 3,840 points
 TINY_AXES = tuple(
-    (name, values[: 3 if name == "concurrency" else 2], *rest)
-    for name, values, *rest in AXES
+    (name, values[: 3 if name == "concurrency" else 2], *rest) for name, values, *rest in AXES
 )
 
 
@@ -55,7 +54,7 @@ def run(name, problem, *, seed=0, threads=1, chunk=10_000, budget=None):
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_evaluates_once_within_budget_and_keeps_the_front(name):
-    problem = Spy(axes=TINY_AXES, prefill_s=0.05)
+    problem = Spy(axes=TINY_AXES, prefill_s=0.02)
     evaluator = run(name, problem)
     ids, F, G = problem.everything()
     assert len(ids) == len(set(ids.tolist())) == evaluator.evaluations <= evaluator.limit

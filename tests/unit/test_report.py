@@ -190,15 +190,18 @@ def test_limits_know_their_direction(sample: StudyFolder) -> None:
 
 def test_a_shape_is_told_from_the_keys_it_has() -> None:
     sparse = {
-        "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 32,
+        "name": "searched-7", "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 32,
         "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
         "moe_intermediate_size": 768, "num_shared_experts": 1, "vocab_size": 128256,
     }  # fmt: skip
-    text = shape(sparse, {"total_parameters": 30.5e9, "active_parameters": 3.4e9})
-    assert "sparse" in text
+    counts = {"total_parameters": 30.5e9, "active_parameters": 3.4e9}
+    text = shape({"point": 7, "model": sparse, "metrics": counts})
+    assert text.startswith("sparse model, 48 layers")
     assert "128 experts of width 768, 8 of them used per token beside 1 shared" in text
     assert "30.5B in all, 3.40B active" in text
-    assert "dense model" in shape({"num_hidden_layers": 32, "hidden_size": 4096}, {})
+    dense = {"name": "llama", "num_hidden_layers": 32, "hidden_size": 4096}
+    text = shape({"point": 7, "model": dense, "metrics": {}})
+    assert text == "llama: dense model, 32 layers of hidden size 4,096."
 
 
 def test_a_deployment_names_degrees_above_one() -> None:
@@ -256,10 +259,12 @@ def test_columns_hold_the_whole_front(sample: StudyFolder) -> None:
 
 
 def test_a_long_front_is_thinned_openly(sample: StudyFolder) -> None:
-    data = front_data(sample, data_bytes=6_000)
-    assert len(script_json(data)) <= 6_000
+    data = front_data(sample, data_bytes=10_000)
+    assert len(script_json(data)) <= 10_000
     assert data["rows"] == len(data["point"]) < data["total"] == len(sample.items)
-    assert {chosen.item["point"] for chosen in sample.chosen} <= set(data["point"])
+    chosen = {chosen.item["point"] for chosen in sample.chosen}
+    assert chosen < set(data["point"])
+    assert chosen <= set(front_data(sample, data_bytes=1)["point"])
 
 
 def test_tallies_are_ordered_shares(sample: StudyFolder) -> None:

@@ -71,7 +71,7 @@ def add(step: Step, block: Block) -> None:
     bytes_ = distinct * weight * deployed.weight_bytes["experts"]
     bytes_ = bytes_ + busiest * (hidden + routed) * 2.0 * ACTIVATION_BYTES
     law = deployed.law("experts", "experts")
-    step.ledger.operator("routed experts", count, law, 2.0 * padded * weight, bytes_, step.always)
+    step.ledger.operator("routed experts", count, law, 2.0 * padded * weight, bytes_)
     _exchange(step, block, tokens)
 
 

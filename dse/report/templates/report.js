@@ -108,34 +108,41 @@ function marks(rows, x, y, size, hover) {
   });
 }
 
-function rings(rows, x, y, size, labelled) {
+function rings(rows, x, y, size) {
   const found = rows.filter(isChosen);
-  const place = (key, row) => (by[key].log ? Math.log(by[key].values[row]) : by[key].values[row]);
-  const range = (key) => {
-    const values = rows.map((row) => place(key, row)).filter(Number.isFinite);
-    return [Math.min(...values), Math.max(...values)];
-  };
-  const [[left, right], [bottom, top]] = [range(x), range(y)];
   return {
-    type: "scatter", mode: labelled ? "markers+text" : "markers", customdata: found,
+    type: "scatter", mode: "markers", customdata: found,
     x: found.map((row) => by[x].values[row]), y: found.map((row) => by[y].values[row]),
-    text: found.map((row) => "<b>" + plain(by.names.values[row]) + "</b>"),
-    textposition: found.map((row) => {
-      const across = (place(x, row) - left) / (right - left || 1);
-      const up = (place(y, row) - bottom) / (top - bottom || 1);
-      const side = across < 0.15 ? "right" : across > 0.85 ? "left" : "center";
-      return (up > 0.6 ? "top " : "bottom ") + side;
-    }),
-    textfont: { size: 14, color: style("--ink"), shadow: "auto" }, cliponaxis: false,
     marker: { symbol: "circle-open", size, color: style("--ink"), line: { width: 2 } },
-    hoverinfo: "skip", showlegend: false,
+    hoverinfo: "skip", showlegend: false, cliponaxis: false,
   };
 }
 
+// The chosen points' names, on the side of their ring that has room.
+function names(rows, x, y, size) {
+  const place = (key, row) => (isLog(by[key]) ? Math.log10(by[key].values[row]) : by[key].values[row]);
+  const within = (key, row) => {
+    const values = rows.filter((other) => by[key].values[other] !== null).map((other) => place(key, other));
+    const low = values.reduce((a, b) => Math.min(a, b));
+    const high = values.reduce((a, b) => Math.max(a, b));
+    return (place(key, row) - low) / (high - low || 1);
+  };
+  return rows.filter((row) => isChosen(row) && by[x].values[row] !== null && by[y].values[row] !== null).map((row) => {
+    const [across, up] = [within(x, row), within(y, row)];
+    return {
+      x: place(x, row), y: place(y, row), text: "<b>" + plain(by.names.values[row]) + "</b>", showarrow: false,
+      xanchor: across < 0.15 ? "left" : across > 0.85 ? "right" : "center", yanchor: up > 0.6 ? "bottom" : "top",
+      yshift: (up > 0.6 ? 1 : -1) * (size / 2 + 2), font: { size: 13, color: style("--ink") },
+      bgcolor: style("--paper"), opacity: 0.88, borderpad: 1,
+    };
+  });
+}
+
+const isLog = (column) => Boolean(column.log) && spread(column) > 3;
 const scale = (column, width) => ({
   title: { text: wrap(column.axis, width) },
   ...(spread(column) === 1 && { range: [0, 2 * column.values.find((value) => value > 0) || 1] }),
-  ...(column.log && spread(column) > 3 && { type: "log", minor: { ticks: "outside", ticklen: 3 }, dtick: spread(column) > 100 ? 1 : "D2", tickformat: "~g" }),
+  ...(isLog(column) && { type: "log", minor: { ticks: "outside", ticklen: 3 }, dtick: spread(column) > 100 ? 1 : "D2", tickformat: "~g" }),
 });
 const spread = (column) => {
   const values = column.values.filter((value) => value > 0);
@@ -151,8 +158,8 @@ function drawFront() {
     const lines = known.map(([name, value]) => plain(name) + ": " + plain(value));
     return "<b>point " + data.point[row] + "</b><br>" + lines.join("<br>");
   };
-  const traces = marks(shown, state.x, state.y, 9, hover);
-  traces.push(rings(shown, state.x, state.y, 20, true));
+  const traces = marks(shown, state.x, state.y, shown.length > 400 ? 7 : 9, hover);
+  traces.push(rings(shown, state.x, state.y, 20));
   if (state.picked !== null) {
     traces.push({
       type: "scatter", mode: "markers", x: [by[state.x].values[state.picked]], y: [by[state.y].values[state.picked]],
@@ -162,6 +169,7 @@ function drawFront() {
   }
   Plotly.react("front-plot", traces, layout({
     xaxis: scale(by[state.x], narrow() ? 36 : 90), yaxis: scale(by[state.y], narrow() ? 34 : 52), hovermode: "closest",
+    annotations: names(shown, state.x, state.y, 20),
   }), config);
   const count = state.rows.length;
   let text = count ? count.toLocaleString("en-US") + " of " + data.rows.toLocaleString("en-US") + " points match the filter." : "No point matches the filter.";
@@ -185,11 +193,11 @@ function drawPairs() {
     const plot = box.children[k];
     plot.setAttribute("aria-label", by[x].axis + " against " + by[y].axis);
     const hover = (row) => ["<b>point " + data.point[row] + "</b>", plain(by.chip.values[row]), plain(by[x].label) + ": " + show(by[x], row), plain(by[y].label) + ": " + show(by[y], row)].join("<br>");
-    const traces = marks(rows, x, y, 7, hover);
-    traces.push(rings(rows, x, y, 15, true));
+    const traces = marks(rows, x, y, rows.length > 200 ? 5 : 7, hover);
+    traces.push(rings(rows, x, y, 15));
     for (const trace of traces) trace.showlegend = false;
     const bare = (column) => ({ ...column, axis: column.axis.replace(/, (lower|higher) is better$/, "") });
-    Plotly.react(plot, traces, layout({ xaxis: scale(bare(by[x]), 44), yaxis: scale(bare(by[y]), 34), hovermode: "closest" }), config);
+    Plotly.react(plot, traces, layout({ xaxis: scale(bare(by[x]), 44), yaxis: scale(bare(by[y]), 34), hovermode: "closest", annotations: names(rows, x, y, 15) }), config);
     if (!plot.dataset.live) {
       plot.dataset.live = "1";
       plot.on("plotly_click", clicked);
