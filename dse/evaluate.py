@@ -117,6 +117,7 @@ def _evaluate(
         "memory_runtime_bytes_per_chip": memory.runtime,
         "memory_capacity_bytes_per_chip": memory.capacity,
         "latency_floor_s": performance.latency_floor_s,
+        "distance_to_floor": performance.decode_step_s / performance.latency_floor_s,
         "mfu": performance.mfu,
         "mbu": performance.mbu,
         "predicted_loss": shape_quality.predicted_loss + penalty,

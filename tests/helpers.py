@@ -67,7 +67,7 @@ def scaled(on: Machines, field: str, factor: float) -> Machines:
         laws = {
             name: replace(law, s_per_byte=law.s_per_byte / factor) for name, law in on.laws.items()
         }
-        return replace(on, laws=laws)
+        return replace(on, laws=laws, floor_s_per_byte=on.floor_s_per_byte / factor)
     assert field == "flops"
     laws = {
         name: replace(

@@ -18,10 +18,10 @@ ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
 
 class Law:
     """One operator's law, gathered: every array (n,). `is_sum` where p is 1 for all of them;
-    `floor_of_compute` and `floor_of_memory` turn the law's times into those at the full peaks."""
+    `floor_of_compute` turns the law's compute time into that at the full dense peak."""
 
     __slots__ = (
-        "fixed_s", "floor_of_compute", "floor_of_memory", "inverse_p", "is_sum", "p",
+        "fixed_s", "floor_of_compute", "inverse_p", "is_sum", "p",
         "s_per_byte", "s_per_flop",
     )  # fmt: skip
 
@@ -34,7 +34,6 @@ class Law:
         self.inverse_p: Floats = 1.0 / self.p
         self.is_sum = bool((self.p == 1.0).all())
         self.floor_of_compute: Floats = table.floor_of_compute[chip, dtype]
-        self.floor_of_memory: Floats = table.floor_of_memory[chip, dtype]
 
 
 class Deployed:
@@ -51,6 +50,7 @@ class Deployed:
         self.expert_parallel = batch.expert_parallel
         self.group = batch.tensor_parallel * batch.data_parallel
         self.experts_tensor_parallel = np.maximum(self.group / batch.expert_parallel, 1.0)
+        self.floor_s_per_byte = machines.floor_s_per_byte[chip]
         self.domain = machines.domain[chip]
         self.capacity_bytes = machines.capacity_bytes[chip]
         self.expert_padding_rows = machines.expert_padding_rows[chip]

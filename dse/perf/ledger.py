@@ -4,8 +4,9 @@ The law of every device operator (a p-norm of compute and memory time plus a fix
 
     seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s
 
-p = 1 adds the two times, a large p takes the larger. The floor of the step keeps the work and drops
-every loss: the larger of all flops at the dense peak and all bytes at the full bandwidth.
+p = 1 adds the two times, a large p takes the larger. The floor of the step keeps what cannot be
+avoided and drops every loss: the larger of all flops at the dense peak and of the weights and cache
+that must be touched at the full bandwidth; activations could stay on the chip.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Ledger:
         self.network_s = np.zeros(n)
         self.fixed_s = np.zeros(n)
         self.floor_compute_s = np.zeros(n)
-        self.floor_memory_s = np.zeros(n)
+        self.touched_bytes = np.zeros(n)
         self.entries: list[Entry] | None = [] if keep else None
 
     def operator(
@@ -58,10 +59,12 @@ class Ledger:
         law: Law,
         flops: Floats,
         bytes_: Floats,
+        touched: Floats | float,
         present: Floats | None = None,
     ) -> None:
-        """`count` layers of one operator: flops and bytes (n,) per layer and chip; `present` is 0
-        where the step does not run it, so that its fixed cost goes too."""
+        """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
+        them weights or cache; `present` is 0 where the step does not run it, so that its fixed
+        cost goes too."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
@@ -84,7 +87,7 @@ class Ledger:
         memory *= times
         fixed = law.fixed_s * times
         self.floor_compute_s += compute * law.floor_of_compute
-        self.floor_memory_s += memory * law.floor_of_memory
+        self.touched_bytes += times * touched
         self.compute_s += compute
         self.memory_s += memory
         self.fixed_s += fixed
@@ -99,7 +102,6 @@ class Ledger:
         self.seconds += seconds
         if not self.parts:
             return
-        self.floor_memory_s += memory * law.floor_of_memory
         self.memory_s += memory
         self.fixed_s += fixed
         self._keep(name, seconds, memory_s=memory, fixed_s=fixed)
@@ -118,6 +120,11 @@ class Ledger:
             zeros = np.zeros(self.deployed.n)
             names = ("compute_s", "memory_s", "network_s", "fixed_s")
             self.entries.append(Entry(name, seconds, *(parts.get(part, zeros) for part in names)))
+
+    @property
+    def floor_memory_s(self) -> Floats:
+        """(n,) seconds to read the weights and cache of this step once at the full bandwidth."""
+        return self.touched_bytes * self.deployed.floor_s_per_byte
 
     @property
     def floor_s(self) -> Floats:

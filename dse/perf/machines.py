@@ -34,8 +34,7 @@ Table = NDArray[np.float64]
 class LawTable:
     """Seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s; (chips, dtypes).
 
-    `floor_of_compute` and `floor_of_memory` are the shares of those times that remain at the chip's
-    full dense peak and bandwidth, at most 1.
+    `floor_of_compute` is the share of the compute time that remains at the chip's dense peak.
     """
 
     s_per_flop: Table
@@ -43,7 +42,6 @@ class LawTable:
     fixed_s: Table
     p: Table
     floor_of_compute: Table
-    floor_of_memory: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +50,7 @@ class Machines:
 
     ids: tuple[str, ...]
     laws: Mapping[str, LawTable]
+    floor_s_per_byte: Table
     capacity_bytes: Table
     tdp_w: Table
     usd_per_chip_hour: Table
@@ -98,6 +97,7 @@ def compile_machines(
         usd_per_chip_hour=np.array(
             [prices[row.id].usd_per_chip_hour if row.id in prices else np.nan for row in rows]
         ),
+        floor_s_per_byte=np.array([1 / row.memories[0].bytes_per_s for row in rows]),
         expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
         domain=np.array([float(s.levels[0].size or 1) for s in systems]),
         link_bytes_per_s=np.array([s.levels[0].bytes_per_s_per_direction for s in systems]),
@@ -125,7 +125,7 @@ def compute_dtype(chip: Chip, dtype: str) -> str:
 def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
     columns = [[_law_row(operator, chip, eff, dtype) for dtype in DTYPES] for chip, eff in pairs]
     stacked = np.array(columns)
-    return LawTable(*(np.ascontiguousarray(stacked[:, :, k]) for k in range(6)))
+    return LawTable(*(np.ascontiguousarray(stacked[:, :, k]) for k in range(5)))
 
 
 def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[float, ...]:
@@ -138,8 +138,7 @@ def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> t
         compute = law.compute * efficiency.peak_flops_per_s.get(arithmetic, peak)
         memory = law.memory * efficiency.hbm_bytes_per_s
     compute, memory = min(compute, peak), min(memory, bandwidth)
-    floors = compute / peak, memory / bandwidth
-    return 1 / compute, 1 / memory, law.fixed_s, law.p, *floors
+    return 1 / compute, 1 / memory, law.fixed_s, law.p, compute / peak
 
 
 def _law(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[Law, str]:

@@ -85,10 +85,10 @@ class Step:
     ) -> None:
         """`count` products of (rows, inner) with a (inner, out) weight of the given part."""
         weight = inner * out
-        bytes_ = weight * self.deployed.weight_bytes.get(part, ACTIVATION_BYTES)
-        bytes_ = bytes_ + rows * (inner + out) * ACTIVATION_BYTES
+        touched = weight * self.deployed.weight_bytes.get(part, ACTIVATION_BYTES)
+        bytes_ = touched + rows * (inner + out) * ACTIVATION_BYTES
         law = self.gemm_law(part)
-        self.ledger.operator(name, count, law, 2.0 * rows * weight, bytes_)
+        self.ledger.operator(name, count, law, 2.0 * rows * weight, bytes_, touched)
 
     def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
         """`count` kernels that read and write `elements` 16-bit numbers in all."""

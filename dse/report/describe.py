@@ -80,7 +80,8 @@ def deployment(d: Json) -> str:
     copies = f"{replicas} replicas{split}" if replicas > 1 else f"one instance{split}"
     return (
         f"{chips} × {d['chip']}, {copies}; weights in {dtypes(d['weight_dtype'])}, KV cache in "
-        f"{d['kv_dtype']}; {d['concurrency']:,} requests in flight over all chips."
+        f"{d['kv_dtype']}; {d['concurrency']:,} request{'s' * (d['concurrency'] > 1)} in flight "
+        "over all chips."
     )
 
 

@@ -38,6 +38,7 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
     operators = list(
         dict.fromkeys(r["operator"] for c in folder.chosen for r in c.detail["breakdown"])
     )
+    present = {_bound(r, key) for c in folder.chosen for r in c.detail["breakdown"] if r[key]}
     traces: list[dict[str, Any]] = [
         {
             "type": "bar", "orientation": "h", "x": [None], "y": [_rows(folder)[0]],
@@ -45,7 +46,7 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
             "marker": {"color": colour}, "hoverinfo": "skip",
         }
         for bound, colour in BOUND_COLOURS.items()
-        if any(_bound(r, key) == bound and r[key] for c in folder.chosen for r in c.detail["breakdown"])
+        if bound in present
     ]  # fmt: skip
     for operator in operators:
         found = [
@@ -69,8 +70,8 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
                 "hoverinfo": "text",
                 "hovertext": [
                     plain(
-                        f"{operator}: {seconds(row[key])}, bound by {BOUND_NAMES[_bound(row, key)]}, "
-                        f"efficiency {row['efficiency']}"
+                        f"{operator}: {seconds(row[key])}, bound by "
+                        f"{BOUND_NAMES[_bound(row, key)]}, efficiency {row['efficiency']}"
                     )
                     for _, row in found
                 ],

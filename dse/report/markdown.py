@@ -126,10 +126,11 @@ def _certainty(folder: StudyFolder) -> list[str]:
         lines += [f"- {escape(text)}" for text in law["fit_range"]] + [""]
         if law.get("not_seen"):
             lines += ["The law does not see:", "", *(f"- {escape(t)}" for t in law["not_seen"]), ""]
-        for row in law.get("at_bounds", ()):
-            if row["points"]:
-                bound = escape(row["bound"].replace("_", " "))
-                lines += [f"{row['points']:,} points are held at the law's bound of {bound}.", ""]
+        ends = [row for row in law.get("at_bounds", ()) if row["points"]]
+        if ends:
+            lines += ["Points of the front at the end of a range:", ""]
+            lines += [f"- {r['points']:,}: {escape(r['bound'].replace('_', ' '))}" for r in ends]
+            lines.append("")
     return lines
 
 

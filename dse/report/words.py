@@ -46,10 +46,7 @@ def cards(folder: StudyFolder) -> list[Card]:
     """A card for each chosen point, in the order cheapest, fastest, best, knee."""
     return [
         Card(
-            " · ".join(
-                TITLES.get(name, _capital(text))
-                for name, text in zip(chosen.names, chosen.labels, strict=True)
-            ),
+            " · ".join(_title(folder, name) for name in chosen.names),
             chosen.names,
             _why(folder, chosen),
             chosen.item["point"],
@@ -88,23 +85,24 @@ def lead(folder: StudyFolder) -> list[str]:
     )
     d = first.item["deployment"]
     count = len(folder.items)
-    found = (
-        f"{count:,} {'designs make' if count > 1 else 'design makes'} the front, out of "
-        f"{evaluations:,} evaluated ({_percent(evaluations / size)} of the space's {size:,})."
-    )
-    if study.get("feasible") is not None:
-        found += f" {study['feasible']:,} of those meet every constraint."
+    found = f"{count:,} {'designs make' if count > 1 else 'design makes'} the front"
     share = study.get("true_hypervolume_share")
-    if share is not None:
-        found += (
-            f" The space was also enumerated: the front reaches {share:.2%} of the hypervolume of "
-            "the true front."
-        )
+    if evaluations >= size:
+        found += f". All {size:,} of the space were evaluated: it is the true front."
+    else:
+        found += f", out of {evaluations:,} evaluated ({_percent(evaluations / size)} of the "
+        found += f"space's {size:,})."
+        if share is not None:
+            found += f" Against an enumeration of the space it reaches {share:.2%} of the "
+            found += "hypervolume of the true front."
+    if study.get("feasible") is not None:
+        found += f" {study['feasible']:,} of the evaluated designs meet every constraint."
     name = "knee" if "knee" in first.names else first.labels[0]
     return [
-        f"If one must be built, start from the {name}: {brief_shape(first.item)} on "
+        f"If only one can be chosen, start from the {name}: {brief_shape(first.item)} on "
         f"{brief_deployment(folder, d)}: {numbers}.",
-        f"Bound by {bottleneck(first)} {' '.join(basis(first))}",
+        f"Bound by {bottleneck(first)} "
+        + " ".join(basis(first, [o["metric"] for o in folder.objectives])),
         found,
     ]
 
@@ -235,7 +233,7 @@ def limits(folder: StudyFolder, metrics: Json) -> list[tuple[str, float]]:
         value = metrics.get(metric)
         if value is None or not limit:
             continue
-        least = ">" in constraint["text"]
+        least = constraint.get("sign", 1.0) < 0
         share = limit / value if least and value else value / limit
         allowed = (
             f"where at least {show(metric, limit)} is asked"
@@ -264,15 +262,15 @@ def certainty(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
         parts.append(f"{label(name).text} {spread} ({provenance.get(name, 'kind not stated')})")
     kind = metrics.get("interval_kind")
     width = f" (its width is {kind})" if kind else ""
-    sentences = [f"80% interval{width}: {', '.join(parts)}.", *basis(chosen)]
+    sentences = [f"80% interval{width}: {', '.join(parts)}.", *basis(chosen, provenance)]
     count = len(metrics.get("assumed", ()))
     if count:
         sentences.append(f"{count} assumption{'s' * (count > 1)}, listed under Certainty.")
     return tuple(sentences)
 
 
-def basis(chosen: Chosen) -> list[str]:
-    """What the predicted time rests on, and what is extrapolated."""
+def basis(chosen: Chosen, metrics: Iterable[str]) -> list[str]:
+    """What the predicted time rests on, and which of `metrics` are extrapolated."""
     sentences = []
     shares = sorted(efficiency_shares(chosen), key=lambda pair: -pair[1])
     if shares:
@@ -282,8 +280,8 @@ def basis(chosen: Chosen) -> list[str]:
     provenance = chosen.metrics.get("provenance", {})
     extrapolated = [
         label(name).text
-        for name, kind in provenance.items()
-        if kind == "extrapolated" and chosen.metrics.get(name) is not None
+        for name in metrics
+        if provenance.get(name) == "extrapolated" and chosen.metrics.get(name) is not None
     ]
     if extrapolated:
         sentences.append(f"Extrapolated: {', '.join(extrapolated)}.")
@@ -331,21 +329,30 @@ def trade(folder: StudyFolder, chosen: Chosen) -> list[tuple[str, tuple[str, ...
     return [("Against the knee", (_capital(", ".join(parts)) + ".",))] if parts else []
 
 
+def _title(folder: StudyFolder, name: str) -> str:
+    if name in TITLES:
+        return TITLES[name]
+    extremes = {o["metric"]: _extreme(o) for o in folder.objectives}
+    return _capital(extremes.get(name, name))
+
+
 def _why(folder: StudyFolder, chosen: Chosen) -> str:
     reasons = []
     for name in chosen.names:
         if name == "knee":
             reasons.append("the design where a gain in one objective starts to cost much of others")
-            continue
         kinds = {"cheapest": ("usd",), "fastest": ("s", "rate"), "best": ("nats", "parameters")}
         for objective in folder.objectives:
-            if objective["metric"] == name or label(objective["metric"]).kind in kinds.get(
-                name, ()
-            ):
-                extreme = "lowest" if objective["direction"] == "minimize" else "highest"
-                reasons.append(f"{extreme} {label(objective['metric']).text} on the front")
+            if label(objective["metric"]).kind in kinds.get(name, ()):
+                reasons.append(f"{_extreme(objective)} on the front")
                 break
     return _capital("; ".join(reasons))
+
+
+def _extreme(objective: Json) -> str:
+    """`lowest time per output token`."""
+    side = "lowest" if objective["direction"] == "minimize" else "highest"
+    return f"{side} {label(objective['metric']).text}"
 
 
 def _capital(text: str) -> str:

@@ -52,6 +52,7 @@ METRICS: Mapping[str, Metric] = {
     "prefill_s": Metric("s", "minimize", True, "prefill of one prompt, or of a static batch"),
     "decode_step_s": Metric("s", "minimize", True, "one decode step at the running batch"),
     "latency_floor_s": Metric("s", "minimize", True, "roofline floor of a decode step"),
+    "distance_to_floor": Metric("fraction", "minimize", False, "decode step over its floor"),
     "joules_per_output_token": Metric("J", "minimize", True, "energy per output token"),
     "output_tokens_per_s": Metric("tokens/s", "maximize", False, "output rate of all chips"),
     "output_tokens_per_s_per_chip": Metric("tokens/s", "maximize", False, "output rate of a chip"),

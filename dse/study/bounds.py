@@ -28,8 +28,10 @@ def at_bounds(problem: PhysicsProblem, metrics: Metrics, index: np.ndarray) -> l
         for end, value in ((0, choices[0]), (count - 1, choices[-1])):
             points = int(((index[:, axis] == end) & applies).sum())
             which = "lowest" if end == 0 else "highest"
+            relative = space.axes[axis].ratio_of is not None
+            what = "for its shape" if relative else f"of the space ({value})"
             if points:
-                rows.append({"bound": f"{which} {name} of the space ({value})", "points": points})
+                rows.append({"bound": f"{which} {name} {what}", "points": points})
     for name, flags in metrics.quality.at_bound.items():
         if flags.any():
             rows.append(

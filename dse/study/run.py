@@ -14,7 +14,7 @@ import numpy as np
 from dse import __version__
 from dse.data import hardware_dir
 from dse.errors import StorageError
-from dse.evaluate import Metrics
+from dse.evaluate import RULES, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.quality.fit_range import LAW
 from dse.search.engine import Budget
@@ -41,6 +41,7 @@ NAMES = {
     "usd_per_million_output_tokens_all_in": "cheapest",
     "tpot_s": "fastest",
     "e2e_s": "fastest",
+    "ttft_s": "soonest",
     "predicted_loss": "best",
 }
 Progress = Callable[[int, int | None, int], None]
@@ -143,7 +144,12 @@ def _documents(
             for c in problem.limits
         ],
         "constraint_tallies": [
-            {"constraint": tally.constraint, "violated": tally.violated, "only": tally.only}
+            {
+                "constraint": tally.constraint,
+                "meaning": RULES.get(tally.constraint, "a limit of the space file"),
+                "violated": tally.violated,
+                "only": tally.only,
+            }
             for tally in result.tallies
         ],
         "evaluations": result.evaluations,

@@ -11,6 +11,7 @@ SHOWN = {
     "prefill_s": "prefill",
     "decode_step_s": "decode step",
     "latency_floor_s": "floor of a decode step",
+    "distance_to_floor": "decode step over its floor",
     "output_tokens_per_s": "output tokens/s",
     "output_tokens_per_s_per_chip": "output tokens/s per chip",
     "output_tokens_per_s_per_user": "output tokens/s per user",

@@ -59,15 +59,18 @@ def add(step: Step, block: Block) -> None:
         deployed.law("prefill_attention", "kv"),
         2.0 * step.prefill_rows * seen * heads * pair,
         step.prefill_rows * (heads + kv_heads) * pair * ACTIVATION_BYTES,
+        0.0,
         step.has_prefill,
     )
     read = step.decode_rows * seen_by_decode(step.context, block["window"])
+    cache = read * _kv_bytes_per_token(deployed, block)
     step.ledger.operator(
         "attention over the KV cache",
         count,
         deployed.law("decode_attention", "kv"),
         2.0 * read * heads * pair,
-        read * _kv_bytes_per_token(deployed, block),
+        cache,
+        cache,
         step.has_decode,
     )
     step.gemm("attention output projection", count, "attention", step.rows, hidden, out)

@@ -67,15 +67,18 @@ def add(step: Step, block: Block) -> None:
         deployed.law("mla_prefill_attention", "kv"),
         step.prefill_rows * step.prompt_tokens * heads * pair,
         2.0 * step.prefill_rows * heads * pair * ACTIVATION_BYTES,
+        0.0,
         step.has_prefill,
     )
     read = step.decode_rows * step.context
+    cache = read * latent * deployed.kv_bytes
     step.ledger.operator(
         "attention over the KV cache",
         count,
         deployed.law("mla_decode_attention", "kv"),
         2.0 * read * heads * (latent + block["kv_lora_rank"]),
-        read * latent * deployed.kv_bytes,
+        cache,
+        cache,
         step.has_decode,
     )
     step.gemm("attention output projection", count, "attention", rows, *out)

@@ -68,10 +68,10 @@ def add(step: Step, block: Block) -> None:
     busiest = mean + np.sqrt(2.0 * mean * np.log(ranks))
     weight = block["matrices"] * hidden * routed
     padded = busiest + deployed.expert_padding_rows * distinct
-    bytes_ = distinct * weight * deployed.weight_bytes["experts"]
-    bytes_ = bytes_ + busiest * (hidden + routed) * 2.0 * ACTIVATION_BYTES
+    touched = distinct * weight * deployed.weight_bytes["experts"]
+    bytes_ = touched + busiest * (hidden + routed) * 2.0 * ACTIVATION_BYTES
     law = deployed.law("experts", "experts")
-    step.ledger.operator("routed experts", count, law, 2.0 * padded * weight, bytes_)
+    step.ledger.operator("routed experts", count, law, 2.0 * padded * weight, bytes_, touched)
     _exchange(step, block, tokens)
 
 

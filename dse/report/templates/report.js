@@ -118,22 +118,43 @@ function rings(rows, x, y, size) {
   };
 }
 
-// The chosen points' names, on the side of their ring that has room.
-function names(rows, x, y, size) {
+// The chosen points' names, each where it covers no other name or ring, as far as there is room.
+function names(plot, rows, x, y, size) {
   const place = (key, row) => (isLog(by[key]) ? Math.log10(by[key].values[row]) : by[key].values[row]);
-  const within = (key, row) => {
-    const values = rows.filter((other) => by[key].values[other] !== null).map((other) => place(key, other));
+  const [wide, high] = [plot.clientWidth - 90, plot.clientHeight - 90];
+  const known = rows.filter((row) => by[x].values[row] !== null && by[y].values[row] !== null);
+  const pixel = (key, length) => {
+    const values = known.map((row) => place(key, row));
     const low = values.reduce((a, b) => Math.min(a, b));
-    const high = values.reduce((a, b) => Math.max(a, b));
-    return (place(key, row) - low) / (high - low || 1);
+    const span = values.reduce((a, b) => Math.max(a, b)) - low;
+    return (row) => (span ? (0.05 + (0.9 * (place(key, row) - low)) / span) * length : length / 2);
   };
-  return rows.filter((row) => isChosen(row) && by[x].values[row] !== null && by[y].values[row] !== null).map((row) => {
-    const [across, up] = [within(x, row), within(y, row)];
+  if (!known.length) return [];
+  const [across, up] = [pixel(x, wide), pixel(y, high)];
+  const chosen = known.filter(isChosen);
+  const r = size / 2 + 2;
+  const taken = chosen.map((row) => ({ left: across(row) - r, right: across(row) + r, low: up(row) - r, top: up(row) + r }));
+  const overlap = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.top, b.top) - Math.max(a.low, b.low));
+  const sides = [[0, -1], [0, 1], [1, 0], [-1, 0], [1, -1], [-1, -1], [1, 1], [-1, 1]];
+  return chosen.map((row) => {
+    const text = by.names.values[row];
+    const [width, height] = [8 * text.length + 8, 19];
+    const boxes = sides.map(([side, level]) => {
+      const middle = across(row) + side * (width / 2 + (level ? 0 : r));
+      const centre = up(row) + level * (r + height / 2);
+      const box = { side, level, left: middle - width / 2, right: middle + width / 2, low: centre - height / 2, top: centre + height / 2 };
+      const outside = Math.max(0, -box.left) + Math.max(0, box.right - wide) + Math.max(0, -box.low) + Math.max(0, box.top - high);
+      box.cost = taken.reduce((sum, other) => sum + overlap(box, other), 0) + 20 * outside;
+      return box;
+    });
+    const best = boxes.reduce((a, b) => (b.cost < a.cost ? b : a));
+    taken.push(best);
     return {
-      x: place(x, row), y: place(y, row), text: "<b>" + plain(by.names.values[row]) + "</b>", showarrow: false,
-      xanchor: across < 0.15 ? "left" : across > 0.85 ? "right" : "center", yanchor: up > 0.6 ? "bottom" : "top",
-      yshift: (up > 0.6 ? 1 : -1) * (size / 2 + 2), font: { size: 13, color: style("--ink") },
-      bgcolor: style("--paper"), opacity: 0.88, borderpad: 1,
+      x: place(x, row), y: place(y, row), text: "<b>" + plain(text) + "</b>", showarrow: false,
+      xanchor: best.side > 0 ? "left" : best.side < 0 ? "right" : "center",
+      yanchor: best.level > 0 ? "bottom" : best.level < 0 ? "top" : "middle",
+      xshift: best.level ? 0 : best.side * r, yshift: best.level * r,
+      font: { size: 13, color: style("--ink") }, bgcolor: style("--paper"), opacity: 0.88, borderpad: 1,
     };
   });
 }
@@ -169,7 +190,7 @@ function drawFront() {
   }
   Plotly.react("front-plot", traces, layout({
     xaxis: scale(by[state.x], narrow() ? 36 : 90), yaxis: scale(by[state.y], narrow() ? 34 : 52), hovermode: "closest",
-    annotations: names(shown, state.x, state.y, 20),
+    annotations: names(element("front-plot"), shown, state.x, state.y, 20),
   }), config);
   const count = state.rows.length;
   let text = count ? count.toLocaleString("en-US") + " of " + data.rows.toLocaleString("en-US") + " points match the filter." : "No point matches the filter.";
@@ -197,7 +218,7 @@ function drawPairs() {
     traces.push(rings(rows, x, y, 15));
     for (const trace of traces) trace.showlegend = false;
     const bare = (column) => ({ ...column, axis: column.axis.replace(/, (lower|higher) is better$/, "") });
-    Plotly.react(plot, traces, layout({ xaxis: scale(bare(by[x]), 44), yaxis: scale(bare(by[y]), 34), hovermode: "closest", annotations: names(rows, x, y, 15) }), config);
+    Plotly.react(plot, traces, layout({ xaxis: scale(bare(by[x]), 44), yaxis: scale(bare(by[y]), 34), hovermode: "closest", annotations: names(plot, rows, x, y, 15) }), config);
     if (!plot.dataset.live) {
       plot.dataset.live = "1";
       plot.on("plotly_click", clicked);

@@ -1,0 +1,41 @@
+"""The shipped spaces searched without enumeration, against the truth."""
+
+from __future__ import annotations
+
+import pytest
+
+from dse.pareto import share
+from dse.search.run import Result, search
+from dse.specs.catalog import load_catalog
+from dse.specs.study import load_study, resolve_space
+from dse.study.physics import PhysicsProblem, pose
+
+SPACES = ("tiny", "quickstart")
+
+
+@pytest.fixture(scope="module", params=SPACES)
+def enumerated(request) -> tuple[PhysicsProblem, Result]:
+    catalog = load_catalog()
+    problem = pose(load_study(resolve_space(request.param), catalog), catalog)
+    return problem, search(problem, "exhaustive")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("engine", ["nsga2", "pareto-local"])
+def test_a_tenth_of_the_points_finds_the_front(
+    enumerated: tuple[PhysicsProblem, Result], engine: str, seed: int
+) -> None:
+    problem, true = enumerated
+    found = search(problem, engine, seed=seed)
+    log = [objective.log for objective in problem.objectives]
+    assert found.evaluations <= problem.space.size / 10
+    assert share(found.front.F, true.front.F, log) >= 0.995
+
+
+def test_every_front_point_is_feasible_and_evaluates_alike(
+    enumerated: tuple[PhysicsProblem, Result],
+) -> None:
+    problem, true = enumerated
+    again = problem.evaluate(true.front.index)
+    assert (again.G <= 0.0).all()
+    assert again.F.tobytes() == true.front.F.tobytes()

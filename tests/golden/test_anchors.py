@@ -1,0 +1,154 @@
+"""Measured anchors and closed forms that the physics must reproduce."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dse.perf.collectives import Group
+from dse.perf.deployed import Deployed
+from dse.perf.memory import memory
+from dse.perf.step import Step
+from dse.specs.catalog import load_catalog
+from tests.helpers import CHIPS, deploy, machines, run, workload
+
+ON = machines()
+
+
+def test_llama_3_70b_decode_step_on_eight_h100() -> None:
+    """12 ms at batch 32 and context 2,048 (measured kernels of three backends), within 25%."""
+    batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, concurrency=32)
+    step = run(batch, workload(2047, 2, "static")).values["decode_step_s"]
+    assert step[0] == pytest.approx(12e-3, rel=0.25)
+
+
+def test_llama_3_70b_prefill_on_eight_h100() -> None:
+    """640 ms for 8 prompts of 2,048 tokens (measured kernels of three backends), within 25%."""
+    batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, concurrency=8)
+    seconds = run(batch, workload(2048, 2, "static")).values["prefill_s"]
+    assert seconds[0] == pytest.approx(640e-3, rel=0.25)
+
+
+def test_floor_of_a_decode_step_is_weights_and_cache_over_bandwidth() -> None:
+    """70.55e9 - 1.05e9 (input table) 16-bit weights and 32 x 2,048 tokens of cache over 8 chips."""
+    batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, concurrency=32)
+    floor = run(batch, workload(2047, 2, "static")).values["latency_floor_s"]
+    weights = (70.55e9 - 128256 * 8192) * 2
+    cache = 32 * 2048 * 80 * 2 * 8 * 128 * 2
+    assert floor[0] == pytest.approx((weights + cache) / 8 / 3.35e12, rel=0.01)
+
+
+def test_kv_heads_are_replicated_beyond_their_number() -> None:
+    """8 KV heads: the cache of a request on one chip stops shrinking at TP 8."""
+    batch = deploy("llama-3-70b", "gb200_nvl72", tensor_parallel=[1, 2, 4, 8, 16, 32])
+    per_request = run(batch, workload(1024, 1024)).performance.memory.kv_per_request
+    assert per_request[0] == pytest.approx(80 * 2 * 8 * 128 * 2 * 2048)
+    assert per_request / per_request[0] == pytest.approx([1, 1 / 2, 1 / 4, 1 / 8, 1 / 8, 1 / 8])
+
+
+def test_latent_cache_lies_whole_on_every_tensor_parallel_rank() -> None:
+    """DeepSeek-V3: 576 numbers x 61 layers a token, whatever the tensor parallelism; attention
+    data-parallel ranks hold the cache of their own requests only."""
+    batch = deploy(
+        "deepseek-v3", "h200_sxm", tensor_parallel=[8, 16, 1], data_parallel=[1, 1, 8],
+        expert_parallel=[1, 1, 8], kv_dtype="bf16",
+    )  # fmt: skip
+    mem = run(batch, workload(1024, 1024)).performance.memory
+    assert mem.kv_per_request == pytest.approx(576 * 61 * 2 * 2048)
+    assert mem.admitted[2] > 4 * mem.admitted[0]
+
+
+def test_windows_bound_the_cache() -> None:
+    """gpt-oss-120b: 18 layers see 128 tokens, 18 see all; 8 KV heads of 64."""
+    batch = deploy("gpt-oss-120b", "h100_sxm")
+    per_request = run(batch, workload(7168, 1024)).performance.memory.kv_per_request
+    assert per_request[0] == pytest.approx(18 * (128 + 8192) * 2 * 8 * 64 * 2)
+
+
+def test_four_bit_weights_compute_at_the_activation_formats_peak() -> None:
+    """Hopper has no 4-bit arithmetic: a compute-bound prefill is as slow as in bf16."""
+    times = [
+        run(
+            deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, weight_dtype=dtype),
+            workload(32_768, 2, "static"),
+        ).values["prefill_s"][0]
+        for dtype in ("bf16", "int4")
+    ]
+    assert times[1] == pytest.approx(times[0], rel=0.05)
+
+
+def test_all_reduce_beyond_a_domain_pays_the_network() -> None:
+    """64 chips of one NVL72 against 64 chips in eight HGX boxes: closed forms of both."""
+    batch = deploy("llama-3-70b", "gb200_nvl72", repeat=2)
+    codes = np.array([CHIPS.index("gb200_nvl72"), CHIPS.index("h100_sxm")])
+    object.__setattr__(batch, "chip", codes)
+    group = Group(Deployed(batch, ON), np.array([64.0, 64.0]))
+    for bytes_ in (32 * 1024.0, 2.0**20, 2.0**27):
+        latency, transfer = group.all_reduce(np.array([bytes_, bytes_]))
+        inside = 2 * 63 / 64 * bytes_ * ON.all_reduce_s_per_byte[codes[0], 6]
+        assert transfer[0] == pytest.approx(inside)
+        within = 2 * 7 / 8 * bytes_ * ON.all_reduce_s_per_byte[codes[1], 3]
+        across = 2 * 7 / 8 * bytes_ / 8 * ON.scale_out_s_per_byte[codes[1]]
+        assert transfer[1] == pytest.approx(within + across)
+        assert latency[1] > latency[0]
+
+
+def test_a_pair_of_a_full_mesh_uses_one_link() -> None:
+    """MI300X: 64 GB/s between two chips, 7 x 64 from one to all others (measured all-reduce:
+    47.7 GB/s of bus bandwidth on 2 chips, 312.9 on 8)."""
+    code = CHIPS.index("mi300x")
+    pair, all_eight = 1 / ON.all_reduce_s_per_byte[code, 1], 1 / ON.all_reduce_s_per_byte[code, 3]
+    assert pair < 64e9
+    assert 4 < all_eight / pair < 10
+
+
+def test_prefill_head_runs_on_the_last_token_of_each_prompt() -> None:
+    """The output head of one prompt costs the same whatever its length."""
+    batch = deploy("llama-3-8b", "h100_sxm", repeat=2)
+    tokens = np.array([512.0, 8192.0])
+    step = Step(
+        Deployed(batch, ON),
+        decode_rows=np.zeros(2),
+        context=np.zeros(2),
+        prefill_rows=tokens,
+        prompt_tokens=tokens,
+        keep=True,
+    )
+    assert step.ledger.entries is not None
+    head = next(entry for entry in step.ledger.entries if entry.name == "output head")
+    assert head.seconds[0] == head.seconds[1]
+
+
+def test_weights_on_a_chip_match_the_parameters() -> None:
+    """TP 1: the bytes on the chip are 2 a parameter; block scales add 4 bytes in 16,384 at fp8."""
+    batch = deploy("llama-3-8b", "h200_sxm", repeat=1)
+    got = run(batch, workload(128, 128))
+    padded = 128256 * 4096 * 2  # the vocabulary is a multiple of 64 already
+    assert padded % 64 == 0
+    norms = 2 * 32 * 4096 + 4096
+    assert got.values["memory_weights_bytes_per_chip"][0] == pytest.approx(
+        2 * (got.values["total_parameters"][0] - norms)
+    )
+
+
+def test_requests_that_do_not_fit_wait() -> None:
+    """Llama-3-70B in bf16 on one H200: nothing fits; in fp8 a few do and the others queue."""
+    fits = deploy("llama-3-70b", "h200_sxm", weight_dtype="fp8", concurrency=[1, 64])
+    got = run(fits, workload(2048, 512))
+    assert got.feasible.all()
+    assert got.values["running_requests"][1] < 64
+    behind = (64 - got.values["running_requests"][1]) / got.performance.requests_per_s[1]
+    assert got.values["ttft_s"][1] > behind > 1.0
+    too_big = run(deploy("llama-3-70b", "h200_sxm"), workload(2048, 512))
+    assert not too_big.feasible[0]
+    assert too_big.violations["memory_capacity"][0] > 0
+
+
+def test_capacity_is_shared_as_the_memory_model_says() -> None:
+    """Admitted requests times their cache, plus everything else, stays within the chip, and one
+    more request would not."""
+    batch = deploy("llama-3-8b", "h100_sxm")
+    backend = load_catalog().backends["generic"]
+    mem = memory(Deployed(batch, ON), np.array([1000.0]), np.array([24.0]), backend)
+    used = mem.base + mem.admitted * mem.kv_per_request
+    assert used[0] <= mem.capacity[0] < used[0] + mem.kv_per_request[0]
