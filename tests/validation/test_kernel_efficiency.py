@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dse.data import hardware_dir
 from dse.specs.efficiency import Efficiency, Law, load_efficiency
-from dse.validation.fit_kernels import fit
+from dse.validation.kernel_tables import fit
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted((hardware_dir() / "efficiency").glob("*.yaml"))

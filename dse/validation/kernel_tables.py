@@ -1,0 +1,294 @@
+"""The condensed kernel tables as points of (flops, bytes, seconds), and the fit of one law to them.
+
+A point is measured (a latency, or the median latency of a bucket), or condensed (a per-backend fit
+read on a grid of shapes); a backend with both gives half its weight to each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import least_squares
+
+# Families of the tables' dtypes; w4a16 and w4a8 rows are divided by the 16-bit peak there.
+DTYPE = {
+    "bfloat16": "bf16", "half": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4",
+    "w4a16_mxfp4": "w4a16", "w4a8_mxfp4_mxfp8": "mxfp4",
+}  # fmt: skip
+BYTES = {"bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125, "w4a16": 0.53125}
+PADDING_ROWS = 16
+MAX_MISS_PCT = 35  # a per-backend fit that misses its own rows by more (median) is dropped
+BLOCK_OVERHEAD = "vllm", "fp8_block"  # 77-390 us of overhead of that GEMM path
+CURRENT = ("1.3.0rc20", "0.24.0", "0.5.14")  # trtllm, vllm, sglang; A100 has older rows only
+
+
+class Chip(NamedTuple):
+    """What the tables divided by: FLOP/s, bytes/s, bytes/s per direction. Weights of up to
+    `cached` bytes stay in the cache from run to run of the benchmark, which serving does not see.
+    """
+
+    title: str
+    system: str
+    bandwidth: float
+    link: float
+    peaks: dict[str, float]
+    cached: float
+
+
+def _chip(title, system, bandwidth, link, *tflops, cached=0.0):
+    peaks: dict[str, float] = {}
+    peaks.update(zip(("bf16", "fp8", "nvfp4"), (t * 1e12 for t in tflops), strict=False))
+    return Chip(f"NVIDIA {title}", system, bandwidth * 1e12, link * 1e9, peaks, cached)
+
+
+CHIPS = {
+    "a100_80_sxm": _chip("A100 SXM 80GB", "a100_sxm", 2.039, 300, 312),
+    "h100_sxm": _chip("H100 SXM", "h100_sxm", 3.35, 450, 989, 1978),
+    "h200_sxm": _chip("H200 SXM", "h200_sxm", 4.8, 450, 989, 1978),
+    "b200_sxm": _chip("B200 SXM", "b200_sxm", 7.7, 900, 2250, 4500, 9000),
+    "b300_sxm": _chip("B300 SXM", "b300_sxm", 7.75, 900, 2250, 4500, 14000),
+    "gb200_nvl72": _chip("GB200 NVL72", "gb200", 8.0, 900, 2500, 5000, 10000),
+    "gb300_nvl72": _chip("GB300 NVL72", "gb300", 8.0, 900, 2500, 5000, 15000),
+    "l40s": _chip("L40S", "l40s", 0.864, 32, 362, 733, cached=96 * 2**20),
+    "rtx_pro_6000": _chip("RTX PRO 6000", "rtx_pro_6000_server", 1.792, 64, 467.8, 935.6, 1871.2),
+}
+
+
+def law(flops, moved, peak, bandwidth, constants):
+    """Seconds (n,) of the law in the module docstring; constants: compute, memory, fixed us, p."""
+    compute, memory, fixed_us, p = constants
+    parts = p * np.log(flops / (compute * peak)), p * np.log(moved / (memory * bandwidth))
+    return np.exp(np.logaddexp(*parts) / p) + fixed_us * 1e-6
+
+
+def fit(points: pd.DataFrame, peak: float, bandwidth: float) -> dict:
+    """Least robust log error with compute, memory <= 1, fixed >= 0, 1 <= p <= 8.
+
+    `error` is the weighted median over the points of |predicted / seconds - 1|, joined in
+    quadrature with the median miss of the per-backend fit that a condensed point was read from.
+    """
+    flops, moved, seconds, miss = points[["flops", "bytes", "seconds", "miss"]].to_numpy(float).T
+    kinds = points.groupby("backend").measured.transform("nunique")
+    total = points.groupby(["backend", "measured"]).rows.transform("sum")
+    weight = (points.rows / total / kinds).to_numpy(float)
+
+    def predict(x):
+        return law(flops, moved, peak, bandwidth, x)
+
+    solutions = [
+        least_squares(
+            lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
+            (0.5, 0.7, 8.0, p),
+            bounds=((0.01, 0.01, 0, 1), (1, 1, 300, 8)),
+            loss="soft_l1",
+            f_scale=0.05 * np.sqrt(weight.mean()),
+            x_scale=(0.5, 0.5, 5, 1),
+        )
+        for p in (1.2, 2.5, 5.0)
+    ]
+    best = min(solutions, key=lambda s: round(s.cost, 9)).x
+    x = [float(f"{value:.3g}") for value in best]
+    error = median(np.hypot(predict(x) / seconds - 1, miss), weight)
+    keys = dict(zip(("compute", "memory", "fixed", "p"), x, strict=True))
+    note = ", ".join(sorted(set(points.backend + " " + points.version)))
+    return {**keys, "kind": "fitted", "error": round(error, 3), "note": note}
+
+
+def median(values: np.ndarray, weight: np.ndarray) -> float:
+    """Weighted median of (n,) values."""
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(share, share[-1] / 2)])
+
+
+class Tables:
+    """The kernel tables of one chip. A method gives the points of one operator and dtype, columns
+    flops, bytes, seconds, rows (how many measurements stand behind it), backend, measured, miss.
+    """
+
+    def __init__(self, folder: Path, chip: Chip):
+        self.folder, self.chip = folder, chip
+
+    def read(self, name: str) -> pd.DataFrame:
+        table = pd.read_csv(self.folder / f"{name}.csv")
+        return table[table.system == self.chip.system].copy()
+
+    def measured(
+        self, rows: pd.DataFrame, microseconds, count: float | pd.Series = 1.0
+    ) -> pd.DataFrame:
+        return rows.assign(seconds=microseconds * 1e-6, rows=count, measured=True, miss=0.0)
+
+    def condensed(self, fits, dtype, flops, moved, peak=None) -> pd.DataFrame:
+        """Points (n,) per row of `fits`: A is a maximum, S a sum, B a p-norm, each plus t0."""
+        peak, parts = peak or self.chip.peaks[dtype], []
+        for row in fits[fits.med_abs_pct < MAX_MISS_PCT].itertuples():
+            p = {"A": 50.0, "S": 1.0}.get(row.model[0]) or row.p
+            shape = peak, self.chip.bandwidth, (row.eff_c, row.eff_b, row.t0_us, p)
+            columns = {"flops": flops, "bytes": moved, "seconds": law(flops, moved, *shape),
+                       "rows": row.n / len(flops), "backend": row.backend, "measured": False,
+                       "version": row.version, "miss": row.med_abs_pct / 100}  # fmt: skip
+            parts.append(pd.DataFrame(columns))
+        return pd.concat(parts) if parts else pd.DataFrame(columns=["flops", "miss"])
+
+    def gemm(self, dtype: str) -> pd.DataFrame:
+        """2mnk; weights, input and a 16-bit output. fp8: per-tensor and 128-block rows alike."""
+
+        def usable(table):
+            bad = (table.backend == BLOCK_OVERHEAD[0]) & (table.dtype == BLOCK_OVERHEAD[1])
+            return table[(table.dtype.map(DTYPE) == dtype) & ~bad].copy()
+
+        def work(m, n, k):
+            return 2.0 * m * n * k, BYTES[dtype] * (n * k + m * k) + 2.0 * m * n
+
+        raw = pd.concat([self.read(f"gemm_{t}") for t in ("samples_trtllm", "skinny", "square")])
+        raw[["m", "n", "k"]] = raw[["m", "n", "k"]].apply(lambda axis: axis.fillna(raw.mnk))
+        raw = usable(raw.drop_duplicates(["backend", "dtype", "m", "n", "k"]))
+        raw = raw[(raw.m > 256) | (raw.n * raw.k * BYTES[dtype] > self.chip.cached)]
+        raw["flops"], raw["bytes"] = work(raw.m, raw.n, raw.k)
+        shapes = np.array([(4096, 4096), (8192, 8192), (8192, 1024), (1280, 8192), (7168, 8192),
+                           (4096, 14336), (28672, 8192), (16384, 4096)])  # fmt: skip
+        m, n, k = np.repeat(4.0 ** np.arange(8), 8), *np.tile(shapes.T, 8)
+        fits = self.read("gemm_fit")
+        fits = usable(fits[fits.model.str.startswith("B:")])
+        grid = self.condensed(fits, dtype, *work(m, n, k))
+        return pd.concat([self.measured(raw, raw.latency_us), grid])
+
+    def default_kernels(self, name: str, dtype: str) -> pd.DataFrame:
+        """Rows of one cache dtype, without kernels that are not a backend's default on the chip."""
+        table = self.read(name)
+        spare = {"triton"} if "flashinfer" in set(table.kernel) else set()
+        spare |= {"flashinfer"} if "trtllm_mha" in set(table.kernel) else set()
+        spare |= {k for k in table.kernel if name.startswith("prefill") and k.endswith("decode")}
+        return table[~table.kernel.isin(spare) & (table.kv_dtype.map(DTYPE) == dtype)].copy()
+
+    def prefill_attention(self, dtype: str) -> pd.DataFrame:
+        """Causal 2 b L^2 h d; q, k, v, out in 16 bits, k and v of a quarter of the heads."""
+        peaks = self.chip.peaks
+        raw = self.default_kernels("prefill_attention_mfu", dtype)
+        raw = self.measured(raw, raw.latency_us_med)
+        raw["flops"] = raw.mfu_med * raw.seconds * raw.attn_dtype.map(DTYPE).map(peaks)
+        raw["bytes"] = 2.5 * raw.flops / raw.isl
+        length = np.tile(2.0 ** np.arange(8, 15), 4)
+        flops = 2 * length**2 * 128 * np.repeat((8, 32, 64, 256), 7)  # batch x heads
+        fits = self.default_kernels("prefill_attention_fit", dtype)
+        fits = fits[fits.model.str.startswith("S:")]
+        grids = [
+            self.condensed(rows, dtype, flops, 2.5 * flops / length, peaks[DTYPE[str(arithmetic)]])
+            for arithmetic, rows in fits.groupby("attn_dtype")
+        ]
+        return pd.concat([raw, *grids])
+
+    def decode_attention(self, dtype: str) -> pd.DataFrame:
+        """KV bytes, and two operations for each of their elements and query head of the group."""
+        group = {"(0, 1]": 1, "(1, 4]": 3, "(4, 8]": 8, "(8, 16]": 14, "(16, 200]": 32}
+        raw = self.default_kernels("decode_attention_bw", dtype)
+        # a100 trtllm: above the HBM bandwidth; outputs that the tables mark as unusable
+        raw = raw[~((raw.system == "a100_sxm") & (raw.backend == "trtllm"))]
+        raw = self.measured(raw, raw.latency_us_med)
+        raw["bytes"] = raw.bw_frac_med * self.chip.bandwidth * raw.seconds
+        raw["flops"] = 2 * raw.bytes / BYTES[dtype] * raw.heads_per_kv.map(group)
+        return raw
+
+    def mla_prefill_attention(self, dtype: str) -> pd.DataFrame:
+        """320 b L^2 h; q, k, v, out. Without the absorbed kernels, which do 3.4 times the work."""
+        fits = self.default_kernels("mla_fit", dtype)
+        fits = fits[(fits.phase == "context") & fits.model.str.startswith("S:")]
+        fits = fits[~fits.kernel.isin(("flash_attention", "triton"))]
+        length = np.tile(2.0 ** np.arange(9, 15), 3)
+        flops = 320 * length**2 * np.repeat((16, 64, 256), 6)  # batch x heads
+        moved = (2 + BYTES[dtype]) * flops / length
+        return self.condensed(fits, dtype, flops, moved, self.chip.peaks["bf16"])
+
+    def mla_decode_attention(self, dtype: str) -> pd.DataFrame:
+        """Absorbed: 2 (576 + 512) operations per token and head, 576 elements per token."""
+        fits = self.default_kernels("mla_fit", dtype)
+        fits = fits[(fits.phase == "generation") & fits.model.str.startswith("A:")]
+        # sglang on Hopper rewrites an fp8 cache first: .06-.08 of the bandwidth
+        fits = fits[~((fits.kernel == "flash_attention") & (dtype == "fp8"))]
+        tokens = np.tile(2.0 ** np.arange(12, 22), 3)
+        flops = 2 * 1088 * tokens * np.repeat((16, 64, 128), 10)
+        return self.condensed(
+            fits, dtype, flops, 576 * tokens * BYTES[dtype], self.chip.peaks["bf16"]
+        )
+
+    def experts(self, dtype: str) -> pd.DataFrame:
+        """6 H I operations a row, PADDING_ROWS more per expert; weights of distinct experts."""
+        peak = self.chip.peaks.get(dtype, self.chip.peaks["bf16"])
+        balanced = "power_law_1.01" if self.chip.system == "a100_sxm" else "balanced"
+        raw, fits = self.read("moe_by_tokens_per_expert"), self.read("moe_fit")
+        raw = raw[(raw.moe_dtype.map(DTYPE) == dtype) & (raw.distribution == balanced)]
+        edges = raw.tokens_per_expert.str.extract(r"\((.*), (.*)\]").astype(float)
+        mean = np.sqrt(edges[0].clip(lower=0.06) * edges[1].clip(upper=4096))
+        raw = self.measured(raw, raw.latency_us_med, raw.n.astype(float))
+        raw["bytes"] = raw.bw_frac_med * self.chip.bandwidth * raw.seconds
+        raw["flops"] = raw.flop_frac_med * peak * raw.seconds
+        raw["flops"] *= 1 - PADDING_ROWS * np.expm1(-mean) / mean
+        # local experts, hidden size x intermediate size: gpt-oss, Qwen3, Mixtral, DeepSeek
+        shapes = np.array([(128, 2880 * 2880), (128, 2048 * 768), (128, 4096 * 384),
+                           (16, 4096 * 1536), (8, 4096 * 7168), (32, 7168 * 2048)])  # fmt: skip
+        mean, local, weight = np.repeat(4.0 ** np.arange(-2, 6), 6), *np.tile(shapes.T, 8)
+        distinct = -local * np.expm1(-mean)
+        fits = fits[fits.model.str.startswith("S:") & (fits.distribution == balanced)]
+        slow = (dtype == "w4a16") & fits.kernel.str.contains("sglang_fused_moe_triton")
+        fits = fits[(fits.moe_dtype.map(DTYPE) == dtype) & ~slow]  # slow: unpacks, .24 of bandwidth
+        moved = 3 * weight * distinct * BYTES[dtype]
+        grid = self.condensed(fits, dtype, 6 * weight * local * mean, moved, peak)
+        padded = 6 * weight * (local * mean + PADDING_ROWS * distinct)
+        grid["flops"] = np.tile(padded, len(grid) // len(padded))
+        return pd.concat([raw, grid])
+
+    def collective(self, op: str, count: int, source: str) -> dict | None:
+        """Laws of one collective between `count` chips, None where nothing was measured."""
+
+        def usable(table):
+            table = table[(table.op == op) & (table.num_gpus == count)]
+            table = table[(table.dtype.map(DTYPE) == "bf16") & table.backend.str.contains(source)]
+            old = ~table.version.isin(CURRENT) & (table.system != "a100_sxm")
+            return table[~old | (table.backend == "nccl")]
+
+        wire_s = {"all_reduce": 2, "alltoall": 1}[op] * (count - 1) / count / self.chip.link
+        rows = usable(self.read("comm_points"))
+        rows = rows[rows.bytes.between(2**13 * 0.99, 2**29 * 1.01)]
+        size, seconds, miss = rows.bytes.to_numpy(), rows.latency_us.to_numpy() * 1e-6, 0.0
+        if rows.empty:  # condensed rows only
+            rows = usable(self.read("comm_fit"))
+            size = np.tile(2.0 ** np.arange(13, 30), len(rows))
+            fits = rows[["alpha_us", "beta_frac_of_intra", "med_abs_pct"]].to_numpy()
+            alpha, beta, percent = np.repeat(fits.T, 17, axis=1)
+            seconds, miss = alpha * 1e-6 + size * wire_s / beta, percent / 100
+        return link_law(size, size * wire_s, seconds, miss) if len(rows) else None
+
+    def deepep(self) -> dict | None:
+        """Expert dispatch and combine on 8 chips: low latency to 128 tokens, normal above."""
+        rows = self.read("alltoall_points")
+        rows = rows[(rows.source == "sglang 0.5.12") & (rows.ep == 8)]
+        rows = rows[(rows.backend == "deepep_ll") == (rows.tokens <= 128)]
+        size, seconds = rows.bytes.to_numpy(), rows.latency_us.to_numpy() * 1e-6
+        return link_law(size, size * 7 / 8 / self.chip.link, seconds) if len(rows) else None
+
+
+def link_law(size, wire_s, seconds, miss=0.0) -> dict:
+    """Constants of seconds = latency + wire_s / fraction, (n,) each, and their median error.
+
+    Messages up to 1 MiB (decode), above 32 MiB (prefill) and between count one third each.
+    """
+    group = pd.Series(np.digitize(size, (1.1 * 2**20, 1.1 * 2**25)))
+    weight = (1 / group.groupby(group).transform("size")).to_numpy()
+
+    def predict(x):
+        return x[0] * 1e-6 + wire_s / x[1]
+
+    best = least_squares(
+        lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
+        (5.0, 0.6),
+        bounds=((0, 0.01), (300, 1.2)),
+        loss="soft_l1",
+        f_scale=0.1 * np.sqrt(weight.mean()),
+        x_scale=(5.0, 0.2),
+    ).x
+    latency, fraction = (float(f"{value:.3g}") for value in best)
+    error = median(np.hypot(predict((latency, fraction)) / seconds - 1, miss), weight)
+    return {"latency": latency, "fraction": fraction, "error": round(error, 3)}
