@@ -9,6 +9,8 @@ layer count and sizes, so that hybrids, sliding windows and dense first layers a
     mlp  intermediate_size, matrices (3: gated, 2: plain)
     moe  experts, experts_per_token, expert_intermediate_size, shared_intermediate_size, matrices
 
+Other kinds (linear attention, state space, compressed caches) and sizes that only some models have
+are in `dse.specs.blocks`; a block carries an optional size where a model of the batch has it.
 A block of count 0 costs nothing, so one batch can hold dense and sparse models.
 """
 
@@ -19,6 +21,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dse.specs.blocks import MIXERS
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -84,10 +88,10 @@ class CandidateBatch:
 
     @property
     def layers(self) -> Floats:
-        """(n,) attention layers, which is what pipeline stages divide."""
+        """(n,) layers that mix tokens, which is what pipeline stages divide."""
         total = np.zeros(len(self))
         for block in self.blocks:
-            if block.kind in ("gqa", "mla"):
+            if block.kind in MIXERS:
                 total = total + block.count
         return total
 

@@ -16,8 +16,14 @@ from dse.candidates import Block, CandidateBatch, Floats
 from dse.dtypes import BITS, DTYPES
 from dse.economics.cost import cost
 from dse.economics.energy import joules_per_output_token
-from dse.perf.machines import Machines
-from dse.perf.parameters import Parameters, kv_elements_per_token, parameters
+from dse.perf.machines import KINDS, Machines
+from dse.perf.operators import borrows_laws
+from dse.perf.parameters import (
+    Parameters,
+    index_bytes_per_token,
+    kv_elements_per_token,
+    parameters,
+)
 from dse.perf.serving import Performance, predict
 from dse.perf.workload import Workload
 from dse.quality.laws import Quality, quality, quantisation_penalty, tokens_at_compute
@@ -89,7 +95,8 @@ def _evaluate(
         price,
     )
     memory, chips = performance.memory, batch.chips
-    kv_cache = memory.kv_per_request * np.ceil(
+    cache = memory.kv_per_request if workload.serving == "static" else memory.kv_reserved
+    kv_cache = cache * np.ceil(
         performance.running_per_instance / batch.data_parallel
     )
     values = {
@@ -125,7 +132,8 @@ def _evaluate(
         "total_parameters": count.total,
         "active_parameters": count.active,
         "training_tokens": tokens,
-        "kv_bytes_per_token": kv_elements_per_token(batch) * _BYTES_PER_ELEMENT[batch.kv_dtype],
+        "kv_bytes_per_token": kv_elements_per_token(batch) * _BYTES_PER_ELEMENT[batch.kv_dtype]
+        + index_bytes_per_token(batch),
         "chips": chips,
         "chip_usd_per_hour": price,
     }
@@ -178,6 +186,10 @@ def _provenance(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
     worst = np.zeros(len(batch), dtype=np.intp)
     for part in ("attention", "mlp", "experts"):
         worst = np.maximum(worst, machines.law_kind[batch.chip, batch.weight_dtype[part]])
+    for block in batch.blocks:
+        borrowed = borrows_laws(block)
+        if borrowed is not None:
+            worst = np.maximum(worst, borrowed * KINDS.index("derived"))
     return worst
 
 
@@ -199,8 +211,9 @@ def _violations(
         used = block.count > 0.0
         if not used.any():
             continue
-        if block.kind in ("gqa", "mla"):
-            broken("heads_divide_by_tensor_parallel", used & (block["heads"] % tp > 0.0))
+        for heads in ("heads", "key_heads", "value_heads"):
+            if heads in block.sizes:
+                broken("heads_divide_by_tensor_parallel", used & (block[heads] % tp > 0.0))
         if block.kind == "gqa":
             kv = np.maximum(block["kv_heads"], 1.0)
             broken("kv_heads_divide_heads", used & (block["heads"] % kv > 0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,8 +16,14 @@ from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.specs.catalog import load_catalog
 from dse.specs.model_catalog import resolve_model
 
-CHIPS = tuple(load_catalog().chips)
-MODELS = ("llama-3-8b", "llama-3-70b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b")
+# Those whose every link is known, so that any deployment can be put on them.
+CHIPS = tuple(chip for chip in load_catalog().chips if not load_catalog().refusal(chip, math.inf))
+MODELS = (
+    "llama-3-8b", "llama-3-70b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-120b",
+    "qwen3-next-80b-a3b", "nemotron-3-super-120b-a12b", "jamba-v0.1", "deepseek-v3.2",
+    "deepseek-v4-flash", "minimax-text-01", "kimi-k3", "minimax-m3", "hunyuan-large",
+    "gemma-4-26b-a4b", "opt-66b",
+)  # fmt: skip
 
 
 def machines(price_basis: str | None = None) -> Machines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -34,12 +35,23 @@ class _Lazy(click.Group):
             return None
         return importlib.import_module(f"dse.cli.{cmd_name}").command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], VERBS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint} (accepted: {', '.join(VERBS)})")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=_Lazy, context_settings={"max_content_width": 100})
+@click.group(cls=_Lazy, context_settings={"max_content_width": 100, "show_default": True})
 @click.version_option(__version__, prog_name="dse", message="%(prog)s %(version)s")
 def cli() -> None:
     """Choose model architectures and hardware together.
@@ -48,6 +60,9 @@ def cli() -> None:
     dse run quickstart                                       search shapes and deployments
     dse estimate --model llama-3-70b --chip h100_sxm --tp 8  predict one point
     dse spaces list                                          what can be searched
+
+    `dse COMMAND --help` has the options of a command. Exit codes: 0 done, 2 bad input, 3 a search
+    with nothing feasible, 4 a folder or storage that cannot be used.
     """
 
 
@@ -55,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: prints user errors without a traceback and ends with their exit code."""
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        sys.stdout.flush()
     except DseError as error:
         click.echo(f"dse: {error}", err=True)
         sys.exit(error.exit_code)
@@ -62,8 +78,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(2)
     except click.Abort:
-        click.echo("dse: stopped; what was computed is kept in the study folder", err=True)
+        click.echo("dse: stopped; what a study has stored is kept, run it again to go on", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
+        _silence()
         sys.exit(0)
+    except OSError as error:
+        click.echo(f"dse: cannot go on: {error.strerror or error}", err=True)
+        _silence()
+        sys.exit(4)
+
+
+def _silence() -> None:
+    """Standard output is gone; what it still holds must not complain when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table
+from dse.cli.options import json_option, print_json, print_table, say
 
 
 @click.command("compare")
@@ -22,14 +22,16 @@ def command(a: Path, b: Path, as_json: bool) -> None:
     dse compare studies/true studies/found
     """
     from dse.study.compare import compare
+    from dse.study.words import spans
 
     document = compare(a, b)
     if as_json:
         print_json(document)
         return
     print_table(
-        ("", str(a), str(b)),
+        ("", f"A: {a}", f"B: {b}"),
         [
+            ("engine", document["engine_a"], document["engine_b"]),
             ("points on the front", f"{document['front_a']:,}", f"{document['front_b']:,}"),
             (
                 "points evaluated",
@@ -45,15 +47,19 @@ def command(a: Path, b: Path, as_json: bool) -> None:
         right=(1, 2),
     )
     ratio = document["ratio"]
-    click.echo(
-        f"B has {'no measure of' if ratio is None else f'{ratio:.4%} of'} A's hypervolume "
-        f"(scaled by the front of: {document['reference_front']}; reference point 1.1); additive "
-        f"epsilon of B against A {document['epsilon']:.5f}."
+    say(
+        f"B has {'no measure of' if ratio is None else f'{ratio:.4%} of'} A's hypervolume, the "
+        "share of objective space that a front beats (scaled by the front of: "
+        f"{document['reference_front']}; reference point 1.1). Additive epsilon of B against A, "
+        f"the worst step by which B falls short: {document['epsilon']:.5f}."
     )
     if document["true_hypervolume_share"] is not None:
         click.echo(f"Share of the true hypervolume: {document['true_hypervolume_share']:.4%}.")
-    click.echo(
-        f"{len(document['entered']):,} points entered, {len(document['left']):,} left the front."
-    )
+    for what, of in (("entered", "B"), ("left", "A")):
+        points = document[what]
+        numbers = f": points {spans(points)} of {of}" if points else ""
+        say(f"{len(points):,} {what} the front{numbers}.", "  ")
+    if not document["same_space"]:
+        click.echo("The two studies searched different spaces.")
     if not document["same_data"]:
         click.echo("The two studies used different hardware data.")

@@ -7,21 +7,30 @@ from typing import Any
 
 import click
 
-from dse.cli.options import estimate_flags, json_option, point_options, print_json, print_table
+from dse.cli.options import (
+    POINT_FLAGS,
+    estimate_flags,
+    json_option,
+    point_options,
+    print_json,
+    print_table,
+    refuse,
+    say,
+)
 
 
 @click.command("estimate")
 @click.argument("study", required=False)
 @click.argument("point", required=False)
 @point_options
-@click.option("--points", type=click.Path(path_type=Path), help="A file in the measurement format.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where --points writes its answer.")
+@click.option("--points", metavar="IN", help="A file in the measurement format.")
+@click.option("--out", metavar="OUT", help="Where --points writes its answer.")
 @json_option
 def command(
     study: str | None,
     point: str | None,
-    points: Path | None,
-    out: Path | None,
+    points: str | None,
+    out: str | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -31,25 +40,30 @@ def command(
     dse estimate --model llama-3-70b --chip h100_sxm --tp 8 --concurrency 32
     dse estimate studies/quickstart knee      a point of a study again
     dse estimate --points IN.csv --out OUT.csv
+
+    POINT is a number of front.csv or one of cheapest, fastest, best, knee.
     """
     from dse.errors import InputError
 
     if points is not None:
         from dse.validation.points import estimate_file
 
+        refuse((*POINT_FLAGS, "study"), "--points")
         if out is None:
             raise InputError("--out is missing", accepted="dse estimate --points IN.csv --out OUT")
-        counted = estimate_file(points, out)
+        counted = estimate_file(Path(points), Path(out))
         if as_json:
             print_json(counted)
         else:
             click.echo(f"{counted['ok']:,} of {counted['rows']:,} rows predicted, written to {out}")
         return
+    refuse(["out"], "an estimate of one point: it prints its answer")
     if study is not None:
-        if point is None:
-            raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
         from dse.study.again import estimate_again
 
+        refuse(POINT_FLAGS, "STUDY POINT")
+        if point is None:
+            raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
         answer = estimate_again(Path(study), point)
     else:
         answer = estimate_flags(flags)
@@ -60,26 +74,18 @@ def command(
 
 
 def _print(answer: dict[str, Any]) -> None:
-    from dse.study.words import deployment_words, metric_lines
+    from dse.study.words import heading, known_words, metric_lines, verdict
 
-    click.echo(f"{answer['model']} on {deployment_words(answer['deployment'])}")
-    load = answer["workload"]
-    click.echo(
-        f"{load['prompt_tokens']:,.0f} prompt and {load['output_tokens']:,.0f} output tokens, "
-        f"{load['serving']} serving, backend {load['backend']}; prices: {answer['price_basis']}"
-    )
+    for line in heading(answer):
+        say(line)
     print_table(
-        ("metric", "predicted", "80% interval (assumed)", "known as"),
+        ("metric", "predicted", "80% interval", "known as"),
         metric_lines(answer),
         right=(1, 2),
     )
-    click.echo(f"Bound by {answer['bottleneck']}.")
-    if answer["feasible"]:
-        click.echo("Feasible.")
-    for broken in answer["violations"]:
-        click.echo(
-            f"Violates {broken['constraint']} ({broken['meaning']}): {broken['amount']:+.1%}"
-        )
+    say(known_words(answer), "  ")
+    for line in verdict(answer):
+        say(line, "  ")
     click.echo("Rests on:")
     for sentence in answer["assumed"]:
-        click.echo(f"- {sentence}")
+        say(f"- {sentence}", "  ")

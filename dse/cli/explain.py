@@ -7,7 +7,16 @@ from typing import Any
 
 import click
 
-from dse.cli.options import estimate_flags, json_option, point_options, print_json, print_table
+from dse.cli.options import (
+    POINT_FLAGS,
+    estimate_flags,
+    json_option,
+    point_options,
+    print_json,
+    print_table,
+    refuse,
+    say,
+)
 
 
 @click.command("explain")
@@ -16,13 +25,13 @@ from dse.cli.options import estimate_flags, json_option, point_options, print_js
 @click.option(
     "--why-not",
     "why_not",
-    type=click.Path(path_type=Path),
-    help="A study: why is it not on its front?",
+    metavar="STUDY",
+    help="A study: why is this configuration not on its front?",
 )
 @point_options
 @json_option
 def command(
-    study: str | None, point: str | None, why_not: Path | None, as_json: bool, **flags: Any
+    study: str | None, point: str | None, why_not: str | None, as_json: bool, **flags: Any
 ) -> None:
     """Where time, memory, money and energy of one point go, operator by operator.
 
@@ -30,27 +39,31 @@ def command(
     dse explain studies/quickstart knee
     dse explain --model deepseek-v3 --chip h200_sxm --tp 8 --concurrency 64
     dse explain --why-not studies/deploy-llama-3-70b --model llama-3-70b --chip h100_sxm --tp 4
+
+    POINT is a number of front.csv or one of cheapest, fastest, best, knee.
     """
     from dse.errors import InputError
 
     if study is not None:
-        if point is None:
-            raise InputError("which point?", field="POINT", accepted="dse explain STUDY POINT")
         from dse.study.again import estimate_again
 
+        refuse((*POINT_FLAGS, "why_not"), "STUDY POINT")
+        if point is None:
+            raise InputError("which point?", field="POINT", accepted="dse explain STUDY POINT")
         answer = estimate_again(Path(study), point, keep=True)
     elif why_not is not None:
         from dse.study.folder import STUDY, read_json
         from dse.study.why_not import why_not as reasons
 
-        study_document = read_json(why_not, STUDY)
-        flags |= {"price_basis": study_document["price_basis"], **study_document["workload"]}
-        document = reasons(why_not, estimate_flags(flags))
+        load = read_json(Path(why_not), STUDY)
+        asked = {"price_basis": load["price_basis"], **load["workload"]}
+        refuse(asked, f"--why-not, which takes it from {why_not}")
+        document = reasons(Path(why_not), estimate_flags(flags | asked))
         if as_json:
             print_json(document)
         else:
             for line in document["reasons"]:
-                click.echo(line)
+                say(line, "  ")
         return
     else:
         answer = estimate_flags(flags, keep=True)
@@ -59,30 +72,32 @@ def command(
 
 def _explain(answer: Any, as_json: bool) -> None:
     from dse.study.breakdown import breakdown
-    from dse.study.words import deployment_words, show
+    from dse.study.words import heading, show, verdict
 
     document = answer.as_json()
     where = breakdown(answer.metrics, 0)
     if as_json:
         print_json({**document, **where})
         return
-    click.echo(f"{document['model']} on {deployment_words(document['deployment'])}")
+    for line in heading(document):
+        say(line)
     prefill = sum(row["prefill_s"] for row in where["breakdown"])
     decode = sum(row["decode_s"] for row in where["breakdown"])
     print_table(
-        ("operator", "prefill", "share", "decode step", "share", "decode bound by", "efficiency"),
+        ("operator", "prefill", "share", "decode step", "share", "bound by", "efficiency"),
         [
             (
                 row["operator"],
                 show("prefill_s", row["prefill_s"]),
-                f"{row['prefill_s'] / prefill:.1%}",
+                _share(row["prefill_s"], prefill),
                 show("decode_step_s", row["decode_s"]),
-                f"{row['decode_s'] / decode:.1%}",
+                _share(row["decode_s"], decode),
                 row["bound"],
                 row["efficiency"],
             )
             for row in where["breakdown"]
-        ],
+        ]
+        + [("total", show("prefill_s", prefill), "", show("decode_step_s", decode), "", "", "")],
         right=(1, 2, 3, 4),
     )
     capacity = where["capacity_bytes"]
@@ -99,22 +114,30 @@ def _explain(answer: Any, as_json: bool) -> None:
         + [("capacity", f"{capacity / 1e9:.2f}", "")],
         right=(1, 2),
     )
-    click.echo(
+    say(
+        "prefill: one prompt, or a chunk of it; bound by: what a decode step waits for; "
+        "efficiency: how the kernel's is known; runtime: what the serving software keeps.",
+        "  ",
+    )
+    say(
         f"A decode step takes {show('tpot_s', where['decode_step_s'])}; its floor on these chips "
         f"is {show('tpot_s', where['floor_s'])} "
-        f"({where['decode_step_s'] / where['floor_s']:.2f} times the floor)."
+        f"({where['decode_step_s'] / where['floor_s']:.2f} times the floor).",
+        "  ",
     )
-    click.echo(f"Bound by {document['bottleneck']}.")
-    click.echo(
-        "Dollars per million tokens: "
+    say(
+        f"Dollars per million tokens ({document['price_basis']}): "
         f"input {show('usd', document['usd_per_million_input_tokens'])}, "
         f"output {show('usd', document['usd_per_million_output_tokens'])}, "
-        f"total {show('usd', document['usd_per_million_total_tokens'])} "
-        f"({document['price_basis']}); "
-        f"all cost on output {show('usd', document['usd_per_million_output_tokens_all_in'])}."
+        f"total {show('usd', document['usd_per_million_total_tokens'])}; "
+        "with all cost put on the output "
+        f"{show('usd', document['usd_per_million_output_tokens_all_in'])}.",
+        "  ",
     )
     click.echo(f"Joules per output token: {show('joules', document['joules_per_output_token'])}.")
-    for broken in document["violations"]:
-        click.echo(
-            f"Violates {broken['constraint']} ({broken['meaning']}): {broken['amount']:+.1%}"
-        )
+    for line in verdict(document):
+        say(line, "  ")
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole else "-"

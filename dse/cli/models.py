@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table
+from dse.cli.options import json_option, print_json, print_table, say
 
 
 @click.group("models")
@@ -15,7 +15,12 @@ def command() -> None:
 def _facts(name: str) -> dict:
     import numpy as np
 
-    from dse.perf.parameters import kv_elements_per_token, parameters
+    from dse.perf.parameters import (
+        index_bytes_per_token,
+        kv_elements_per_token,
+        parameters,
+        state_bytes_per_request,
+    )
     from dse.space.batches import DEPLOYMENT_AXES, batch_of
     from dse.specs.model_catalog import resolve_model
     from dse.specs.own_config import config_of
@@ -30,6 +35,8 @@ def _facts(name: str) -> dict:
         "total_parameters": float(count.total[0]),
         "active_parameters": float(count.active[0]),
         "kv_elements_per_token": float(kv_elements_per_token(batch)[0]),
+        "index_bytes_per_token": float(index_bytes_per_token(batch)[0]),
+        "state_bytes_per_request": float(state_bytes_per_request(batch)[0]),
         "source": model.source,
         "assumed": list(model.assumed),
         "unknown_keys": list(model.unknown_keys),
@@ -47,21 +54,48 @@ def list_models(as_json: bool) -> None:
         print_json(facts)
         return
     print_table(
-        ("id", "total", "active", "layers", "hidden", "KV elements/token", "blocks"),
+        ("id", "total B", "active B", "layers", "hidden", "KV/token", "kinds of layers"),
         [
             (
                 row["id"],
-                f"{row['total_parameters'] / 1e9:.1f} B",
-                f"{row['active_parameters'] / 1e9:.1f} B",
+                f"{row['total_parameters'] / 1e9:.1f}",
+                f"{row['active_parameters'] / 1e9:.1f}",
                 str(row["num_hidden_layers"]),
                 f"{row['hidden_size']:,}",
                 f"{row['kv_elements_per_token']:,.0f}",
-                " + ".join(f"{block['count']} {block['kind']}" for block in row["blocks"]),
+                _kinds(row["blocks"]),
             )
             for row in facts
         ],
         right=(1, 2, 3, 4, 5),
     )
+    say(
+        "total, active: billions of parameters, active without the input table. KV/token: elements "
+        "of the cache for one token. " + _key(facts),
+        "  ",
+    )
+
+
+MEANING = {
+    "gqa": "multi-head or grouped-query attention",
+    "mla": "multi-head latent attention",
+    "compressed": "attention over a compressed cache",
+    "delta_net": "linear attention with a matrix state",
+    "mamba": "Mamba state space",
+    "mlp": "dense feed-forward",
+    "moe": "mixture of experts",
+    "positions": "table of learned positions",
+}
+
+
+def _kinds(blocks: list[dict]) -> str:
+    """`gqa, mlp, moe`: the kinds of layers, each once."""
+    return ", ".join(dict.fromkeys(b["kind"] for b in blocks if b["kind"] != "positions"))
+
+
+def _key(facts: list[dict]) -> str:
+    used = {block["kind"] for row in facts for block in row["blocks"]}
+    return "; ".join(f"{kind}: {words}" for kind, words in MEANING.items() if kind in used) + "."
 
 
 @command.command("show")
@@ -73,19 +107,21 @@ def show_model(model: str, as_json: bool) -> None:
     if as_json:
         print_json(row)
         return
-    click.echo(f"{row['name']}  ({row['source']})")
-    click.echo(
+    say(f"{row['name']} ({row['source']})", "  ")
+    say(
         f"{row['total_parameters'] / 1e9:.2f} B parameters, {row['active_parameters'] / 1e9:.2f} B "
         "active (without the input table); "
-        f"{row['kv_elements_per_token']:,.0f} KV elements a token"
+        f"{row['kv_elements_per_token']:,.0f} elements of KV cache a token",
+        "  ",
     )
     click.echo(f"hidden size {row['hidden_size']:,}, vocabulary {row['vocab_size']:,}")
     for block in row["blocks"]:
         sizes = ", ".join(f"{k} {v:g}" for k, v in block.items() if k not in ("kind", "count"))
-        click.echo(f"{block['count']:>4} x {block['kind']}: {sizes}")
+        say(f"{block['count']} layers of {block['kind']}: {sizes}", "  ")
     dtypes = ", ".join(f"{part} {dtype}" for part, dtype in row["weight_dtypes"].items())
-    click.echo(f"weights as published: {dtypes}")
+    say(_key([row]), "  ")
+    say(f"weights as published: {dtypes}", "  ")
     for sentence in row["assumed"]:
-        click.echo(f"assumed: {sentence}")
+        say(f"assumed: {sentence}", "  ")
     for key in row["unknown_keys"]:
         click.echo(f"not read: {key}")

@@ -8,21 +8,26 @@ from typing import Any
 
 import click
 
-from dse.cli.options import console, json_option, print_json, print_table
+from dse.cli.options import Whole, json_option, print_json, print_table, say, width
 
 
 @click.command("run")
 @click.argument("space")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Study folder; studies/SPACE if left out."
+    "--out",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Study folder; studies/SPACE if left out.",
 )
-@click.option("--trials", type=click.IntRange(1), help="Trials asked of the Optuna sampler.")
+@click.option(
+    "--trials", type=Whole(1, 10_000_000), help="Trials asked of the Optuna sampler (docs/search)."
+)
 @click.option(
     "--engine", default="auto", help="auto, exhaustive, pareto-local, nsga2, tpe, gp, qmc, random."
 )
-@click.option("--seed", type=click.IntRange(0), default=0)
+@click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="The same seed, the same front.")
 @click.option("--storage", help="Optuna storage URL; a journal file in the folder if left out.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=2, help="Threads of the evaluation.")
+@click.option("--jobs", type=Whole(1, 64), default=2, help="Threads of the evaluation.")
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
 @json_option
 def command(
@@ -41,12 +46,14 @@ def command(
     \b
     dse run quickstart
     dse run my-space.yaml --out studies/mine --seed 1
+
+    A study that was interrupted goes on where it stopped; a finished one is reported again.
     """
     from dse.report import write_report
     from dse.study.folder import STUDY, write_json
     from dse.study.run import run_study
 
-    folder = out or Path("studies") / Path(space).stem
+    folder = out or Path("studies") / (Path(space).stem.strip(".") or "study")
     with _Progress() as progress:
         document = run_study(
             space,
@@ -60,6 +67,7 @@ def command(
             progress=progress.update,
         )
         started = time.perf_counter()
+        progress.say("writing the report")
         write_report(folder)
     spent = time.perf_counter() - started
     seconds = document["seconds"]
@@ -73,47 +81,65 @@ def command(
 
 def _print(document: dict[str, Any], folder: Path) -> None:
     from dse.study.folder import FRONT, read_json
-    from dse.study.words import deployment_words, model_words, show
+    from dse.study.words import DEPLOYMENT_KEY, SHAPE_KEY, SHORT, short_shape, show
 
     items = read_json(folder, FRONT)["items"]
-    objectives = [row["metric"] for row in document["objectives"]]
-    click.echo(
+    objectives = [str(row["metric"]) for row in document["objectives"]]
+    say(
         f"{document['title']}: {document['evaluations']:,} of {document['size']:,} points "
         f"evaluated ({document['engine']}), {document['front_size']:,} on the front; "
         f"prices: {document['price_basis']}"
     )
-    rows = []
-    for item in _shown(items):
-        metrics = item["metrics"]
-        rows.append(
-            (
-                str(item["point"]),
-                ", ".join(item["names"]),
-                model_words(item["model"]),
-                deployment_words(item["deployment"]),
-                *(show(metric, metrics[metric]) for metric in objectives),
-            )
+    one_shape = len({short_shape(item["model"]) for item in items}) == 1
+    if one_shape:
+        say(f"Model: {items[0]['model']['name']}")
+    else:
+        say(f"Shape: {SHAPE_KEY}.", "  ")
+    say(f"Deployment: {DEPLOYMENT_KEY}; degrees of 1 are left out.", "  ")
+    shown = _shown(items)
+    titles = [SHORT.get(metric, metric) for metric in objectives]
+    values = [[show(m, item["metrics"][m]) for m in objectives] for item in shown]
+    if width() < WIDE:
+        for item, row in zip(shown, values, strict=True):
+            click.echo(f"\n{item['point']} {', '.join(item['names'])}".rstrip())
+            say("  " + ", ".join(f"{t} {v}" for t, v in zip(titles, row, strict=True)), "  ")
+            for line in _where(item, one_shape):
+                say(f"  {line}", "    ")
+        click.echo()
+    else:
+        print_table(
+            ("point", "", *titles, "deployment" if one_shape else "shape and deployment"),
+            [
+                (
+                    str(item["point"]),
+                    ", ".join(item["names"]),
+                    *row,
+                    "\n".join(_where(item, one_shape)),
+                )
+                for item, row in zip(shown, values, strict=True)
+            ],
+            right=(0, *range(2, 2 + len(objectives))),
         )
-    header = [SHORT.get(str(metric), str(metric)) for metric in objectives]
-    print_table(("point", "", "shape", "deployment", *header), rows)
-    if len(rows) < len(items):
-        click.echo(f"{len(rows)} of {len(items):,} points shown; front.csv has all of them.")
+    if len(shown) < len(items):
+        click.echo(f"{len(shown)} of {len(items):,} points shown; front.csv has all of them.")
     seconds = document["seconds"]
     parts = ", ".join(
         f"{part} {seconds[part] / seconds['total']:.0%}"
         for part in ("evaluate", "sample", "store", "report")
     )
     click.echo(f"{seconds['total']:.1f} s: {parts}")
-    console().print(f"Report: {folder / 'report.html'}")
+    say(f"Report: {folder / 'report.html'}")
 
 
-SHORT = {
-    "predicted_loss": "loss",
-    "usd_per_million_total_tokens": "$/M total",
-    "usd_per_million_output_tokens": "$/M output",
-    "tpot_s": "per token",
-    "ttft_s": "first token",
-}
+def _where(item: dict[str, Any], one_shape: bool) -> list[str]:
+    """The lines that say what a point is."""
+    from dse.study.words import short_deployment, short_shape
+
+    shape = [] if one_shape else [short_shape(item["model"])]
+    return [*shape, short_deployment(item["deployment"])]
+
+
+WIDE = 90
 ROWS = 12
 
 
@@ -162,7 +188,16 @@ class _Progress:
         of = f" of at most {total:,}" if total else ""
         rate = done / (now - self.started)
         left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
-        click.echo(f"{done:,}{of} points, {rate:,.0f} a second{left}; front {front:,}", err=True)
+        click.echo(
+            f"{done:,}{of} points evaluated, {rate:,.0f} a second{left}; front {front:,}", err=True
+        )
+
+    def say(self, text: str) -> None:
+        """What is being done after the search, where that is worth a line."""
+        if self.bar is not None:
+            self.bar.update(self.task, description=text)
+        elif time.monotonic() - self.started >= 2.0:
+            click.echo(text, err=True)
 
     def __exit__(self, *ended: object) -> None:
         if self.bar is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table
+from dse.cli.options import json_option, print_json, print_table, say
 
 
 @click.group("spaces")
@@ -31,14 +31,29 @@ def _facts(text: str) -> dict[str, Any]:
         f"{load.serving}, backend {load.backend}",
         "price_basis": study.price_basis,
         "axes": [
-            {"axis": name, "values": len(choices), "choices": [str(choice) for choice in choices]}
-            for name, choices in zip(space.names, space.choices, strict=True)
+            {
+                "axis": axis.name,
+                "values": len(axis.values),
+                "choices": [_choice(value, bool(axis.ratio_of)) for value in axis.values],
+                "ratio_of": axis.ratio_text or None,
+            }
+            for axis in study.axes
         ],
-        "objectives": [f"{o.metric}: {o.direction}" for o in study.objectives],
+        "objectives": [f"{o.direction} {o.metric}" for o in study.objectives],
         "constraints": [c.text for c in study.constraints],
         "left_out": list(study.left_out),
+        "why_left_out": dict(study.why_left_out),
         "fingerprint": study.fingerprint,
     }
+
+
+def _choice(value: bool | int | float | str, ratio: bool) -> str:
+    """A value as a space file writes it, a ratio as a fraction."""
+    from fractions import Fraction
+
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(Fraction(value).limit_denominator(10_000)) if ratio else str(value)
 
 
 @command.command("list")
@@ -67,19 +82,24 @@ def show_space(space: str, as_json: bool) -> None:
     if as_json:
         print_json(row)
         return
-    click.echo(f"{row['name']}: {row['title']}")
-    click.echo(f"{row['size']:,} points; {row['workload']}; prices: {row['price_basis']}")
+    say(f"{row['name']}: {row['title']}")
+    say(f"{row['size']:,} points; {row['workload']}; prices: {row['price_basis']}")
     if row["model"]:
         click.echo(f"model: {row['model']}")
     print_table(
         ("axis", "values", "choices"),
-        [(axis["axis"], str(axis["values"]), ", ".join(axis["choices"])) for axis in row["axes"]],
+        [(axis["axis"], str(axis["values"]), _choices(axis)) for axis in row["axes"]],
         right=(1,),
     )
-    click.echo("objectives: " + "; ".join(row["objectives"]))
-    click.echo("constraints: " + ("; ".join(row["constraints"]) or "none of the user's"))
+    say("objectives: " + "; ".join(row["objectives"]), "  ")
+    say("constraints: " + ("; ".join(row["constraints"]) or "none of the user's"), "  ")
     for chip in row["left_out"]:
-        click.echo(f"left out: {chip} has no price on basis {row['price_basis']}")
+        say(f"left out: {chip} has no price on basis {row['price_basis']}", "  ")
+
+
+def _choices(axis: dict[str, Any]) -> str:
+    times = f" x {axis['ratio_of']}" if axis["ratio_of"] else ""
+    return ", ".join(axis["choices"]) + times
 
 
 @command.command("check")

@@ -18,11 +18,13 @@ ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
 
 class Law:
     """One operator's law, gathered: every array (n,). `is_sum` where p is 1 for all of them;
-    `floor_of_compute` turns the law's compute time into that at the full dense peak."""
+    `sums` marks those with p = 1 among others, None without any, so that a candidate takes the
+    same path in every batch. `floor_of_compute` turns the law's compute time into that at the full
+    dense peak."""
 
     __slots__ = (
         "fixed_s", "floor_of_compute", "inverse_p", "is_sum", "p",
-        "s_per_byte", "s_per_flop",
+        "s_per_byte", "s_per_flop", "sums",
     )  # fmt: skip
 
     def __init__(self, machines: Machines, operator: str, chip: Codes, dtype: Codes) -> None:
@@ -32,7 +34,9 @@ class Law:
         self.fixed_s: Floats = table.fixed_s[chip, dtype]
         self.p: Floats = table.p[chip, dtype]
         self.inverse_p: Floats = 1.0 / self.p
-        self.is_sum = bool((self.p == 1.0).all())
+        sums = self.p == 1.0
+        self.is_sum = bool(sums.all())
+        self.sums = sums if not self.is_sum and sums.any() else None
         self.floor_of_compute: Floats = table.floor_of_compute[chip, dtype]
 
 
@@ -60,8 +64,8 @@ class Deployed:
         self.groups: tuple[Group, Group] | None = None  # made on first use by `collectives`
 
     def law(self, operator: str, part: str) -> Law:
-        """The law of `operator` on the dtype of a weight part, of the KV cache ("kv") or, for
-        any other part, of 16-bit data."""
+        """The law of `operator` on the dtype of a weight part, of the KV cache ("kv"), on a dtype
+        by name or, for any other part, on 16-bit data."""
         key = (operator, part)
         if key not in self._laws:
             if part == "kv":
@@ -69,6 +73,6 @@ class Deployed:
             elif part in self.batch.weight_dtype:
                 dtype = self.batch.weight_dtype[part]
             else:
-                dtype = np.full(self.n, CODE["bf16"], dtype=np.intp)
+                dtype = np.full(self.n, CODE.get(part, CODE["bf16"]), dtype=np.intp)
             self._laws[key] = Law(self.machines, operator, self.batch.chip, dtype)
         return self._laws[key]

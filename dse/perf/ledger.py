@@ -78,6 +78,8 @@ class Ledger:
             busy += 1.0
             np.power(busy, law.inverse_p, out=busy)
             busy *= larger
+            if law.sums is not None:
+                np.add(compute, memory, out=busy, where=law.sums)
         busy += law.fixed_s
         busy *= times
         self.seconds += busy

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dse.dtypes import ARITHMETIC, DTYPES
 from dse.specs.catalog import Catalog
-from dse.specs.chip import Chip
+from dse.specs.chip import ROOFLINE, Chip
 from dse.specs.efficiency import Collective, Efficiency, Law
 from dse.specs.system import FabricLevel, System
 
@@ -46,7 +46,8 @@ class LawTable:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown."""
+    """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown; a
+    link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it."""
 
     ids: tuple[str, ...]
     laws: Mapping[str, LawTable]
@@ -77,10 +78,11 @@ KINDS = ("fitted", "derived", "assumed")
 def compile_machines(
     catalog: Catalog, chips: Sequence[str | Chip], price_basis: str | None = None
 ) -> Machines:
-    """Arrays of the named chips. Raises InputError for a chip or price that does not exist."""
+    """Arrays of the named chips. Raises InputError for a chip or price that does not exist, and for
+    a chip without a figure that every estimate needs."""
     rows = [chip if isinstance(chip, Chip) else catalog.chip(chip) for chip in chips]
     for row in rows:
-        row.require("peak_bf16", "memory_capacity", "memory_bandwidth")
+        row.require(*ROOFLINE)
     prices = catalog.prices.select(price_basis) if price_basis else {}
     systems = [catalog.systems[row.system] for row in rows]
     efficiencies = [catalog.efficiencies[row.efficiency] for row in rows]
@@ -100,14 +102,14 @@ def compile_machines(
         floor_s_per_byte=np.array([1 / row.memories[0].bytes_per_s for row in rows]),
         expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
         domain=np.array([float(s.levels[0].size or 1) for s in systems]),
-        link_bytes_per_s=np.array([s.levels[0].bytes_per_s_per_direction for s in systems]),
+        link_bytes_per_s=np.array([_bandwidth(s.levels[0]) for s in systems]),
         all_reduce_latency_s=np.array([row[0] for row in fabric]),
         all_reduce_s_per_byte=np.array([row[1] for row in fabric]),
         all_to_all_latency_s=np.array([row[2] for row in fabric]),
         all_to_all_s_per_byte=np.array([row[3] for row in fabric]),
         scale_out_latency_s=np.array([s.levels[-1].latency_s for s in systems]),
         scale_out_s_per_byte=np.array(
-            [1 / (SCALE_OUT_FRACTION * s.levels[-1].bytes_per_s_per_direction) for s in systems]
+            [1 / (SCALE_OUT_FRACTION * _bandwidth(s.levels[-1])) for s in systems]
         ),
         native_dtype=np.array(
             [[dtype in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
@@ -169,7 +171,8 @@ def _fabric(system: System, efficiency: Efficiency) -> tuple[Table, Table, Table
     link = np.array([_usable_link(level, size) for size in sizes])
     reduce_latency, reduce_fraction = _curve(efficiency.all_reduce, sizes)
     a2a_latency, a2a_fraction = _curve(efficiency.all_to_all, sizes)
-    return reduce_latency, 1 / (reduce_fraction * link), a2a_latency, 1 / (a2a_fraction * link)
+    hops = np.array([_mean_hops(level, size) for size in sizes])
+    return reduce_latency, 1 / (reduce_fraction * link), a2a_latency, hops / (a2a_fraction * link)
 
 
 def _curve(collective: Collective, sizes: Table) -> tuple[Table, Table]:
@@ -189,21 +192,45 @@ def _curve(collective: Collective, sizes: Table) -> tuple[Table, Table]:
     return seconds, np.interp(log2, measured, fraction)
 
 
+def _bandwidth(level: FabricLevel) -> float:
+    known = level.bytes_per_s_per_direction
+    return np.inf if np.isnan(known) else known
+
+
+TORUS_AXES = {"ring": 1, "torus_2d": 2, "torus_3d": 3}
+CUBE = 64  # chips of a 3D torus whose axes are closed by optical switches (TPU v4 and later)
+
+
+def _spanned(level: FabricLevel, size: float) -> tuple[int, bool]:
+    """(axes of a torus that a group spans, whether they are closed): doubling a group opens the
+    next axis; an axis is closed when the group is a whole pod or, in 3D, whole cubes."""
+    axes = min(TORUS_AXES[level.topology], round(np.log2(size)))
+    whole = level.size is not None and size >= level.size
+    return axes, whole or (level.topology == "torus_3d" and size >= CUBE)
+
+
 def _usable_link(level: FabricLevel, size: float) -> float:
     """Bytes per second and direction that one chip can use inside a group of `size` chips.
 
     A full mesh gives one pair link per peer; a torus gives the links of the axes that the group
     spans, two a closed axis (TPU pods: jax-ml scaling book, "How to think about TPUs").
     """
-    total = level.bytes_per_s_per_direction
+    total = _bandwidth(level)
     pair = level.bytes_per_s_per_pair
     if pair is None or size <= 1:
         return total
     if level.topology == "full_mesh":
         return min(total, pair * (size - 1))
-    axes = {"ring": 1, "torus_2d": 2, "torus_3d": 3}.get(level.topology)
-    if axes is None:
+    if level.topology not in TORUS_AXES:
         return total
-    spanned = min(axes, max(1, round(np.log2(size) / 2)))
-    closed = level.size is not None and size >= level.size
-    return min(total, pair * spanned * (2 if closed or size > 4 else 1))
+    axes, closed = _spanned(level, size)
+    return min(total, pair * axes * (2 if closed else 1))
+
+
+def _mean_hops(level: FabricLevel, size: float) -> float:
+    """Links that a byte crosses on the way to a random chip of the group: in a torus a quarter of
+    each closed axis or a third of each open one, else one."""
+    if level.topology not in TORUS_AXES or size <= 1:
+        return 1.0
+    axes, closed = _spanned(level, size)
+    return max(1.0, axes * size ** (1 / axes) / (4 if closed else 3))

@@ -23,13 +23,15 @@ COMMUNICATION_BYTES = 4e8
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes on the busiest chip, (n,). `kv_per_request` is the cache of one request at its full
-    length (prompt and output); `admitted` the requests that one instance can hold."""
+    length (prompt and output), `kv_reserved` what the backend admits one with; `admitted` the
+    requests that one instance can hold, `runtime` what the backend leaves unused."""
 
     weights: Floats
     activations: Floats
     communication: Floats
     runtime: Floats
     kv_per_request: Floats
+    kv_reserved: Floats
     capacity: Floats
     admitted: Floats
 
@@ -41,19 +43,21 @@ class Memory:
 def memory(deployed: Deployed, prompt: Floats, output: Floats, backend: Backend) -> Memory:
     """Sizes a deployment for requests of `prompt` + `output` tokens, (n,) or (1,).
 
-    A request is admitted with the cache of its full length (no preemption). The runtime reserve is
-    what the backend leaves unused of the chip's capacity.
+    `Backend` says what share of the memory the backend takes, and with how much cache it admits.
     """
     batch = deployed.batch
     parts = weight_bytes_per_chip(deployed)
     weights = np.zeros(deployed.n)
     for part in sorted(parts):
         weights = weights + parts[part]
-    kv = np.zeros(deployed.n)
+    full, reserved = np.zeros(deployed.n), np.zeros(deployed.n)
+    admission = prompt + backend.reserved_output * output
     widest = np.zeros(deployed.n)
     for block in batch.blocks:
         layers = layers_per_stage(block, deployed.pipeline_parallel)
-        kv = kv + layers * KINDS[block.kind].kv_bytes_per_request(deployed, block, prompt + output)
+        kv = KINDS[block.kind].kv_bytes_per_request
+        full = full + layers * kv(deployed, block, prompt + output)
+        reserved = reserved + layers * kv(deployed, block, admission)
         if block.kind == "mlp":
             width = block["intermediate_size"] / deployed.tensor_parallel
         elif block.kind == "moe":
@@ -72,7 +76,15 @@ def memory(deployed: Deployed, prompt: Floats, output: Floats, backend: Backend)
         shared, COMMUNICATION_BYTES + 2.0 * rows * batch.hidden_size * ACTIVATION_BYTES, 0.0
     )
     capacity = deployed.capacity_bytes
-    runtime = (1.0 - backend.memory_fraction) * capacity
-    room = capacity - (weights + activations + communication + runtime)
-    admitted = np.floor(np.maximum(room, 0.0) / kv) * deployed.data_parallel
-    return Memory(weights, activations, communication, runtime, kv, capacity, admitted)
+    fraction = backend.memory_fraction
+    fixed = weights + activations + communication
+    if backend.memory_rule == "free":
+        room = fraction * (capacity - fixed)
+    elif backend.memory_rule == "static":
+        room = np.minimum(fraction * capacity - weights, capacity - fixed)
+    else:
+        room = fraction * capacity - fixed
+    room = np.maximum(room, 0.0)
+    runtime = np.maximum(capacity - fixed - room, 0.0)
+    admitted = np.floor(room / reserved) * deployed.data_parallel
+    return Memory(weights, activations, communication, runtime, full, reserved, capacity, admitted)

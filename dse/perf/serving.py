@@ -8,7 +8,10 @@ which the part that falls before the first token, by the share of time spent the
     ahead = w (r - 1) * w / (r w + output * step)        (below one more prompt)
     tpot  = step + (w (r - 1) - ahead) / output
 
-Beyond the requests that memory admits, a request waits (concurrency - r) / X, by Little's law.
+A request that takes the place of a finished one waits for the whole next step. Of a benchmark that
+sends `rounds` x concurrency prompts, one in `rounds` belongs to the burst at the start, whose
+prompts are prefilled chunk after chunk while the first of them already decode. Beyond the requests
+that memory admits, a request waits (concurrency - r) / X, by Little's law.
 Throughput is X = r / (time from admission to the last token). Attention data-parallel ranks
 prefill at the same time (optimistic when their prompts arrive apart).
 """
@@ -74,9 +77,12 @@ def predict(
     return model(deployed, workload, prompt, output, mem, keep)
 
 
-def _step_s(device_s: Floats, workload: Workload) -> Floats:
-    """A step is the larger of device and host time, plus the gap between two steps."""
-    return np.maximum(device_s, workload.backend.host_s_per_step) + workload.backend.gap_s_per_step
+def _step_s(device_s: Floats, workload: Workload, requests: Floats | float = 0.0) -> Floats:
+    """A step is the larger of device and host time, plus the gap between two steps and the host's
+    work on each decoding request."""
+    backend = workload.backend
+    serial = backend.gap_s_per_step + backend.host_s_per_request * requests
+    return np.maximum(device_s, backend.host_s_per_step) + serial
 
 
 def _stage_imbalance(deployed: Deployed) -> Floats:
@@ -125,8 +131,8 @@ def _static(
     prefill_s, prefill = _prefill(deployed, workload, per_rank * prompt, prompt, keep)
     rows = np.maximum(per_rank / deployed.pipeline_parallel, 1.0)
     decode = _decode(deployed, rows, prompt + output / 2.0, keep)
-    decode_step_s = _step_s(decode.seconds * _stage_imbalance(deployed), workload)
-    ttft = prefill_s + workload.backend.first_token_s
+    decode_step_s = _step_s(decode.seconds * _stage_imbalance(deployed), workload, rows)
+    ttft = prefill_s  # a static batch meets no server
     e2e = ttft + (output - 1.0) * decode_step_s
     requests_per_s = batch.concurrency / e2e
     total_chip_s = batch.chips / requests_per_s
@@ -154,7 +160,7 @@ def _continuous(
     prefill_s, prefill = _prefill(deployed, workload, prompt, prompt, keep)
     decode = _decode(deployed, rows, context, keep)
     decode_device_s = decode.seconds * imbalance
-    decode_step_s = _step_s(decode_device_s, workload)
+    decode_step_s = _step_s(decode_device_s, workload, rows)
     carried = np.minimum(prompt * np.maximum(rows / output, 1.0), backend.chunk_tokens)
     mixed = Step(
         deployed,
@@ -173,11 +179,15 @@ def _continuous(
     others = 1.0 - 1.0 / per_rank
     chunks = np.ceil(prompt / backend.chunk_tokens)
     own = np.maximum(prefill_s, added + chunks * decode_step_s * others)
-    service = backend.first_token_s + 0.5 * decode_step_s * others + own + ahead
+    service = backend.first_token_s + tpot * others + own + ahead
     residence = service + (output - 1.0) * tpot
     per_instance = running / residence
     queue = (waiting - running) / per_instance
-    ttft = np.full(deployed.n, np.nan) if offline else service + queue
+    packed = np.minimum(per_rank, np.maximum(backend.chunk_tokens / prompt, 1.0))
+    drained = arriving * (per_rank + packed) / 2.0 + decode_step_s * per_rank / packed / 2.0
+    burst = backend.first_token_s + np.maximum(drained, own)
+    first_token = service + (burst - service) / workload.rounds
+    ttft = np.full(deployed.n, np.nan) if offline else first_token + queue
     active = batch.replicas if offline else np.minimum(batch.replicas, batch.concurrency)
     requests_per_s = per_instance * active
     total_chip_s = batch.chips / requests_per_s

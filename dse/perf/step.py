@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dse.candidates import Block, Floats
-from dse.perf.collectives import groups, send
+from dse.perf.collectives import groups, stage_hops
 from dse.perf.deployed import ACTIVATION_BYTES, Deployed
 from dse.perf.ledger import Ledger
 from dse.perf.operators import KINDS
@@ -67,11 +67,12 @@ class Step:
         finished = self.decode_rows + self.prefill_rows / self.prompt_tokens
         vocabulary = padded_vocabulary(deployed)
         self.gemm("output head", self.always, "embedding", finished, vocabulary, hidden)
-        latency, transfer = self.tensor_group.all_to_all(finished * vocabulary * ACTIVATION_BYTES)
+        # Every rank receives the columns of all others.
+        gathered = finished * vocabulary * deployed.tensor_parallel * ACTIVATION_BYTES
+        latency, transfer = self.tensor_group.all_to_all(gathered)
         ledger.network("gather logits", self.always, latency, transfer)
-        stages = deployed.pipeline_parallel - 1.0
-        latency, transfer = send(deployed, self.rows * row_bytes)
-        ledger.network("pipeline hops", stages, latency, transfer)
+        for hops, latency, transfer in stage_hops(deployed, self.rows * row_bytes):
+            ledger.network("pipeline hops", hops, latency, transfer)
 
     @property
     def seconds(self) -> Floats:

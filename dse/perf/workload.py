@@ -17,13 +17,16 @@ class Workload:
     """`prompt_tokens` and `output_tokens` have shape (1,) (one workload) or (n,).
 
     serving: `continuous` (a closed loop that holds `concurrency` requests in flight), `static` (one
-    fixed batch of `concurrency`), `offline` (everything queued, as many running as fit).
+    fixed batch of `concurrency`), `offline` (everything queued, as many running as fit). A closed
+    loop is in its steady state, or, with `rounds`, a benchmark that sends `rounds` x `concurrency`
+    prompts, the first `concurrency` of them at once.
     """
 
     prompt_tokens: Floats
     output_tokens: Floats
     serving: str
     backend: Backend
+    rounds: float = np.inf
 
     @classmethod
     def of(cls, prompt: float, output: float, serving: str, backend: Backend) -> Workload:
@@ -34,4 +37,4 @@ class Workload:
         if len(self.prompt_tokens) == 1:
             return self
         prompt, output = self.prompt_tokens[rows], self.output_tokens[rows]
-        return Workload(prompt, output, self.serving, self.backend)
+        return Workload(prompt, output, self.serving, self.backend, self.rounds)

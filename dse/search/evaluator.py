@@ -84,7 +84,7 @@ class Evaluator:
     def __init__(
         self,
         problem: Problem,
-        chunk: int = 10_000,
+        chunk: int = 16_384,
         threads: int = 2,
         sink: Callable[[Batch, str], object] | None = None,
     ) -> None:

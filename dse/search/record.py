@@ -143,6 +143,11 @@ class Record:
         if fresh and self.name in names:
             optuna.delete_study(study_name=self.name, storage=storage)
             names.remove(self.name)
+        if names - {self.name} and "://" not in self.location:
+            raise StorageError(
+                f"{self.location} holds study {min(names)!r}, not {self.name!r}; "
+                "start it afresh (--fresh) or use another folder (--out)"
+            )
         if self.name in names:
             return optuna.load_study(study_name=self.name, storage=storage)
         study = optuna.create_study(
@@ -207,12 +212,14 @@ class Record:
 def open_storage(location: str, fresh: bool = False) -> BaseStorage:
     """A database for a URL, else a journal file at a path, created when missing.
 
-    A last line that an interrupted run left unfinished is cut off. Raises StorageError for a file
-    that is not a journal.
+    A last line that an interrupted run left unfinished is cut off. A lock that a killed run left
+    is taken over after Optuna's grace period of 30 s; that needs an absolute path, because the lock
+    is a link to the journal. Raises StorageError for a file that is not a journal.
     """
     if "://" in location:
         return get_storage(location)
-    path = Path(location)
+    path = Path(location).resolve()
+    location = str(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if fresh:
         path.unlink(missing_ok=True)

@@ -98,7 +98,7 @@ def search(
     budget: Budget | None = None,
     record: Record | None = None,
     progress: Progress = silent,
-    chunk: int = 10_000,
+    chunk: int = 16_384,
     threads: int = 2,
 ) -> Result:
     """Search a problem. The same problem, engine, seed, unit and budget give the same result,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dse.candidates import Block, CandidateBatch, Codes, Floats
 from dse.dtypes import BITS, CODE, DTYPES
-from dse.specs.blocks import BLOCK_SIZES, WEIGHT_PARTS
+from dse.specs.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
 from dse.specs.model import Model
 
 BF16 = CODE["bf16"]
@@ -90,9 +90,15 @@ def _aligned_blocks(models: Sequence[Model]) -> tuple[Block, ...]:
     # One order for every batch: a model's sums do not depend on the models beside it.
     for kind, k in sorted(slots, key=lambda slot: (KIND_ORDER.index(slot[0]), slot[1])):
         cells = [row.get((kind, k), (0.0, {})) for row in rows]
+        used = [
+            name
+            for group in OPTIONAL_GROUPS.get(kind, ())
+            if any(cell[1].get(name) for cell in cells for name in group)
+            for name in group
+        ]
         sizes = {
             name: np.array([float(cell[1].get(name, 0.0)) for cell in cells])
-            for name in BLOCK_SIZES[kind]
+            for name in (*BLOCK_SIZES[kind], *used)
         }
         blocks.append(Block(kind, np.array([cell[0] for cell in cells]), sizes))
     return tuple(blocks)

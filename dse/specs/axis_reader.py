@@ -51,11 +51,14 @@ class Mistakes:
 
 
 def read_axes(
-    document: Document, sections: Sequence[Section], chips: Mapping[str, bool], mistakes: Mistakes
+    document: Document,
+    sections: Sequence[Section],
+    chips: Mapping[str, str | None],
+    mistakes: Mistakes,
 ) -> tuple[tuple[Axis, ...], tuple[str, ...]]:
     """The axes of the sections, in an order that does not depend on the order of the file, and the
-    chips that were asked for and have no price. `chips` says of every chip that may be named
-    whether it has one.
+    chips that were asked for and cannot be compared. `chips` says of every chip that may be named
+    why it cannot (None: it can).
 
     What is wrong goes to `mistakes`; the axes are complete only where nothing was added.
     """
@@ -86,7 +89,7 @@ def read_axes(
 class _Reader:
     """Axes as they are read, with where they stand in the file."""
 
-    def __init__(self, mistakes: Mistakes, chips: Mapping[str, bool]) -> None:
+    def __init__(self, mistakes: Mistakes, chips: Mapping[str, str | None]) -> None:
         self.mistakes, self.chips = mistakes, chips
         self.left_out: list[str] = []
         self.axes: dict[str, Axis] = {}
@@ -175,12 +178,14 @@ class _Reader:
             value = self._value(name, kind, item, place)
             if value is not None and value in found:
                 self.wrong(name, f"{item!r} is listed twice", None, *place)
-            elif kind == "chip" and value is not None and not self.chips[str(value)]:
+            elif kind == "chip" and value is not None and self.chips[str(value)]:
                 self.left_out.append(str(value))
             elif value is not None:
                 found.append(value)
         if self.left_out and not found:
-            self.wrong(name, "no chip here has the price", "chips with a price on the price_basis")
+            why = "; ".join(str(self.chips[chip]) for chip in self.left_out[:3])
+            accepted = "chips with a price on the price_basis and every figure that is needed"
+            self.wrong(name, f"no chip here can be compared: {why}", accepted)
         return tuple(found if kind in ("chip", "dtype") else sorted(found))
 
     def _value(self, name: str, kind: str, item: Any, place: KeyPath) -> Value | None:

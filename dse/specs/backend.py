@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,19 +21,26 @@ from dse.specs.loader import load_yaml, validate
 class Backend:
     """One serving backend of one age.
 
-    `host_s_per_step` runs beside the device (a step is the larger of the two); `gap_s_per_step` is
-    serial time between two steps; `first_token_s` is added once to the time to first token;
-    `chunk_tokens` bounds the prompt tokens of one step; `memory_fraction` of a chip is what the
-    backend takes; `max_running_requests` is its cap per instance.
+    `host_s_per_step` runs beside the device (a step is the larger of the two); `gap_s_per_step`
+    and `host_s_per_request` (for each running request) are serial time between two steps;
+    `first_token_s` is added once to the time to first token; `chunk_tokens` bounds the prompt
+    tokens of one step; `max_running_requests` is its cap per instance.
+
+    `memory_fraction` is what the backend takes, by `memory_rule` of the whole chip ("capacity"), of
+    what weights and buffers leave ("free"), or of the chip for weights and cache alone ("static").
+    It admits a request with the cache of its prompt and `reserved_output` of its output.
     """
 
     id: str
     title: str
     host_s_per_step: float
     gap_s_per_step: float
+    host_s_per_request: float
     first_token_s: float
     chunk_tokens: float
     memory_fraction: float
+    memory_rule: str
+    reserved_output: float
     max_running_requests: float
     kind: str
     source: str
@@ -46,9 +54,12 @@ class _BackendFile(BaseModel):
     title: str
     host_per_step: str
     gap_per_step: str
+    host_per_request: str
     first_token: str
     chunk_tokens: int = Field(gt=0)
     memory_fraction: float = Field(gt=0, le=1)
+    memory_rule: Literal["capacity", "free", "static"]
+    reserved_output: float = Field(ge=0, le=1)
     max_running_requests: int = Field(gt=0)
     kind: str
     source: str
@@ -61,16 +72,19 @@ def load_backend(path: Path) -> Backend:
     spec = validate(_BackendFile, document)
     seconds = {
         name: units.parse(getattr(spec, name), "s", field=name)
-        for name in ("host_per_step", "gap_per_step", "first_token")
+        for name in ("host_per_step", "gap_per_step", "host_per_request", "first_token")
     }
     return Backend(
         id=spec.id,
         title=spec.title,
         host_s_per_step=seconds["host_per_step"],
         gap_s_per_step=seconds["gap_per_step"],
+        host_s_per_request=seconds["host_per_request"],
         first_token_s=seconds["first_token"],
         chunk_tokens=float(spec.chunk_tokens),
         memory_fraction=spec.memory_fraction,
+        memory_rule=spec.memory_rule,
+        reserved_output=spec.reserved_output,
         max_running_requests=float(spec.max_running_requests),
         kind=spec.kind,
         source=spec.source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -12,10 +12,11 @@ from typing import Protocol, TypeVar
 from dse.data import hardware_dir as shipped_hardware_dir
 from dse.errors import InputError
 from dse.specs.backend import Backend, load_backends
-from dse.specs.chip import Chip, load_chip
+from dse.specs.chip import ROOFLINE, Chip, load_chip
 from dse.specs.efficiency import Efficiency, load_efficiency
 from dse.specs.loader import did_you_mean, load_yaml
-from dse.specs.prices import PriceTable, load_prices
+from dse.specs.own_chip import OwnChip, read_own_chip
+from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, load_prices, load_purchases
 from dse.specs.system import System, load_system
 
 
@@ -33,13 +34,15 @@ EntryT = TypeVar("EntryT", bound=_Entry)
 class Catalog:
     """Everything by id. A chip's `system` and `efficiency` are ids of this catalog.
 
-    A class default appears once for each chip that uses it, as "class:chip".
+    The laws of a class, or of another chip, appear once for each chip that uses them, as
+    "file:chip".
     """
 
     chips: dict[str, Chip]
     systems: dict[str, System]
     efficiencies: dict[str, Efficiency]
     prices: PriceTable
+    purchases: tuple[PurchaseRow, ...]
     backends: dict[str, Backend]
 
     def chip(self, name: str) -> Chip:
@@ -51,6 +54,31 @@ class Catalog:
             field="chip",
             accepted=", ".join(self.chips),
         )
+
+    def refusal(self, name: str, chips_per_instance: float = 1.0) -> str | None:
+        """Which figure the chip lacks for an instance of so many chips; None where it lacks none.
+
+        Raises InputError for an unknown chip.
+        """
+        chip = self.chip(name)
+        absent = chip.lacks(*ROOFLINE)
+        if absent:
+            return f"{name} has no {' and no '.join(absent)}"
+        link = self.systems[chip.system].unknown_link(chips_per_instance)
+        if link is None:
+            return None
+        return (
+            f"{name} has no bandwidth_per_direction of {link}, "
+            f"which an instance of {chips_per_instance:g} chips needs"
+        )
+
+    def require(self, name: str, chips_per_instance: float = 1.0) -> None:
+        """Raises InputError where the chip lacks a figure for an instance of so many chips."""
+        reason = self.refusal(name, chips_per_instance)
+        if reason is not None:
+            fewer = "" if self.refusal(name) else "an instance of fewer chips, or "
+            accepted = f"{fewer}a chip file of yours with that figure (dse hardware new)"
+            raise InputError(reason, file=self.chips[name].file, accepted=accepted)
 
 
 def load_catalog(
@@ -68,6 +96,21 @@ def load_catalog(
     return _read(folder, extra_chip_files)
 
 
+def is_chip_file(text: str) -> bool:
+    """Whether a chip is named by the path of its file."""
+    return text.endswith((".yaml", ".yml"))
+
+
+def chip_and_files(text: str, chip_files: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """(id, chip files to load) of a chip that is named by its id or by the path of its file.
+
+    Raises InputError for a file that is wrong.
+    """
+    if not is_chip_file(text):
+        return text, tuple(chip_files)
+    return read_own_chip(text).chip.id, tuple(dict.fromkeys((*chip_files, text)))
+
+
 @cache
 def _shipped_catalog(folder: Path) -> Catalog:
     return _read(folder, ())
@@ -76,45 +119,53 @@ def _shipped_catalog(folder: Path) -> Catalog:
 def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
     if not folder.is_dir():
         raise InputError("no such folder", file=str(folder))
-    systems = _by_id(_files(folder / "systems"), load_system)
-    efficiencies = _by_id(_files(folder / "efficiency"), load_efficiency)
-    written = _by_id([*_files(folder / "chips"), *extra_chip_files], load_chip)
+    own = [read_own_chip(path) for path in extra_chip_files]
+    systems = _by_id([load_system(path) for path in _files(folder / "systems")])
+    efficiencies = _by_id([load_efficiency(path) for path in _files(folder / "efficiency")])
+    shipped = [load_chip(path) for path in _files(folder / "chips")]
+    written = _by_id([*shipped, *(one.chip for one in own)])
+    systems |= {one.system.id: one.system for one in own if one.system is not None}
     classes = {name for name, efficiency in efficiencies.items() if efficiency.is_class}
     chips: dict[str, Chip] = {}
     for chip in written.values():
         _refer(chip, "system", systems)
         _refer(chip, "efficiency", efficiencies)
         chips[chip.id] = chip
-        if chip.efficiency in classes:
-            own = efficiencies[chip.efficiency].of_chip(chip)
-            efficiencies[own.id] = own
-            chips[chip.id] = replace(chip, efficiency=own.id)
+        if chip.efficiency != chip.id:
+            laws = efficiencies[chip.efficiency].of_chip(chip)
+            efficiencies[laws.id] = laws
+            chips[chip.id] = replace(chip, efficiency=laws.id)
     return Catalog(
         chips=chips,
         systems=systems,
         efficiencies={name: e for name, e in efficiencies.items() if name not in classes},
-        prices=load_prices(folder / "prices.csv"),
+        prices=_with_own(load_prices(folder / "prices.csv"), own),
+        purchases=load_purchases(folder / "purchases.csv"),
         backends=load_backends(folder / "backends"),
     )
+
+
+def _with_own(table: PriceTable, own: Iterable[OwnChip]) -> PriceTable:
+    rows: tuple[PriceRow, ...] = tuple(row for one in own for row in one.prices)
+    return replace(table, rows=table.rows + rows)
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
-def _by_id(paths: Iterable[Path | str], load: Callable[[Path | str], EntryT]) -> dict[str, EntryT]:
-    entries: dict[str, EntryT] = {}
-    for path in paths:
-        entry = load(path)
-        if entry.id in entries:
+def _by_id(entries: Iterable[EntryT]) -> dict[str, EntryT]:
+    known: dict[str, EntryT] = {}
+    for entry in entries:
+        if entry.id in known:
             raise InputError(
-                f"{entry.id!r} is the id of {entries[entry.id].file} too",
-                file=str(path),
+                f"{entry.id!r} is the id of {known[entry.id].file} too",
+                file=entry.file,
                 field="id",
                 accepted="an id of its own",
             )
-        entries[entry.id] = entry
-    return entries
+        known[entry.id] = entry
+    return known
 
 
 def _refer(chip: Chip, field: str, known: dict[str, System] | dict[str, Efficiency]) -> None:

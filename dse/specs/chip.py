@@ -17,13 +17,21 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from dse.dtypes import ARITHMETIC
-from dse.errors import InputError
-from dse.specs.loader import STRICT, Document, KeyPath, load_yaml, reject, validate
+from dse.errors import InputError, InputErrors
+from dse.specs.loader import (
+    STRICT,
+    Document,
+    KeyPath,
+    did_you_mean,
+    load_yaml,
+    reject,
+    validate,
+)
 
 Kind = Literal["spec", "measured", "claimed", "estimated", "assumed", "fitted", "derived"]
 Availability = Literal[
     "shipping", "shipping_legacy", "shipping_cn", "legacy", "limited", "restricted", "internal",
-    "cloud", "cloud_legacy", "announced", "announced_ramping", "announced_deprioritised",
+    "cloud", "cloud_legacy", "announced", "announced_ramping", "announced_deprioritised", "own",
 ]  # fmt: skip
 
 # Figures of a chip file and their dimensions.
@@ -40,6 +48,10 @@ EXPECTED = (
     "peak_bf16", "memory_capacity", "memory_bandwidth", "sram_capacity", "sram_bandwidth", "tdp",
     "system_power", "compute_units", "clock", "host_link_bandwidth",
 )  # fmt: skip
+# What no estimate can do without.
+ROOFLINE = ("peak_bf16", "memory_capacity", "memory_bandwidth")
+# The date of a figure that the user's own file gives without one.
+UNDATED = "undated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +88,10 @@ class Chip:
     """One accelerator as software sees it.
 
     `peak_flops_per_s` holds the dense peak of every format of `dse.dtypes.ARITHMETIC` that the
-    chip computes in; `memories` starts with the device memory; `capacity_bytes` is that memory's
-    size (NaN if unknown). `assumed` holds "name: reason" and `missing` the names of the figures
-    that nobody published.
+    chip computes in; `memories` starts with the device memory (of a machine without any other, its
+    SRAM); `capacity_bytes` is that memory's size (NaN if unknown). `assumed` holds "name: reason"
+    and `missing` the names of the figures that nobody published; `not_chosen` holds published
+    values of figures of which none could be believed.
     """
 
     id: str
@@ -100,14 +113,25 @@ class Chip:
     figures: tuple[Figure, ...]
     assumed: tuple[str, ...]
     missing: tuple[str, ...]
+    notes: tuple[str, ...]
+    not_chosen: tuple[Figure, ...]
     file: str
 
     def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)
 
+    @property
+    def memory_is_sram(self) -> bool:
+        """Whether the device memory is the chip's SRAM."""
+        return self.memories[0].kind == "SRAM"
+
+    def lacks(self, *names: str) -> tuple[str, ...]:
+        """Those of the named figures that the chip does not have."""
+        return tuple(name for name in names if self.figure(name) is None)
+
     def require(self, *names: str) -> None:
         """Raises InputError if the chip lacks one of the named figures."""
-        absent = [name for name in names if self.figure(name) is None]
+        absent = self.lacks(*names)
         if absent:
             raise InputError(
                 f"{self.id} has no {' and no '.join(absent)}",
@@ -118,12 +142,20 @@ class Chip:
 
 
 def _date(text: str) -> str:
-    if not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?|-Q[1-4])?", text):
+    if text != UNDATED and not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?|-Q[1-4])?", text):
         raise reject("not a date", "2026, 2026-Q3, 2026-11 or 2026-11-20")
     return text
 
 
 Date = Annotated[str, AfterValidator(_date)]
+
+
+def _figure_names(written: dict[str, tuple[SourcedSpec, ...]]) -> dict:
+    for name in written:
+        if name not in DIMENSION:
+            message = f"{name!r} is no figure{did_you_mean(name, DIMENSION)}"
+            raise reject(message, ", ".join(DIMENSION))
+    return written
 
 
 class SourcedSpec(BaseModel):
@@ -196,17 +228,32 @@ class _ChipFile(BaseModel):
     efficiency: str
     figures: _ChipFigures
     extra_memories: tuple[_ExtraMemory, ...] = ()
+    not_chosen: Annotated[dict[str, tuple[SourcedSpec, ...]], AfterValidator(_figure_names)] = {}
+    notes: tuple[str, ...] = ()
 
 
 def load_chip(path: Path | str) -> Chip:
     """Reads one chip file. Raises InputError with the line and field of every mistake."""
-    document = load_yaml(path)
-    spec = validate(_ChipFile, document)
+    return read_chip(load_yaml(path))
+
+
+def read_chip(document: Document) -> Chip:
+    """The chip of a document. Raises InputError, or InputErrors for several mistakes."""
+    wrong = _wrong_quantities(document)
+    try:
+        spec = validate(_ChipFile, document)
+    except InputError as error:
+        found = error.errors if isinstance(error, InputErrors) else [error]
+        raise together([*found, *wrong]) from None
+    if wrong:
+        raise together(wrong)
     figures = {
         name: read_figure(document, ("figures", name), name, written, dimension)
         for name, dimension in DIMENSION.items()
         if (written := getattr(spec.figures, name)) is not None
     }
+    on_chip = spec.memory_kind == "SRAM"  # its SRAM is the device memory, and stands there
+    expected = [name for name in EXPECTED if not (on_chip and name.startswith("sram_"))]
     value = {name: figure.value for name, figure in figures.items()}
     reported = "memory_capacity_driver_reported" in value
     label = value.get("memory_capacity", math.nan)
@@ -237,9 +284,52 @@ def load_chip(path: Path | str) -> Chip:
         clock_hz=value.get("clock"),
         figures=listed,
         assumed=reasons(listed),
-        missing=tuple(name for name in EXPECTED if name not in value),
-        file=str(path),
+        missing=tuple(name for name in expected if name not in value),
+        notes=spec.notes,
+        not_chosen=tuple(
+            read_figure(document, ("not_chosen", name, index), name, written, DIMENSION[name])
+            for name, others in spec.not_chosen.items()
+            for index, written in enumerate(others)
+        ),
+        file=document.file,
     )
+
+
+def together(errors: list[InputError]) -> InputError:
+    """The mistakes of a file as one error, in the order of its lines."""
+    errors = sorted(errors, key=lambda error: error.line or 0)
+    return errors[0] if len(errors) == 1 else InputErrors(errors)
+
+
+def _wrong_quantities(document: Document) -> list[InputError]:
+    """Every figure and alternative whose value is not one of its dimension."""
+    figures = document.data.get("figures")
+    errors: list[InputError] = []
+    for name, written in figures.items() if isinstance(figures, Mapping) else ():
+        if name not in DIMENSION or not isinstance(written, Mapping):
+            continue
+        others = written.get("alternatives")
+        places: list[tuple[KeyPath, object]] = [(("figures", name), written)]
+        for index, other in enumerate(others if isinstance(others, list) else ()):
+            places.append((("figures", name, "alternatives", index), other))
+        for path, one in places:
+            if isinstance(one, Mapping) and isinstance(one.get("value"), str | int | float):
+                try:
+                    quantity(document, (*path, "value"), str(one["value"]), DIMENSION[name])
+                except InputError as error:
+                    errors.append(error)
+    return errors
+
+
+def quantity(document: Document, path: KeyPath, text: str, dimension: str) -> float:
+    """SI value of a figure at `path`. Times may be zero, everything else is above it.
+
+    Raises InputError for a unit of another dimension.
+    """
+    value = document.quantity(path, text, dimension)
+    if value == 0 and dimension != "s":
+        raise document.error(path, f"read {text!r}: zero", "more than zero")
+    return value
 
 
 def _extra_memory(
@@ -262,14 +352,11 @@ def read_figure(
 ) -> Figure:
     """The figure written at `path`, with its alternatives, in SI.
 
-    `dimension` is one of `dse.units` or "text". Times may be zero, everything else is above it.
-    Raises InputError for a unit of another dimension.
+    `dimension` is one of `dse.units` or "text". Raises InputError for a unit of another dimension.
     """
     value = math.nan
     if dimension != "text":
-        value = document.quantity((*path, "value"), spec.value, dimension)
-        if value == 0 and dimension != "s":
-            raise document.error((*path, "value"), f"read {spec.value!r}: zero", "more than zero")
+        value = quantity(document, (*path, "value"), spec.value, dimension)
     others = spec.alternatives if isinstance(spec, FigureSpec) else ()
     return Figure(
         name=name,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -74,13 +74,27 @@ class Efficiency:
         return math.isnan(self.hbm_bytes_per_s)
 
     def of_chip(self, chip: Chip) -> Efficiency:
-        """The class default as "class:chip", referred to the chip's own figures."""
+        """These laws for a chip that they were not measured on, as "file:chip": the fractions refer
+        to the chip's own figures, and what was fitted elsewhere is derived here."""
         return replace(
             self,
             id=f"{self.id}:{chip.id}",
             peak_flops_per_s=chip.peak_flops_per_s,
             hbm_bytes_per_s=chip.memories[0].bytes_per_s,
+            operators={
+                operator: {dtype: _not_fitted(law) for dtype, law in laws.items()}
+                for operator, laws in self.operators.items()
+            },
+            all_reduce=_not_fitted(self.all_reduce),
+            all_to_all=_not_fitted(self.all_to_all),
         )
+
+
+Measured = TypeVar("Measured", Law, Collective)
+
+
+def _not_fitted(law: Measured) -> Measured:
+    return replace(law, kind="derived") if law.kind == "fitted" else law
 
 
 def _formats(laws: Mapping[str, object]) -> Mapping[str, object]:

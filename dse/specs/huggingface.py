@@ -19,7 +19,20 @@ from dse.specs.own_config import MODEL_TYPE, model_of
 
 LARGEST_FILE_BYTES = 16_000_000
 
-_ARCHITECTURES = {family.architecture: name for name, family in FAMILIES.items()}
+_ARCHITECTURES = {
+    architecture: name
+    for name, family in FAMILIES.items()
+    for architecture in (family.architecture, *family.others)
+}
+# Other names of a family in `model_type`.
+_MODEL_TYPES = {
+    "kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3", "bailing_moe_v2": "bailing_moe",
+    "hunyuan": "hunyuan_v1_moe", "minimax": "minimax_text_01",
+    "minimax_m1": "minimax_text_01", "minimax_m3_vl": "minimax_m3",
+    "minimax_m3_vl_text": "minimax_m3", "gemma3": "gemma3_text", "gemma4_text": "gemma4",
+    "llama4_text": "llama4", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe",
+    "mistral3": "mistral", "RefinedWeb": "falcon", "RefinedWebModel": "falcon",
+}  # fmt: skip
 
 # Known, and without weight in memory or time.
 _IGNORED = frozenset((
@@ -38,6 +51,34 @@ _IGNORED = frozenset((
     "router_jitter_noise", "norm_topk_prob", "scoring_func", "topk_method", "topk_group",
     "n_group", "routed_scaling_factor", "ep_size", "swiglu_limit", "swiglu_alpha",
     "attn_implementation", "_attn_implementation", "use_mrope",
+    # position, norm and activation
+    "activation_function", "alibi", "apply_residual_connection_post_layernorm", "clip_qkv",
+    "final_logit_softcapping", "attn_logit_softcapping", "query_pre_attn_scalar", "logit_scale",
+    "layer_norm_epsilon", "layer_norm_bias", "lm_head_bias", "qk_layernorm", "use_qk_norm",
+    "rope_local_base_freq", "rotary_emb_base", "rotary_pct", "rotary_dim", "use_parallel_residual",
+    "parallel_attn", "original_max_position_embeddings", "norm_eps", "norm_epsilon",
+    "normalization_type", "embedding_multiplier", "attention_multiplier", "residual_multiplier",
+    "logits_scaling", "embedding_dropout", "hidden_size_divisor", "use_bidirectional_attention",
+    "cache_implementation", "no_rope_layers", "attn_temperature_tuning", "floor_scale",
+    "attn_scale", "mlp_hidden_act", "do_layer_norm_before", "word_embed_proj_dim", "layerdrop",
+    "activation_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob",
+    "resid_dropout", "emb_dropout", "summary_type", "reorder_and_upcast_attn",
+    "scale_attn_weights", "attention_value_scale", "add_swa_attention_sink_bias",
+    "add_full_attention_sink_bias", "swa_rope_theta", "mla_use_nope", "alibi_bias_max",
+    "attn_impl", "attn_type", "qk_ln", "softmax_scale", "norm_type", "rmsnorm", "postnorm",
+    "no_rope_layer_interval", "max_seq_len", "seq_length", "n_ctx", "no_bias", "add_bias_linear",
+    "multi_query_attention", "attention_type", "true_head_dim",
+    # routing and state arithmetic
+    "moe_renormalize", "moe_router_activation_func", "num_expert_group", "use_grouped_topk",
+    "norm_expert_weight", "moe_jitter_eps", "moe_loss_weight",
+    "score_function", "moe_router_enable_expert_bias", "use_routing_bias", "num_hash_layers",
+    "compress_rope_theta", "hc_eps", "hc_mult", "hc_sinkhorn_iters", "expert_dtype",
+    "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "mamba_hidden_act", "mamba_proj_bias",
+    "mamba_conv_bias", "use_mamba_kernels", "use_conv_bias", "use_bias", "expand", "chunk_size",
+    "time_step_min", "time_step_max", "time_step_limit", "time_step_floor", "time_step_rank",
+    "residual_in_fp32", "rescale_prenorm_residual", "num_logits_to_keep", "block_size",
+    "gate_lower_bound", "latent_moe_use_norm", "attn_res_block_size", "activation_situ_beta",
+    "activation_situ_linear_beta", "mtp_use_dedicated_embeddings", "moe_shared_expert_overlap",
 ))  # fmt: skip
 
 
@@ -69,9 +110,15 @@ def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
     """
     if config.get("model_type") == MODEL_TYPE:
         return model_of(config, source)
+    config, encoders = _text(config, source)
     family_name, family = _family(config, source)
+    config = _flat(config, family)
     reader = ConfigReader(config, family_name, family.defaults, family.aliases, source)
     blocks = [*family.attention(reader), *family.feed_forward(reader)]
+    if family.tables is not None:
+        blocks += family.tables(reader)
+    if encoders:
+        reader.assume(f"{', '.join(encoders)}: left out, the text model alone is read")
     model = Model(
         id=name.lower(),
         name=name,
@@ -84,10 +131,50 @@ def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
         training_tokens=None,
         source=source,
         assumed=tuple(reader.assumed),
-        unknown_keys=tuple(sorted(set(config) - reader.known - _IGNORED)),
+        unknown_keys=tuple(sorted(key for key in set(config) - reader.known if _unknown(key))),
     )
     check(model)
     return model
+
+
+def _unknown(key: str) -> bool:
+    """Not one of the keys that move nothing; those of tokens and encoders end alike."""
+    name = key.rsplit(".", 1)[-1]
+    return name not in _IGNORED and not name.endswith(("_token_id", "_token_index", "_token_ids"))
+
+
+def _text(
+    config: Mapping[str, object], source: str
+) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    """The text model of a configuration with several inputs (`text_config` inside), and the keys
+    of the encoders that are left out."""
+    ends = ("vision_config", "audio_config")
+    encoders = tuple(sorted(key for key in config if key.endswith(ends)))
+    inner = config.get("text_config")
+    if inner is None:
+        return {key: value for key, value in config.items() if key not in encoders}, encoders
+    if not isinstance(inner, dict):
+        raise InputError(f"{inner!r}", file=source, field="text_config", accepted="an object")
+    outside = {k: v for k, v in config.items() if k not in (*encoders, "text_config")}
+    # The outer names say which code runs; the inner file says the sizes.
+    own = {key: value for key, value in inner.items() if key not in ("architectures", "model_type")}
+    return {**outside, **own}, encoders
+
+
+def _flat(config: Mapping[str, object], family: Family) -> dict[str, object]:
+    """Keys of an object inside, where the family reads any, as `object.key`; and the number of
+    layers, where the file has only their list."""
+    inside = {key.split(".")[0] for key in (*family.defaults, *family.aliases) if "." in key}
+    flat: dict[str, object] = {}
+    for key, value in config.items():
+        if key in inside and isinstance(value, dict):
+            flat |= {f"{key}.{name}": item for name, item in value.items()}
+        elif key not in inside or value is not None:
+            flat[key] = value
+    listed = flat.get("layers_block_type")
+    if isinstance(listed, list) and "layers_block_type" in family.defaults:
+        flat.setdefault("num_hidden_layers", len(listed))
+    return flat
 
 
 def _family(config: Mapping[str, object], source: str) -> tuple[str, Family]:
@@ -97,7 +184,8 @@ def _family(config: Mapping[str, object], source: str) -> tuple[str, Family]:
         first = architectures[0] if isinstance(architectures, list) else architectures
         name, field, read = _ARCHITECTURES.get(str(first)), "architectures", first
     else:
-        name = model_type if isinstance(model_type, str) and model_type in FAMILIES else None
+        name = _MODEL_TYPES.get(model_type, model_type) if isinstance(model_type, str) else None
+        name = name if name in FAMILIES else None
         field, read = "model_type", model_type
     if name is None:
         message = f"{read!r} is not a supported architecture" if read else "missing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,10 +29,34 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader that leaves dates as the text that was written."""
 
 
-_Loader.yaml_implicit_resolvers = {
+# No file nests deeper than its brackets and the longest run of marks that a line begins with.
+_DEEP = 300
+_PREFIX = re.compile(r"^[ \t?:-]*", re.MULTILINE)
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _FastLoader(_Parser):
+    """The same on the C parser, where PyYAML has it."""
+
+
+_Loader.yaml_implicit_resolvers = _FastLoader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def _compose(text: str) -> tuple[Any, yaml.Node | None]:
+    """A loader and the node of `text`. What is wrong or nested deep goes to the Python parser: its
+    words are the same everywhere, and it raises RecursionError where the C parser would crash."""
+    opened = text.count("[") + text.count("{")
+    if max(opened, *(len(prefix) for prefix in _PREFIX.findall(text))) <= _DEEP:
+        try:
+            loader = _FastLoader(text)
+            return loader, loader.get_single_node()
+        except yaml.YAMLError:
+            pass
+    loader = _Loader(text)
+    return loader, loader.get_single_node()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +112,7 @@ def load_yaml(path: Path | str) -> Document:
     file = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
-        loader = _Loader(text)
-        node = loader.get_single_node()
+        loader, node = _compose(text)
     except FileNotFoundError:
         raise InputError("no such file", file=file) from None
     except OSError as error:
@@ -97,6 +121,8 @@ def load_yaml(path: Path | str) -> Document:
         raise InputError(f"not UTF-8 text at byte {error.start}", file=file) from None
     except yaml.YAMLError as error:
         raise _syntax_error(error, file) from None
+    except RecursionError:
+        raise InputError("nested too deep", file=file) from None
     if not isinstance(node, yaml.MappingNode):
         raise InputError(
             "not a mapping", file=file, line=1, accepted="lines of the form `field: value`"
@@ -107,6 +133,8 @@ def load_yaml(path: Path | str) -> Document:
         data = loader.construct_document(node)
     except (yaml.YAMLError, ValueError) as error:
         raise _syntax_error(error, file) from None
+    except RecursionError:
+        raise InputError("nested too deep", file=file) from None
     return Document(file, data, lines)
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dse.dtypes import DTYPES
 from dse.errors import InputError
-from dse.specs.blocks import BLOCK_SIZES, WEIGHT_PARTS
+from dse.specs.blocks import BLOCK_SIZES, FEED_FORWARD, MIXERS, WEIGHT_PARTS, sizes_of
 
 LARGEST_SIZE = 1e9
 LARGEST_LAYERS = 10_000
 
-ATTENTION = ("gqa", "mla")
-FEED_FORWARD = ("mlp", "moe")
-
-# Sizes that may be 0: no window, no bias, no query rank, no shared expert.
-_MAY_BE_ZERO = frozenset({"window", "qkv_bias", "q_lora_rank", "shared_intermediate_size"})
+# Sizes that may be 0, beside the optional ones: no window, no bias, no query rank, no shared
+# expert, no compression, no convolution, no gate; Mamba-1 has no heads and Mamba-2 no rank.
+_MAY_BE_ZERO = {
+    "gqa": {"window", "qkv_bias"},
+    "mla": {"q_lora_rank"},
+    "compressed": {"ratio", "index_heads", "index_head_dim", "index_topk"},
+    "delta_net": {"conv_width", "gates_per_head", "decay_rank", "output_gate_rank"},
+    "mamba": {"heads", "groups", "dt_rank"},
+    "moe": {"shared_intermediate_size"},
+}
+_SWITCHES = ("qkv_bias", "output_gate", "values_from_keys", "reuses_kv", "relative_positions")
 
 # What a configuration file calls a size; messages use the name that the user wrote.
 _FIELD = {
@@ -31,7 +37,7 @@ _FIELD = {
 
 @dataclass(frozen=True, slots=True)
 class BlockSpec:
-    """`count` layers of one kind; the names in `sizes` are `candidates.BLOCK_SIZES[kind]`."""
+    """`count` layers of one kind, with the sizes that `dse.specs.blocks` names for it."""
 
     kind: str
     count: int
@@ -62,7 +68,8 @@ class Model:
 
     @property
     def num_hidden_layers(self) -> int:
-        return sum(block.count for block in self.blocks if block.kind in ATTENTION)
+        """Layers that mix tokens (attention, linear attention, state space)."""
+        return sum(block.count for block in self.blocks if block.kind in MIXERS)
 
 
 def check(model: Model) -> None:
@@ -79,11 +86,18 @@ def check(model: Model) -> None:
     check_size("hidden_size", model.hidden_size)
     check_size("vocab_size", model.vocab_size)
     for block in model.blocks:
-        if block.kind not in BLOCK_SIZES or set(block.sizes) != set(BLOCK_SIZES[block.kind]):
-            raise refuse("blocks", f"{block.kind!r} with sizes {sorted(block.sizes)}")
+        if block.kind not in BLOCK_SIZES:
+            raise refuse("blocks.kind", f"{block.kind!r}", ", ".join(BLOCK_SIZES))
+        required, named = set(BLOCK_SIZES[block.kind]), set(block.sizes)
+        if not required <= named <= set(sizes_of(block.kind)):
+            wrong = sorted((required - named) | (named - set(sizes_of(block.kind))))
+            raise refuse(
+                "blocks", f"{block.kind}: {', '.join(wrong)}", ", ".join(sizes_of(block.kind))
+            )
         check_size("num_hidden_layers", block.count, 0, LARGEST_LAYERS)
+        may_be_zero = (named - required) | _MAY_BE_ZERO.get(block.kind, set())
         for name, value in block.sizes.items():
-            check_size(_FIELD.get(name, name), value, 0 if name in _MAY_BE_ZERO else 1)
+            check_size(_FIELD.get(name, name), value, 0 if name in may_be_zero else 1)
         sizes = block.sizes
         if block.kind == "gqa" and sizes["heads"] % sizes["kv_heads"]:
             raise refuse(
@@ -98,17 +112,26 @@ def check(model: Model) -> None:
             )
         if sizes.get("matrices", 2) not in (2, 3):
             raise refuse("matrices", f"{sizes['matrices']:.0f}", "3 (gated) or 2 (plain)")
-        if sizes.get("qkv_bias", 0) not in (0, 1):
-            raise refuse("qkv_bias", f"{sizes['qkv_bias']:.0f}", "0 or 1")
-    feed_forward = sum(block.count for block in model.blocks if block.kind in FEED_FORWARD)
-    if not 1 <= model.num_hidden_layers == feed_forward:
-        raise refuse(
-            "num_hidden_layers",
-            f"{model.num_hidden_layers} attention layers, {feed_forward} feed-forward layers",
-            "one or more, and as many of each",
-        )
+        for name in _SWITCHES:
+            if sizes.get(name, 0) not in (0, 1):
+                raise refuse(name, f"{sizes[name]:.0f}", "0 or 1")
+    _check_layers(model, refuse)
     if set(model.weight_dtypes) != set(WEIGHT_PARTS):
         raise refuse("weight_dtypes", f"{sorted(model.weight_dtypes)}", ", ".join(WEIGHT_PARTS))
     for part, dtype in model.weight_dtypes.items():
         if dtype not in DTYPES:
             raise refuse(f"weight_dtypes.{part}", f"{dtype!r}", ", ".join(DTYPES))
+
+
+def _check_layers(model: Model, refuse: Callable[[str, str, str | None], InputError]) -> None:
+    """A layer mixes tokens and then has a feed-forward; only models with Mamba layers have layers
+    of one of the two alone."""
+    mixing = model.num_hidden_layers
+    feed_forward = sum(block.count for block in model.blocks if block.kind in FEED_FORWARD)
+    hybrid = any(block.kind == "mamba" for block in model.blocks)
+    if mixing < 1 or (feed_forward < 1 if hybrid else feed_forward != mixing):
+        raise refuse(
+            "num_hidden_layers",
+            f"{mixing} attention layers, {feed_forward} feed-forward layers",
+            "one or more, and as many of each",
+        )

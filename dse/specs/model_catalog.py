@@ -12,18 +12,21 @@ from pathlib import Path
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.specs.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.specs.huggingface import load_config
 from dse.specs.model import BlockSpec, Model, check
 
-# What a publisher leaves out of the active parameters: nothing, the input table, or both tables.
-ACTIVE_COUNTS = ("all", "no_input_table", "no_tables")
+# What a published count leaves out: nothing, the input table, or both tables.
+COUNTS = ("all", "no_input_table", "no_tables")
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the publisher says of a model; parameters, None where it says nothing."""
+    """What the publisher says of a model; parameters, None where it says nothing. `total_counts`
+    and `active_counts` say what the figure holds, one of COUNTS."""
 
     total_parameters: float
+    total_counts: str
     active_parameters: float | None
     active_counts: str | None
     source: str
@@ -119,11 +122,8 @@ class _Row:
             hidden_size=self.integer("hidden_size"),
             vocab_size=self.integer("vocab_size"),
             tied_embeddings=bool(self.integer("tie_word_embeddings")),
-            blocks=(*self._attention(), *self._feed_forward()),
-            weight_dtypes={
-                part: self.row[f"{part}_dtype"]
-                for part in ("attention", "mlp", "experts", "embedding")
-            },
+            blocks=tuple(self._blocks()),
+            weight_dtypes={part: self.row[f"{part}_dtype"] for part in WEIGHT_PARTS},
             kv_dtype=None,
             training_tokens=None if tokens is None else tokens * 1e3,
             source=f"{self.row['source']}, {self.row['date']}",
@@ -132,6 +132,7 @@ class _Row:
         check(model)
         published = Published(
             total_parameters=total,
+            total_counts=self.text("total_counts") or "all",
             active_parameters=self.billions("active_parameters_b"),
             active_counts=self.text("active_counts"),
             source=self.row["parameters_source"],
@@ -140,6 +141,24 @@ class _Row:
             note=self.text("note"),
         )
         return _Entry(model, published, tuple(self.row["aliases"].split()))
+
+    def _blocks(self) -> list[BlockSpec]:
+        """The cell `blocks`, where there is one: `kind*count size=n size=n; ...` says all layers of
+        a model that the columns cannot."""
+        cell = self.text("blocks")
+        if cell is None:
+            return [*self._attention(), *self._feed_forward()]
+        try:
+            return [self._block(text.split()) for text in cell.split(";")]
+        except (KeyError, ValueError):
+            raise self._refuse(
+                "blocks", f"kind*count size=n ...; {', '.join(BLOCK_SIZES)}"
+            ) from None
+
+    def _block(self, words: list[str]) -> BlockSpec:
+        kind, count = words[0].split("*")
+        sizes = dict(word.split("=") for word in words[1:])
+        return BlockSpec(kind, int(count), {name: int(value) for name, value in sizes.items()})
 
     def _attention(self) -> list[BlockSpec]:
         layers = self.integer("num_hidden_layers")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dse.dtypes import DTYPES
 from dse.errors import InputError
-from dse.specs.blocks import BLOCK_SIZES, WEIGHT_PARTS
+from dse.specs.blocks import BLOCK_SIZES, OPTIONAL_SIZES, WEIGHT_PARTS
 from dse.specs.model import BlockSpec, Model, check
 
 MODEL_TYPE = "dse"
@@ -37,11 +38,18 @@ def config_of(model: Model) -> dict[str, Any]:
 def model_of(config: Mapping[str, Any], source: str) -> Model:
     """Reads a configuration object back. Raises InputError naming a key that is missing or bad."""
     try:
+        for block in config["blocks"]:
+            if block["kind"] not in BLOCK_SIZES:
+                kinds = ", ".join(BLOCK_SIZES)
+                raise InputError(
+                    f"{block['kind']!r}", file=source, field="blocks.kind", accepted=kinds
+                )
         blocks = tuple(
             BlockSpec(
                 block["kind"],
                 block["count"],
-                {name: block[name] for name in BLOCK_SIZES[block["kind"]]},
+                {name: block[name] for name in BLOCK_SIZES[block["kind"]]}
+                | {n: block[n] for n in OPTIONAL_SIZES.get(block["kind"], ()) if n in block},
             )
             for block in config["blocks"]
         )
@@ -57,19 +65,29 @@ def model_of(config: Mapping[str, Any], source: str) -> Model:
             training_tokens=config["training_tokens"],
             source=source,
         )
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            f"not a model of this project: {error} is missing or not of its type", file=source
-        ) from error
+    except KeyError as error:
+        raise InputError("missing", file=source, field=str(error.args[0])) from error
+    except TypeError as error:
+        raise InputError(f"not a model of this project: {error}", file=source) from error
+    tokens = model.training_tokens
+    for field, good, accepted in (
+        ("name", isinstance(model.name, str), "a text"),
+        ("kv_dtype", model.kv_dtype in (None, *DTYPES), ", ".join(("null", *DTYPES))),
+        (
+            "training_tokens",
+            tokens is None or (isinstance(tokens, int | float) and tokens >= 1),
+            "null, or a number of tokens from 1",
+        ),
+    ):
+        if not good:
+            raise InputError(f"{config[field]!r:.40}", file=source, field=field, accepted=accepted)
     check(model)
     return model
 
 
 def _flat(model: Model) -> dict[str, Any]:
     """Main sizes under their usual names."""
-    flat: dict[str, Any] = {
-        "num_hidden_layers": sum(b.count for b in model.blocks if b.kind in ("gqa", "mla"))
-    }
+    flat: dict[str, Any] = {"num_hidden_layers": model.num_hidden_layers}
     for block in model.blocks:
         sizes = block.sizes
         if block.kind in ("gqa", "mla"):

@@ -1,4 +1,5 @@
-"""Prices: `hardware/prices.csv`, dollars per chip-hour by basis. Bases never mix."""
+"""Prices: `hardware/prices.csv`, dollars per chip-hour by basis, and `hardware/purchases.csv`,
+dollars per chip bought. Bases never mix."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from dse.errors import InputError, InputErrors
 from dse.specs.loader import did_you_mean
 
 COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
+PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source", "note")
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"
 
@@ -25,6 +27,21 @@ class PriceRow:
     chip: str
     basis: str
     usd_per_chip_hour: float
+    provider: str
+    date: str
+    source: str
+    note: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurchaseRow:
+    """One published price of a chip, bought or built; `kind` says which: a list price, a street
+    price, the share of a system, an estimate of what it costs to make."""
+
+    chip: str
+    kind: str
+    usd_per_chip: float
     provider: str
     date: str
     source: str
@@ -91,57 +108,76 @@ def _price(rows: list[PriceRow]) -> Price:
 def load_prices(path: Path | str | None = None) -> PriceTable:
     """Reads a price file (the shipped one by default). Raises InputError with file and line."""
     file = Path(path) if path is not None else hardware_dir() / "prices.csv"
+    rows = tuple(
+        PriceRow(row["chip"], row["basis"], usd, *(row[name] for name in COLUMNS[3:]), line=line)
+        for line, row, usd in _read(file, COLUMNS, "usd/h")
+    )
+    return PriceTable(str(file), rows)
+
+
+def load_purchases(path: Path | str | None = None) -> tuple[PurchaseRow, ...]:
+    """Reads a file of purchase prices (the shipped one by default). Raises InputError with file
+    and line."""
+    file = Path(path) if path is not None else hardware_dir() / "purchases.csv"
+    columns = PURCHASE_COLUMNS
+    return tuple(
+        PurchaseRow(row["chip"], row["kind"], usd, *(row[name] for name in columns[3:]), line=line)
+        for line, row, usd in _read(file, columns, "usd")
+    )
+
+
+def _read(
+    file: Path, columns: tuple[str, ...], dimension: str
+) -> list[tuple[int, dict[str, str], float]]:
+    """(line, cells by column, dollars) of every row; the third column holds the dollars."""
     try:
         with file.open(encoding="utf-8", newline="") as stream:
-            rows = tuple(_rows(csv.reader(stream, strict=True), str(file)))
+            return _rows(csv.reader(stream, strict=True), str(file), columns, dimension)
     except FileNotFoundError:
         raise InputError("no such file", file=str(file)) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read: {error}", file=str(file)) from None
-    return PriceTable(str(file), rows)
 
 
-def _rows(reader: Iterator[list[str]], file: str) -> Iterator[PriceRow]:
+def _rows(
+    reader: Iterator[list[str]], file: str, columns: tuple[str, ...], dimension: str
+) -> list[tuple[int, dict[str, str], float]]:
     header = next(reader, [])
-    if tuple(header) != COLUMNS:
+    if tuple(header) != columns:
         raise InputError(
-            f"read the columns {', '.join(header)}", file=file, line=1, accepted=",".join(COLUMNS)
+            f"read the columns {', '.join(header)}", file=file, line=1, accepted=",".join(columns)
         )
     errors: list[InputError] = []
+    found = []
     for line, cells in enumerate(reader, start=2):
         if not cells:
             continue
         try:
-            yield _row(cells, file, line)
+            found.append(_row(cells, file, line, columns, dimension))
         except InputError as error:
             errors.append(error)
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
+    return found
 
 
-def _row(cells: list[str], file: str, line: int) -> PriceRow:
-    if len(cells) != len(COLUMNS):
+def _row(
+    cells: list[str], file: str, line: int, columns: tuple[str, ...], dimension: str
+) -> tuple[int, dict[str, str], float]:
+    if len(cells) != len(columns):
         raise InputError(
-            f"read {len(cells)} cells", file=file, line=line, accepted=f"{len(COLUMNS)} cells"
+            f"read {len(cells)} cells", file=file, line=line, accepted=f"{len(columns)} cells"
         )
-    row = dict(zip(COLUMNS, cells, strict=True))
-    for name in ("chip", "basis", "date", "source"):
+    row = dict(zip(columns, cells, strict=True))
+    dollars = columns[2]
+    for name in (columns[0], columns[1], "date", "source"):
         if not row[name].strip():
             raise InputError("empty", file=file, line=line, field=name, accepted="text")
     try:
-        usd = units.parse(f"{row['usd_per_chip_hour']} USD/h", "usd/h")
+        unit = {"usd/h": "USD/h", "usd": "USD"}[dimension]
+        return line, row, units.parse(f"{row[dollars]} {unit}", dimension)
     except InputError:
         raise InputError(
-            f"read {row['usd_per_chip_hour']!r}",
-            file=file, line=line, field="usd_per_chip_hour", accepted="dollars, such as 2.5",
+            f"read {row[dollars]!r}",
+            file=file, line=line, field=dollars, accepted="dollars, such as 2.5",
         ) from None  # fmt: skip
-    return PriceRow(
-        chip=row["chip"],
-        basis=row["basis"],
-        usd_per_chip_hour=usd,
-        provider=row["provider"],
-        date=row["date"],
-        source=row["source"],
-        note=row["note"],
-        line=line,
-    )

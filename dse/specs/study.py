@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,14 +16,16 @@ from dse.data import search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.specs.axes import Axis
 from dse.specs.axis_reader import Mistakes, read_axes
-from dse.specs.catalog import Catalog, load_catalog
+from dse.specs.catalog import Catalog, is_chip_file, load_catalog
 from dse.specs.loader import Document, did_you_mean, load_yaml, reject, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
+from dse.specs.own_chip import read_own_chip
 
 MOST_OBJECTIVES = 4
 # What a backend is called where none is meant in particular.
 CURRENT_BACKEND = "generic"
+_DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 _DIRECTIONS = ("minimize", "maximize")
 
 
@@ -51,7 +54,9 @@ class Study:
     `model` is a catalog id or the path of a configuration file, and `model_axes` is then empty;
     else it is None and one of `training_compute` (FLOP) and `training_tokens` is given. Axes and
     objectives stand in an order that does not depend on the order of the file. `left_out` names
-    the chips that were asked for and have no price on the basis. `fingerprint` is the sha256 of
+    the chips that were asked for and have no price on the basis, or lack a figure that the space
+    needs, and `why_left_out` says which. `chip_files` are the paths of chip files that the space
+    names. `fingerprint` is the sha256 of
     everything that decides a result: not of names, titles, comments or the order of keys.
     """
 
@@ -68,6 +73,8 @@ class Study:
     objectives: tuple[ObjectiveSpec, ...]
     constraints: tuple[Constraint, ...]
     left_out: tuple[str, ...]
+    why_left_out: Mapping[str, str]
+    chip_files: tuple[str, ...]
     fingerprint: str
     path: Path
 
@@ -141,8 +148,9 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
     Raises InputErrors with every mistake of the file, each with its line and field.
     """
     document = load_yaml(path)
-    catalog = catalog or load_catalog()
     mistakes = Mistakes(document)
+    document, chip_files = _own_chips(document, mistakes)
+    catalog = _with_files(catalog, chip_files, mistakes)
     try:
         frame = validate(_StudyFile, document)
     except InputErrors as error:
@@ -152,7 +160,13 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
 
     basis = document.data.get("price_basis")
     priced = _priced(basis, catalog, mistakes)
-    chips = {chip: priced is None or chip in priced for chip in catalog.chips}
+    most = _largest_instance(document)
+    chips = {
+        chip: f"{chip} has no price on basis {basis}"
+        if priced is not None and chip not in priced
+        else catalog.refusal(chip, most)
+        for chip in catalog.chips
+    }
     model = document.data.get("model")
     sections = ("deployment",) if isinstance(model, str) else ("model", "deployment")
     axes, left_out = read_axes(document, sections, chips, mistakes)
@@ -180,6 +194,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         "objectives": [[o.metric, o.direction] for o in objectives],
         "constraints": [[c.metric, c.operator, c.limit] for c in constraints],
     }
+    if chip_files:
+        content["chip_files"] = [_digest(Path(file)) for file in chip_files]
     return Study(
         name=frame.name,
         title=frame.title,
@@ -194,6 +210,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         objectives=objectives,
         constraints=constraints,
         left_out=left_out,
+        why_left_out={chip: str(chips[chip]) for chip in left_out},
+        chip_files=chip_files,
         fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
         path=Path(path),
     )
@@ -201,6 +219,63 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
 
 def _yaml_files(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def _own_chips(document: Document, mistakes: Mistakes) -> tuple[Document, tuple[str, ...]]:
+    """The file with the ids of chips that it names by the path of their file, as seen from the
+    space file, and these paths."""
+    deployment = document.data.get("deployment")
+    if not isinstance(deployment, Mapping):
+        return document, ()
+    written = deployment.get("chip")
+    nested = isinstance(written, Mapping)
+    raw = written.get("values") if nested else written
+    items = raw if isinstance(raw, list) else [raw]
+    files: dict[str, str] = {}
+    for item in list(items):
+        if isinstance(item, str) and is_chip_file(item):
+            file = str((Path(document.file).parent / item).resolve())
+            try:
+                files[item] = file
+                items = [read_own_chip(file).chip.id if one is item else one for one in items]
+            except InputError as error:
+                mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
+    if not files:
+        return document, ()
+    chips = {**written, "values": items} if nested else items
+    data = {**document.data, "deployment": {**deployment, "chip": chips}}
+    return replace(document, data=data), tuple(dict.fromkeys(files.values()))
+
+
+def _with_files(
+    catalog: Catalog | None, chip_files: tuple[str, ...], mistakes: Mistakes
+) -> Catalog:
+    """The catalog with the chip files of the space; without them where one is wrong."""
+    if not chip_files or mistakes.errors:
+        return catalog or load_catalog()
+    try:
+        return load_catalog(extra_chip_files=chip_files)
+    except InputError as error:
+        mistakes.errors.append(error)
+        return catalog or load_catalog()
+
+
+def _largest_instance(document: Document) -> float:
+    """Chips of the largest instance that the degrees of the space can make."""
+    deployment = document.data.get("deployment")
+    if not isinstance(deployment, Mapping):
+        return 1.0
+    most = [_largest(deployment.get(axis, 1)) for axis in _DEGREES]
+    return min(math.prod(most), _largest(deployment.get("chips", math.inf)))
+
+
+def _largest(written: Any) -> float:
+    """The largest value of an axis, infinite where that needs another axis."""
+    if isinstance(written, Mapping):
+        written = math.inf if "ratio_of" in written else written.get("values", written.get("to"))
+    sizes = written if isinstance(written, list) else [written]
+    known = [float(one) for one in sizes if isinstance(one, int | float)]
+    return max(known, default=math.inf)
 
 
 def _priced(basis: object, catalog: Catalog, mistakes: Mistakes) -> set[str] | None:
@@ -233,9 +308,11 @@ def _model_digest(model: str | None) -> str | None:
     if model is None:
         return None
     path = Path(model) / "config.json" if Path(model).is_dir() else Path(model)
-    if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    return model.lower()
+    return _digest(path) if path.is_file() else model.lower()
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _workload(written: _WorkloadFile, catalog: Catalog, mistakes: Mistakes) -> WorkloadSpec:

@@ -21,8 +21,8 @@ class FabricLevel:
     """One level of the fabric.
 
     `size` is the number of chips of one domain (None: unbounded); `bytes_per_s_per_direction` is
-    what one chip sends, over all its links; `bytes_per_s_per_pair` is one link between two
-    neighbours of a mesh or torus; `latency_s` is one hop.
+    what one chip sends, over all its links (NaN: not known); `bytes_per_s_per_pair` is one link
+    between two neighbours of a mesh or torus; `latency_s` is one hop.
     """
 
     name: str
@@ -43,7 +43,19 @@ class System:
     levels: tuple[FabricLevel, ...]
     figures: tuple[Figure, ...]
     assumed: tuple[str, ...]
+    missing: tuple[str, ...]
     file: str
+
+    def unknown_link(self, chips: float) -> str | None:
+        """The name of the level that `chips` chips of one instance need and whose bandwidth is not
+        known; None where they have what they need."""
+        inner, outer = self.levels[0], self.levels[-1]
+        domain = inner.size or math.inf
+        if min(chips, domain) > 1 and math.isnan(inner.bytes_per_s_per_direction):
+            return inner.name
+        if chips > domain and math.isnan(outer.bytes_per_s_per_direction):
+            return outer.name
+        return None
 
 
 class _LevelSpec(BaseModel):
@@ -54,7 +66,7 @@ class _LevelSpec(BaseModel):
     name: str
     topology: FigureSpec
     size: FigureSpec | None = None
-    bandwidth_per_direction: FigureSpec
+    bandwidth_per_direction: FigureSpec | None = None
     bandwidth_per_pair: FigureSpec | None = None
     latency: FigureSpec
     jitter: FigureSpec
@@ -70,7 +82,11 @@ class _SystemFile(BaseModel):
 
 def load_system(path: Path | str) -> System:
     """Reads one system file. Raises InputError with the line and field of every mistake."""
-    document = load_yaml(path)
+    return read_system(load_yaml(path))
+
+
+def read_system(document: Document) -> System:
+    """The system of a document. Raises InputError."""
     spec = validate(_SystemFile, document)
     levels: list[FabricLevel] = []
     figures: list[Figure] = []
@@ -86,7 +102,14 @@ def load_system(path: Path | str) -> System:
         levels.append(level)
         figures.extend(own)
     listed = tuple(figures)
-    return System(spec.id, spec.name, tuple(levels), listed, reasons(listed), str(path))
+    missing = tuple(
+        f"{level.name} bandwidth_per_direction"
+        for level in levels
+        if math.isnan(level.bytes_per_s_per_direction)
+    )
+    return System(
+        spec.id, spec.name, tuple(levels), listed, reasons(listed), missing, document.file
+    )
 
 
 def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricLevel, list[Figure]]:
@@ -96,12 +119,8 @@ def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricL
             return None
         return read_figure(document, (*path, field), f"{spec.name} {field}", written, dimension)
 
-    bandwidth, latency, jitter = (
-        cast(Figure, figure(field, dimension))
-        for field, dimension in (
-            ("bandwidth_per_direction", "bytes/s"), ("latency", "s"), ("jitter", "s"),
-        )
-    )  # fmt: skip
+    latency, jitter = (cast(Figure, figure(field, "s")) for field in ("latency", "jitter"))
+    bandwidth = figure("bandwidth_per_direction", "bytes/s")
     pair = figure("bandwidth_per_pair", "bytes/s")
     topology = cast(Figure, figure("topology", "text"))
     if topology.text not in TOPOLOGIES:
@@ -117,7 +136,7 @@ def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricL
         name=spec.name,
         topology=cast(Topology, topology.text),
         size=int(size.value) if size else None,
-        bytes_per_s_per_direction=bandwidth.value,
+        bytes_per_s_per_direction=bandwidth.value if bandwidth else math.nan,
         bytes_per_s_per_pair=pair.value if pair else None,
         latency_s=latency.value,
         jitter_s=jitter.value,

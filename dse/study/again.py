@@ -12,7 +12,7 @@ from dse.specs.catalog import load_catalog
 from dse.specs.own_config import model_of
 from dse.study.describe import Limit
 from dse.study.estimate import Estimate, estimate
-from dse.study.folder import FRONT, STUDY, find_item, read_json
+from dse.study.folder import FRONT, find_item, read_study
 
 
 def estimate_again(folder: Path, point: str, *, keep: bool = False) -> Estimate:
@@ -20,13 +20,13 @@ def estimate_again(folder: Path, point: str, *, keep: bool = False) -> Estimate:
 
     Raises InputError for a folder that is no study and for a point that does not exist.
     """
-    study, item = read_json(folder, STUDY), find_item(folder, point)
+    study, item = read_study(folder)[0], find_item(folder, point)
     return estimate_item(study, item, f"{folder / FRONT}", keep=keep)
 
 
 def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -> Estimate:
     """The same for an item of front.json."""
-    catalog = load_catalog()
+    catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
     load, deployment = study["workload"], item["deployment"]
     model = model_of(item["model"], source)
     workload = Workload.of(

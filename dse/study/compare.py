@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
-from dse.study.folder import FRONT, STUDY, read_json
+from dse.study.folder import read_study
 
 
 def compare(a: Path, b: Path) -> dict[str, Any]:
@@ -18,15 +19,20 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
 
     Both fronts are scaled by the enumerated front where one of the studies enumerated its space,
     else by the front of their union. `entered` and `left` are points of B and A that the other
-    does not have. Raises InputError for studies of different objectives.
+    does not have. Raises InputError for studies of different objectives or price bases.
     """
-    studies = [read_json(folder, STUDY) for folder in (a, b)]
-    fronts = [read_json(folder, FRONT)["items"] for folder in (a, b)]
+    studies, fronts = zip(*(read_study(folder) for folder in (a, b)), strict=True)
     objectives = studies[0]["objectives"]
     if objectives != studies[1]["objectives"]:
         raise InputError(
             f"{a} and {b} have different objectives",
             accepted="two studies of the same objectives",
+        )
+    bases = [study["price_basis"] for study in studies]
+    if bases[0] != bases[1]:
+        raise InputError(
+            f"{a} has prices on basis {bases[0]}, {b} on {bases[1]}: they do not compare",
+            accepted="two studies of one price basis",
         )
     values = [_values(items, objectives) for items in fronts]
     true = _enumerated(studies)
@@ -47,6 +53,8 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
         "true_hypervolume_share": None if true is None else volumes[1 - true] / volumes[true],
         "same_space": studies[0]["fingerprint"] == studies[1]["fingerprint"],
         "same_data": studies[0]["data_digest"] == studies[1]["data_digest"],
+        "engine_a": studies[0]["engine"],
+        "engine_b": studies[1]["engine"],
         "front_a": len(fronts[0]),
         "front_b": len(fronts[1]),
         "evaluations_a": studies[0]["evaluations"],
@@ -56,7 +64,7 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
     }
 
 
-def _enumerated(studies: list[dict[str, Any]]) -> int | None:
+def _enumerated(studies: Sequence[dict[str, Any]]) -> int | None:
     """Which of two studies of one space saw all of it; None where neither did, or both."""
     if studies[0]["fingerprint"] != studies[1]["fingerprint"]:
         return None

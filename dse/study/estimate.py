@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,10 @@ def estimate(
     limits: tuple[Limit, ...] = (),
     keep: bool = False,
 ) -> Estimate:
-    """Evaluates one point. Raises InputError for an unknown chip, dtype or price basis."""
+    """Evaluates one point. Raises InputError for an unknown chip, dtype or price basis, and for a
+    chip without a figure that the point needs."""
+    degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+    catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
     machines = compile_machines(catalog, [chip], price_basis)
     axes = {axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES}
     kv = kv_dtype or model.kv_dtype or "bf16"
@@ -94,6 +98,7 @@ def assumptions(
     sentences += [f"{chip}: {text}" for text in spec.assumed]
     sentences += [f"{system.id}: {text}" for text in system.assumed]
     sentences += [f"{chip}: no figure for {name}" for name in spec.missing]
+    sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
     if chip not in catalog.prices.select(price_basis):
         sentences.append(f"{chip} has no price on basis {price_basis}: costs are null")
     if model is not None:

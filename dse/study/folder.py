@@ -12,19 +12,107 @@ from dse.errors import InputError, StorageError
 
 STUDY, FRONT, FRONT_TABLE = "study.json", "front.json", "front.csv"
 
+# What the readers of a study lean on, by example: a type, a mapping of needed keys, or a list of
+# one example.
+_NUMBER = (int, float)
+_SHAPES: dict[str, Any] = {
+    STUDY: {
+        "space": str,
+        "fingerprint": str,
+        "price_basis": str,
+        "data_digest": str,
+        "engine": str,
+        "evaluations": int,
+        "true_hypervolume_share": (int, float, type(None)),
+        "objectives": [{"metric": str, "direction": str, "log": bool}],
+        "constraints": [{"metric": str, "sign": _NUMBER, "limit": _NUMBER, "text": str}],
+        "workload": {
+            "prompt_tokens": _NUMBER, "output_tokens": _NUMBER, "serving": str, "backend": str,
+        },
+    },
+    FRONT: {
+        "items": [
+            {
+                "point": int,
+                "names": [str],
+                "model": {"blocks": list},
+                "deployment": {
+                    "chip": str, "chips": _NUMBER, "tensor_parallel": _NUMBER,
+                    "pipeline_parallel": _NUMBER, "data_parallel": _NUMBER,
+                    "expert_parallel": _NUMBER, "replicas": _NUMBER, "concurrency": _NUMBER,
+                    "weight_dtype": str, "kv_dtype": str,
+                },
+                "metrics": dict,
+            }
+        ]
+    },
+}  # fmt: skip
+
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """One of the folder's documents. Raises InputError when the folder is not a study."""
+    """One of the folder's documents. Raises InputError when the folder is not a study, StorageError
+    when the document is damaged."""
     path = folder / name
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(
             f"{folder} is not a finished study: it has no {name}",
             accepted="a folder written by `dse run`",
         ) from error
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path}: cannot be read: {error}; `dse run` writes it anew") from error
+    if wrong := _misfit(document, _SHAPES[name], ""):
+        raise StorageError(f"{path}: {wrong}; `dse run` writes it anew")
+    return document
+
+
+def read_study(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(study.json, the items of front.json), with a value of every objective at every point."""
+    study, items = read_json(folder, STUDY), read_json(folder, FRONT)["items"]
+    if not items:
+        raise StorageError(f"{folder / FRONT}: holds no point; `dse run` writes it anew")
+    shape = {"metrics": {row["metric"]: _NUMBER for row in study["objectives"]}}
+    for item in items:
+        if wrong := _misfit(item, shape, f"point {item['point']}"):
+            raise StorageError(f"{folder / FRONT}: {wrong}; `dse run` writes it anew")
+    return study, items
+
+
+def _misfit(value: Any, shape: Any, where: str) -> str | None:
+    """The first place where `value` is not of `shape`, in words."""
+    at = where or "the document"
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return f"{at} is no object"
+        for key, inner in shape.items():
+            if key not in value:
+                return f"{at} lacks {key!r}"
+            if wrong := _misfit(value[key], inner, f"{where}.{key}".lstrip(".")):
+                return wrong
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"{at} is no list"
+        for k, element in enumerate(value):
+            if wrong := _misfit(element, shape[0], f"{where}[{k}]"):
+                return wrong
+    elif not isinstance(value, shape):
+        return f"{at} is {value!r:.40}"
+    return None
+
+
+def refuse_other(folder: Path, space: str, fingerprint: str) -> None:
+    """Raises StorageError where the folder holds a finished study of another space."""
+    try:
+        study = read_json(folder, STUDY)
+    except (InputError, StorageError):
+        return
+    if (study["space"], study["fingerprint"]) != (space, fingerprint):
+        raise StorageError(
+            f"{folder} holds a study of another space, {study['space']!r} "
+            f"({study['fingerprint'][:8]}), not of {space!r} ({fingerprint[:8]}): "
+            "start it afresh (--fresh) or use another folder (--out)"
+        )
 
 
 def write_text(folder: Path, name: str, text: str) -> None:
@@ -50,7 +138,7 @@ def find_item(folder: Path, point: str) -> dict[str, Any]:
 
     Raises InputError with the numbers and names that exist.
     """
-    items = read_json(folder, FRONT)["items"]
+    items = read_study(folder)[1]
     names = sorted({name for item in items for name in item["names"]})
     for item in items:
         if point in item["names"] or point == str(item["point"]):

@@ -21,11 +21,14 @@ from dse.specs.model_catalog import resolve_model
 from dse.specs.study import Study
 from dse.study.describe import Limit
 
+# A constraint of every study: a point that an objective says nothing of has no place on a front.
+KNOWN = "every objective has a value"
+
 
 @dataclass(frozen=True, slots=True)
 class PhysicsProblem:
     """Problem of `dse.problem`: constraints are the rules of `dse.evaluate` that the space can
-    break and the limits of the user, by the text that these were written in."""
+    break, the limits of the user by the text that these were written in, and KNOWN."""
 
     study: Study
     space: Space
@@ -37,7 +40,7 @@ class PhysicsProblem:
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        return (*RULES, *(limit.text for limit in self.limits))
+        return (*RULES, *(limit.text for limit in self.limits), KNOWN)
 
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d)."""
@@ -56,13 +59,13 @@ class PhysicsProblem:
         )
 
     def evaluate(self, index: NDArray[np.int64]) -> Evaluation:
-        """F (n, m) and G (n, c). An objective that a point has no value for is infinite."""
+        """F (n, m) and G (n, c). A point without a value of every objective breaks KNOWN."""
         metrics = self.metrics(index)
         columns = [o.sign * metrics.values[o.metric] for o in self.objectives]
         values = np.stack(columns, axis=1)
         limits = [limit.amount(metrics) for limit in self.limits]
-        amounts = np.stack([*metrics.violations.values(), *limits], axis=1)
         unknown = np.isnan(values).any(axis=1)
+        amounts = np.stack([*metrics.violations.values(), *limits, unknown * 1.0], axis=1)
         if unknown.any():
             values = np.where(np.isnan(values), np.inf, values)
         return Evaluation(values, np.where(np.isnan(amounts), np.inf, amounts))

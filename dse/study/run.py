@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -28,11 +29,12 @@ from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
 from dse.study.describe import describe_deployment, describe_metrics, number
 from dse.study.estimate import assumptions
-from dse.study.folder import FRONT, FRONT_TABLE, STUDY, write_json, write_text
+from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.physics import PhysicsProblem, pose
 from dse.study.shapes import model_at
 from dse.study.sources import price_rows, source_rows
 from dse.study.table import front_table
+from dse.study.why_not import nothing_feasible
 
 LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas", "plotly")
 NAMES = {
@@ -65,8 +67,9 @@ def run_study(
     holds another study, NothingFeasible when no point is feasible (its trials are kept).
     """
     started = time.perf_counter()
-    catalog = load_catalog()
-    problem = pose(load_study(resolve_space(space), catalog), catalog)
+    study = load_study(resolve_space(space))
+    catalog = load_catalog(extra_chip_files=study.chip_files)
+    problem = pose(study, catalog)
     identity = {
         "space": problem.study.name,
         "fingerprint": problem.space.fingerprint,
@@ -75,6 +78,8 @@ def run_study(
         "model_version": __version__,
         "data_digest": catalog_digest(hardware_dir()),
     }
+    if not fresh:
+        refuse_other(out, problem.study.name, problem.space.fingerprint)
     try:
         out.mkdir(parents=True, exist_ok=True)
         record = Record(
@@ -91,7 +96,8 @@ def run_study(
         progress=progress,
         threads=jobs,
     )
-    result.require_feasible()
+    if result.miss is not None:
+        raise nothing_feasible(problem, result)
     items, document = _documents(problem, catalog, result, identity, out)
     document["trials"] = record.trials
     document["seconds"] = {**result.seconds, "report": 0.0, "total": time.perf_counter() - started}
@@ -110,7 +116,7 @@ def _documents(
     log = tuple(objective.log for objective in problem.objectives)
     names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
     chosen = choose(front.F, names, log)
-    items = _items(problem, metrics, front.index, chosen, out)
+    items = _items(problem, catalog, metrics, front.index, chosen, out)
     scale = Scale.of(front.F, log)
     load = study.workload
     document = {
@@ -159,7 +165,8 @@ def _documents(
         "reference_point": [REFERENCE] * len(problem.objectives),
         "true_hypervolume_share": 1.0 if result.evaluations == problem.space.size else None,
         "price": {"basis": study.price_basis, "rows": price_rows(catalog, problem)},
-        "left_out": [f"{chip}: no price on basis {study.price_basis}" for chip in study.left_out],
+        "left_out": list(study.why_left_out.values()),
+        "chip_files": list(study.chip_files),
         "law": {
             "name": LAW.name,
             "sources": list(LAW.sources),
@@ -186,13 +193,13 @@ def _documents(
 
 def _items(
     problem: PhysicsProblem,
+    catalog: Catalog,
     metrics: Metrics,
     index: np.ndarray,
     chosen: dict[str, int],
     out: Path,
 ) -> list[dict[str, Any]]:
     batch = problem.batch(index)
-    catalog = load_catalog()
     assumed: dict[tuple[str, int], list[str]] = {}
     items = []
     for i in range(len(index)):
@@ -217,7 +224,7 @@ def _items(
                     **describe_metrics(metrics, i, batch, problem.limits),
                     "assumed": assumed[key],
                 },
-                "command": f"dse estimate {out} {i + 1}",
+                "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",
             }
         )
     return items

@@ -1,42 +1,53 @@
-"""Why a configuration is not on a front: the rule it breaks, or the points that beat it."""
+"""Why a configuration is not on a front: the rule it breaks, or the points that beat it. And why a
+whole space is not feasible."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from dse.study.describe import Limit
+import numpy as np
+
+from dse.errors import NothingFeasible
+from dse.evaluate import RULES, Metrics
+from dse.search.run import Result
+from dse.specs.own_config import config_of
+from dse.study.describe import Limit, describe_deployment, number
 from dse.study.estimate import Estimate
-from dse.study.folder import FRONT, STUDY, read_json
-from dse.study.words import deployment_words, show
+from dse.study.folder import read_study
+from dse.study.physics import KNOWN, PhysicsProblem
+from dse.study.shapes import model_at
+from dse.study.words import SHAPE_KEY, SHORT, deployment_words, short_shape, show, violation_words
 
 SHOWN = 5
 
 
 def why_not(folder: Path, answer: Estimate) -> dict[str, Any]:
     """`answer` must have been made for the study's workload and price basis."""
-    study = read_json(folder, STUDY)
+    study, items = read_study(folder)
     limits = tuple(
         Limit(row["metric"], row["sign"], row["limit"], row["text"]) for row in study["constraints"]
     )
     metrics = answer.as_json()
-    broken = [
-        f"breaks {row['constraint']} ({row['meaning']}) by {row['amount']:.1%}"
-        for row in metrics["violations"]
-    ] + [
-        f"breaks {limit.text}: {show(limit.metric, metrics[limit.metric])}"
+    broken = [violation_words(row) for row in metrics["violations"]] + [
+        f"breaks the limit {limit.text}: {show(limit.metric, metrics[limit.metric])}"
         for limit in limits
         if limit.amount(answer.metrics)[0] > 0.0
     ]
     if broken:
         return {"on_front": False, "reasons": broken, "dominated_by": []}
-    better = [item for item in read_json(folder, FRONT)["items"] if _beats(item, metrics, study)]
+    objectives = [objective["metric"] for objective in study["objectives"]]
+    for item in items:
+        if all(metrics[name] == item["metrics"][name] for name in objectives):
+            reason = f"it is on the front: point {item['point']} has the same values"
+            return {"on_front": True, "reasons": [reason], "dominated_by": []}
+    better = [item for item in items if _beats(item, metrics, study)]
     reasons = [
         f"point {item['point']} is at least as good in every objective: "
         + ", ".join(
-            f"{o['metric']} {show(o['metric'], item['metrics'][o['metric']])} "
-            f"(here {show(o['metric'], metrics[o['metric']])})"
-            for o in study["objectives"]
+            f"{SHORT.get(name, name)} {show(name, item['metrics'][name])} "
+            f"(here {show(name, metrics[name])})"
+            for name in objectives
         )
         + f"; {deployment_words(item['deployment'])}"
         for item in better[:SHOWN]
@@ -44,9 +55,9 @@ def why_not(folder: Path, answer: Estimate) -> dict[str, Any]:
     if len(better) > SHOWN:
         reasons.append(f"and {len(better) - SHOWN} more points of the front beat it")
     if not better:
-        reasons = ["feasible and beaten by no point of the front: it is outside the searched space"]
+        reasons = ["feasible and beaten by no point of the front: the search did not see it"]
     return {
-        "on_front": not better,
+        "on_front": False,
         "reasons": reasons,
         "dominated_by": [item["point"] for item in better],
     }
@@ -61,3 +72,55 @@ def _beats(item: dict[str, Any], metrics: dict[str, Any], study: dict[str, Any])
         if sign * theirs > sign * mine:
             return False
     return True
+
+
+def nothing_feasible(problem: PhysicsProblem, result: Result) -> NothingFeasible:
+    """What each constraint removed, and the nearest miss in words, for a search without a front."""
+    assert result.miss is not None
+    index = problem.space.unrank(np.array([result.miss.id]))
+    metrics, batch = problem.metrics(index), problem.batch(index)
+    if problem.model is not None:
+        shape = problem.model.name
+    else:
+        shape = f"{short_shape(config_of(model_at(batch, 0, '', None)))} ({SHAPE_KEY})"
+    lines = [
+        f"none of {result.evaluations:,} points is feasible. Removed (by it alone):",
+        *(
+            f"  {tally.violated:>9,} ({tally.only:,})  {tally.constraint}"
+            + (f": {RULES[tally.constraint]}" if tally.constraint in RULES else "")
+            for tally in sorted(result.tallies, key=lambda tally: -tally.violated)
+            if tally.violated
+        ),
+        f"The nearest miss: {shape}",
+        f"on {deployment_words(describe_deployment(batch, 0, problem.machines))}:",
+        *(f"  {violation_words(row)}" for row in _broken(problem, metrics)),
+    ]
+    return NothingFeasible("\n".join(lines))
+
+
+def _broken(problem: PhysicsProblem, metrics: Metrics) -> list[dict[str, Any]]:
+    rules = [
+        {"constraint": name, "amount": number(amount[0]), "meaning": RULES[name]}
+        for name, amount in metrics.violations.items()
+        if amount[0] > 0.0
+    ]
+    limits = [
+        {
+            "constraint": f"{limit.text}, at {show(limit.metric, number(value))},",
+            "amount": number(limit.amount(metrics)[0]),
+            "meaning": "limit",
+        }
+        for limit in problem.limits
+        if limit.amount(metrics)[0] > 0.0
+        for value in (metrics.values[limit.metric][0],)
+    ]
+    unknown = [
+        {
+            "constraint": KNOWN,
+            "amount": 1.0,
+            "meaning": f"{objective.metric} has none, see `dse estimate` of this model and chip",
+        }
+        for objective in problem.objectives
+        if np.isnan(metrics.values[objective.metric][0])
+    ]
+    return rules + limits + unknown

@@ -19,7 +19,7 @@ SHOWN = {
     "usd_per_million_input_tokens": "$ per million input tokens",
     "usd_per_million_output_tokens": "$ per million output tokens",
     "usd_per_million_total_tokens": "$ per million total tokens",
-    "usd_per_million_output_tokens_all_in": "$ per million output tokens, all cost on output",
+    "usd_per_million_output_tokens_all_in": "$ per million output tokens (all cost)",
     "joules_per_output_token": "joules per output token",
     "memory_bytes_per_chip": "memory used per chip",
     "memory_capacity_bytes_per_chip": "memory capacity per chip",
@@ -31,6 +31,43 @@ SHOWN = {
     "total_parameters": "total parameters",
     "active_parameters": "active parameters",
     "kv_bytes_per_token": "KV cache per token",
+}
+
+
+# Column titles of a front, short and with the unit that `show` does not print.
+SHORT = {
+    "predicted_loss": "loss",
+    "dense_equivalent_parameters": "dense equal",
+    "usd_per_million_total_tokens": "$/M total",
+    "usd_per_million_input_tokens": "$/M input",
+    "usd_per_million_output_tokens": "$/M output",
+    "usd_per_million_output_tokens_all_in": "$/M all in",
+    "tpot_s": "per token",
+    "ttft_s": "first token",
+    "e2e_s": "whole request",
+    "prefill_s": "prefill",
+    "decode_step_s": "decode step",
+    "latency_floor_s": "step floor",
+    "distance_to_floor": "x floor",
+    "joules_per_output_token": "J/token",
+    "output_tokens_per_s": "tokens/s",
+    "output_tokens_per_s_per_chip": "tok/s/chip",
+    "output_tokens_per_s_per_user": "tok/s/user",
+    "running_requests": "running",
+    "memory_bytes_per_chip": "memory",
+    "memory_capacity_bytes_per_chip": "capacity",
+    "kv_bytes_per_token": "KV/token",
+    "total_parameters": "total",
+    "active_parameters": "active",
+    "training_tokens": "trained on",
+    "chip_usd_per_hour": "$/chip-h",
+}
+# What `known as` says of a metric.
+KNOWN = {
+    "fitted": "from measurements of this kernel or law",
+    "derived": "counted, or by rule from fitted figures",
+    "assumed": "no measurement stands behind it",
+    "extrapolated": "beyond what the law was fitted on",
 }
 
 
@@ -55,6 +92,42 @@ def show(metric: str, value: float | None) -> str:
     if metric == "training_tokens":
         return f"{value / 1e12:.4g} T"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def known_words(answer: Mapping[str, Any]) -> str:
+    """What the words of the column `known as` mean, those that were used."""
+    used = set(answer["provenance"].values())
+    return "Known as: " + "; ".join(f"{word}: {KNOWN[word]}" for word in KNOWN if word in used)
+
+
+def heading(answer: Mapping[str, Any]) -> list[str]:
+    """Model, deployment, workload and price basis of an estimate."""
+    load = answer["workload"]
+    return [
+        f"{answer['model']} on {deployment_words(answer['deployment'])}",
+        f"{load['prompt_tokens']:,.0f} prompt and {load['output_tokens']:,.0f} output tokens, "
+        f"{load['serving']} serving, backend {load['backend']}; prices: {answer['price_basis']}",
+    ]
+
+
+def verdict(answer: Mapping[str, Any]) -> list[str]:
+    """The bottleneck, and whether the point is feasible: a line for each violation."""
+    lines = [f"Bound by {answer['bottleneck']}."]
+    if answer["feasible"]:
+        lines.append("Feasible.")
+    return lines + [f"Infeasible: {violation_words(row)}" for row in answer["violations"]]
+
+
+def violation_words(row: Mapping[str, Any]) -> str:
+    """A broken constraint; how far, where it is a quantity and not a rule."""
+    amount = row["amount"]
+    if row["meaning"] == "limit":
+        by = "beyond any bound" if amount is None else f"by {amount:.1%}"
+        return f"breaks the limit {row['constraint']} {by}"
+    if row["constraint"] == "memory_capacity":
+        by = "" if amount is None else f" ({amount:.1%} too much)"
+        return f"breaks memory_capacity: {row['meaning']}{by}"
+    return f"breaks {row['constraint']}: {row['meaning']}"
 
 
 def metric_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -84,20 +157,58 @@ def deployment_words(deployment: Mapping[str, Any]) -> str:
     return f"{deployment['chips']} x {deployment['chip']}: " + ", ".join(words)
 
 
-def model_words(model: Mapping[str, Any]) -> str:
-    """`4,096 wide, 32 layers, 32 heads (8 KV), 128 experts of 768, top-8`."""
-    words = [
-        f"{model['hidden_size']:,} wide",
-        f"{model['num_hidden_layers']} layers",
-        f"{model['num_attention_heads']} heads"
-        + (f" ({model['num_key_value_heads']} KV)" if "num_key_value_heads" in model else ""),
-    ]
+SHAPE_KEY = (
+    "h hidden size, L layers, kv KV heads, f feed-forward width, "
+    "e experts x their width / used per token + shared"
+)
+DEPLOYMENT_KEY = (
+    "TP tensor, PP pipeline, DP attention data, EP expert parallel, R replicas, "
+    "weight/KV formats, c requests in flight"
+)
+
+
+def short_shape(model: Mapping[str, Any]) -> str:
+    """`h4096 L32 kv8 f14336` or `h4096 L32 kv8 e64x1536/4+1`, by SHAPE_KEY."""
+    words = [f"h{model['hidden_size']}", f"L{model['num_hidden_layers']}"]
+    if "num_key_value_heads" in model:
+        words.append(f"kv{model['num_key_value_heads']}")
+    if model.get("intermediate_size"):
+        words.append(f"f{model['intermediate_size']}")
     if model.get("num_experts"):
         shared = model.get("num_shared_experts")
         words.append(
-            f"{model['num_experts']} experts of {model['moe_intermediate_size']:,}, "
-            f"top-{model['num_experts_per_tok']}" + (f" + {shared} shared" if shared else "")
+            f"e{model['num_experts']}x{model['moe_intermediate_size']}"
+            f"/{model['num_experts_per_tok']}" + (f"+{shared:g}" if shared else "")
         )
-    else:
-        words.append(f"feed-forward {model['intermediate_size']:,}")
-    return ", ".join(words)
+    return " ".join(words)
+
+
+def short_deployment(deployment: Mapping[str, Any]) -> str:
+    """`8 h200_sxm TP4 R2 fp8/bf16 c64`, by DEPLOYMENT_KEY; degrees of 1 are left out."""
+    degrees = [
+        f"{short}{deployment[name]}"
+        for name, short in (
+            ("tensor_parallel", "TP"), ("pipeline_parallel", "PP"), ("data_parallel", "DP"),
+            ("expert_parallel", "EP"), ("replicas", "R"),
+        )
+        if deployment[name] > 1
+    ]  # fmt: skip
+    return " ".join(
+        (
+            f"{deployment['chips']} {deployment['chip']}",
+            *degrees,
+            f"{deployment['weight_dtype']}/{deployment['kv_dtype']}",
+            f"c{deployment['concurrency']}",
+        )
+    )
+
+
+def spans(numbers: list[int]) -> str:
+    """`1-3, 7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in runs)

@@ -35,6 +35,8 @@ RATES = {
     "total_tokens_per_s": lambda prompt, output: prompt + output,
 }
 TIMES = ("ttft_s", "tpot_s", "prefill_s", "decode_step_s", "e2e_s")
+# Prompts that a measured closed loop sent, over its concurrency (the format's own statement).
+ROUNDS = 10.0
 ADDED = ("predicted", "predicted_low", "predicted_high", "floor", "status", "assumed")
 
 
@@ -93,7 +95,7 @@ def estimate_rows(table: pd.DataFrame) -> pd.DataFrame:
         status[position] = "ok"
     numbers = np.full((len(table), 4), np.nan)
     assumed = [""] * len(table)
-    machines = compile_machines(catalog, list(catalog.chips))
+    machines = compile_machines(catalog, [c for c in catalog.chips if not catalog.refusal(c)])
     for (serving, backend), rows in groups.items():
         where = [row.position for row in rows]
         numbers[where] = _predict(rows, serving, catalog, backend, machines)
@@ -170,6 +172,7 @@ def _read(
     chips = _number(cells, "n_chips", tp * pp * dp)
     replicas = max(chips / (tp * pp * dp), 1.0)
     ep = _number(cells, "ep", 1.0)
+    catalog.require(cells["chip"], tp * pp * (dp if sparse else 1.0))
     backend, assumed = _backend(cells["engine"])
     weight = _dtype(cells["weight_dtype"], "weight_dtype") if cells["weight_dtype"] else None
     if weight is None:
@@ -236,7 +239,7 @@ def _predict(
     )
     prompt = np.array([row.prompt for row in rows])
     output = np.array([row.output for row in rows])
-    load = Workload(prompt, output, serving, catalog.backends[backend])
+    load = Workload(prompt, output, serving, catalog.backends[backend], ROUNDS)
     metrics = evaluate(batch, load, machines)
     answer = np.full((len(rows), 4), np.nan)
     for metric in sorted({row.metric for row in rows}):

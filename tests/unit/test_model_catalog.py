@@ -12,7 +12,9 @@ from dse.errors import InputError
 from dse.perf.parameters import parameters
 from dse.specs.model import check
 from dse.specs.model_catalog import (
-    ACTIVE_COUNTS,
+    COUNTS as CONVENTIONS,
+)
+from dse.specs.model_catalog import (
     load_models,
     load_published,
     resolve_model,
@@ -22,18 +24,25 @@ from tests.helpers_models import batch_of_models
 MODELS = load_models()
 PUBLISHED = load_published()
 COUNTS = parameters(batch_of_models(*MODELS.values()))
-TOTAL = dict(zip(MODELS, COUNTS.total, strict=True))
 
 # Beyond 1%, and why.
 EXCEPTIONS = {
     "llama-4-scout": "the published 109B have the vision encoder",
     "kimi-k2": "the published 1.04T are above what the published sizes add up to",
+    "deepseek-v4-pro": "the published 1.6T are rounded",
+    "ling-mini-2.0": "the published 16B are rounded",
+    "mimo-7b": "the published 7.83B have the multi-token-prediction layer",
 }
+# Beyond 3%: the published counts are those of the names, "A3B", rounded down.
+ACTIVE_EXCEPTIONS = {"qwen3-next-80b-a3b", "glm-4.7-flash"}
 REQUIRED = """
     llama-2-7b llama-2-13b llama-2-70b llama-3-8b llama-3-70b llama-3.1-405b qwen2.5-7b qwen2.5-72b
     qwen3-8b qwen3-14b qwen3-32b qwen3-30b-a3b qwen3-235b-a22b mistral-7b-v0.1 mixtral-8x7b
     mixtral-8x22b deepseek-v2 deepseek-v2-lite deepseek-v3 gpt-oss-20b gpt-oss-120b kimi-k2
-    llama-4-scout palm-540b olmoe-1b-7b dbrx grok-1 glm-4.5
+    llama-4-scout palm-540b olmoe-1b-7b dbrx grok-1 glm-4.5 gpt-3-175b bloom-176b falcon-180b
+    mpt-30b gemma-3-27b gemma-4-31b qwen3-next-80b-a3b qwen3.5-397b-a17b jamba-v0.1 nemotron-h-56b
+    nemotron-3-super-120b-a12b deepseek-v3.2 deepseek-v4-pro glm-5 kimi-k3 minimax-text-01
+    minimax-m3 hunyuan-large mimo-v2-flash step-3.5-flash
 """
 
 
@@ -47,45 +56,63 @@ def test_has_the_shapes_people_serve(name):
     check(MODELS[name])
 
 
+def counted(index: int, convention: str) -> float:
+    """What the convention counts of all parameters."""
+    return {
+        "all": COUNTS.total,
+        "no_tables": COUNTS.non_embedding,
+    }[convention][index]
+
+
+def active(index: int, convention: str) -> float:
+    tables = COUNTS.embedding + COUNTS.head
+    return {
+        "all": COUNTS.active_non_embedding + tables,
+        "no_input_table": COUNTS.active,
+        "no_tables": COUNTS.active_non_embedding,
+    }[convention][index]
+
+
+def total_errors() -> dict[str, float]:
+    return {
+        name: abs(counted(index, row.total_counts) / row.total_parameters - 1)
+        for index, (name, row) in enumerate(PUBLISHED.items())
+    }
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_total_agrees_with_the_published_count(name):
-    error = abs(TOTAL[name] / PUBLISHED[name].total_parameters - 1)
+    error = total_errors()[name]
     if name in EXCEPTIONS:
-        assert 0.01 < error < 0.015
+        assert 0.01 < error < 0.03
     else:
         # A checkpoint's own count is exact: only per-head norms and biases are missing from ours.
         assert error <= (1e-5 if PUBLISHED[name].kind == "spec" else 0.01)
 
 
-def test_median_error_of_the_totals():
-    errors = [abs(TOTAL[name] / row.total_parameters - 1) for name, row in PUBLISHED.items()]
-    assert np.median(errors) <= 0.001
+def test_errors_of_the_totals():
+    errors = list(total_errors().values())
+    assert len(errors) == 136
+    assert np.median(errors) < 0.001
+    assert sum(error <= 0.01 for error in errors) >= 131
 
 
 def test_active_agrees_on_the_publisher_s_convention():
-    errors = []
+    errors = {}
     for index, (name, row) in enumerate(PUBLISHED.items()):
-        if row.active_parameters is None:
-            assert row.active_counts is None
-            continue
-        active = {
-            "all": COUNTS.active_non_embedding[index]
-            + COUNTS.embedding[index]
-            + COUNTS.head[index],
-            "no_input_table": COUNTS.active[index],
-            "no_tables": COUNTS.active_non_embedding[index],
-        }[row.active_counts or ""]
-        errors.append(abs(active / row.active_parameters - 1))
-        assert errors[-1] <= 0.03, name
-    assert len(errors) >= 20
-    assert np.median(errors) <= 0.01
+        assert (row.active_parameters is None) == (row.active_counts is None)
+        if row.active_parameters is not None and row.active_counts is not None:
+            errors[name] = abs(active(index, row.active_counts) / row.active_parameters - 1)
+    assert len(errors) == 53
+    assert np.median(list(errors.values())) < 0.01
+    assert {name for name, error in errors.items() if error > 0.03} == ACTIVE_EXCEPTIONS
 
 
 @pytest.mark.parametrize(("name", "billions"), [("gpt-oss-120b", 5.13), ("gpt-oss-20b", 3.61)])
 def test_active_of_gpt_oss(name, billions):
     """arXiv 2508.10925, table 1, whose note counts the output table and not the input table."""
-    active = parameters(batch_of_models(MODELS[name])).active[0]
-    assert active == pytest.approx(billions * 1e9, rel=2e-3)
+    found = parameters(batch_of_models(MODELS[name])).active[0]
+    assert found == pytest.approx(billions * 1e9, rel=2e-3)
 
 
 def test_every_figure_has_its_source():
@@ -98,7 +125,7 @@ def test_every_figure_has_its_source():
         assert row["parameters_kind"] in kinds
         assert bool(row["training_tokens_t"]) == bool(row["tokens_source"])
         assert not row["training_tokens_t"] or row["tokens_kind"] in kinds
-        assert row["active_counts"] in (*ACTIVE_COUNTS, "")
+        assert row["active_counts"] in (*CONVENTIONS, "")
 
 
 def test_names_are_unique_and_lower_case():
@@ -148,3 +175,12 @@ def test_a_broken_cell_is_named(tmp_path):
     path.write_text(text.replace("llama-2-7b,Llama-2-7B,,4096", "llama-2-7b,Llama-2-7B,,wide"))
     with pytest.raises(InputError, match=r"models\.csv: hidden_size: 'wide' for 'llama-2-7b'"):
         load_models(path)
+
+
+def test_a_broken_block_is_named(tmp_path):
+    text = (search_spaces_dir() / "models.csv").read_text(encoding="utf-8")
+    for old, new in (("delta_net*36 ", "delta_net "), ("delta_net*36", "gated*36"), ("=16", "=x")):
+        path = tmp_path / f"{old.strip()}.csv".replace("*", "")
+        path.write_text(text.replace(old, new, 1))
+        with pytest.raises(InputError, match="blocks"):
+            load_models(path)

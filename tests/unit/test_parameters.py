@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.perf.parameters import Parameters, kv_elements_per_token, parameters
+from dse.perf.parameters import (
+    Parameters,
+    index_bytes_per_token,
+    kv_elements_per_token,
+    parameters,
+    state_bytes_per_request,
+)
 from dse.specs.model import BlockSpec, Model
 from dse.specs.model_catalog import resolve_model
 from tests.helpers_models import batch_of_models, gqa, mlp, model, moe
@@ -69,6 +75,178 @@ def test_latent_attention_by_its_matrices(rank):
     query = [(64, rank), (rank, 4 * 14)] if rank else [(64, 4 * 14)]
     assert found.attention == sizes_of([*query, (64, 12 + 6), (12, 4 * (8 + 10)), (4 * 10, 64)])
     assert found.norms == 3 * 64 + rank + 12
+
+
+DELTA = {
+    "key_heads": 2,
+    "key_head_dim": 8,
+    "value_heads": 4,
+    "value_head_dim": 16,
+    "conv_width": 4,
+    "gates_per_head": 2,
+    "decay_rank": 0,
+    "output_gate_rank": 0,
+}
+
+
+def test_gated_delta_net_by_its_matrices():
+    found = count(model(BlockSpec("delta_net", 1, DELTA), mlp(1, 96)))
+    queries, values = 2 * 8, 4 * 16
+    matrices = [(64, queries), (64, queries), (64, values), (64, values), (64, 4), (64, 4)]
+    assert found.attention == sizes_of([*matrices, (values, 64), (2 * queries + values, 4)])
+    assert found.norms == 3 * 64 + 4 + 4 + 16  # decay, time step, gated norm
+
+
+@pytest.mark.parametrize("gate_rank", [0, 12])
+def test_kimi_delta_attention_by_its_matrices(gate_rank):
+    sizes = DELTA | {
+        "key_heads": 4,
+        "value_head_dim": 8,
+        "gates_per_head": 1,
+        "decay_rank": 6,
+        "output_gate_rank": gate_rank,
+    }
+    found = count(model(BlockSpec("delta_net", 1, sizes), mlp(1, 96)))
+    gate = [(64, gate_rank), (gate_rank, 32)] if gate_rank else [(64, 32)]
+    matrices = [(64, 32)] * 3 + [(64, 4), (64, 6), (6, 32), (3 * 32, 4), (32, 64)]
+    assert found.attention == sizes_of([*matrices, *gate])
+
+
+def test_mamba_1_by_its_matrices():
+    sizes = {
+        "inner_size": 128,
+        "heads": 0,
+        "groups": 0,
+        "state_size": 16,
+        "conv_width": 4,
+        "dt_rank": 5,
+    }
+    found = count(model(BlockSpec("mamba", 1, sizes), mlp(1, 96)))
+    matrices = [(64, 256), (128, 4), (128, 5 + 32), (5, 128), (128, 16), (128, 64)]
+    assert found.attention == sizes_of(matrices)
+    assert found.norms == 3 * 64 + 3 * 128  # convolution bias, time step bias, skip
+
+
+def test_mamba_2_by_its_matrices():
+    sizes = {
+        "inner_size": 128,
+        "heads": 8,
+        "groups": 2,
+        "state_size": 16,
+        "conv_width": 4,
+        "dt_rank": 0,
+    }
+    found = count(model(BlockSpec("mamba", 1, sizes), mlp(1, 96)))
+    channels = 128 + 2 * 2 * 16
+    assert found.attention == sizes_of([(64, 128 + channels + 8), (channels, 4), (128, 64)])
+    assert found.norms == 3 * 64 + channels + 3 * 8 + 128
+
+
+LATENT = {
+    "heads": 4,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 12,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 6,
+    "v_head_dim": 10,
+}
+INDEXER = {"index_heads": 3, "index_head_dim": 16, "index_topk": 32}
+
+
+@pytest.mark.parametrize(
+    ("extra", "matrices"),
+    [
+        (INDEXER, [(24, 3 * 16), (64, 16), (64, 3)]),
+        ({"index_topk": 32}, []),  # reuses the choice of another layer
+        ({"output_gate": 1}, [(64, 4 * 10)]),
+    ],
+)
+def test_additions_to_latent_attention(extra, matrices):
+    plain = count(model(BlockSpec("mla", 1, LATENT), mlp(1, 96)))
+    found = count(model(BlockSpec("mla", 1, LATENT | extra), mlp(1, 96)))
+    assert found.attention - plain.attention == sizes_of(matrices)
+
+
+@pytest.mark.parametrize(
+    ("extra", "difference"),
+    [
+        ({"output_gate": 1}, 64 * 4 * 8),
+        ({"values_from_keys": 1}, -64 * 2 * 8),
+        ({"reuses_kv": 1}, -64 * 2 * 2 * 8),
+        ({"relative_positions": 1}, 64 * 4 * 8),
+        ({"chunk": 128}, 0),
+        (INDEXER, 64 * (3 * 16 + 16 + 3)),
+    ],
+)
+def test_additions_to_grouped_attention(extra, difference):
+    plain = count(model(gqa(3, 4, 2, 8), mlp(3, 96)))
+    found = count(model(gqa(3, 4, 2, 8, **extra), mlp(3, 96)))
+    assert found.attention - plain.attention == 3 * difference
+
+
+def test_compressed_attention_by_its_matrices():
+    sizes = {
+        "heads": 4,
+        "head_dim": 16,
+        "q_lora_rank": 24,
+        "output_groups": 2,
+        "output_rank": 6,
+        "window": 8,
+        "ratio": 4,
+    }
+    query = [(64, 24), (24, 4 * 16), (64, 16)]
+    output = [(2 * 16, 6), (2 * 16, 6), (2 * 6, 64)]
+    overlapping = [(64, 2 * 16)] * 2 + [(64, 2 * 16)] * 2 + [(24, 3 * 16), (64, 3)]
+    found = count(model(BlockSpec("compressed", 1, sizes | INDEXER), mlp(1, 96)))
+    assert found.attention == sizes_of([*query, *output, *overlapping])
+    none = dict.fromkeys(INDEXER, 0)
+    found = count(model(BlockSpec("compressed", 1, sizes | {"ratio": 128} | none), mlp(1, 96)))
+    assert found.attention == sizes_of([*query, *output, (64, 16), (64, 16)])
+    found = count(model(BlockSpec("compressed", 1, sizes | {"ratio": 0} | none), mlp(1, 96)))
+    assert found.attention == sizes_of([*query, *output])
+
+
+def test_experts_on_a_latent_by_their_matrices():
+    block = moe(2, experts=10, per_token=3, width=16, shared=32)
+    narrow = BlockSpec("moe", 2, {**block.sizes, "expert_hidden_size": 20})
+    found = count(model(gqa(2, 4, 2, 8), narrow))
+    assert found.experts == 2 * 10 * 3 * 20 * 16
+    assert found.active_experts == 2 * 3 * 3 * 20 * 16
+    assert found.mlp == 2 * (3 * 64 * 32 + 2 * 64 * 20)
+    assert found.router == 2 * 64 * 10
+
+
+def test_learned_positions_count_in_the_total_alone():
+    plain = count(model(gqa(1, 4, 4, 16), mlp(1, 96)))
+    found = count(model(gqa(1, 4, 4, 16), mlp(1, 96), BlockSpec("positions", 1, {"rows": 50})))
+    assert found.total - plain.total == found.positions == 50 * 64
+    assert found.active == plain.active
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "qwen3-next-80b-a3b",
+        "jamba-v0.1",
+        "nemotron-3-super-120b-a12b",
+        "deepseek-v3.2",
+        "opt-66b",
+        "deepseek-v4-flash",
+        "hunyuan-large",
+        "kimi-k3",
+        "minimax-m3",
+        "gemma-4-26b-a4b",
+    ],
+)
+def test_kinds_that_a_model_lacks_add_exactly_nothing(name):
+    other = model(gqa(5, 4, 2, 8), moe(5, 6, 2, 30, 10), hidden=192)
+    alone, together = batch_of_models(other), batch_of_models(other, resolve_model(name))
+    with np.errstate(all="raise"):
+        for field in dataclasses.fields(Parameters):
+            both = getattr(parameters(together), field.name)
+            assert both[0] == getattr(parameters(alone), field.name)[0], field.name
+        for kept in (kv_elements_per_token, index_bytes_per_token, state_bytes_per_request):
+            assert kept(together)[0] == kept(alone)[0]
 
 
 def test_tied_table_is_counted_once_and_serves_as_head():

@@ -29,6 +29,7 @@ CATALOG = SimpleNamespace(
     chips=dict.fromkeys(["h100_sxm", "h200_sxm", "l40s"]),
     backends={"generic": None, "vllm": None},
     prices=_Prices(),
+    refusal=lambda chip, chips_per_instance: None,
 )
 
 DENSE = """\

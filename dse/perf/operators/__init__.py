@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dse.candidates import Block, Floats
 from dse.perf.deployed import Deployed
-from dse.perf.operators import gqa, mla, mlp, moe
+from dse.perf.operators import compressed, delta_net, gqa, mamba, mla, mlp, moe, positions
 
 
 class Kind(Protocol):
@@ -22,4 +25,22 @@ class Kind(Protocol):
     def add(self, step, block: Block) -> None: ...
 
 
-KINDS: dict[str, Kind] = {"gqa": gqa, "mla": mla, "mlp": mlp, "moe": moe}
+KINDS: dict[str, Kind] = {
+    "gqa": gqa,
+    "mla": mla,
+    "compressed": compressed,
+    "delta_net": delta_net,
+    "mamba": mamba,
+    "mlp": mlp,
+    "moe": moe,
+    "positions": positions,
+}
+
+
+def borrows_laws(block: Block) -> NDArray[np.bool_] | None:
+    """(n,) where the block runs on laws that were measured for other kernels; None: nowhere."""
+    if block.kind in ("compressed", "delta_net", "mamba"):
+        return block.count > 0.0
+    if "index_topk" in block.sizes:
+        return (block.count > 0.0) & (block["index_topk"] > 0.0)
+    return None

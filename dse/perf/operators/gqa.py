@@ -1,5 +1,10 @@
 """Grouped-query attention (Ainslie et al. 2023), multi-head and multi-query included, with an
-optional sliding window. KV heads are replicated when tensor parallelism exceeds them."""
+optional sliding window. KV heads are replicated when tensor parallelism exceeds them.
+
+Optional sizes: `chunk` (a token sees its own chunk alone), `output_gate` (as wide as the heads'
+output, from the hidden state), `values_from_keys` (no projection of their own), `reuses_kv` (the
+keys and values of an earlier layer), `relative_positions` (one more projection, of positions,
+computed once), and an indexer."""
 
 from __future__ import annotations
 
@@ -9,7 +14,8 @@ import numpy as np
 
 from dse.candidates import Block, Floats
 from dse.perf.deployed import ACTIVATION_BYTES, Deployed
-from dse.perf.operators.attention import paged, seen_by_decode, seen_by_prompt
+from dse.perf.operators import indexer
+from dse.perf.operators.attention import cached, decode_reads, paged, prompt_reads
 
 if TYPE_CHECKING:
     from dse.perf.step import Step
@@ -24,13 +30,31 @@ def _heads(deployed: Deployed, block: Block) -> tuple[Floats, Floats]:
 def _widths(deployed: Deployed, block: Block) -> tuple[Floats, Floats]:
     """(columns of the fused query-key-value projection, rows of the output projection)."""
     heads, kv_heads = _heads(deployed, block)
-    kv_width = block["head_dim"] + block["v_head_dim"]
-    return heads * block["head_dim"] + kv_heads * kv_width, heads * block["v_head_dim"]
+    qkv = heads * block["head_dim"] + kv_heads * projected_width(block)
+    if "output_gate" in block.sizes:
+        qkv = qkv + block["output_gate"] * heads * block["v_head_dim"]
+    return qkv, heads * block["v_head_dim"]
+
+
+def projected_width(block: Block) -> Floats:
+    """(n,) columns that a KV head takes of the projection from the hidden state."""
+    values = block["v_head_dim"]
+    if "values_from_keys" in block.sizes:
+        values = values * (1.0 - block["values_from_keys"])
+    width = block["head_dim"] + values
+    return width * (1.0 - block["reuses_kv"]) if "reuses_kv" in block.sizes else width
 
 
 def weight_elements(deployed: Deployed, block: Block) -> dict[str, Floats]:
+    hidden = deployed.batch.hidden_size
     qkv, out = _widths(deployed, block)
-    return {"attention": deployed.batch.hidden_size * (qkv + out)}
+    elements = hidden * (qkv + out)
+    if "relative_positions" in block.sizes:
+        heads, _ = _heads(deployed, block)
+        elements = elements + block["relative_positions"] * hidden * heads * block["head_dim"]
+    if "index_topk" in block.sizes:
+        elements = elements + indexer.weight_elements(deployed, block, hidden)
+    return {"attention": elements}
 
 
 def _kv_bytes_per_token(deployed: Deployed, block: Block) -> Floats:
@@ -39,7 +63,13 @@ def _kv_bytes_per_token(deployed: Deployed, block: Block) -> Floats:
 
 
 def kv_bytes_per_request(deployed: Deployed, block: Block, tokens: Floats) -> Floats:
-    return _kv_bytes_per_token(deployed, block) * paged(seen_by_decode(tokens, block["window"]))
+    per_token = _kv_bytes_per_token(deployed, block)
+    if "reuses_kv" in block.sizes:
+        per_token = per_token * (1.0 - block["reuses_kv"])
+    bytes_ = per_token * paged(cached(block, tokens))
+    if "index_topk" in block.sizes:
+        bytes_ = bytes_ + paged(tokens) * indexer.key_bytes_per_token(block)
+    return bytes_
 
 
 def add(step: Step, block: Block) -> None:
@@ -52,7 +82,9 @@ def add(step: Step, block: Block) -> None:
     step.gemm("query-key-value projection", count, "attention", step.rows, qkv, hidden)
     step.elementwise("rotary embedding, cache write", count, 2.0 * step.rows * qkv)
 
-    seen = seen_by_prompt(step.prompt_tokens, block["window"])
+    if "index_topk" in block.sizes:
+        indexer.add(step, block, hidden)
+    seen = prompt_reads(block, step.prompt_tokens)
     step.ledger.operator(
         "attention over the prompt",
         count,
@@ -62,7 +94,7 @@ def add(step: Step, block: Block) -> None:
         0.0,
         step.has_prefill,
     )
-    read = step.decode_rows * seen_by_decode(step.context, block["window"])
+    read = step.decode_rows * decode_reads(block, step.context)
     cache = read * _kv_bytes_per_token(deployed, block)
     step.ledger.operator(
         "attention over the KV cache",

@@ -2,7 +2,11 @@
 
 The cache holds one latent of kv_lora_rank + qk_rope_head_dim numbers a token, whole on every
 tensor-parallel rank (attention data-parallel avoids the copies). Decode works on the latent with
-the up-projections absorbed into query and output; prefill expands keys and values."""
+the up-projections absorbed into query and output; prefill expands keys and values.
+
+Optional sizes: an indexer (DeepSeek-V3.2), after which a token reads no more than `index_topk`
+latents; a prompt then runs the cheaper of the two forms, expanded over all tokens or absorbed over
+the chosen ones. `output_gate` is as wide as the heads' output, from the hidden state (Kimi K3)."""
 
 from __future__ import annotations
 
@@ -12,7 +16,8 @@ import numpy as np
 
 from dse.candidates import Block, Floats
 from dse.perf.deployed import ACTIVATION_BYTES, Deployed
-from dse.perf.operators.attention import paged
+from dse.perf.operators import indexer
+from dse.perf.operators.attention import paged, seen_by_decode, seen_by_prompt
 
 if TYPE_CHECKING:
     from dse.perf.step import Step
@@ -42,11 +47,20 @@ def _projections(deployed: Deployed, block: Block) -> tuple[tuple[Floats, Floats
 
 def weight_elements(deployed: Deployed, block: Block) -> dict[str, Floats]:
     down, query, kv, out = (columns * rows for columns, rows in _projections(deployed, block))
-    return {"attention": down + query + kv + out}
+    elements = down + query + kv + out
+    if "output_gate" in block.sizes:
+        elements = elements + block["output_gate"] * out
+    if "index_topk" in block.sizes:
+        _, query_rows = _projections(deployed, block)[1]
+        elements = elements + indexer.weight_elements(deployed, block, query_rows)
+    return {"attention": elements}
 
 
 def kv_bytes_per_request(deployed: Deployed, block: Block, tokens: Floats) -> Floats:
-    return _latent(block) * deployed.kv_bytes * paged(tokens)
+    bytes_ = _latent(block) * deployed.kv_bytes * paged(tokens)
+    if "index_topk" in block.sizes:
+        bytes_ = bytes_ + indexer.key_bytes_per_token(block) * paged(tokens)
+    return bytes_
 
 
 def add(step: Step, block: Block) -> None:
@@ -61,16 +75,28 @@ def add(step: Step, block: Block) -> None:
     step.elementwise("latent norms, rotary embedding", count, 4.0 * rows * down[0])
     step.gemm("query up-projection", count, "attention", rows, *query)
     step.gemm("KV up-projection", count, "attention", rows, *kv)
+    flops = step.prefill_rows * step.prompt_tokens * heads * pair
+    context = step.context
+    if "index_topk" in block.sizes:
+        topk = block["index_topk"]
+        indexer.add(step, block, query[1])
+        absorbed = 2.0 * heads * (latent + block["kv_lora_rank"])
+        chosen = step.prefill_rows * seen_by_prompt(step.prompt_tokens, topk) * absorbed
+        flops = np.where(topk > 0.0, np.minimum(flops, chosen), flops)
+        context = seen_by_decode(context, topk)
+    if "output_gate" in block.sizes:
+        gated = count * (block["output_gate"] > 0.0)
+        step.gemm("attention output gate", gated, "attention", rows, out[1], step.hidden_size)
     step.ledger.operator(
         "attention over the prompt",
         count,
         deployed.law("mla_prefill_attention", "kv"),
-        step.prefill_rows * step.prompt_tokens * heads * pair,
+        flops,
         2.0 * step.prefill_rows * heads * pair * ACTIVATION_BYTES,
         0.0,
         step.has_prefill,
     )
-    read = step.decode_rows * step.context
+    read = step.decode_rows * context
     cache = read * latent * deployed.kv_bytes
     step.ledger.operator(
         "attention over the KV cache",

@@ -6,6 +6,10 @@ Routing is taken as uniform. T tokens that choose k of E experts touch
 
 distinct experts in expectation; the busiest of `ep` expert-parallel ranks receives the mean number
 of tokens plus sqrt(2 mean ln ep), the expected maximum of `ep` normal deviates of that variance.
+
+With the optional size `expert_hidden_size` routed experts work on a narrower latent (Nemotron 3,
+Kimi K3): one projection down to it and one up a layer, shared by all experts, and what travels
+between the ranks has its width.
 """
 
 from __future__ import annotations
@@ -34,13 +38,23 @@ def _widths(deployed: Deployed, block: Block) -> tuple[Floats, Floats]:
     return routed, np.ceil(block["shared_intermediate_size"] / deployed.tensor_parallel)
 
 
+def expert_hidden(block: Block, hidden: Floats) -> Floats:
+    """(n,) width that routed experts work on: the hidden size, unless the block names another."""
+    if "expert_hidden_size" not in block.sizes:
+        return hidden
+    return np.where(block["expert_hidden_size"] > 0.0, block["expert_hidden_size"], hidden)
+
+
 def weight_elements(deployed: Deployed, block: Block) -> dict[str, Floats]:
     hidden = deployed.batch.hidden_size
     routed, shared = _widths(deployed, block)
     experts = np.ceil(block["experts"] / deployed.expert_parallel)
+    dense = block["matrices"] * hidden * shared
+    if "expert_hidden_size" in block.sizes:
+        dense = dense + 2.0 * hidden * block["expert_hidden_size"]
     return {
-        "experts": experts * block["matrices"] * hidden * routed,
-        "mlp": block["matrices"] * hidden * shared,
+        "experts": experts * block["matrices"] * expert_hidden(block, hidden) * routed,
+        "mlp": dense,
         "router": block["experts"] * hidden,
     }
 
@@ -63,33 +77,41 @@ def add(step: Step, block: Block) -> None:
     if has_shared.any():
         feed_forward(step, "shared experts", has_shared, shared, block["matrices"])
 
+    latent = expert_hidden(block, hidden)
+    if "expert_hidden_size" in block.sizes:
+        narrow = count * (block["expert_hidden_size"] > 0.0)
+        step.gemm("latent down-projection", narrow, "mlp", rows, latent, hidden)
+        step.gemm("latent up-projection", narrow, "mlp", rows, hidden, latent)
+
     distinct = distinct_experts(experts, block["experts_per_token"], tokens) / ranks
     mean = tokens * block["experts_per_token"] / ranks
     busiest = mean + np.sqrt(2.0 * mean * np.log(ranks))
-    weight = block["matrices"] * hidden * routed
+    weight = block["matrices"] * latent * routed
     padded = busiest + deployed.expert_padding_rows * distinct
     touched = distinct * weight * deployed.weight_bytes["experts"]
-    bytes_ = touched + busiest * (hidden + routed) * 2.0 * ACTIVATION_BYTES
+    bytes_ = touched + busiest * (latent + routed) * 2.0 * ACTIVATION_BYTES
     law = deployed.law("experts", "experts")
     step.ledger.operator("routed experts", count, law, 2.0 * padded * weight, bytes_, touched)
-    _exchange(step, block, tokens)
+    _exchange(step, block, tokens, latent)
 
 
-def _exchange(step: Step, block: Block, tokens: Floats) -> None:
-    """Moves tokens to their experts and back.
+def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats) -> None:
+    """Moves tokens, `hidden` wide, to their experts and back.
 
     Without attention data-parallel every rank already holds every token: one all-reduce of the
     outputs. With it and expert parallelism, tokens are sent to the ranks of their experts and
     back (each to at most one copy a rank); without expert parallelism all tokens are gathered and
-    the outputs reduce-scattered, which moves what an all-reduce of them moves.
+    the outputs reduce-scattered, which moves what an all-reduce of them moves at the latency of two
+    collectives.
     """
-    deployed, hidden = step.deployed, step.hidden_size
+    deployed = step.deployed
     group = step.expert_group
     spread = deployed.data_parallel > 1.0
     routed = spread & (deployed.expert_parallel > 1.0)
 
     reduce_rows = np.where(spread, tokens, step.rows)
     latency, transfer = group.all_reduce(reduce_rows * hidden * ACTIVATION_BYTES)
+    latency = np.where(spread, latency + group.gather_scatter_latency_s, latency)
     reduce_count = block.count * ~routed
     step.ledger.network("experts all-reduce", reduce_count, latency, transfer)
     if not routed.any():

@@ -7,47 +7,21 @@ two readers, one for the attention layers and one for the feed-forward layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Mapping
 
 from dse.specs.families import attention, feed_forward
-from dse.specs.families.reader import HEADS, REQUIRED, ConfigReader
-from dse.specs.model import BlockSpec
+from dse.specs.families.dense import DENSE_FAMILIES
+from dse.specs.families.experts import EXPERT_FAMILIES
+from dse.specs.families.family import COMMON, DENSE, EXPERTS, PREDICTION, Family
+from dse.specs.families.reader import HEADS, REQUIRED
+from dse.specs.families.states import STATE_FAMILIES
 
-BlockReader = Callable[[ConfigReader], list[BlockSpec]]
+__all__ = ["FAMILIES", "Family"]
 
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """`defaults[key]` is the value of an absent key; `aliases[other] = key` are its other names."""
-
-    architecture: str
-    attention: BlockReader
-    feed_forward: BlockReader
-    defaults: Mapping[str, object]
-    aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-
-_COMMON = {
-    "hidden_size": REQUIRED,
-    "num_hidden_layers": REQUIRED,
-    "num_attention_heads": REQUIRED,
-    "vocab_size": REQUIRED,
-    "tie_word_embeddings": False,
-    "layer_types": None,
-}
-_DENSE = {**_COMMON, "intermediate_size": REQUIRED, "head_dim": None}
 _QWEN_WINDOW = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
-_QWEN_EXPERTS = {
-    "num_experts": REQUIRED,
-    "num_experts_per_tok": REQUIRED,
-    "moe_intermediate_size": REQUIRED,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": None,
-}
+_QWEN_EXPERTS = {**EXPERTS, "decoder_sparse_step": 1, "mlp_only_layers": None}
 _DEEPSEEK = {
-    **_COMMON,
+    **COMMON,
     "num_key_value_heads": HEADS,
     "kv_lora_rank": 512,
     "q_lora_rank": 1536,
@@ -61,35 +35,36 @@ _DEEPSEEK = {
     "moe_intermediate_size": REQUIRED,
     "moe_layer_freq": 1,
     "mlp_bias": None,
-    "num_nextn_predict_layers": None,
+    **PREDICTION,
 }
 _ROUTED = {"num_experts": "n_routed_experts", "num_local_experts": "n_routed_experts"}
 
-FAMILIES: Mapping[str, Family] = {
+_FIRST_FAMILIES: Mapping[str, Family] = {
     "llama": Family(
         "LlamaForCausalLM",
         attention.full,
         feed_forward.dense,
-        {**_DENSE, "num_key_value_heads": HEADS, "attention_bias": False, "mlp_bias": None},
+        {**DENSE, "num_key_value_heads": HEADS, "attention_bias": False, "mlp_bias": None},
     ),
     "mistral": Family(
         "MistralForCausalLM",
         attention.windowed,
         feed_forward.dense,
-        {**_DENSE, "num_key_value_heads": 8, "sliding_window": 4096},
+        {**DENSE, "num_key_value_heads": 8, "sliding_window": 4096},
+        others=("Mistral3ForConditionalGeneration",),
     ),
     "qwen2": Family(
         "Qwen2ForCausalLM",
         attention.qwen2,
         feed_forward.dense,
-        {**_DENSE, **_QWEN_WINDOW, "num_key_value_heads": 32},
+        {**DENSE, **_QWEN_WINDOW, "num_key_value_heads": 32},
     ),
     "qwen3": Family(
         "Qwen3ForCausalLM",
         attention.qwen3,
         feed_forward.dense,
         {
-            **_DENSE,
+            **DENSE,
             **_QWEN_WINDOW,
             "num_key_value_heads": 32,
             "head_dim": 128,
@@ -101,7 +76,7 @@ FAMILIES: Mapping[str, Family] = {
         attention.windowed,
         feed_forward.mixtral,
         {
-            **_DENSE,
+            **DENSE,
             "num_key_value_heads": 8,
             "sliding_window": None,
             "num_local_experts": 8,
@@ -114,7 +89,7 @@ FAMILIES: Mapping[str, Family] = {
         attention.qwen2_moe,
         feed_forward.qwen2_moe,
         {
-            **_DENSE,
+            **DENSE,
             **_QWEN_WINDOW,
             **_QWEN_EXPERTS,
             "num_key_value_heads": 16,
@@ -128,7 +103,7 @@ FAMILIES: Mapping[str, Family] = {
         attention.qwen3_moe,
         feed_forward.qwen3_moe,
         {
-            **_DENSE,
+            **DENSE,
             **_QWEN_WINDOW,
             **_QWEN_EXPERTS,
             "num_key_value_heads": 4,
@@ -149,13 +124,14 @@ FAMILIES: Mapping[str, Family] = {
         feed_forward.deepseek,
         {**_DEEPSEEK, "n_shared_experts": 1, "first_k_dense_replace": 3},
         _ROUTED,
+        ("KimiK25ForConditionalGeneration", "KimiK2ForCausalLM"),
     ),
     "gpt_oss": Family(
         "GptOssForCausalLM",
         attention.gpt_oss,
         feed_forward.mixtral,
         {
-            **_DENSE,
+            **DENSE,
             "num_key_value_heads": 8,
             "head_dim": 64,
             "sliding_window": 128,
@@ -165,4 +141,11 @@ FAMILIES: Mapping[str, Family] = {
         },
         {"num_experts": "num_local_experts", "experts_per_token": "num_experts_per_tok"},
     ),
+}
+
+FAMILIES: Mapping[str, Family] = {
+    **_FIRST_FAMILIES,
+    **DENSE_FAMILIES,
+    **EXPERT_FAMILIES,
+    **STATE_FAMILIES,
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dse.specs.blocks import WEIGHT_PARTS
+from dse.specs.blocks import FEED_FORWARD, MIXERS, WEIGHT_PARTS
 from dse.specs.families.reader import ConfigReader
 from dse.specs.model import BlockSpec
 
@@ -50,6 +50,8 @@ def weight_dtypes(
     if method == "mxfp4":  # the format exists for expert weights alone
         return {**dtypes, "experts": "mxfp4"}
     dtypes |= _formats(reader, quantization, method)
+    if config.get("expert_dtype") == "fp4":  # DeepSeek-V4: blocks of 32 with a power of two
+        dtypes["experts"] = "mxfp4"
     kept = _strings(quantization, "ignore", "modules_to_not_convert", "exclude_modules")
     for part in QUANTIZED:
         if _left_alone(reader, part, kept, blocks):
@@ -210,7 +212,7 @@ def _left_alone(
 
 def _layers(part: str, blocks: list[BlockSpec]) -> int:
     """Layers that hold weights of the part."""
-    kinds = {"attention": ("gqa", "mla"), "mlp": ("mlp", "moe"), "experts": ("moe",)}[part]
+    kinds = {"attention": MIXERS, "mlp": FEED_FORWARD, "experts": ("moe",)}[part]
     return sum(
         block.count
         for block in blocks

@@ -91,3 +91,33 @@ class ConfigReader:
         if not isinstance(value, list) or not all(type(item) is int for item in value):
             raise self.refuse(key, f"{value!r}", "a list of layer numbers")
         return value
+
+    def uniform(self, key: str, least: int = 1) -> int:
+        """A whole number, which the file may give once a layer as long as all are the same."""
+        value = self.value(key)
+        if isinstance(value, list) and value and all(item == value[0] for item in value):
+            self._config[key] = value[0]
+        return self.integer(key, least)
+
+    def flags(self, key: str) -> list[bool] | None:
+        """One 0 or 1 (or false or true) a layer; None where the key is absent or null."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) < self.layers:
+            raise self.refuse(key, f"{value!r}", f"a list of {self.layers} flags")
+        if any(type(item) not in (int, bool) or item not in (0, 1) for item in value):
+            raise self.refuse(key, f"{value!r}", "0 or 1 a layer")
+        return [bool(item) for item in value[: self.layers]]
+
+    def names(self, key: str, accepted: tuple[str, ...]) -> list[str] | None:
+        """One of the accepted names a layer; None where the key is absent or null."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != self.layers:
+            raise self.refuse(key, "no list of num_hidden_layers names", f"{self.layers}")
+        for name in value:
+            if name not in accepted:
+                raise self.refuse(key, f"{name!r} is not covered", ", ".join(accepted))
+        return value

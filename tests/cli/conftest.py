@@ -1,0 +1,94 @@
+"""The command line in this process: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dse.cli import main
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Exit code, standard output and standard error of one command."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """The one document on standard output; NaN and Infinity are no JSON."""
+
+        def refuse(word: str) -> None:
+            raise AssertionError(f"{word} in a JSON document")
+
+        assert self.code == 0, self.err
+        return json.loads(self.out, parse_constant=refuse)
+
+
+def dse(*arguments: object) -> Said:
+    """Runs `dse ARGUMENTS`; any exception but the exit itself fails the test."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished study `dse run tiny --seed 1`; nobody writes into it."""
+    folder = tmp_path_factory.mktemp("studies") / "tiny"
+    said = dse("run", "tiny", "--seed", 1, "--out", folder)
+    assert said.code == 0, said.err
+    return folder
+
+
+SMALL = """\
+name: small
+title: A dense model on one server
+workload: {prompt_tokens: 1024, output_tokens: 256, serving: continuous, backend: current}
+price_basis: rental_3yr
+model: llama-3-8b
+deployment:
+  chip: h100_sxm
+  replicas: 1
+  tensor_parallel: [1, 2, 4]
+  weight_dtype: [bf16, fp8]
+  kv_dtype: bf16
+  concurrency: [1, 16, 64]
+objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
+constraints: [ttft_s <= 2 s]
+"""
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Callable[..., Path]:
+    """Writes the space SMALL of 18 points, with `old` replaced by `new`, and gives its path."""
+
+    def write(old: str = "", new: str = "", name: str = "small.yaml") -> Path:
+        assert old in SMALL
+        path = tmp_path / name
+        path.write_text(SMALL.replace(old, new) if old else SMALL, encoding="utf-8")
+        return path
+
+    return write
+
+
+def fits(text: str, columns: int) -> bool:
+    """Whether no line is wider, long words (paths, addresses) apart."""
+    return all(len(line) <= columns or " " not in line.strip() for line in text.splitlines())

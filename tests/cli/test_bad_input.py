@@ -1,0 +1,362 @@
+"""What a user gets wrong: a message that names it, an exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dse.study.folder import FRONT, STUDY, read_json
+from tests.cli.conftest import dse
+
+CONFIGS = Path(__file__).parents[1] / "data" / "configs"
+ON = ("--chip", "h100_sxm")
+POINT = ("estimate", "--model", "llama-3-8b", *ON)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("price_basis: rental_3yr\n", "", ["price_basis", "missing"]),
+        ("price_basis", "price_bais", ["price_bais", "did you mean price_basis"]),
+        ("tensor_parallel: [1, 2, 4]", "tensor_parallel: [-1, 2]", ["tensor_parallel", "-1"]),
+        ("tensor_parallel: [1, 2, 4]", "tensor_parallel: []", ["tensor_parallel", "no values"]),
+        ("tensor_parallel: [1", "tensr_parallel: [1", ["did you mean tensor_parallel"]),
+        ("h100_sxm", "h100_smx", ["h100_smx", "did you mean h100_sxm"]),
+        ("llama-3-8b", "llama-3-9b", ["llama-3-9b", "llama-3-8b"]),
+        ("2 s]", "2 GB]", ["constraints[0]", "a size, not a time"]),
+        ("2 s]", "2]", ["its unit is missing"]),
+        ("ttft_s <=", "ttfs_s <=", ["ttfs_s", "ttft_s"]),
+        ("replicas: 1", "replicas: 1\n  replicas: 2", ["written twice", "small.yaml:9"]),
+        ("tpot_s: minimize", "tpot_s: smallest", ["smallest"]),
+        ("backend: current", "backend: vlm", ["vlm", "vllm"]),
+        ("1024", "nan", ["prompt_tokens"]),
+        ("1024", "-5", ["prompt_tokens", "-5"]),
+        ("rental_3yr", "rent", ["rent", "rental_3yr"]),
+        ("name: small", "name: [small", ["YAML"]),
+        ("name: small", "a: " + "[" * 5000, ["nested too deep"]),
+    ],
+)
+@pytest.mark.parametrize("verb", [("spaces", "check"), ("run",)])
+def test_space_files(
+    space: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: tuple[str, ...],
+    old: str,
+    new: str,
+    named: list[str],
+):
+    monkeypatch.chdir(tmp_path)
+    said = dse(*verb, space(old, new))
+    assert said.code == 2, said.out
+    assert said.out == ""
+    assert "small.yaml" in said.err
+    assert all(word in said.err for word in named), said.err
+    assert not (tmp_path / "studies").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [(b"", "not a mapping"), (b"- a\n", "not a mapping"), (bytes(range(256)), "UTF-8")],
+)
+def test_files_that_are_no_space(tmp_path: Path, content: bytes, named: str):
+    path = tmp_path / "space.yaml"
+    path.write_bytes(content)
+    said = dse("run", path, "--out", tmp_path / "out")
+    assert said.code == 2
+    assert named in said.err
+
+
+def test_a_shape_that_never_divides_leaves_nothing_feasible(
+    space: Callable[..., Path], tmp_path: Path
+):
+    path = space("tensor_parallel: [1, 2, 4]", "tensor_parallel: [3, 5]")
+    said = dse("run", path, "--out", tmp_path / "out")
+    assert said.code == 3
+    assert re.search(r" 12 \(\d+\)  heads_divide_by_tensor_parallel: query heads", said.err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), ["--model is missing"]),
+        (("--model", "llama-3-8b"), ["--chip is missing"]),
+        (("--model", "llama-3-80b", *ON), ["llama-3-80b", "llama-3-70b"]),
+        (("--model", "none.json", *ON), ["none.json"]),
+        (("--model", "llama-3-8b", "--chip", "h100"), ["did you mean h100_sxm"]),
+        ((*POINT[1:], "--tp", "0"), ["--tp", "1 to"]),
+        ((*POINT[1:], "--tp", "1.5"), ["--tp", "1 to"]),
+        ((*POINT[1:], "--tp", "9" * 40), ["--tp", "1 to"]),
+        ((*POINT[1:], "--prompt-tokens", "nan"), ["--prompt-tokens", "nan"]),
+        ((*POINT[1:], "--prompt-tokens", "inf"), ["--prompt-tokens", "inf"]),
+        ((*POINT[1:], "--prompt-tokens", "-1"), ["--prompt-tokens", "-1"]),
+        ((*POINT[1:], "--output-tokens", "1e300"), ["--output-tokens", "1e300"]),
+        ((*POINT[1:], "--concurrency", "0"), ["--concurrency"]),
+        ((*POINT[1:], "--weight-dtype", "fp7"), ["fp7", "nvfp4"]),
+        ((*POINT[1:], "--kv-dtype", "fp7"), ["--kv-dtype", "fp8"]),
+        ((*POINT[1:], "--backend", "vlm"), ["did you mean vllm"]),
+        ((*POINT[1:], "--price-basis", "rent"), ["rent", "rental_3yr"]),
+        ((*POINT[1:], "--serving", "fast"), ["'fast'", "offline"]),
+        ((*POINT[1:], "--training-tokens", "15Q"), ["15Q", "15.6T"]),
+        ((*POINT[1:], "--training-tokens", "0"), ["--training-tokens"]),
+        ((*POINT[1:], "--training-tokens", "1e300"), ["--training-tokens"]),
+        ((*POINT[1:], "--chip-file", "none.yaml"), ["none.yaml"]),
+        ((*POINT[1:], "--out", "out.csv"), ["--out"]),
+        ((*POINT[1:], "--prompt-token", "3"), ["--prompt-tokens"]),
+    ],
+)
+@pytest.mark.parametrize("verb", ["estimate", "explain"])
+def test_points(verb: str, arguments: tuple[str, ...], named: list[str]):
+    if verb == "explain" and "--out" in arguments:
+        named = ["No such option"]
+    said = dse(verb, *arguments)
+    assert said.code == 2
+    assert said.out == ""
+    assert all(word in said.err for word in named), said.err
+
+
+def changed(name: str = "llama-3-8b.json", **keys: Any) -> str:
+    config = json.loads((CONFIGS / name).read_text(encoding="utf-8"))
+    return json.dumps({**config, **keys})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[]", "list"),
+        ("3", "int"),
+        ("", "not JSON"),
+        ('{"hidden_size": NaN}', "NaN"),
+        ('{"a": 1, "a": 2}', "given twice"),
+        (changed()[:100], "not JSON"),
+        ("[" * 100_000, "nested too deep"),
+        (changed(architectures=["FooForCausalLM"]), "LlamaForCausalLM"),
+        (changed(hidden_size=-1), "hidden_size: -1"),
+        (changed(hidden_size="x"), "hidden_size: 'x'"),
+        (changed(hidden_size=True), "hidden_size: True"),
+        (changed(hidden_size=10**400), "hidden_size: 1000"),
+        (changed(hidden_size=1e308), "hidden_size: 1e+308"),
+        (changed(num_key_value_heads=7), "7 does not divide num_attention_heads"),
+        (changed(num_hidden_layers=0), "num_hidden_layers: 0"),
+        ('{"model_type": "dse"}', "missing"),
+        ('{"model_type": "dse", "blocks": 3}', "not a model of this project"),
+        ('{"model_type": "dse", "blocks": [{"kind": "foo", "count": 1}]}', "'foo'"),
+    ],
+)
+def test_config_files(tmp_path: Path, text: str, named: str):
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    for command in (("models", "show", path), ("estimate", "--model", path, *ON)):
+        said = dse(*command)
+        assert said.code == 2
+        assert said.out == ""
+        assert "config.json" in said.err
+        assert named in said.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", None), ("hidden_size", None), ("vocab_size", 1.5), ("kv_dtype", "zz"),
+        ("training_tokens", "many"), ("training_tokens", -5), ("weight_dtypes", []),
+        ("blocks", []), ("blocks", [3]), ("blocks", [{"kind": [], "count": 1}]),
+    ],
+)  # fmt: skip
+def test_own_configurations(tiny: Path, tmp_path: Path, key: str, value: object):
+    config = {**read_json(tiny, FRONT)["items"][0]["model"], key: value}
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    said = dse("estimate", "--model", path, *ON)
+    assert said.code == 2
+    assert "mine.json" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("run",), "SPACE"),
+        (("run", "tinny"), "did you mean tiny"),
+        (("run", ""), "no space"),
+        (("run", "."), "no space"),
+        (("run", "tiny", "--engine", "nsgaii"), "nsga2"),
+        (("run", "tiny", "--trials", "0"), "--trials"),
+        (("run", "tiny", "--seed", "-1"), "--seed"),
+        (("run", "tiny", "--seed", "1.5"), "--seed"),
+        (("run", "tiny", "--jobs", "0"), "--jobs"),
+        (("spaces", "show", "tinny"), "did you mean tiny"),
+        (("models", "show", "lama-3-8b"), "llama-3-8b"),
+        (("hardware", "show", "h100"), "did you mean h100_sxm"),
+        (("hardware", "check", "none.yaml"), "no such file"),
+        (("hardware", "check", "."), "directory"),
+        (("estimate", "nostudy", "1"), "no study.json"),
+        (("explain", "nostudy", "1"), "no study.json"),
+        (("report", "nostudy"), "no study.json"),
+        (("compare", "nostudy", "nostudy"), "no study.json"),
+        (("compare", "nostudy"), "'B'"),
+        (("explain", "--why-not", "nostudy", *POINT[1:]), "no study.json"),
+        (("estimate", "--points", "none.csv", "--out", "out.csv"), "none.csv"),
+        (("estimate", "--points", "none.csv"), "--out is missing"),
+    ],
+)
+def test_other_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], named: str
+):
+    monkeypatch.chdir(tmp_path)
+    said = dse(*arguments)
+    assert said.code == 2
+    assert said.out == ""
+    assert named in said.err
+    assert "study.json" not in [path.name for path in tmp_path.rglob("*")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("estimate",), "which point?"),
+        (("estimate", "0"), "a number from 1 to"),
+        (("estimate", "99999"), "a number from 1 to"),
+        (("estimate", "kneee"), "knee"),
+        (("estimate", "1", "--tp", "4"), "--tp"),
+        (("estimate", "1", "extra"), "extra"),
+        (("estimate", "1", "--points", "in.csv"), "--points"),
+        (("explain",), "which point?"),
+        (("explain", "0"), "a number from 1 to"),
+        (("explain", "1", "--why-not", "other"), "--why-not"),
+    ],
+)
+def test_points_of_a_study(tiny: Path, arguments: tuple[str, ...], named: str):
+    said = dse(arguments[0], tiny, *arguments[1:])
+    assert said.code == 2
+    assert said.out == ""
+    assert named in said.err
+
+
+def test_a_study_that_is_a_file(tmp_path: Path):
+    path = tmp_path / "file"
+    path.touch()
+    said = dse("estimate", path, "1")
+    assert said.code == 2
+    assert "is not a finished study" in said.err
+
+
+def damage(folder: Path, source: Path, name: str, content: bytes | None) -> None:
+    for file in (STUDY, FRONT):
+        (folder / file).write_bytes((source / file).read_bytes())
+    if content is None:
+        document = read_json(source, name)
+        document["items"][0]["metrics"] = {}
+        content = json.dumps(document).encode()
+    (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (STUDY, b"{"), (STUDY, b"[]"), (STUDY, b"{}"), (STUDY, b"\xff"), (STUDY, b"[" * 100_000),
+        (STUDY, b'{"space": 3}'), (FRONT, b""), (FRONT, b"[]"), (FRONT, b"{}"),
+        (FRONT, b'{"items": [3]}'), (FRONT, b'{"items": []}'), (FRONT, b'{"items": [{}]}'),
+        (FRONT, None),
+    ],
+)  # fmt: skip
+def test_damaged_studies(tiny: Path, tmp_path: Path, name: str, content: bytes | None):
+    damage(tmp_path, tiny, name, content)
+    for command in (
+        ("estimate", tmp_path, "1"),
+        ("explain", tmp_path, "1"),
+        ("compare", tiny, tmp_path),
+        ("report", tmp_path),
+    ):
+        said = dse(*command)
+        assert said.code == 4, command
+        assert said.out == ""
+        assert name in said.err
+        assert "`dse run` writes it anew" in said.err
+
+
+@pytest.mark.parametrize("below", ["file", "file/deeper"])
+def test_unwritable_study_folders(space: Callable[..., Path], tmp_path: Path, below: str):
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    said = dse("run", space(), "--out", tmp_path / below)
+    assert said.code == 4
+    assert said.out == ""
+    assert "as a study folder" in said.err
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    "storage", ["nope://x", "sqlite:////nonexistent/x.db", "postgresql://localhost:1/x"]
+)
+def test_storage_that_cannot_be_used(space: Callable[..., Path], tmp_path: Path, storage: str):
+    said = dse("run", space(), "--out", tmp_path / "out", "--storage", storage)
+    assert said.code == 4
+    assert "cannot be used as storage" in said.err
+
+
+def test_a_journal_that_is_none(space: Callable[..., Path], tmp_path: Path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "journal.log").write_text("my diary\n", encoding="utf-8")
+    said = dse("run", space(), "--out", tmp_path / "out")
+    assert said.code == 4
+    assert (tmp_path / "out" / "journal.log").read_text(encoding="utf-8") == "my diary\n"
+
+
+HEADER = b"model,chip,serving,metric,prompt_tokens,output_tokens\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"model,chip\na,b\n", bytes(range(256)), "model,chip\né,x\n".encode("latin-1"),
+     HEADER + b"a,b,c,d,e,f,g,h\n" + b"x" * 3 + b",,,,,,,,,,,\n"],
+)  # fmt: skip
+def test_points_files(tmp_path: Path, content: bytes):
+    path = tmp_path / "in.csv"
+    path.write_bytes(content)
+    said = dse("estimate", "--points", path, "--out", tmp_path / "out.csv")
+    assert said.code == 2
+    assert said.out == ""
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_rows_of_nonsense_are_answered_one_by_one(tmp_path: Path):
+    path = tmp_path / "in.csv"
+    path.write_bytes(HEADER + b"a,b\n\0,,,,,\n,,,,,\n../../x,h100_sxm,static,tpot_s,1,1\n")
+    said = dse("estimate", "--points", path, "--out", tmp_path / "out.csv", "--json")
+    assert said.json() == {"rows": 4, "ok": 0}
+
+
+@pytest.mark.parametrize("out", ["", "none/out.csv", "file/out.csv"])
+def test_points_that_cannot_be_written(tmp_path: Path, out: str):
+    (tmp_path / "file").touch()
+    path = tmp_path / "in.csv"
+    path.write_bytes(HEADER)
+    said = dse("estimate", "--points", path, "--out", tmp_path / out)
+    assert said.code == 4
+    assert "cannot be written" in said.err
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    program = f'dse() {{ {sys.executable} -m dse "$@"; }}; {command}'
+    return subprocess.run(
+        ["bash", "-c", program], capture_output=True, text=True, check=False, env=os.environ
+    )
+
+
+def test_a_reader_that_goes_away():
+    ended = shell("dse models list --json | true; echo ${PIPESTATUS[0]}")
+    assert ended.stderr == ""
+    assert ended.stdout.strip() in ("0", "1")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk():
+    ended = shell("dse models list > /dev/full")
+    assert ended.returncode == 4
+    assert ended.stderr == "dse: cannot go on: No space left on device\n"

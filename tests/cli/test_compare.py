@@ -1,0 +1,67 @@
+"""`dse compare A B`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dse.study.folder import FRONT, read_json
+from tests.cli.conftest import dse, fits
+
+KEYS = (
+    "hypervolume_a", "hypervolume_b", "ratio", "epsilon", "reference_point", "entered", "left",
+)  # fmt: skip
+
+
+def test_a_study_and_itself(tiny: Path):
+    document = dse("compare", tiny, tiny, "--json").json()
+    assert set(KEYS) <= set(document)
+    assert (document["ratio"], document["epsilon"]) == (1.0, 0.0)
+    assert (document["entered"], document["left"]) == ([], [])
+    assert document["reference_point"] == [1.1] * 3
+
+
+@pytest.fixture
+def pair(space: Callable[..., Path], tmp_path: Path) -> tuple[Path, Path]:
+    """All of a space, and three of its eighteen points."""
+    a, b = tmp_path / "all", tmp_path / "some"
+    assert dse("run", space(), "--out", a).code == 0
+    assert dse("run", space(), "--engine", "random", "--trials", 3, "--out", b).code == 0
+    return a, b
+
+
+def test_an_enumerated_study_is_the_reference(pair: tuple[Path, Path]):
+    document = dse("compare", *pair, "--json").json()
+    assert document["ratio"] < 1.0
+    assert document["true_hypervolume_share"] == document["ratio"]
+    assert document["epsilon"] > 0.0
+    assert document["same_space"]
+    back = dse("compare", *reversed(pair), "--json").json()
+    assert back["ratio"] == pytest.approx(1.0 / document["ratio"])
+    assert (back["entered"], back["left"]) == (document["left"], document["entered"])
+    points = {item["point"] for item in read_json(pair[0], FRONT)["items"]}
+    assert set(document["left"]) <= points
+
+
+def test_text_names_the_points(pair: tuple[Path, Path]):
+    said = dse("compare", *pair)
+    assert said.code == 0
+    assert fits(said.out, 100)
+    assert "left the front: points" in " ".join(said.out.split())
+
+
+def test_other_objectives_are_refused(pair: tuple[Path, Path], tiny: Path):
+    said = dse("compare", pair[0], tiny)
+    assert said.code == 2
+    assert "different objectives" in said.err
+
+
+def test_prices_never_mix(space: Callable[..., Path], pair: tuple[Path, Path], tmp_path: Path):
+    other = tmp_path / "on-demand"
+    assert dse("run", space("rental_3yr", "on_demand"), "--out", other).code == 0
+    said = dse("compare", pair[0], other)
+    assert said.code == 2
+    assert "rental_3yr" in said.err
+    assert "on_demand" in said.err

@@ -1,0 +1,169 @@
+"""dse hardware, and a chip of the user's own in every command, as a new user would try it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import dse
+
+ESTIMATE = ["estimate", "--model", "llama-3-8b", "--chip"]
+SHORT = """\
+id: my_chip
+name: My chip
+efficiency: class_gpu
+memory_capacity: 96 GB
+memory_bandwidth: 4 TB/s
+peak_bf16: 1000 TFLOP/s
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "my_chip.yaml"
+    path.write_text(SHORT, encoding="utf-8")
+    return path
+
+
+def test_list_shows_every_chip_within_100_columns() -> None:
+    listed = dse("hardware", "list")
+    assert max(map(len, listed.out.splitlines())) <= 100
+    rows = dse("hardware", "list", "--json").json()
+    assert len(rows) == 82
+    for row in rows:
+        line = next(text for text in listed.out.splitlines() if text.split()[:1] == [row["id"]])
+        assert row["efficiency"] in line
+    assert all(row["peak_bf16_flops_per_s"] is None for row in rows if row["id"] == "wse3")
+
+
+def test_list_filters_and_sorts() -> None:
+    rows = dse("hardware", "list", "--vendor", "amd", "--sort", "bandwidth", "--json").json()
+    assert {row["vendor"] for row in rows} == {"AMD"}
+    speeds = [row["memory_bytes_per_s"] for row in rows]
+    assert speeds == sorted(speeds, reverse=True)
+    assert len(rows) == 6
+    rows = dse("hardware", "list", "--family", "hopper", "--sort", "id", "--json").json()
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert "h20" in {row["id"] for row in rows}
+    rows = dse("hardware", "list", "--sort", "price", "--json").json()
+    prices = [row["usd_per_hour_rental_3yr"] for row in rows]
+    known = [price for price in prices if price is not None]
+    assert prices == sorted(known, reverse=True) + [None] * (82 - len(known))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "hint"),
+    [
+        ("--vendor", "nvida", "did you mean nvidia?"),
+        ("--family", "hoper", "did you mean hopper?"),
+        ("--sort", "bandwith", "did you mean bandwidth?"),
+    ],
+)
+def test_an_unknown_filter_is_explained(option: str, value: str, hint: str) -> None:
+    run = dse("hardware", "list", option, value)
+    assert run.code == 2
+    assert hint in run.err
+    assert option in run.err
+
+
+def test_list_says_what_is_missing() -> None:
+    run = dse("hardware", "list", "--vendor", "cerebras", "--missing")
+    assert "refused" in run.out
+    assert "peak_bf16" in run.out
+    assert "2 lack a figure" in run.out
+
+
+def test_show_prints_every_figure_with_its_source() -> None:
+    document = dse("hardware", "show", "b300_sxm", "--json").json()
+    assert all(f["source"] and f["date"] and f["kind"] for f in document["figures"])
+    int8 = next(f for f in document["figures"] if f["name"] == "peak_int8")
+    assert 4500e12 in [other["value"] for other in int8["alternatives"]]
+    text = dse("hardware", "show", "h100_sxm").out
+    for word in ("elsewhere", "purchase_low", "27,500", "rental_3yr", "[1] "):
+        assert word in text
+    wafer = dse("hardware", "show", "wse3").out
+    assert "peak_fp16, not used" in wafer
+    assert "no estimate: wse3 has no peak_bf16" in wafer
+
+
+def test_a_chip_that_does_not_exist(mine: Path) -> None:
+    """new, check, show, list, estimate: the whole way of a new user."""
+    wrong = dse(*ESTIMATE, "my_chip")
+    assert wrong.code == 2
+    assert "unknown chip 'my_chip'" in wrong.err
+    fresh = dse("hardware", "new", "fresh")
+    assert fresh.code == 0
+    Path("fresh.yaml").write_text(fresh.out, encoding="utf-8")
+    empty = dse("hardware", "check", "fresh.yaml")
+    assert empty.code == 2
+    assert "fresh.yaml:7: name" in empty.err
+    assert "peak_bf16" in empty.err
+    filled = fresh.out.replace("name:  #", "name: Fresh  #").replace(
+        "efficiency:  #", "efficiency: h100_sxm  #"
+    )
+    for figure in SHORT.splitlines()[3:]:
+        filled = filled.replace(f"\n{figure.split(':')[0]}:  #", f"\n{figure}  #")
+    Path("fresh.yaml").write_text(filled, encoding="utf-8")
+    checked = dse("hardware", "check", "fresh.yaml")
+    assert (checked.code, checked.err) == (0, "")
+    assert "fresh is well-formed" in checked.out
+    assert "no figure for" in checked.out
+    shown = dse("hardware", "show", "./fresh.yaml")
+    assert "fresh: own Fresh" in shown.out
+    rows = dse("hardware", "list", "--chip-file", "fresh.yaml", "--json").json()
+    assert len(rows) == 83
+    answer = dse(*ESTIMATE, "./fresh.yaml", "--json").json()
+    assert answer["deployment"]["chip"] == "fresh"
+    assert answer["provenance"]["tpot_s"] == "derived"
+    same = dse(*ESTIMATE, "fresh", "--chip-file", "fresh.yaml", "--json").json()
+    assert same["tpot_s"] == answer["tpot_s"]
+    taken = dse("hardware", "new", "h100_sxm")
+    assert taken.code == 2
+    assert "is the id of" in taken.err
+
+
+def test_a_chip_without_a_figure_is_refused(mine: Path) -> None:
+    for chip, tp, said in (
+        ("v100_sxm2_32", "1", "v100_sxm2_32 has no peak_bf16"),
+        ("./my_chip.yaml", "2", "an instance of 2 chips needs"),
+        ("nowhere.yaml", "1", "nowhere.yaml: no such file"),
+    ):
+        run = dse(*ESTIMATE, chip, "--tp", tp)
+        assert (run.code, run.out) == (2, "")
+        assert said in run.err
+        assert "Traceback" not in run.err
+
+
+def test_a_study_with_a_chip_of_the_users_own(mine: Path) -> None:
+    links = "system: {chips: 8, bandwidth_per_direction: 450 GB/s}\n"
+    mine.write_text(SHORT + links + "prices: {rental_3yr: 0.5 USD/h}\n", encoding="utf-8")
+    Path("space.yaml").write_text(
+        """\
+name: mine
+workload: {prompt_tokens: 512, output_tokens: 128, serving: continuous}
+price_basis: rental_3yr
+model: llama-3-8b
+deployment:
+  chip: [h100_sxm, my_chip.yaml, v100_sxm2_32]
+  replicas: 1
+  tensor_parallel: [1, 2]
+  weight_dtype: bf16
+  kv_dtype: bf16
+  concurrency: [8, 32]
+objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
+""",
+        encoding="utf-8",
+    )
+    space = dse("spaces", "show", "space.yaml", "--json").json()
+    assert space["left_out"] == ["v100_sxm2_32"]
+    run = dse("run", "space.yaml", "--out", "study")
+    assert run.code == 0, run.err
+    items = json.loads(Path("study/front.json").read_text(encoding="utf-8"))["items"]
+    mine_first = next(item for item in items if item["deployment"]["chip"] == "my_chip")
+    again = dse("estimate", "study", str(mine_first["point"]), "--json").json()
+    assert again["tpot_s"] == pytest.approx(mine_first["metrics"]["tpot_s"], rel=1e-9)
+    study = json.loads(Path("study/study.json").read_text(encoding="utf-8"))
+    assert study["left_out"] == ["v100_sxm2_32 has no price on basis rental_3yr"]

@@ -1,0 +1,87 @@
+"""`dse --help`, `dse --version` and what it costs to start."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import click
+import pytest
+
+from dse.cli import VERBS
+from tests.cli.conftest import dse, fits
+from tests.cli_docs import commands
+
+HEAVY = ("numpy", "pandas", "optuna", "plotly", "scipy", "pydantic", "yaml", "rich", "jinja2")
+
+
+def test_version_is_one_line():
+    said = dse("--version")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("dse ")
+    assert said.out.count("\n") == 1
+
+
+def test_help_names_every_verb_and_the_exit_codes():
+    said = dse("--help")
+    assert said.code == 0
+    assert all(verb in said.out and what in said.out for verb, what in VERBS.items())
+    assert "Exit codes: 0 done, 2 bad input, 3" in said.out
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands()])
+def test_help_of_every_command_fits_and_names_every_option(path: tuple[str, ...]):
+    said = dse(*path, "--help")
+    assert said.code == 0
+    assert fits(said.out, 100)
+    command = dict(commands())[path]
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.opts[0] in said.out
+            assert parameter.help, f"{path} {parameter.opts[0]} has no help"
+
+
+def test_every_verb_has_a_module_of_its_name():
+    for verb in VERBS:
+        assert importlib.import_module(f"dse.cli.{verb}").command.name == verb
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]):
+    program = f"""
+import sys
+import dse.cli
+try:
+    dse.cli.main({arguments!r})
+except SystemExit:
+    pass
+print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("rnu", "run"), ("estimat", "estimate"), ("hardwares", "hardware")]
+)
+def test_a_misspelt_verb_gets_the_near_one(typed: str, meant: str):
+    said = dse(typed)
+    assert said.code == 2
+    assert f"Did you mean {meant}?" in said.err
+
+
+def test_a_misspelt_subcommand_gets_the_near_one():
+    said = dse("spaces", "sohw")
+    assert said.code == 2
+    assert "show" in said.err
+
+
+def test_python_dash_m_is_the_same_command():
+    ended = subprocess.run(
+        [sys.executable, "-m", "dse", "--version"], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == dse("--version").out

@@ -1,0 +1,316 @@
+"""`dse run`: what it writes, prints and repeats."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dse.specs.catalog import load_catalog
+from dse.study.again import estimate_item
+from dse.study.folder import FRONT, STUDY, read_json
+from tests.cli.conftest import dse, fits
+
+FILES = ("front.csv", "front.json", "journal.log", "report.html", "report.md", "study.json")
+KEYS = (
+    "space", "size", "seed", "engine", "price_basis", "versions", "data_digest", "trials",
+    "evaluations", "seconds", "hypervolume", "reference_point", "front_size",
+    "constraint_tallies",
+)  # fmt: skip
+
+
+def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    """`dse run` in another process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "dse", "run", *arguments, "--out", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_trials(folder: Path, running: subprocess.Popen[str]) -> None:
+    """Until some trials are stored."""
+    journal = folder / "journal.log"
+    while running.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        time.sleep(0.01)
+
+
+def test_a_study_folder_holds_its_files(tiny: Path):
+    assert sorted(path.name for path in tiny.iterdir()) == sorted(FILES)
+
+
+def test_json_is_study_json(space: Callable[..., Path], tmp_path: Path):
+    said = dse("run", space(), "--out", tmp_path / "out", "--json")
+    document = said.json()
+    assert document == json.loads((tmp_path / "out" / STUDY).read_text(encoding="utf-8"))
+    assert set(KEYS) <= set(document)
+    assert set(document["seconds"]) == {"evaluate", "sample", "store", "report", "total"}
+    assert document["size"] == document["evaluations"] == 18
+    assert document["true_hypervolume_share"] == 1.0
+    assert document["versions"]["dse"] == dse("--version").out.split()[1]
+
+
+def test_front_json_has_what_a_point_needs(tiny: Path):
+    items = read_json(tiny, FRONT)["items"]
+    assert [item["point"] for item in items] == list(range(1, len(items) + 1))
+    assert {"knee", "best", "cheapest", "fastest"} <= {n for item in items for n in item["names"]}
+    for item in items:
+        assert {"model", "deployment", "metrics", "command"} <= set(item)
+        assert item["command"] == f"dse estimate {tiny} {item['point']}"
+
+
+def test_front_csv_has_a_row_a_point_and_no_trace_of_the_folder(tiny: Path):
+    text = (tiny / "front.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert len(rows) == read_json(tiny, STUDY)["front_size"]
+    assert str(tiny) not in text
+    assert "nan" not in text.lower()
+    assert "seconds" not in rows[0]
+
+
+@pytest.mark.parametrize("columns", [100, 60])
+def test_the_front_is_printed_within_the_console(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = dse("run", "tiny", "--seed", 1, "--out", tiny)
+    assert said.code == 0
+    assert fits(said.out, columns)
+    assert "knee" in said.out
+    assert f"Report: {tiny / 'report.html'}" in " ".join(said.out.split())
+    assert "TP tensor" in said.out
+
+
+def test_a_fixed_model_is_named_once(space: Callable[..., Path], tmp_path: Path):
+    said = dse("run", space(), "--out", tmp_path / "out")
+    assert said.out.count("Llama-3-8B") == 1
+
+
+def test_the_folder_is_named_after_the_space_file(
+    space: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert dse("run", space(name="with space.yaml")).code == 0
+    assert (tmp_path / "studies" / "with space" / "report.html").exists()
+    command = read_json(tmp_path / "studies" / "with space", FRONT)["items"][0]["command"]
+    assert command == "dse estimate 'studies/with space' 1"
+
+
+@pytest.mark.parametrize("name", ["...yaml", "..yaml"])
+def test_the_folder_stays_inside(
+    space: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.chdir(tmp_path)
+    assert dse("run", space(name=name)).code == 0
+    assert (tmp_path / "studies" / "study" / "study.json").exists()
+    assert not (tmp_path / "study.json").exists()
+
+
+@pytest.mark.parametrize("name", ["../../evil", "<script>alert(1)</script>"])
+def test_a_hostile_name_goes_nowhere(space: Callable[..., Path], tmp_path: Path, name: str):
+    path = space("name: small\ntitle: A dense model", f"name: '{name}'\ntitle: '{name}'\nx: A")
+    path.write_text(path.read_text(encoding="utf-8").replace("\nx: A on one server", ""))
+    out = tmp_path / "deep" / "out"
+    said = dse("run", path, "--out", out)
+    assert said.code == 0, said.err
+    assert {path.name for path in tmp_path.iterdir()} == {"small.yaml", "deep"}
+    for report in ("report.html", "report.md"):
+        assert "<script>alert" not in (out / report).read_text(encoding="utf-8")
+
+
+def test_json_leaves_nothing_else_on_standard_output(space: Callable[..., Path], tmp_path: Path):
+    said = dse("run", space(), "--out", tmp_path / "out", "--json")
+    assert said.json()["space"] == "small"
+    assert said.err == ""
+
+
+def test_progress_line(capsys: pytest.CaptureFixture[str]):
+    from dse.cli.run import _Progress
+
+    with _Progress() as progress:
+        progress.started = progress.last = time.monotonic() - 4.0
+        progress.update(1_000, 3_000, 7)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("1,000 of at most 3,000 points evaluated, 2")
+    assert said.err.endswith(" s left; front 7\n")
+
+
+def test_same_seed_same_bytes(tiny: Path, tmp_path: Path):
+    assert dse("run", "tiny", "--seed", 1, "--out", tmp_path / "other").code == 0
+    assert (tmp_path / "other" / "front.csv").read_bytes() == (tiny / "front.csv").read_bytes()
+
+
+def test_a_finished_study_is_reported_again_and_nothing_added(tiny: Path):
+    before = {name: (tiny / name).read_bytes() for name in ("front.csv", "journal.log")}
+    trials = read_json(tiny, STUDY)["trials"]
+    again = dse("run", "tiny", "--seed", 1, "--out", tiny, "--json").json()
+    assert again["trials"] == trials
+    assert {name: (tiny / name).read_bytes() for name in before} == before
+
+
+def test_every_point_again_is_the_point(tiny: Path):
+    study, items = read_json(tiny, STUDY), read_json(tiny, FRONT)["items"]
+    load_catalog()
+    for item in items:
+        again = estimate_item(study, item, "front.json").as_json()
+        assert again["violations"] == []
+        assert again["feasible"]
+        stored = {key: value for key, value in item["metrics"].items() if key != "assumed"}
+        assert {key: again[key] for key in stored} == stored
+        assert again["deployment"] == item["deployment"]
+
+
+@pytest.mark.parametrize("point", ["1", "knee"])
+def test_a_point_again_by_its_command(tiny: Path, point: str):
+    said = dse("estimate", tiny, point, "--json").json()
+    item = next(
+        item
+        for item in read_json(tiny, FRONT)["items"]
+        if str(item["point"]) == point or point in item["names"]
+    )
+    stored = {key: value for key, value in item["metrics"].items() if key != "assumed"}
+    assert {key: said[key] for key in stored} == stored
+
+
+def test_a_journal_cut_in_half_is_filled_up_again(tiny: Path, tmp_path: Path):
+    folder = tmp_path / "cut"
+    shutil.copytree(tiny, folder)
+    journal = folder / "journal.log"
+    os.truncate(journal, journal.stat().st_size // 2)
+    (folder / "front.csv").unlink()
+    again = dse("run", "tiny", "--seed", 1, "--out", folder, "--json").json()
+    assert (folder / "front.csv").read_bytes() == (tiny / "front.csv").read_bytes()
+    assert again["trials"] == read_json(tiny, STUDY)["trials"]
+
+
+def test_a_killed_run_goes_on(tiny: Path, tmp_path: Path):
+    folder = tmp_path / "killed"
+    running = start("tiny", "--seed", "1", folder=folder)
+    wait_for_trials(folder, running)
+    while True:  # not while the journal is locked: taking over a lock costs half a minute
+        running.send_signal(signal.SIGSTOP)
+        time.sleep(0.05)
+        if not os.path.lexists(folder / "journal.log.lock"):
+            break
+        running.send_signal(signal.SIGCONT)
+        time.sleep(0.003)
+    running.kill()
+    running.communicate()
+    assert not (folder / "study.json").exists(), "the run ended before it was killed"
+    said = dse("run", "tiny", "--seed", 1, "--out", folder)
+    assert said.code == 0, said.err
+    assert (folder / "front.csv").read_bytes() == (tiny / "front.csv").read_bytes()
+
+
+def test_an_interrupted_run_says_so(tmp_path: Path):
+    folder = tmp_path / "stopped"
+    running = start("tiny", "--seed", "1", folder=folder)
+    wait_for_trials(folder, running)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    assert "dse: stopped" in err
+    assert (folder / "journal.log").stat().st_size > 100_000
+
+
+def test_nothing_feasible_counts_the_reasons_and_keeps_the_trials(
+    space: Callable[..., Path], tmp_path: Path
+):
+    out = tmp_path / "out"
+    said = dse("run", space("ttft_s <= 2 s", "ttft_s <= 1 us"), "--out", out)
+    assert said.code == 3
+    assert said.out == ""
+    assert "none of 18 points is feasible" in said.err
+    assert "18 (18)  ttft_s <= 1 us" in said.err
+    assert "The nearest miss: Llama-3-8B" in said.err
+    assert "h100_sxm: TP" in said.err
+    assert (out / "journal.log").read_bytes().count(b'"op_code"') > 1
+    assert not (out / "front.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "argument", "named"),
+    [
+        (("", ""), ("--seed", "2"), "another seed"),
+        (("", ""), ("--engine", "random"), "another engine"),
+        (("[1, 16, 64]", "[1, 16, 32]"), (), "another space"),
+        (("name: small", "name: large"), (), "another space"),
+    ],
+)
+def test_another_study_is_refused_and_nothing_lost(
+    space: Callable[..., Path],
+    tmp_path: Path,
+    change: tuple[str, str],
+    argument: tuple[str, ...],
+    named: str,
+):
+    out = tmp_path / "out"
+    assert dse("run", space(), "--out", out).code == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    said = dse("run", space(*change), "--out", out, *argument)
+    assert said.code == 4
+    assert named in said.err
+    assert "--fresh" in said.err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert dse("run", space(*change), "--out", out, *argument, "--fresh").code == 0
+
+
+def test_an_unfinished_study_of_another_space_is_refused(
+    space: Callable[..., Path], tmp_path: Path
+):
+    out = tmp_path / "out"
+    assert dse("run", space("ttft_s <= 2 s", "ttft_s <= 1 us"), "--out", out).code == 3
+    said = dse("run", space("name: small", "name: large"), "--out", out)
+    assert said.code == 4
+    assert "holds study 'small', not 'large'" in said.err
+
+
+def test_a_study_of_another_version_is_refused(
+    space: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert dse("run", space(), "--out", tmp_path / "out").code == 0
+    monkeypatch.setattr("dse.study.run.__version__", "99.0.0")
+    said = dse("run", space(), "--out", tmp_path / "out")
+    assert said.code == 4
+    assert "model_version" in said.err
+    assert "99.0.0" in said.err
+
+
+def test_damaged_documents_are_written_anew(space: Callable[..., Path], tmp_path: Path):
+    out = tmp_path / "out"
+    assert dse("run", space(), "--out", out).code == 0
+    before = (out / "front.json").read_bytes()
+    (out / "study.json").write_text("{", encoding="utf-8")
+    (out / "front.json").write_text("[]", encoding="utf-8")
+    assert dse("run", space(), "--out", out).code == 0
+    assert (out / "front.json").read_bytes() == before
+
+
+def test_a_database_holds_the_study_as_well(space: Callable[..., Path], tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'studies.db'}"
+    document = dse("run", space(), "--out", tmp_path / "out", "--storage", url, "--json").json()
+    assert document["trials"] > 0
+    assert not (tmp_path / "out" / "journal.log").exists()
+
+
+def test_an_objective_without_a_value_is_no_front(space: Callable[..., Path], tmp_path: Path):
+    path = space("usd_per_million_total_tokens: min", "predicted_loss: min")
+    config = Path(__file__).parents[1] / "data" / "configs" / "llama-3-8b.json"
+    path.write_text(path.read_text(encoding="utf-8").replace("llama-3-8b", str(config)))
+    said = dse("run", path, "--out", tmp_path / "out")
+    assert said.code == 3
+    assert "18 (18)  every objective has a value" in said.err
+    assert "predicted_loss has none" in said.err

@@ -1,0 +1,120 @@
+"""The wheel as a user has it: installed elsewhere, run from `/`, without the checkout."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVELOPMENT = ("tests/", "benchmarks/", "docs/", ".ci", "Makefile", "pyproject.toml", "reports/")
+
+
+def run(*arguments: object, folder: Path = Path("/")) -> subprocess.CompletedProcess[str]:
+    """A command that must succeed, without this checkout on the path of modules."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COLUMNS")}
+    ended = subprocess.run(
+        [str(argument) for argument in arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the checkout; with hatchling of this environment where it is installed."""
+    out = tmp_path_factory.mktemp("wheel")
+    here = ["--no-isolation"] if find_spec("hatchling") else []
+    run(sys.executable, "-m", "build", "--wheel", *here, "--outdir", out, ROOT)
+    (path,) = out.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def dse(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `dse` of a new environment that holds the wheel; what it depends on is borrowed from
+    this one, without the checkout that is installed here in place."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    binaries = folder / "bin"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    site = folder / "lib" / f"python{version}" / "site-packages"
+    run(
+        *(sys.executable, "-m", "pip", "--python", binaries / "python", "install", "--quiet"),
+        *("--disable-pip-version-check", "--no-deps", "--no-index", wheel),
+    )
+    # A path file of a borrowed folder is not read, and with it not the one that leads here.
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    return binaries / "dse"
+
+
+def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert all(name.startswith(("dse/", "dse-")) for name in names)
+    assert not [name for name in names if any(word in name for word in DEVELOPMENT)]
+    inside = {name.removeprefix("dse/_data/") for name in names if name.startswith("dse/_data/")}
+    for folder, pattern in (("hardware", "**/*.yaml"), ("search_spaces", "**/*.yaml")):
+        files = {str(path.relative_to(ROOT)) for path in (ROOT / folder).glob(pattern)}
+        assert files
+        assert files <= inside
+    assert {"hardware/prices.csv", "search_spaces/models.csv"} <= inside
+    package = {str(path.relative_to(ROOT)) for path in (ROOT / "dse").glob("**/*.py")}
+    assert package <= set(names)
+    assert "dse/report/templates/report.html" in names
+
+
+# The module of a distribution where the names differ; sqlalchemy comes with optuna, pydantic_core
+# with pydantic, markupsafe with jinja2, and torch is an extra.
+MODULES = {"pyyaml": "yaml"}
+BESIDE = {"dse", "sqlalchemy", "pydantic_core", "markupsafe", "torch"}
+
+
+def test_every_import_is_declared(wheel: Path):
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+    needed = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*;)", archive.read(metadata).decode(), re.M)
+    known = {MODULES.get(name.lower(), name.lower()) for name in needed} | BESIDE
+    imported = set()
+    for name in archive.namelist():
+        for node in ast.walk(ast.parse(archive.read(name)) if name.endswith(".py") else ast.Pass()):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    assert imported - known - sys.stdlib_module_names == set()
+    assert known - BESIDE <= imported
+
+
+def test_data_is_found_inside_the_package(dse: Path):
+    program = "import dse, dse.data; print(dse.__file__); print(dse.data.data_root())"
+    package, data = run(dse.parent / "python", "-I", "-c", program).stdout.split()
+    assert str(ROOT) not in package + data
+    assert data == str(Path(package).parent / "_data")
+
+
+def test_commands_from_the_root_folder(dse: Path, tmp_path: Path):
+    assert run(dse, "--version").stdout.startswith("dse ")
+    assert "quickstart" in run(dse, "spaces", "list").stdout
+    point = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--json")
+    assert json.loads(run(dse, "estimate", *point).stdout)["feasible"]
+    study = tmp_path / "study"
+    document = json.loads(run(dse, "run", "tiny", "--out", study, "--json").stdout)
+    assert document["front_size"] > 10
+    assert (study / "report.html").stat().st_size > 1_000_000
+    assert json.loads(run(dse, "estimate", study, "knee", "--json").stdout)["feasible"]
+    assert run(dse, "report", study).stdout.strip() == str(study / "report.html")

@@ -1,0 +1,332 @@
+"""Chips that lack a figure, chips of a measured family, conflicts, and a chip of the user's own."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse.dtypes import CODE
+from dse.errors import InputError, InputErrors
+from dse.perf.machines import KINDS, compile_machines
+from dse.perf.workload import Workload
+from dse.specs.catalog import Catalog, load_catalog
+from dse.specs.chip import ROOFLINE
+from dse.specs.model_catalog import resolve_model
+from dse.specs.own_chip import read_own_chip, template
+from dse.specs.study import load_study, shipped_spaces
+from dse.study.estimate import Estimate, estimate
+
+SHORT = """\
+id: my_chip
+name: My chip
+efficiency: class_gpu
+memory_capacity: 96 GB
+memory_bandwidth: 4 TB/s
+peak_bf16: 1000 TFLOP/s
+"""
+LINKS = "system: {chips: 8, bandwidth_per_direction: 450 GB/s, scale_out_bandwidth: 50 GB/s}\n"
+PRICE = "prices: {rental_3yr: 1.5 USD/h}\n"
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def write(folder: Path, text: str, name: str = "my_chip.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def one_point(catalog: Catalog, chip: str, **deployment: float) -> Estimate:
+    load = Workload.of(1024, 256, "continuous", catalog.backends["generic"])
+    return estimate(catalog, resolve_model("llama-3-8b"), chip, load, deployment)
+
+
+@pytest.mark.parametrize(
+    ("chip", "figure"),
+    [
+        ("v100_sxm2_32", "peak_bf16"),
+        ("wse3", "peak_bf16"),
+        ("etched_sohu", "memory_bandwidth"),
+        ("jetson_agx_orin", "memory_capacity"),
+    ],
+)
+def test_a_chip_without_a_figure_is_refused_by_name(
+    catalog: Catalog, chip: str, figure: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        one_point(catalog, chip)
+    message = str(caught.value)
+    assert f"{chip} has no " in message
+    assert figure in message
+    assert "a chip file of yours with that figure" in message
+    with pytest.raises(InputError, match=f"{chip} has no"):
+        compile_machines(catalog, [chip])
+
+
+def test_a_link_is_missed_only_where_it_is_needed(catalog: Catalog) -> None:
+    alone, domain = one_point(catalog, "h100_nvl"), one_point(catalog, "mi350x", tensor_parallel=8)
+    for answer in (alone, domain):
+        assert all(math.isfinite(answer.metrics.values[m][0]) for m in ("tpot_s", "ttft_s"))
+    replicas = one_point(catalog, "h100_nvl", replicas=4)
+    assert replicas.metrics.values["chips"][0] == 4
+    with pytest.raises(InputError, match=r"h100_nvl has no bandwidth_per_direction of scale-out"):
+        one_point(catalog, "h100_nvl", tensor_parallel=2)
+    with pytest.raises(InputError, match=r"mi350x .* which an instance of 16 chips needs"):
+        one_point(catalog, "mi350x", tensor_parallel=8, pipeline_parallel=2)
+    with pytest.raises(InputError, match="sn40l has no bandwidth_per_direction of links"):
+        one_point(catalog, "sn40l", tensor_parallel=2)
+
+
+def test_every_chip_is_either_estimated_or_refused(catalog: Catalog) -> None:
+    for chip in catalog.chips:
+        if catalog.refusal(chip) is None:
+            values = one_point(catalog, chip).metrics.values
+            assert 0 < values["tpot_s"][0] < 1, chip
+            assert values["tpot_s"][0] > values["latency_floor_s"][0], chip
+        else:
+            assert catalog.chips[chip].lacks(*ROOFLINE)
+
+
+@pytest.mark.parametrize(
+    ("chip", "file", "kind"),
+    [
+        ("h100_sxm", "h100_sxm", "fitted"),
+        ("gb300_nvl72", "gb300_nvl72", "fitted"),
+        ("h100_pcie", "h100_sxm:h100_pcie", "derived"),
+        ("h20", "h100_sxm:h20", "derived"),
+        ("rtx5090", "rtx_pro_6000:rtx5090", "derived"),
+        ("a100_40_sxm", "a100_80_sxm:a100_40_sxm", "derived"),
+        ("gaudi3", "class_gaudi:gaudi3", "assumed"),
+        ("vr200_nvl72", "class_gpu:vr200_nvl72", "assumed"),
+    ],
+)
+def test_kernels_of_another_chip_are_derived(
+    catalog: Catalog, chip: str, file: str, kind: str
+) -> None:
+    laws = catalog.efficiencies[catalog.chips[chip].efficiency]
+    assert laws.id == file
+    if kind == "derived":
+        kinds = {law.kind for group in laws.operators.values() for law in group.values()}
+        assert kinds == {"derived"}
+        assert {laws.all_reduce.kind, laws.all_to_all.kind} == {"derived"}
+    machines = compile_machines(catalog, [chip])
+    assert KINDS[machines.law_kind[0, CODE["bf16"]]] == kind
+    bandwidth = catalog.chips[chip].memories[0].bytes_per_s
+    assert 1 / machines.laws["gemm"].s_per_byte.max() <= bandwidth
+    answer = one_point(catalog, chip)
+    assert answer.as_json()["provenance"]["tpot_s"] == kind
+    assert any("no kernel of this chip" in text for text in answer.assumed) is (kind != "fitted")
+
+
+def test_a_relative_scales_with_its_own_figures(catalog: Catalog) -> None:
+    """The laws of H100 on H20: the same fractions of 4 TB/s and 148 TFLOP/s."""
+    on = compile_machines(catalog, ["h100_pcie", "h20"])
+    gemm, bf16 = on.laws["gemm"], CODE["bf16"]
+    np.testing.assert_allclose(
+        gemm.s_per_flop[0, bf16] / gemm.s_per_flop[1, bf16], 148 / 756, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        gemm.s_per_byte[0, bf16] / gemm.s_per_byte[1, bf16], 4 / 2, rtol=1e-12
+    )
+
+
+# Figures on which published sources disagree: (chip, figure, chosen, values of the others).
+CONFLICTS = [
+    ("b300_sxm", "peak_int8", 153.5e12, {4500e12, 150e12, 319e12}),
+    ("gb300_nvl72", "peak_int8", 165e12, {5000e12}),
+    ("b300_sxm", "peak_nvfp4", 13.5e15, {12.6e15, 14e15, 15e15}),
+    ("b300_sxm", "peak_bf16", 2250e12, {3500e12}),
+    ("b200_sxm", "memory_bandwidth", 8e12, {7.7e12, 9e12}),
+    ("gb200_nvl72", "memory_bandwidth", 8e12, {7.7e12, 13.4e12}),
+    ("b200_sxm", "bandwidth_per_direction", 50e9, {100e9}),
+    ("gb200_nvl72", "bandwidth_per_direction", 50e9, {100e9}),
+    ("b300_sxm", "host_link_bandwidth", 128e9, {63e9}),
+    ("b200_sxm", "host_link_bandwidth", 63e9, {128e9}),
+    ("mi355x", "bandwidth_per_direction", 535.5e9, {576e9}),
+    ("mi355x", "peak_bf16", 2500e12, {2516e12}),
+    ("mi455x", "peak_fp8", 10e15, {20.1e15}),
+    ("mi455x", "peak_mxfp4", 20e15, {40.3e15}),
+    ("mi455x", "memory_bandwidth", 23.3e12, {19.6e12}),
+    ("vr200_nvl72", "peak_nvfp4", 35e15, {50e15}),
+    ("tpu_8t", "peak_mxfp4", 12.6e15, {11.9538e15}),
+    ("tpu_8t", "memory_capacity", 216e9, {231e9}),
+    ("tpu_8i", "memory_capacity", 288e9, {309e9}),
+    ("tpu_v3", "peak_bf16", 123e12, {105e12, 140e12}),
+    ("tpu_v5p", "bandwidth_per_direction", 600e9, {540e9}),
+    ("tpu_v4", "bandwidth_per_direction", 270e9, {300e9}),
+    ("trn3_gen1", "bandwidth_per_direction", 1.28e12, {1024 * 2**30, 352e9}),
+    ("trn3_gen2", "memory_bandwidth", 4.9e12, {4.7e12}),
+    ("gaudi3", "peak_bf16", 1677e12, {1835e12, 1856e12}),
+    ("gaudi3", "tdp", 900, {600}),
+    ("ascend_910c_cm384", "peak_bf16", 752e12, {780e12, 800e12}),
+    ("ascend_910c_cm384", "peak_int8", 1504e12, {1054e12}),
+    ("ascend_950dt", "memory_capacity", 96e9, {144e9}),
+    ("rtx5090", "peak_bf16", 209.6e12, {254e12}),
+    ("groq_lpu_v1", "tdp", 215, {300}),
+]
+
+
+@pytest.mark.parametrize(("chip", "name", "chosen", "others"), CONFLICTS)
+def test_a_conflict_stands_beside_the_choice(
+    catalog: Catalog, chip: str, name: str, chosen: float, others: set[float]
+) -> None:
+    spec = catalog.chips[chip]
+    figures = [*spec.figures, *catalog.systems[spec.system].figures]
+    figure = next(f for f in figures if f.name.endswith(name) and f.value == pytest.approx(chosen))
+    found = [other.value for other in figure.alternatives]
+    for value in others:
+        assert any(one == pytest.approx(value) for one in found), (value, found)
+
+
+def test_conflicting_prices_are_kept_and_not_used(catalog: Catalog) -> None:
+    for chip, usd in (("h100_sxm", 12.2875), ("h100_sxm", 10.0775), ("tpu_v5p", 0.48)):
+        row = next(r for r in catalog.prices.rows if (r.chip, r.usd_per_chip_hour) == (chip, usd))
+        assert row.note.startswith("superseded")
+        assert row not in catalog.prices.select(row.basis)[chip].rows
+
+
+def test_what_could_not_be_believed_is_kept_beside(catalog: Catalog) -> None:
+    wafer = catalog.chips["wse3"]
+    assert wafer.peak_flops_per_s == {}
+    assert {(f.name, f.value) for f in wafer.not_chosen} == {
+        ("peak_fp16", 125e15), ("peak_fp8", 125e15),
+    }  # fmt: skip
+    assert "sparse" in str(wafer.notes)
+
+
+def test_memory_on_the_chip_is_the_device_memory(catalog: Catalog) -> None:
+    groq, corsair = catalog.chips["groq_lpu_v1"], catalog.chips["dmatrix_corsair"]
+    assert (groq.memories[0].kind, groq.capacity_bytes) == ("SRAM", 230e6)
+    assert groq.memories[0].bytes_per_s == 80e12
+    assert not {"sram_capacity", "sram_bandwidth"} & set(groq.missing)
+    assert [memory.kind for memory in corsair.memories] == ["SRAM", "LPDDR5X"]
+    sambanova = catalog.chips["sn40l"].memories
+    assert [memory.bytes for memory in sambanova] == [64e9, 1.5e12]
+
+
+def test_six_lines_make_a_chip(tmp_path: Path) -> None:
+    catalog = load_catalog(extra_chip_files=[write(tmp_path, SHORT)])
+    chip = catalog.chip("my_chip")
+    assert (chip.capacity_bytes, chip.memories[0].bytes_per_s) == (96e9, 4e12)
+    assert {f.kind for f in chip.figures} == {"assumed"}
+    assert {f.source for f in chip.figures} == {str(tmp_path / "my_chip.yaml")}
+    assert catalog.systems[chip.system].id == "single_chip"
+    answer = one_point(catalog, "my_chip").as_json()
+    assert answer["provenance"]["tpot_s"] == "assumed"
+    assert answer["usd_per_million_total_tokens"] is None
+    assert any("names no source" in text for text in answer["assumed"])
+    with pytest.raises(InputError, match="an instance of 2 chips needs"):
+        one_point(catalog, "my_chip", tensor_parallel=2)
+    assert "my_chip" not in load_catalog().chips
+
+
+def test_a_chip_with_links_a_price_and_measured_relatives(tmp_path: Path) -> None:
+    text = SHORT.replace("class_gpu", "h100_sxm") + LINKS + PRICE
+    source = "peak_fp8: {value: 2 PFLOP/s, kind: claimed, source: slides, date: 2026-11}\n"
+    catalog = load_catalog(extra_chip_files=[write(tmp_path, text + source)])
+    chip = catalog.chip("my_chip")
+    fp8 = chip.figure("peak_fp8")
+    assert fp8 is not None
+    assert (fp8.value, fp8.kind, fp8.source) == (2e15, "claimed", "slides")
+    inner, outer = catalog.systems[chip.system].levels
+    assert (inner.size, inner.bytes_per_s_per_direction) == (8, 450e9)
+    assert outer.bytes_per_s_per_direction == 50e9
+    answer = one_point(catalog, "my_chip", tensor_parallel=16).as_json()
+    assert answer["provenance"]["tpot_s"] == "derived"
+    assert answer["usd_per_million_total_tokens"] > 0
+    assert catalog.prices.select("rental_3yr")["my_chip"].usd_per_chip_hour == 1.5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("96 GB", "96", "4: memory_capacity: read '96': a bare number"),
+        ("4 TB/s", "4 TB", "5: memory_bandwidth: read '4 TB': a size, not a bandwidth"),
+        ("1000 TFLOP/s", "", "6: peak_bf16: nothing that can be read"),
+        ("96 GB", "0 GB", "4: memory_capacity: read '0 GB': zero"),
+        ("memory_bandwidth", "memory_bandwith", "5: memory_bandwith: unknown field"),
+        ("id: my_chip\n", "", "1: id: missing field"),
+        ("class_gpu", "class_gup", "3: efficiency: read 'class_gup': no such efficiency; did you "
+         "mean class_gpu?"),
+        ("My chip\n", "My chip\nsystem: hgx_h10\n", "3: system: read 'hgx_h10': no such system; "
+         "did you mean hgx_h"),
+        ("My chip\n", "My chip\nsystem: {chps: 8}\n", "3: system.chps: unknown field 'chps'; did "
+         "you mean chips?"),
+        ("My chip\n", "My chip\nsystem: [8]\n", "3: system: read [8]"),
+        ("My chip\n", "My chip\nsystem: {bandwidth_per_direction: 450}\n",
+         "3: system.bandwidth_per_direction: read '450': a bare number"),
+        ("My chip\n", "My chip\nprices: {rental_3yr: 1.5}\n", "3: prices.rental_3yr: read '1.5'"),
+        ("id: my_chip", "id: h100_sxm", " id: 'h100_sxm' is the id of "),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_small_file(tmp_path: Path, old: str, new: str, place: str) -> None:
+    path = write(tmp_path, SHORT.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        load_catalog(extra_chip_files=[path])
+    assert f"{path}:{place}" in str(caught.value)
+
+
+def test_every_mistake_is_explained_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path, SHORT.replace("name:", "nmae:").replace("4 TB/s", "4 GHz"))
+    with pytest.raises(InputErrors) as caught:
+        read_own_chip(path)
+    assert [(e.line, e.field) for e in caught.value.errors] == [
+        (2, "nmae"), (5, "memory_bandwidth"),
+    ]  # fmt: skip
+
+
+def test_the_template_is_refused_empty_and_accepted_filled(tmp_path: Path) -> None:
+    text = template("fresh", ["class_gpu", "class_tpu"])
+    with pytest.raises(InputErrors) as caught:
+        read_own_chip(write(tmp_path, text))
+    assert {e.field for e in caught.value.errors} == {"name", "efficiency", *ROOFLINE}
+    values = {"name": "Fresh", "efficiency": "class_tpu", "memory_capacity": "64 GB"}
+    values |= {"memory_bandwidth": "2 TB/s", "peak_bf16": "500 TFLOP/s", "tdp": "400 W"}
+    values |= {"sram_capacity": "64 MiB", "clock": "1.5 GHz", "compute_units": "64"}
+    lines = []
+    for line in text.splitlines():
+        name = line.removeprefix("# ").split(":")[0]
+        lines.append(f"{name}: {values[name]}" if name in values else line)
+    chip = read_own_chip(write(tmp_path, "\n".join(lines))).chip
+    assert chip.id == "fresh"
+    assert (chip.tdp_w, chip.compute_units, chip.clock_hz) == (400, 64, 1.5e9)
+    assert set(chip.missing) == {"sram_bandwidth", "system_power", "host_link_bandwidth"}
+
+
+def test_a_space_names_a_chip_by_the_path_of_its_file(tmp_path: Path) -> None:
+    write(tmp_path, SHORT + LINKS + PRICE)
+    tiny = shipped_spaces()["tiny"].read_text(encoding="utf-8")
+    space = write(tmp_path, tiny.replace("h200_sxm]", "my_chip.yaml]"), "space.yaml")
+    study = load_study(space)
+    assert study.chip_files == (str((tmp_path / "my_chip.yaml").resolve()),)
+    chips = next(axis for axis in study.axes if axis.name == "chip")
+    assert chips.values == ("h100_sxm", "my_chip")
+    write(tmp_path, SHORT.replace("4 TB/s", "5 TB/s") + LINKS + PRICE)
+    assert load_study(space).fingerprint != study.fingerprint
+    write(tmp_path, SHORT.replace("4 TB/s", "4 TB") + LINKS + PRICE)
+    with pytest.raises(InputErrors, match=r"my_chip\.yaml:5: memory_bandwidth: read '4 TB'"):
+        load_study(space)
+    write(tmp_path, SHORT + PRICE)
+    left = load_study(space)
+    assert left.left_out == ("my_chip",)
+    assert "my_chip has no bandwidth_per_direction" in left.why_left_out["my_chip"]
+
+
+def test_all_chips_leave_out_those_that_lack_a_figure(tmp_path: Path) -> None:
+    tiny = shipped_spaces()["tiny"].read_text(encoding="utf-8")
+    text = tiny.replace("[h100_sxm, h200_sxm]", "all").replace("rental_3yr", "market_index")
+    study = load_study(write(tmp_path, text, "space.yaml"))
+    reasons = study.why_left_out
+    assert set(reasons) == set(study.left_out)
+    assert reasons["v100_sxm2_32"] == "v100_sxm2_32 has no peak_bf16"
+    assert "which an instance of 8 chips needs" in reasons["a10"]
+    assert reasons["wse3"] == "wse3 has no price on basis market_index"
+    text = text.replace("chip: all", "chip: v100_sxm2_32")
+    with pytest.raises(InputErrors, match="no chip here can be compared: v100_sxm2_32 has no peak"):
+        load_study(write(tmp_path, text, "space.yaml"))
