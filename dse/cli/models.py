@@ -114,6 +114,10 @@ def show_model(model: str, as_json: bool) -> None:
         f"{row['kv_elements_per_token']:,.0f} elements of KV cache a token",
         "  ",
     )
+    if row["index_bytes_per_token"]:
+        say(f"keys of the indexer: {row['index_bytes_per_token']:,.0f} bytes a token", "  ")
+    if row["state_bytes_per_request"]:
+        say(f"states: {row['state_bytes_per_request'] / 1e6:,.1f} MB a request, any length", "  ")
     click.echo(f"hidden size {row['hidden_size']:,}, vocabulary {row['vocab_size']:,}")
     for block in row["blocks"]:
         sizes = ", ".join(f"{k} {v:g}" for k, v in block.items() if k not in ("kind", "count"))

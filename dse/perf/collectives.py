@@ -20,49 +20,46 @@ def _log2(n: Floats) -> Floats:
 
 
 class Group:
-    """n chips that talk to each other: (n,) sizes, split into scale-up domains."""
+    """n chips that talk to each other: (n,) sizes, split into scale-up domains.
+
+    Both collectives are linear in their bytes: a latency and seconds per byte, (n,) each, that all
+    steps of a batch share.
+    """
 
     def __init__(self, deployed: Deployed, size: Floats) -> None:
         machines, chip = deployed.machines, deployed.batch.chip
-        self.size = size
-        self.inside = np.minimum(size, deployed.domain)
-        self.domains = np.ceil(size / self.inside)
-        self.active = (size > 1.0) * 1.0
-        self.crosses = (self.domains > 1.0) * 1.0
-        step = np.minimum(_log2(self.inside), GROUPS - 1.0).astype(np.intp)
-        self.reduce_latency_s = machines.all_reduce_latency_s[chip, step]
-        self.reduce_s_per_byte = machines.all_reduce_s_per_byte[chip, step]
-        self.a2a_latency_s = machines.all_to_all_latency_s[chip, step]
-        self.a2a_s_per_byte = machines.all_to_all_s_per_byte[chip, step]
-        self.out_latency_s = machines.scale_out_latency_s[chip]
-        self.out_s_per_byte = machines.scale_out_s_per_byte[chip]
+        inside = np.minimum(size, deployed.domain)
+        domains = np.ceil(size / inside)
+        several = (size > 1.0) * 1.0
+        step = np.minimum(_log2(inside), GROUPS - 1.0).astype(np.intp)
+        out_latency = machines.scale_out_latency_s[chip]
+        out_s_per_byte = machines.scale_out_s_per_byte[chip]
+
+        reduce_latency = machines.all_reduce_latency_s[chip, step] * several
+        within = 2.0 * (inside - 1.0) / inside * machines.all_reduce_s_per_byte[chip, step]
+        across = 2.0 * (domains - 1.0) / domains / inside * out_s_per_byte
+        self.reduce_latency_s: Floats = reduce_latency + 2.0 * _log2(domains) * out_latency
+        self.reduce_s_per_byte: Floats = within + across
+
+        a2a_latency = machines.all_to_all_latency_s[chip, step] * several
+        stays = (inside - 1.0) / size * machines.all_to_all_s_per_byte[chip, step]
+        leaves = (size - inside) / size * out_s_per_byte
+        self.a2a_latency_s: Floats = a2a_latency + (domains > 1.0) * out_latency
+        self.a2a_s_per_byte: Floats = np.maximum(stays, leaves)
+
+        # An all-gather and a reduce-scatter start later than the one kernel of an all-reduce: two
+        # collectives of the latency of an all-to-all (assumed; 16.6 and 16.8 us were measured for
+        # the two on 8 chips, against 7.9 us).
+        self.gather_scatter_latency_s: Floats = np.maximum(2.0 * a2a_latency - reduce_latency, 0.0)
 
     def all_reduce(self, bytes_: Floats) -> tuple[Floats, Floats]:
         """(latency, transfer) in seconds, (n,), of an all-reduce of `bytes_` on every chip."""
-        inside, domains = self.inside, self.domains
-        hops = 2.0 * _log2(domains)
-        latency = self.active * self.reduce_latency_s + hops * self.out_latency_s
-        within = 2.0 * (inside - 1.0) / inside * bytes_ * self.reduce_s_per_byte
-        across = 2.0 * (domains - 1.0) / domains * (bytes_ / inside) * self.out_s_per_byte
-        return latency, within + across
-
-    @property
-    def gather_scatter_latency_s(self) -> Floats:
-        """(n,) seconds by which an all-gather and a reduce-scatter start later than the one kernel
-        of an all-reduce: two collectives of the latency of an all-to-all (assumed; 16.6 and 16.8 us
-        were measured for the two on 8 chips, against 7.9 us)."""
-        return self.active * np.maximum(2.0 * self.a2a_latency_s - self.reduce_latency_s, 0.0)
+        return self.reduce_latency_s, bytes_ * self.reduce_s_per_byte
 
     def all_to_all(self, bytes_: Floats) -> tuple[Floats, Floats]:
         """(latency, transfer) in seconds, (n,): every chip sends `bytes_` in all, evenly to the
         group; what leaves the domain goes over the network while the rest stays inside."""
-        outside = (self.size - self.inside) / self.size
-        within = (self.inside - 1.0) / self.size
-        latency = self.active * self.a2a_latency_s + self.crosses * self.out_latency_s
-        transfer = np.maximum(
-            within * bytes_ * self.a2a_s_per_byte, outside * bytes_ * self.out_s_per_byte
-        )
-        return latency, transfer
+        return self.a2a_latency_s, bytes_ * self.a2a_s_per_byte
 
 
 def groups(deployed: Deployed) -> tuple[Group, Group]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dse.candidates import CandidateBatch, Codes, Floats
-from dse.dtypes import BYTES, CODE
-from dse.perf.machines import Machines
+from dse.dtypes import BYTES, CODE, DTYPES
+from dse.perf.machines import LawTable, Machines
 
 if TYPE_CHECKING:
     from dse.perf.collectives import Group
@@ -27,17 +27,17 @@ class Law:
         "s_per_byte", "s_per_flop", "sums",
     )  # fmt: skip
 
-    def __init__(self, machines: Machines, operator: str, chip: Codes, dtype: Codes) -> None:
-        table = machines.laws[operator]
-        self.s_per_flop: Floats = table.s_per_flop[chip, dtype]
-        self.s_per_byte: Floats = table.s_per_byte[chip, dtype]
-        self.fixed_s: Floats = table.fixed_s[chip, dtype]
-        self.p: Floats = table.p[chip, dtype]
+    def __init__(self, table: LawTable, cell: Codes) -> None:
+        """`cell` (n,) is the place in the flattened (chips, dtypes) tables."""
+        self.s_per_flop: Floats = table.s_per_flop.ravel().take(cell)
+        self.s_per_byte: Floats = table.s_per_byte.ravel().take(cell)
+        self.fixed_s: Floats = table.fixed_s.ravel().take(cell)
+        self.p: Floats = table.p.ravel().take(cell)
         self.inverse_p: Floats = 1.0 / self.p
         sums = self.p == 1.0
         self.is_sum = bool(sums.all())
         self.sums = sums if not self.is_sum and sums.any() else None
-        self.floor_of_compute: Floats = table.floor_of_compute[chip, dtype]
+        self.floor_of_compute: Floats = table.floor_of_compute.ravel().take(cell)
 
 
 class Deployed:
@@ -66,6 +66,8 @@ class Deployed:
     def law(self, operator: str, part: str) -> Law:
         """The law of `operator` on the dtype of a weight part, of the KV cache ("kv"), on a dtype
         by name or, for any other part, on 16-bit data."""
+        if part not in self.batch.weight_dtype and part not in CODE and part != "kv":
+            part = "bf16"
         key = (operator, part)
         if key not in self._laws:
             if part == "kv":
@@ -73,6 +75,7 @@ class Deployed:
             elif part in self.batch.weight_dtype:
                 dtype = self.batch.weight_dtype[part]
             else:
-                dtype = np.full(self.n, CODE.get(part, CODE["bf16"]), dtype=np.intp)
-            self._laws[key] = Law(self.machines, operator, self.batch.chip, dtype)
+                dtype = np.full(self.n, CODE[part], dtype=np.intp)
+            cell = self.batch.chip * len(DTYPES) + dtype
+            self._laws[key] = Law(self.machines.laws[operator], cell)
         return self._laws[key]

@@ -6,6 +6,7 @@ a key that is neither read nor known is reported in `Model.unknown_keys`.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -189,12 +190,15 @@ def _family(config: Mapping[str, object], source: str) -> tuple[str, Family]:
         field, read = "model_type", model_type
     if name is None:
         message = f"{read!r} is not a supported architecture" if read else "missing"
-        raise InputError(message, file=source, field=field, accepted=", ".join(_supported()))
+        raise InputError(message, file=source, field=field, accepted=_supported(str(read)))
     return name, FAMILIES[name]
 
 
-def _supported() -> list[str]:
-    return [f"{name} ({family.architecture})" for name, family in FAMILIES.items()]
+def _supported(read: str) -> str:
+    near = difflib.get_close_matches(read, [*_ARCHITECTURES, *FAMILIES], n=3, cutoff=0.75)
+    nearest = f"near: {', '.join(near)}; " if near else ""
+    families = ", ".join(FAMILIES)
+    return f"{nearest}such as LlamaForCausalLM, of one of these families: {families}"
 
 
 def _read(path: Path) -> dict[str, object]:

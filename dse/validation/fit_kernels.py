@@ -50,7 +50,8 @@ def measured_laws(tables: Tables) -> Laws:
             if points.empty:
                 continue
             peak = peaks.get("nvfp4" if dtype == "mxfp4" else dtype, peaks["bf16"])
-            row = fit(points, peak, tables.chip.bandwidth)
+            sums = {"top_p": 1.0001} if operator == "experts" else {}
+            row = fit(points, peak, tables.chip.bandwidth, **sums)
             row["note"] = f"{names}: {row['note']}"
             if dtype not in peaks and (unpacked or dtype == "fp8"):
                 row["note"] += f"; {WEIGHT_ONLY if unpacked else UNPACKED}"

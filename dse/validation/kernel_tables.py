@@ -20,6 +20,11 @@ DTYPE = {
 }  # fmt: skip
 BYTES = {"bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125, "w4a16": 0.53125}
 PADDING_ROWS = 16
+# Assumed hidden size, and expert width on one chip up to and above 1,024 tokens an expert, of the
+# expert tables: under 200 one law meets the buckets of every token count; 8 wide experts above.
+HIDDEN, NARROW, WIDE = 4096, 192, 2048
+BUCKETS_OF = {"b300_sxm": "b200_sxm", "gb300": "gb200_nvl72"}  # without expert buckets of its own
+GPT_OSS = "gptoss|^sglang.*flashinfer_trtllm"  # expert kernels that backends select for gpt-oss
 MAX_MISS_PCT = 35  # a per-backend fit that misses its own rows by more (median) is dropped
 BLOCK_OVERHEAD = "vllm", "fp8_block"  # 77-390 us of overhead of that GEMM path
 CURRENT = ("1.3.0rc20", "0.24.0", "0.5.14")  # trtllm, vllm, sglang; A100 has older rows only
@@ -64,8 +69,8 @@ def law(flops, moved, peak, bandwidth, constants):
     return np.exp(np.logaddexp(*parts) / p) + fixed_us * 1e-6
 
 
-def fit(points: pd.DataFrame, peak: float, bandwidth: float) -> dict:
-    """Least robust log error with compute, memory <= 1, fixed >= 0, 1 <= p <= 8.
+def fit(points: pd.DataFrame, peak: float, bandwidth: float, top_p: float = 8.0) -> dict:
+    """Least robust log error with compute, memory <= 1, fixed >= 0, 1 <= p <= `top_p`.
 
     `error` is the weighted median over the points of |predicted / seconds - 1|, joined in
     quadrature with the median miss of the per-backend fit that a condensed point was read from.
@@ -81,8 +86,8 @@ def fit(points: pd.DataFrame, peak: float, bandwidth: float) -> dict:
     solutions = [
         least_squares(
             lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
-            (0.5, 0.7, 8.0, p),
-            bounds=((0.01, 0.01, 0, 1), (1, 1, 300, 8)),
+            (0.5, 0.7, 8.0, min(p, (1 + top_p) / 2)),
+            bounds=((0.01, 0.01, 0, 1), (1, 1, 300, top_p)),
             loss="soft_l1",
             f_scale=0.05 * np.sqrt(weight.mean()),
             x_scale=(0.5, 0.5, 5, 1),
@@ -102,6 +107,11 @@ def median(values: np.ndarray, weight: np.ndarray) -> float:
     order = np.argsort(values, kind="stable")
     share = np.cumsum(weight[order])
     return float(values[order][np.searchsorted(share, share[-1] / 2)])
+
+
+def activations(flops, hidden, width):
+    """Bytes of 2 (H + I) 16-bit elements for each row of 6 H I operations."""
+    return 4 * flops / 6 * (1 / hidden + 1 / width)
 
 
 class Tables:
@@ -215,30 +225,54 @@ class Tables:
         )
 
     def experts(self, dtype: str) -> pd.DataFrame:
-        """6 H I operations a row, PADDING_ROWS more per expert; weights of distinct experts."""
-        peak = self.chip.peaks.get(dtype, self.chip.peaks["bf16"])
+        """6 H I operations a row, PADDING_ROWS more per expert; weights of distinct experts and
+        2 (H + I) 16-bit elements a row. Buckets of up to 8 tokens an expert, up to 1,024 and more
+        weigh one third each; where there are any, fits are read up to 16 tokens, where weights
+        rule: above, they average narrow and wide experts.
+        """
         balanced = "power_law_1.01" if self.chip.system == "a100_sxm" else "balanced"
-        raw, fits = self.read("moe_by_tokens_per_expert"), self.read("moe_fit")
-        raw = raw[(raw.moe_dtype.map(DTYPE) == dtype) & (raw.distribution == balanced)]
+        raw = self.expert_buckets(dtype, balanced)
+        # local experts, hidden size, width on one chip: gpt-oss, Qwen3, Mixtral, DeepSeek
+        shapes = np.array([(128, 2880, 2880), (128, 2048, 768), (128, 4096, 384),
+                           (16, 4096, 1536), (8, 4096, 7168), (32, 7168, 2048)])  # fmt: skip
+        means = 4.0 ** np.arange(-2, 6 if raw.empty else 3)
+        mean, local, hidden, width = np.repeat(means, 6), *np.tile(shapes.T, len(means))
+        distinct, rows, weight = -local * np.expm1(-mean), local * mean, hidden * width
+        hidden, width = (hidden, width) if raw.empty else (HIDDEN, NARROW)
+        fits = self.expert_kernels("moe_fit", dtype, balanced)
+        fits = fits[fits.model.str.startswith("S:") & ~fits.backend.isin(raw.backend)]
+        moved = 3 * weight * distinct * BYTES[dtype]
+        peak = self.chip.peaks.get(dtype, self.chip.peaks["bf16"])
+        grid = self.condensed(fits, dtype, 6 * weight * rows, moved, peak)
+        copies = len(grid) // len(mean)
+        grid["flops"] = np.tile(6 * weight * (rows + PADDING_ROWS * distinct), copies)
+        grid["bytes"] = np.tile(moved + activations(6 * weight * rows, hidden, width), copies)
+        return pd.concat([raw, grid])
+
+    def expert_buckets(self, dtype: str, distribution: str) -> pd.DataFrame:
+        """Points of `experts` from the medians by tokens per expert, n = 0 where there are none."""
+        system = self.chip.system
+        chip = CHIPS[BUCKETS_OF[system]] if system in BUCKETS_OF else self.chip
+        source = Tables(self.folder, chip)
+        raw = source.expert_kernels("moe_by_tokens_per_expert", dtype, distribution)
         edges = raw.tokens_per_expert.str.extract(r"\((.*), (.*)\]").astype(float)
         mean = np.sqrt(edges[0].clip(lower=0.06) * edges[1].clip(upper=4096))
-        raw = self.measured(raw, raw.latency_us_med, raw.n.astype(float))
-        raw["bytes"] = raw.bw_frac_med * self.chip.bandwidth * raw.seconds
-        raw["flops"] = raw.flop_frac_med * peak * raw.seconds
-        raw["flops"] *= 1 - PADDING_ROWS * np.expm1(-mean) / mean
-        # local experts, hidden size x intermediate size: gpt-oss, Qwen3, Mixtral, DeepSeek
-        shapes = np.array([(128, 2880 * 2880), (128, 2048 * 768), (128, 4096 * 384),
-                           (16, 4096 * 1536), (8, 4096 * 7168), (32, 7168 * 2048)])  # fmt: skip
-        mean, local, weight = np.repeat(4.0 ** np.arange(-2, 6), 6), *np.tile(shapes.T, 8)
-        distinct = -local * np.expm1(-mean)
-        fits = fits[fits.model.str.startswith("S:") & (fits.distribution == balanced)]
-        slow = (dtype == "w4a16") & fits.kernel.str.contains("sglang_fused_moe_triton")
-        fits = fits[(fits.moe_dtype.map(DTYPE) == dtype) & ~slow]  # slow: unpacks, .24 of bandwidth
-        moved = 3 * weight * distinct * BYTES[dtype]
-        grid = self.condensed(fits, dtype, 6 * weight * local * mean, moved, peak)
-        padded = 6 * weight * (local * mean + PADDING_ROWS * distinct)
-        grid["flops"] = np.tile(padded, len(grid) // len(padded))
-        return pd.concat([raw, grid])
+        regime = pd.Series(np.digitize(mean, (8, 1024)), raw.index)
+        raw = self.measured(raw, raw.latency_us_med, 1 / regime.map(regime.value_counts()))
+        flops = raw.flop_frac_med * chip.peaks.get(dtype, chip.peaks["bf16"]) * raw.seconds
+        raw["bytes"] = raw.bw_frac_med * chip.bandwidth * raw.seconds
+        raw["bytes"] += activations(flops, HIDDEN, np.where(mean > 1024, WIDE, NARROW))
+        raw["flops"] = flops * (1 - PADDING_ROWS * np.expm1(-mean) / mean)
+        return raw
+
+    def expert_kernels(self, name: str, dtype: str, distribution: str) -> pd.DataFrame:
+        """Rows of one weight format; of mxfp4 the kernels that backends select for gpt-oss."""
+        table = self.read(name)
+        table = table[table.distribution == distribution]
+        if dtype not in ("w4a16", "mxfp4"):
+            return table[table.moe_dtype.map(DTYPE) == dtype]
+        table = table[table.moe_dtype.map(DTYPE).isin(("w4a16", "mxfp4"))]
+        return table[table.kernel.str.contains(GPT_OSS)]
 
     def collective(self, op: str, count: int, source: str) -> dict | None:
         """Laws of one collective between `count` chips, None where nothing was measured."""
