@@ -110,21 +110,24 @@ def measured_links(tables: Tables) -> Links:
     return links
 
 
+AMD_SOURCE = (
+    "TFLOP/s: best matmul of ml-engineering compute/accelerator/README.md@744d01e, 2026-08-22"
+)
 # bf16 GEMMs of vendors without kernel tables: compute fraction, fixed us, rows of measurements
 CLASSES = {
     "class_gpu": ("any GPU without measurements", None, None, "median of the nine NVIDIA files"),
-    "class_amd": (
-        "AMD Instinct MI300X, MI325X, MI355X", 0.604, None,
-        "median of 668.4/1300, 784.9/1300 and 1565/2500 TFLOP/s: best matmuls of ml-engineering "
-        "compute/accelerator/README.md@744d01e, 2026-08-22",
-    ),
+    "class_amd": ("AMD Instinct, MI355X's matmuls", 0.626, None, f"MI355X 1565/2500 {AMD_SOURCE}"),
+    "class_mi300x": ("AMD Instinct MI300X", 0.511, None, f"668.4/1307 {AMD_SOURCE}"),
+    "class_mi325x": ("AMD Instinct MI325X", 0.601, None, f"784.9/1307 {AMD_SOURCE}"),
     "class_tpu": (
         "Google TPU", 0.829, 1.62,
         "TPU7x cubes of accelerator-microbenchmarks Ironwood_Microbenchmarks_readme.md@1bd037eb^, "
         "2025-12: 956.38 of 1153.5 TFLOP/s at 32768, 2.59 TFLOP/s (1.62 us) at 128",
     ),
 }  # fmt: skip
+TOP_MEMORY = 0.80  # assumed: no streaming kernel of AMD or Google is in the data above that
 # busbw of ml-engineering network/README.md@744d01e, MI300X: 47.671 of 64, 312.912 of 448 GB/s
+AMD = "class_amd", "class_mi300x", "class_mi325x"
 AMD_LINKS = {2: 0.745, 4: 0.721, 8: 0.698}
 AMD_NOTE = (
     "fraction: MI300X all-reduce of 4 GiB, 47.671 of 64 GB/s between 2 chips, 312.912 of 448 "
@@ -147,10 +150,13 @@ def class_laws(name: str, chips: list[Laws]) -> Laws:
     if compute:
         scale = compute / out["gemm"]["bf16"]["compute"]
         note = f", compute times {scale:.3g} (bf16 GEMM compute here over there)"
-        out = {
-            op: {d: derive(x, x["note"] + note, scale, "assumed") for d, x in table.items()}
-            for op, table in out.items()
-        }
+        cap = f", memory at most {TOP_MEMORY:.2f}"
+        for table in out.values():
+            for dtype, x in table.items():
+                capped = x["memory"] > TOP_MEMORY
+                x = x | {"memory": min(x["memory"], TOP_MEMORY)}
+                note_ = x["note"] + note + cap * capped
+                table[dtype] = derive(x, note_, scale, "assumed")
         note = f"compute{' and fixed' if fixed else ''}: {rows}; the rest: median of NVIDIA chips"
         measured = {"compute": compute, "kind": "derived", "note": note}
         out["gemm"]["bf16"] |= measured | ({"fixed": fixed} if fixed else {})
@@ -162,9 +168,7 @@ def class_links(name: str, links: list[Links]) -> Links:
     out: Links = {}
     for op, n in ((op, n) for op, table in links[0].items() for n in table):
         row = {k: medians(link[op][n][k] for link in links) for k in ("latency", "fraction")}
-        out.setdefault(op, {})[n] = row | (
-            {"fraction": AMD_LINKS[n]} if name == "class_amd" else {}
-        )
+        out.setdefault(op, {})[n] = row | ({"fraction": AMD_LINKS[n]} if name in AMD else {})
     return out
 
 
@@ -248,7 +252,7 @@ def main(folder: str | Path, out_dir: str | Path) -> None:
         write(out / f"{name}.yaml", head, laws[name], links[name], notes)
     switched = [link for name, link in links.items() if CHIPS[name].link > 100e9]
     for name, (title, _, _, rows) in CLASSES.items():
-        note = AMD_NOTE if name == "class_amd" else "median of the NVLink chips"
+        note = AMD_NOTE if name in AMD else "median of the NVLink chips"
         notes = {"source": rows, "all_reduce": ("assumed", note), "all_to_all": ("assumed", note)}
         head = {"title": f"{title}, not measured kernel by kernel"}
         class_ = class_laws(name, list(laws.values())), class_links(name, switched)

@@ -24,7 +24,7 @@ PADDING_ROWS = 16
 # expert tables: under 200 one law meets the buckets of every token count; 8 wide experts above.
 HIDDEN, NARROW, WIDE = 4096, 192, 2048
 BUCKETS_OF = {"b300_sxm": "b200_sxm", "gb300": "gb200_nvl72"}  # without expert buckets of its own
-GPT_OSS = "gptoss|^sglang.*flashinfer_trtllm"  # expert kernels that backends select for gpt-oss
+GPT_OSS = "gptoss|^sglang_mxfp4_flashinfer"  # expert kernels that backends select for gpt-oss
 MAX_MISS_PCT = 35  # a per-backend fit that misses its own rows by more (median) is dropped
 BLOCK_OVERHEAD = "vllm", "fp8_block"  # 77-390 us of overhead of that GEMM path
 CURRENT = ("1.3.0rc20", "0.24.0", "0.5.14")  # trtllm, vllm, sglang; A100 has older rows only
