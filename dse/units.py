@@ -33,7 +33,7 @@ _WORK = ("", "k", "M", "G", "T", "P", "E", "Z")
 _RATE = _scaled("FLOP/s", *_WORK)
 _TIME = _scaled("s", "", "m", "u", "n") | {"µs": Decimal("1e-6"), "μs": Decimal("1e-6")}
 _TIME |= {"min": Decimal(60), "h": Decimal(3600), "day": Decimal(86400)}
-_TIME |= {"days": Decimal(86400)}
+_TIME |= {"days": Decimal(86400), "year": Decimal(31536000), "years": Decimal(31536000)}
 _THOUSANDS = {"": Decimal(1), "k": Decimal("1e3"), "K": Decimal("1e3"), "M": Decimal("1e6")}
 _THOUSANDS |= {"B": Decimal("1e9"), "T": Decimal("1e12")}
 

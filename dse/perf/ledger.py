@@ -21,11 +21,13 @@ from dse.perf.deployed import Deployed, Law
 # Launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by which the
 # smallest GEMMs undercut their fitted fixed cost.
 STREAM_FIXED_S = 2e-6
+PARTS = ("compute_s", "memory_s", "network_s", "fixed_s", "flops", "bytes", "peak_s")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One operator over all its layers; arrays (n,), seconds."""
+    """One operator over all its layers; arrays (n,), seconds. `flops` and `bytes` are what its law
+    counts, `peak_s` its flops at the dense peak of their dtype; all 0 for a collective."""
 
     name: str
     seconds: Floats
@@ -33,6 +35,9 @@ class Entry:
     memory_s: Floats
     network_s: Floats
     fixed_s: Floats
+    flops: Floats
+    bytes: Floats
+    peak_s: Floats
 
 
 class Ledger:
@@ -93,7 +98,11 @@ class Ledger:
         self.compute_s += compute
         self.memory_s += memory
         self.fixed_s += fixed
-        self._keep(name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed)
+        if self.entries is not None:
+            self._keep(
+                name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
+                flops=flops * times, bytes=bytes_ * times, peak_s=compute * law.floor_of_compute,
+            )  # fmt: skip
 
     def stream(self, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
@@ -106,7 +115,8 @@ class Ledger:
             return
         self.memory_s += memory
         self.fixed_s += fixed
-        self._keep(name, seconds, memory_s=memory, fixed_s=fixed)
+        if self.entries is not None:
+            self._keep(name, seconds, memory_s=memory, fixed_s=fixed, bytes=bytes_ * count)
 
     def network(self, name: str, count: Floats, latency_s: Floats, transfer_s: Floats) -> None:
         """`count` collectives of the given latency and transfer time, (n,) seconds each."""
@@ -120,8 +130,7 @@ class Ledger:
     def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:
         if self.entries is not None:
             zeros = np.zeros(self.deployed.n)
-            names = ("compute_s", "memory_s", "network_s", "fixed_s")
-            self.entries.append(Entry(name, seconds, *(parts.get(part, zeros) for part in names)))
+            self.entries.append(Entry(name, seconds, *(parts.get(k, zeros) for k in PARTS)))
 
     @property
     def floor_memory_s(self) -> Floats:

@@ -70,10 +70,16 @@ def read_study(folder: Path) -> StudyFolder:
     front, study = _json(folder / "front.json"), _json(folder / "study.json")
     _require(study, STUDY_KEYS, folder / "study.json", "study")
     _require(front, ("items",), folder / "front.json", "front")
-    for item in front["items"]:
-        _require(item, ITEM_KEYS, folder / "front.json", "items")
-    for detail in study["chosen"].values():
-        _require(detail, CHOSEN_KEYS, folder / "study.json", "chosen")
+    if not isinstance(front["items"], list):
+        raise StorageError(f"{folder / 'front.json'}: items: not a list")
+    for i, item in enumerate(front["items"]):
+        _require(item, ITEM_KEYS, folder / "front.json", f"items[{i}]")
+        for key in ("model", "deployment", "metrics"):
+            _object(item[key], folder / "front.json", f"items[{i}].{key}")
+    for key in ("versions", "price", "workload", "chosen"):
+        _object(study[key], folder / "study.json", key)
+    for name, detail in study["chosen"].items():
+        _require(detail, CHOSEN_KEYS, folder / "study.json", f"chosen.{name}")
     items = {item["point"]: item for item in front["items"]}
     if items and not study["chosen"]:
         raise StorageError(f"{folder / 'study.json'}: chosen: no point of the front is named")
@@ -117,7 +123,13 @@ def _json(path: Path) -> Json:
     return content
 
 
+def _object(content: object, path: Path, where: str) -> None:
+    if not isinstance(content, dict):
+        raise StorageError(f"{path}: {where}: not a JSON object")
+
+
 def _require(content: Json, keys: tuple[str, ...], path: Path, where: str) -> None:
+    _object(content, path, where)
     missing = [key for key in keys if key not in content]
     if missing:
         raise StorageError(f"{path}: {where}: without {', '.join(missing)}; run the study again")

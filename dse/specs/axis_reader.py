@@ -209,7 +209,6 @@ class _Reader:
             if item in self.chips:
                 return item
             hint = did_you_mean(item, self.chips)
-            accepted = f"{', '.join(self.chips)}; see `dse hardware list`"
         self.wrong(name, f"read {item!r}{hint}", accepted, *place)
         return None
 

@@ -52,7 +52,7 @@ class Catalog:
         raise InputError(
             f"unknown chip {name!r}{did_you_mean(name, self.chips)}",
             field="chip",
-            accepted=", ".join(self.chips),
+            accepted="an id that `dse hardware list` prints, or the path of a chip file",
         )
 
     def refusal(self, name: str, chips_per_instance: float = 1.0) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from dse.evaluate import Metrics
@@ -17,21 +18,42 @@ def _bound(entry: Entry, i: int) -> str:
     return BOUNDS[max(range(len(parts)), key=parts.__getitem__)]
 
 
-def _by_operator(ledger: Ledger, i: int) -> dict[str, tuple[float, str]]:
-    """Operator -> (seconds, bound); blocks that run the same operator are added."""
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One operator of one candidate; blocks that run the same operator are added."""
+
+    seconds: float = 0.0
+    bound: str = "fixed"
+    flops: float = 0.0
+    bytes: float = 0.0
+    peak_s: float = 0.0
+
+    @property
+    def peak_flops_per_s(self) -> float | None:
+        """Dense peak of the arithmetic that it runs on; None without arithmetic."""
+        return self.flops / self.peak_s if self.peak_s else None
+
+
+def _by_operator(ledger: Ledger, i: int) -> dict[str, _Work]:
     assert ledger.entries is not None, "the evaluation kept no entries"
-    table: dict[str, tuple[float, str]] = {}
+    table: dict[str, _Work] = {}
     for entry in ledger.entries:
         seconds = float(entry.seconds[i])
-        before = table.get(entry.name, (0.0, _bound(entry, i)))
-        bound = before[1] if before[0] > seconds else _bound(entry, i)
-        table[entry.name] = (before[0] + seconds, bound)
+        before = table.get(entry.name, _Work(bound=_bound(entry, i)))
+        table[entry.name] = _Work(
+            before.seconds + seconds,
+            before.bound if before.seconds > seconds else _bound(entry, i),
+            before.flops + float(entry.flops[i]),
+            before.bytes + float(entry.bytes[i]),
+            before.peak_s + float(entry.peak_s[i]),
+        )
     return table
 
 
 def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
-    """Operators of one prompt's prefill chunk and of one decode step, in the order they run, and
-    the bytes of the busiest chip by part."""
+    """Operators of one prompt's prefill chunk and of one decode step, in the order they run, with
+    the flops and bytes of one chip in each; the bytes that the busiest chip holds by part; the
+    chip's bandwidth."""
     performance = metrics.performance
     prefill = _by_operator(performance.prefill_ledger, i)
     decode = _by_operator(performance.decode_ledger, i)
@@ -39,15 +61,21 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
     operators = [
         {
             "operator": name,
-            "prefill_s": prefill[name][0],
-            "decode_s": decode[name][0],
-            "prefill_bound": prefill[name][1],
-            "bound": decode[name][1],
+            "prefill_s": prefill[name].seconds,
+            "decode_s": decode[name].seconds,
+            "prefill_bound": prefill[name].bound,
+            "bound": decode[name].bound,
             "efficiency": kind,
+            **{
+                f"{phase}_{key}": getattr(table[name], key)
+                for phase, table in (("prefill", prefill), ("decode", decode))
+                for key in ("flops", "bytes", "peak_flops_per_s")
+            },
         }
         for name in decode
-        if prefill[name][0] or decode[name][0]
+        if prefill[name].seconds or decode[name].seconds
     ]
+    deployed = performance.decode_ledger.deployed
     device = float(performance.decode_ledger.seconds[i])
     step = float(performance.decode_step_s[i])
     if step > device:
@@ -69,6 +97,7 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
             for part in MEMORY_PARTS
         ],
         "capacity_bytes": float(values["memory_capacity_bytes_per_chip"][i]),
+        "hbm_bytes_per_s": float(1.0 / deployed.floor_s_per_byte[i]),
         "floor_s": float(values["latency_floor_s"][i]),
         "decode_step_s": step,
         "prefill_s": float(values["prefill_s"][i]),

@@ -28,6 +28,7 @@ from dse.specs.study import load_study, resolve_space
 from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
 from dse.study.describe import describe_deployment, describe_metrics, number
+from dse.study.elsewhere import elsewhere
 from dse.study.estimate import assumptions
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.physics import PhysicsProblem, pose
@@ -176,7 +177,15 @@ def _documents(
             "at_bounds": at_bounds(problem, metrics, front.index),
         },
         "chosen": {
-            name: {"point": row + 1, **breakdown(metrics, row)} for name, row in chosen.items()
+            name: {
+                "point": row + 1,
+                **breakdown(metrics, row),
+                "peak_flops_per_s": dict(
+                    catalog.chips[items[row]["deployment"]["chip"]].peak_flops_per_s
+                ),
+                "elsewhere": elsewhere(problem, catalog, items[row]),
+            }
+            for name, row in chosen.items()
         },
         "sources": source_rows(catalog, problem),
         "versions": {

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.validation.kernel_tables import CHIPS, PADDING_ROWS, Chip, Tables, fit
+from dse.validation.kernel_tables import BUCKETS_OF, CHIPS, PADDING_ROWS, Chip, Tables, fit
 
 OPERATORS = {  # operator: the tables behind it
     "gemm": "gemm_samples_trtllm, gemm_skinny, gemm_square, gemm_fit",
@@ -52,9 +52,12 @@ def measured_laws(tables: Tables) -> Laws:
             peak = peaks.get("nvfp4" if dtype == "mxfp4" else dtype, peaks["bf16"])
             sums = {"top_p": 1.0001} if operator == "experts" else {}
             row = fit(points, peak, tables.chip.bandwidth, **sums)
-            row["note"] = f"{names}: {row['note']}"
+            note = f"{names}: {row['note']}"
+            if operator == "experts" and tables.chip.system in BUCKETS_OF and dtype != "mxfp4":
+                note += f"; buckets measured on {BUCKETS_OF[tables.chip.system]}"
             if dtype not in peaks and (unpacked or dtype == "fp8"):
-                row["note"] += f"; {WEIGHT_ONLY if unpacked else UNPACKED}"
+                note += f"; {WEIGHT_ONLY if unpacked else UNPACKED}"
+            row["note"] = note
             laws[operator][dtype] = row
     return laws
 
@@ -155,8 +158,7 @@ def class_laws(name: str, chips: list[Laws]) -> Laws:
             for dtype, x in table.items():
                 capped = x["memory"] > TOP_MEMORY
                 x = x | {"memory": min(x["memory"], TOP_MEMORY)}
-                note_ = x["note"] + note + cap * capped
-                table[dtype] = derive(x, note_, scale, "assumed")
+                table[dtype] = derive(x, f"{x['note']}{note}{cap * capped}", scale, "assumed")
         note = f"compute{' and fixed' if fixed else ''}: {rows}; the rest: median of NVIDIA chips"
         measured = {"compute": compute, "kind": "derived", "note": note}
         out["gemm"]["bf16"] |= measured | ({"fixed": fixed} if fixed else {})

@@ -178,9 +178,12 @@ def test_one_point_of_two_names_is_one_card() -> None:
 def test_limits_know_their_direction(sample: StudyFolder) -> None:
     front, study = both()
     study["constraints"] = [
-        {"text": "output_tokens_per_s >= 100", "metric": "output_tokens_per_s", "limit": 100.0},
-        {"text": "tpot_s <= 30 ms", "metric": "tpot_s", "limit": 0.03},
-        {"text": "ttft_s <= 2 s", "metric": "ttft_s", "limit": 2.0},
+        {"text": f"{metric} {sign} {limit}", "metric": metric, "limit": limit, "sign": direction}
+        for metric, sign, limit, direction in (
+            ("output_tokens_per_s", ">=", 100.0, -1.0),
+            ("tpot_s", "<=", 0.03, 1.0),
+            ("ttft_s", "<=", 2.0, 1.0),
+        )
     ]
     metrics = {"output_tokens_per_s": 400.0, "tpot_s": 0.015, "ttft_s": None}
     found = dict(limits(_folder(front, study), metrics))
@@ -454,6 +457,8 @@ def test_a_failed_write_leaves_the_old_report(
         ("study.json", "[]", "not a JSON object"),
         ("front.json", '{"items": [NaN]}', "NaN is not JSON"),
         ("front.json", '{"items": [{"point": 1}]}', "without model, deployment"),
+        ("front.json", '{"items": [3]}', r"items\[0\]: not a JSON object"),
+        ("front.json", '{"items": {}}', "items: not a list"),
         ("front.json", '{"items": []}', "cheapest is point"),
         ("study.json", "{}", "without space, size"),
     ],

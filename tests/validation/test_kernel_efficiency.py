@@ -146,6 +146,38 @@ def test_all_reduce_of_decode_and_of_prefill(chip, link, count):
     assert off[table.bytes > 6e7].median() < limit
 
 
+EXPERT_BUCKETS = [
+    # chip, dtype, tokens an expert, us, fractions of bandwidth and of peak (medians of trtllm
+    # 1.3.0rc20, balanced routing, at most 8 expert-parallel ranks), expert width on one chip
+    ("h100_sxm", "bf16", 0.5, 173.3, 0.6798, 0.002284, 192),
+    ("h100_sxm", "bf16", 5.66, 226.2, 0.6958, 0.0137, 192),
+    ("h100_sxm", "bf16", 512, 779.6, 0.2759, 0.2651, 192),
+    ("h100_sxm", "bf16", 2048, 1201, 0.1219, 0.6794, 2048),
+    ("h100_sxm", "fp8", 0.5, 170.2, 0.6992, 0.002361, 192),
+    ("h100_sxm", "fp8", 5.66, 260.4, 0.6843, 0.01387, 192),
+    ("h100_sxm", "fp8", 512, 1243, 0.1497, 0.1562, 192),
+    ("h100_sxm", "fp8", 2048, 1281, 0.07813, 0.2942, 2048),
+]
+
+
+@pytest.mark.parametrize(("chip", "dtype", "tokens", "us", "bw", "peak", "width"), EXPERT_BUCKETS)
+def test_experts_from_half_a_token_to_thousands(chip, dtype, tokens, us, bw, peak, width):
+    """fp8: 128-block kernels. Activations of `width` columns on a hidden size of 4,096."""
+    file = CHIPS[chip]
+    flops = peak * file.peak_flops_per_s[dtype] * us * 1e-6
+    moved = bw * file.hbm_bytes_per_s * us * 1e-6 + 4 * flops / 6 * (1 / 4096 + 1 / width)
+    padded = flops * (1 + 16 * (1 - np.exp(-tokens)) / tokens)
+    law = file.operators["experts"][dtype]
+    took = seconds(law, padded, moved, file.peak_flops_per_s[dtype], file.hbm_bytes_per_s)
+    assert took == pytest.approx(us * 1e-6, rel=0.20)
+
+
+@pytest.mark.parametrize("chip", ["class_amd", "class_mi300x", "class_mi325x", "class_tpu"])
+def test_classes_stay_within_the_bandwidth_that_streaming_reaches(chip):
+    laws = [law for table in CHIPS[chip].operators.values() for law in table.values()]
+    assert max(law.memory for law in laws) <= 0.80
+
+
 def llama_70b_tp8_seconds(tokens: int, attention_s: float) -> float:
     """Kernels of Llama-3-70B on 8 H100: 80 layers of 8,192, 64 heads of 128, 8 KV heads, 28,672."""
     h100 = CHIPS["h100_sxm"]
