@@ -58,7 +58,8 @@ def command(
         load = read_json(Path(why_not), STUDY)
         asked = {"price_basis": load["price_basis"], **load["workload"]}
         refuse(asked, f"--why-not, which takes it from {why_not}")
-        document = reasons(Path(why_not), estimate_flags(flags | asked))
+        terms = {"purchase": load.get("purchase")}
+        document = reasons(Path(why_not), estimate_flags(flags | asked | terms))
         if as_json:
             print_json(document)
         else:

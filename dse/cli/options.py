@@ -55,7 +55,9 @@ _POINT_OPTIONS = (
         help="continuous batching in a closed loop, static (one batch) or offline (all queued).",
     ),
     click.option("--backend", default="generic", help="Serving software (hardware/backends)."),
-    click.option("--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv."),
+    click.option(
+        "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+    ),
     click.option("--training-tokens", help="Tokens the model was trained on, such as 15T."),
     click.option(
         "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
@@ -94,11 +96,14 @@ def estimate_flags(flags: dict[str, Any], *, keep: bool = False):
 
     from dse import units
     from dse.dtypes import ALIASES, DTYPES
+    from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
     from dse.perf.workload import Workload
     from dse.specs.backend import find_backend
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
+    from dse.specs.purchase import BASIS as PURCHASE
+    from dse.specs.purchase import PurchaseTerms
     from dse.study.estimate import estimate
 
     for needed, listed in (("model", "models"), ("chip", "hardware")):
@@ -119,6 +124,9 @@ def estimate_flags(flags: dict[str, Any], *, keep: bool = False):
             flags[name] = value
     chip, chip_files = chip_and_files(flags["chip"], flags["chip_files"])
     catalog = load_catalog(extra_chip_files=chip_files)
+    if flags["price_basis"] == PURCHASE:
+        terms = PurchaseTerms(**(flags.get("purchase") or {}))
+        catalog = with_purchase_prices(catalog, terms)
     model = resolve_model(flags["model"])
     if flags["training_tokens"]:
         tokens = units.parse(flags["training_tokens"], "tokens", field="--training-tokens")

@@ -94,7 +94,7 @@ def show_space(space: str, as_json: bool) -> None:
     say("objectives: " + "; ".join(row["objectives"]), "  ")
     say("constraints: " + ("; ".join(row["constraints"]) or "none of the user's"), "  ")
     for chip in row["left_out"]:
-        say(f"left out: {chip} has no price on basis {row['price_basis']}", "  ")
+        say(f"left out: {row['why_left_out'][chip]}", "  ")
 
 
 def _choices(axis: dict[str, Any]) -> str:

@@ -173,9 +173,10 @@ class Record:
             if key not in have:
                 self._study.set_user_attr(key, value)
             elif have[key] != value:
+                there, asked = str(have[key])[:_DIGITS], str(value)[:_DIGITS]
                 raise StorageError(
-                    f"{self.location} holds study {self.name!r} with another {key}: "
-                    f"{have[key]!r} there, {value!r} asked for; "
+                    f"{self.location} holds study {self.name!r} with "
+                    f"{_DIFFERS.get(key, f'another {key}')}: {there} there, {asked} asked for; "
                     "start it afresh (--fresh) or use another folder (--out)"
                 )
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,6 +21,8 @@ from dse.specs.loader import Document, did_you_mean, load_yaml, reject, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
 from dse.specs.own_chip import read_own_chip
+from dse.specs.purchase import BASIS as PURCHASE
+from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
 
 MOST_OBJECTIVES = 4
 # What a backend is called where none is meant in particular.
@@ -55,9 +57,10 @@ class Study:
     else it is None and one of `training_compute` (FLOP) and `training_tokens` is given. Axes and
     objectives stand in an order that does not depend on the order of the file. `left_out` names
     the chips that were asked for and have no price on the basis, or lack a figure that the space
-    needs, and `why_left_out` says which. `chip_files` are the paths of chip files that the space
-    names. `fingerprint` is the sha256 of
-    everything that decides a result: not of names, titles, comments or the order of keys.
+    needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, None
+    on every other price basis. `chip_files` are the paths of chip files that the space names.
+    `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
+    or the order of keys.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Study:
     description: str
     workload: WorkloadSpec
     price_basis: str
+    purchase: PurchaseTerms | None
     training_compute: float | None
     training_tokens: float | None
     model: str | None
@@ -114,6 +118,7 @@ class _StudyFile(BaseModel):
     description: str = ""
     workload: Annotated[_WorkloadFile, BeforeValidator(_named_workload)]
     price_basis: str
+    purchase: PurchaseFile | None = None
     training_compute: Any = None
     training_tokens: Any = None
     model: Any
@@ -159,14 +164,10 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         frame, mistakes.errors = None, [error]
 
     basis = document.data.get("price_basis")
-    priced = _priced(basis, catalog, mistakes)
+    unpriced = _unpriced(basis, catalog, mistakes)
+    purchase = _purchase(frame.purchase, basis, mistakes) if frame else None
     most = _largest_instance(document)
-    chips = {
-        chip: f"{chip} has no price on basis {basis}"
-        if priced is not None and chip not in priced
-        else catalog.refusal(chip, most)
-        for chip in catalog.chips
-    }
+    chips = {chip: unpriced.get(chip) or catalog.refusal(chip, most) for chip in catalog.chips}
     model = document.data.get("model")
     sections = ("deployment",) if isinstance(model, str) else ("model", "deployment")
     axes, left_out = read_axes(document, sections, chips, mistakes)
@@ -194,6 +195,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         "objectives": [[o.metric, o.direction] for o in objectives],
         "constraints": [[c.metric, c.operator, c.limit] for c in constraints],
     }
+    if purchase is not None:
+        content["purchase"] = asdict(purchase)
     if chip_files:
         content["chip_files"] = [_digest(Path(file)) for file in chip_files]
     return Study(
@@ -202,6 +205,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         description=frame.description,
         workload=workload,
         price_basis=frame.price_basis,
+        purchase=purchase,
         training_compute=training[0],
         training_tokens=training[1],
         model=fixed,
@@ -278,14 +282,34 @@ def _largest(written: Any) -> float:
     return max(known, default=math.inf)
 
 
-def _priced(basis: object, catalog: Catalog, mistakes: Mistakes) -> set[str] | None:
-    """Chips that have a price on the basis; None where there is no such basis."""
+def _unpriced(basis: object, catalog: Catalog, mistakes: Mistakes) -> dict[str, str]:
+    """Chips that have no price on the basis, with the reason."""
     if not isinstance(basis, str):
+        return {}
+    if basis == PURCHASE:
+        reasons = {chip: lacks_for_purchase(catalog, chip) for chip in catalog.chips}
+        return {chip: reason for chip, reason in reasons.items() if reason is not None}
+    try:
+        priced = catalog.prices.select(basis)
+    except InputError as error:
+        accepted = f"{error.accepted}, {PURCHASE}"
+        mistakes.add(("price_basis",), error.message, accepted)
+        return {}
+    return {c: f"{c} has no price on basis {basis}" for c in catalog.chips if c not in priced}
+
+
+def _purchase(
+    written: PurchaseFile | None, basis: object, mistakes: Mistakes
+) -> PurchaseTerms | None:
+    """The terms of a purchase, where the basis is one."""
+    if basis != PURCHASE:
+        if written is not None:
+            mistakes.add(("purchase",), f"read price_basis {basis!r}", f"price_basis: {PURCHASE}")
         return None
     try:
-        return set(catalog.prices.select(basis))
+        return (written or PurchaseFile()).terms()
     except InputError as error:
-        mistakes.place(("price_basis",), error)
+        mistakes.place(("purchase", str(error.field)), error)
         return None
 
 

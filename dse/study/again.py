@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from dse.dtypes import DTYPES
+from dse.economics.ownership import with_purchase_prices
 from dse.perf.workload import Workload
 from dse.specs.backend import find_backend
 from dse.specs.catalog import load_catalog
 from dse.specs.own_config import model_of
+from dse.specs.purchase import PurchaseTerms
 from dse.study.describe import Limit
 from dse.study.estimate import Estimate, estimate
 from dse.study.folder import FRONT, find_item, read_study
@@ -27,6 +29,8 @@ def estimate_again(folder: Path, point: str, *, keep: bool = False) -> Estimate:
 def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -> Estimate:
     """The same for an item of front.json."""
     catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
+    if terms := study.get("purchase"):
+        catalog = with_purchase_prices(catalog, PurchaseTerms(**terms))
     load, deployment = study["workload"], item["deployment"]
     model = model_of(item["model"], source)
     workload = Workload.of(

@@ -34,6 +34,12 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
             f"{a} has prices on basis {bases[0]}, {b} on {bases[1]}: they do not compare",
             accepted="two studies of one price basis",
         )
+    terms = [study.get("purchase") for study in studies]
+    if terms[0] != terms[1]:
+        raise InputError(
+            f"{a} and {b} spread a purchase over another life, utilisation or price of electricity",
+            accepted="two studies of the same purchase terms",
+        )
     values = [_values(items, objectives) for items in fronts]
     true = _enumerated(studies)
     union = np.concatenate(values)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch
+from dse.economics.ownership import with_purchase_prices
 from dse.evaluate import RULES, Metrics, evaluate
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.workload import Workload
@@ -71,8 +72,14 @@ class PhysicsProblem:
         return Evaluation(values, np.where(np.isnan(amounts), np.inf, amounts))
 
 
+def on_terms(catalog: Catalog, study: Study) -> Catalog:
+    """The catalog with the prices of bought chips, where the study asks for them."""
+    return catalog if study.purchase is None else with_purchase_prices(catalog, study.purchase)
+
+
 def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
     """Compiles a study against the hardware catalog."""
+    catalog = on_terms(catalog, study)
     space = Space.of(study)
     backend = catalog.backends[study.workload.backend]
     load = study.workload

@@ -6,6 +6,7 @@ import platform
 import shlex
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from dse.study.describe import describe_deployment, describe_metrics, number
 from dse.study.elsewhere import elsewhere
 from dse.study.estimate import assumptions
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
-from dse.study.physics import PhysicsProblem, pose
+from dse.study.physics import PhysicsProblem, on_terms, pose
 from dse.study.shapes import model_at
 from dse.study.sources import price_rows, source_rows
 from dse.study.table import front_table
@@ -69,7 +70,7 @@ def run_study(
     """
     started = time.perf_counter()
     study = load_study(resolve_space(space))
-    catalog = load_catalog(extra_chip_files=study.chip_files)
+    catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
     problem = pose(study, catalog)
     identity = {
         "space": problem.study.name,
@@ -129,6 +130,7 @@ def _documents(
         "engine": result.engine,
         "why_engine": result.why,
         "price_basis": study.price_basis,
+        "purchase": asdict(study.purchase) if study.purchase else None,
         "workload": {
             "prompt_tokens": load.prompt_tokens,
             "output_tokens": load.output_tokens,

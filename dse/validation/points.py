@@ -1,7 +1,7 @@
 """Rows of the measurement format, predicted.
 
 A row is one measured metric of one configuration. Its rules, applied here and printed with each
-prediction: tp x pp x dp = n_chips; `dp` is attention data-parallel for a sparse model and replicas
+prediction: tp x pp x dp = n_chips (`tp` counts cores on trn1 and inf2); `dp` is attention data-parallel for a sparse model and replicas
 for a dense one; empty `ep` is 1; an empty `weight_dtype` is the checkpoint's own; an empty
 `kv_dtype` is fp8 for TensorRT-LLM with an fp8 or 4-bit checkpoint, otherwise bf16.
 """
@@ -35,6 +35,8 @@ RATES = {
     "total_tokens_per_s": lambda prompt, output: prompt + output,
 }
 TIMES = ("ttft_s", "tpot_s", "prefill_s", "decode_step_s", "e2e_s")
+# Chips whose `tp` counts cores.
+CORES_PER_CHIP = {"trn1": 2.0, "inf2": 2.0}
 # Prompts that a measured closed loop sent, over its concurrency (the format's own statement).
 ROUNDS = 10.0
 ADDED = ("predicted", "predicted_low", "predicted_high", "floor", "status", "assumed")
@@ -169,8 +171,11 @@ def _read(
         raise InputError("speculative decoding is not modelled")
     sparse = any(block.kind == "moe" for block in model.blocks)
     tp, pp, dp = (_number(cells, axis, 1.0) for axis in ("tp", "pp", "dp"))
+    tp = max(tp / CORES_PER_CHIP.get(cells["chip"], 1.0), 1.0)
     chips = _number(cells, "n_chips", tp * pp * dp)
-    replicas = max(chips / (tp * pp * dp), 1.0)
+    replicas = chips / (tp * pp * dp)
+    if replicas < 1.0 or replicas % 1.0:
+        raise InputError("tp x pp x dp does not divide n_chips")
     ep = _number(cells, "ep", 1.0)
     catalog.require(cells["chip"], tp * pp * (dp if sparse else 1.0))
     backend, assumed = _backend(cells["engine"])
