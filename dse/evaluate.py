@@ -96,9 +96,7 @@ def _evaluate(
     )
     memory, chips = performance.memory, batch.chips
     cache = memory.kv_per_request if workload.serving == "static" else memory.kv_reserved
-    kv_cache = cache * np.ceil(
-        performance.running_per_instance / batch.data_parallel
-    )
+    kv_cache = cache * np.ceil(performance.running_per_instance / batch.data_parallel)
     values = {
         "ttft_s": performance.ttft_s,
         "tpot_s": performance.tpot_s,

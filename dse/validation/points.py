@@ -2,8 +2,9 @@
 
 A row is one measured metric of one configuration. Its rules, applied here and printed with each
 prediction: tp x pp x dp = n_chips (`tp` counts cores on trn1 and inf2); `dp` is attention
-data-parallel for a sparse model and replicas for a dense one; empty `ep` is 1; an empty `weight_dtype` is the checkpoint's own; an empty
-`kv_dtype` is fp8 for TensorRT-LLM with an fp8 or 4-bit checkpoint, otherwise bf16.
+data-parallel for a sparse model and replicas for a dense one; empty `ep` is 1; an empty
+`weight_dtype` is the checkpoint's own; an empty `kv_dtype` is fp8 for TensorRT-LLM with an fp8 or
+4-bit checkpoint, otherwise bf16.
 """
 
 from __future__ import annotations
