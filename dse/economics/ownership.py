@@ -34,14 +34,14 @@ def _row(catalog: Catalog, chip: str, terms: PurchaseTerms) -> PriceRow:
     rows, watts = buyers_rows(catalog.purchases, chip), catalog.chips[chip].tdp_w or 0.0
     usd = statistics.median(row.usd_per_chip for row in rows)
     kinds = ", ".join(dict.fromkeys(f"{row.kind}, {row.provider}" for row in rows))
+    newest, line = max(row.date for row in rows), rows[0].line
     median = f"median of {len(rows)}; " if len(rows) > 1 else ""
     rule = (
         f"{usd:,.0f} USD ({median}{kinds}) / ({terms.life_s / HOUR / YEAR_HOURS:g} years of 8,760 "
         f"h x {terms.utilisation:.0%}) + {watts:g} W x {terms.usd_per_kwh:g} USD/kWh"
     )
     sources = "; ".join(dict.fromkeys(row.source for row in rows))
-    date, line = max(row.date for row in rows), rows[0].line
     note = "chip alone: no host, housing, network, interest or resale"
     return PriceRow(
-        chip, BASIS, usd_per_chip_hour(usd, watts, terms), rule, date, sources, note, line
+        chip, BASIS, usd_per_chip_hour(usd, watts, terms), rule, newest, sources, note, line
     )

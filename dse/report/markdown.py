@@ -6,10 +6,15 @@ import re
 from collections.abc import Iterable, Sequence
 
 from dse.report import describe, tables, words
+from dse.report.elsewhere import elsewhere_rows
 from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, axis_title, label, show
+from dse.report.roofline import operators, roofline_rows
 
 FRONT_ROWS = 50
+ROOFLINE_HEAD = (
+    "operator", "phase", "time", "FLOP per byte", "TFLOP/s", "roof, TFLOP/s", "share of the roof",
+)  # fmt: skip
 
 
 def markdown(folder: StudyFolder) -> str:
@@ -52,6 +57,10 @@ def _chosen(folder: StudyFolder) -> list[str]:
             (row.values() for row in tables.time_rows(chosen)),
         )
     for chosen in folder.chosen:
+        if operators(chosen):
+            lines += [f"## Under the roof of the chip: {escape(chosen.label)}", ""]
+            lines += _table(ROOFLINE_HEAD, roofline_rows(chosen))
+    for chosen in folder.chosen:
         lines += [f"## Memory of one chip: {escape(chosen.label)}", ""]
         lines += _table(("part", "size"), tables.memory_rows(chosen))
     if folder.chosen:
@@ -60,6 +69,18 @@ def _chosen(folder: StudyFolder) -> list[str]:
             ("point", "floor of the decode step", "prediction", "80% interval", "ratio"),
             (row.values() for row in tables.floor_rows(folder)),
         )
+    for chosen in folder.chosen:
+        found = elsewhere_rows(folder, chosen)
+        if found:
+            wanted = [label(o["metric"]).text for o in folder.objectives]
+            lines += [f"## The same point on every chip: {escape(chosen.label)}", ""]
+            lines += _table(
+                ("chip", "USD per chip-hour", *wanted, "does it?"),
+                (
+                    (row.chip, row.price, *(" ".join(v).strip() for v in row.values), row.verdict)
+                    for row in found
+                ),
+            )
     lines += ["## What the constraints removed", ""]
     evaluations = folder.study["evaluations"]
     lines += [f"Of {evaluations:,} evaluated designs; alone: ruled out by nothing else.", ""]

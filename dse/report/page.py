@@ -10,12 +10,17 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from dse.report import tables, words
+from dse.report.elsewhere import elsewhere_rows
 from dse.report.figures import PALETTE, SYMBOLS, figures
 from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, label, show
+from dse.report.roofline import operators, roofline_figures, roofline_rows
 
-TABLE_ROWS = 200
+TABLE_ROWS, PRINTED_ROWS = 200, 40
 DRAWN_POINTS = 1_500
+DRAWN_LINES = 600
+# Elements whose text is no prose: it is copied, clicked or already an explanation.
+UNEXPLAINED = ("a", "abbr", "b", "button", "code", "h1", "select", "summary")
 
 
 def page(folder: StudyFolder) -> str:
@@ -27,10 +32,9 @@ def page(folder: StudyFolder) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["explain"] = Explainer()
     environment.filters["source"] = linked
     data = tables.front_data(folder) if folder.items else None
-    return environment.get_template("report.html").render(
+    text = environment.get_template("report.html").render(
         folder=folder,
         study=folder.study,
         lead=words.lead(folder),
@@ -42,6 +46,19 @@ def page(folder: StudyFolder) -> str:
         tallies=tables.tallies(folder),
         times=[(c.label, tables.time_rows(c)) for c in folder.chosen],
         memories=[(c.label, tables.memory_rows(c)) for c in folder.chosen],
+        roofs=[
+            {
+                "id": f"roof-{k}",
+                "names": c.label,
+                "chip": c.item["deployment"]["chip"],
+                "rows": roofline_rows(c),
+            }
+            for k, c in enumerate(folder.chosen)
+            if operators(c)
+        ],
+        elsewheres=[
+            (c.label, elsewhere_rows(folder, c)) for c in folder.chosen if c.detail.get("elsewhere")
+        ],
         floors=tables.floor_rows(folder),
         certainty=tables.certainty_rows(folder),
         assumptions=tables.assumptions(folder),
@@ -52,17 +69,21 @@ def page(folder: StudyFolder) -> str:
         data_json=tables.script_json(data),
         page_json=tables.script_json(
             {
-                "figures": figures(folder),
+                "figures": figures(folder) | roofline_figures(folder),
                 "palette": PALETTE,
                 "symbols": SYMBOLS,
                 "table_rows": TABLE_ROWS,
+                "printed_rows": PRINTED_ROWS,
                 "drawn_points": DRAWN_POINTS,
+                "drawn_lines": DRAWN_LINES,
             }
         ),
         plotly=get_plotlyjs(),
-        script=_text("report.js"),
+        script=_text("parallel.js") + _text("report.js"),
         style=_text("report.css"),
     )
+    start, end = text.index("<header>"), text.index("</main>")
+    return text[:start] + Explainer().page(text[start:end]) + text[end:]
 
 
 class Explainer:
@@ -78,15 +99,34 @@ class Explainer:
         self.seen: set[str] = set()
 
     def __call__(self, text: object) -> Markup:
+        # Every part of the result is escaped: the text here, the meaning in `_marked`.
+        return Markup(self._marked(str(escape(text))))  # noqa: S704
+
+    def page(self, html: str) -> str:
+        """`html`, whose text is escaped, with the first use of each word in its prose marked."""
+        parts = re.split(r"(<[^>]*>)", html)
+        inside: list[str] = []
+        for i, part in enumerate(parts):
+            if not part.startswith("<"):
+                parts[i] = part if inside else self._marked(part)
+                continue
+            tag = part.strip("</>").split()[0]
+            if part.startswith("</"):
+                if inside and inside[-1] == tag:
+                    inside.pop()
+            elif tag in UNEXPLAINED or inside[-1:] == [tag] or 'class="glossary"' in part:
+                inside.append(tag)
+        return "".join(parts)
+
+    def _marked(self, escaped: str) -> str:
         def mark(found: re.Match[str]) -> str:
             term = found[0].lower()
             if term in self.seen:
                 return found[0]
             self.seen.add(term)
-            return f'<abbr title="{escape(self.meaning[term])}">{found[0]}</abbr>'
+            return f'<abbr title="{escape(self.meaning[term])}" tabindex="0">{found[0]}</abbr>'
 
-        # Every part of the result is escaped: the text here, the meaning in `mark`.
-        return Markup(self.pattern.sub(mark, str(escape(text))))  # noqa: S704
+        return self.pattern.sub(mark, escaped)
 
 
 def linked(text: object) -> Markup:

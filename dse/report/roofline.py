@@ -12,7 +12,8 @@ from dse.report.folder import Chosen, Json, StudyFolder
 from dse.report.labels import BOUND_NAMES, seconds, significant
 
 PHASES = (("prefill", "prefill_s", "circle"), ("decode", "decode_s", "diamond"))
-NAMED_SHARE = 0.15  # operators that take at least this share of their phase are named
+NAMED = 2  # operators of a phase that are named in the picture, those that take most of its time
+APART = 1.6  # their names overlap where their rates differ by less than this factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +96,13 @@ def roofline_figure(chosen: Chosen) -> dict[str, Any]:
                 "textposition": "top left", "showlegend": False, "hoverinfo": "skip",
             }
         )  # fmt: skip
+    named = _named(found)
     for phase, _, symbol in PHASES:
         for bound, colour in BOUND_COLOURS.items():
             mine = [o for o in found if o.phase == phase and o.bound == bound]
             if mine:
-                traces.append(_marks(mine, f"{phase}, {BOUND_NAMES[bound]}", symbol, colour))
+                name = f"{phase}, {BOUND_NAMES[bound]}"
+                traces.append(_marks(mine, named, name, symbol, colour))
     return {
         "data": traces,
         "layout": {
@@ -112,12 +115,29 @@ def roofline_figure(chosen: Chosen) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _marks(found: list[Operator], name: str, symbol: str, colour: str) -> dict[str, Any]:
+def _named(found: list[Operator]) -> dict[Operator, str]:
+    """Operators to name in a picture, each with the side of its mark that the name is on."""
+    middle = sum(math.log(o.intensity) for o in found) / len(found)
+    named: dict[Operator, str] = {}
+    for phase, *_ in PHASES:
+        longest = sorted((o for o in found if o.phase == phase), key=lambda o: -o.share)
+        for operator in longest[:NAMED]:
+            ratios = (operator.achieved / other.achieved for other in named)
+            if all(max(ratio, 1 / ratio) > APART for ratio in ratios):
+                left = math.log(operator.intensity) > middle
+                named[operator] = "bottom left" if left else "bottom right"
+    return named
+
+
+def _marks(
+    found: list[Operator], named: dict[Operator, str], name: str, symbol: str, colour: str
+) -> dict[str, Any]:
     return {
         "type": "scatter", "mode": "markers+text", "name": name,
         "x": [o.intensity for o in found], "y": [1e-12 * o.achieved for o in found],
-        "text": [plain(o.name) if o.share >= NAMED_SHARE else "" for o in found],
-        "textposition": "bottom center", "textfont": {"size": 11}, "cliponaxis": False,
+        "text": [plain(o.name) if o in named else "" for o in found],
+        "textposition": [named.get(o, "bottom left") for o in found],
+        "textfont": {"size": 11}, "cliponaxis": False,
         "marker": {
             "symbol": symbol, "color": colour, "opacity": 0.9,
             "size": [7 + 22 * math.sqrt(o.share) for o in found],

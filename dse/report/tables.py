@@ -13,6 +13,20 @@ from dse.report.words import efficiency_shares, limits, span
 
 # Text of the front that one page may carry beside plotly.js (4.8 MB), so that it stays below 6 MB.
 DATA_BYTES = 900_000
+# Choices that only the parallel coordinates show: elsewhere `shape` and `split` say them.
+AXES_ONLY = {
+    "num_hidden_layers": "layers",
+    "hidden_size": "hidden size",
+    "num_experts": "experts",
+    "replicas": "replicas",
+    "tensor_parallel": "tensor parallel",
+    "expert_parallel": "expert parallel",
+}
+PARALLEL = (
+    "chip", "kind", "num_hidden_layers", "hidden_size", "num_experts", "total_parameters",
+    "active_parameters", "weights", "kv", "chips", "replicas", "tensor_parallel",
+    "expert_parallel", "concurrency",
+)  # fmt: skip
 NOT_PLOTTED = ("memory_capacity_bytes_per_chip",)
 
 
@@ -56,6 +70,7 @@ def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
         _number("concurrency", [item["deployment"]["concurrency"] for item in items]),
     ]
     columns[-1]["label"] = columns[-1]["axis"] = "requests in flight"
+    columns += [column for key in AXES_ONLY if (column := _axis_only(key, items))]
     for metric in _metrics(folder, items):
         column = _number(metric, [item["metrics"].get(metric) for item in items])
         column["axis"] = axis_title(metric, directions.get(metric))
@@ -68,6 +83,7 @@ def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
         "point": [item["point"] for item in items],
         "columns": [column for column in columns if column.get("levels") != [""]],
         "objectives": [o["metric"] for o in folder.objectives],
+        "parallel": _parallel(columns, folder),
         "x": x,
         "y": y,
         "study": folder.name,
@@ -84,6 +100,30 @@ def _metrics(folder: StudyFolder, items: Sequence[Json]) -> list[str]:
         ):
             present.setdefault(metric)
     return list(present)
+
+
+def _axis_only(key: str, items: Sequence[Json]) -> dict[str, Any] | None:
+    """A choice as a column, None where no item has it."""
+    values = [
+        value if isinstance(value, int | float) else None
+        for value in (item["model"].get(key, item["deployment"].get(key)) for item in items)
+    ]
+    if all(value is None for value in values):
+        return None
+    column = _number(key, values)
+    return column | {"label": AXES_ONLY[key], "axis": AXES_ONLY[key], "axes_only": True}
+
+
+def _parallel(columns: Sequence[dict[str, Any]], folder: StudyFolder) -> list[str]:
+    """Choices, then objectives, as far as they differ on the front."""
+    by_key = {column["key"]: column for column in columns}
+    listed = dict.fromkeys((*PARALLEL, *(o["metric"] for o in folder.objectives)))
+
+    def differs(column: dict[str, Any]) -> bool:
+        values = column.get("levels") or column.get("values") or []
+        return len(set(values) - {None}) > 1
+
+    return [key for key in listed if key in by_key and differs(by_key[key])]
 
 
 def _axes(folder: StudyFolder, keys: list[str]) -> tuple[str, str]:
@@ -103,7 +143,7 @@ def _text(key: str, text: str, values: list[str]) -> dict[str, Any]:
     return {"key": key, "label": text, "levels": levels, "codes": [codes[v] for v in values]}
 
 
-def _number(metric: str, values: list[float | None]) -> dict[str, Any]:
+def _number(metric: str, values: Sequence[float | None]) -> dict[str, Any]:
     known = label(metric)
     digits = 5 if known.kind == "nats" else 4
     shown = [None if v is None else _short(v * known.scale, digits) for v in values]

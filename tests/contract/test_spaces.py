@@ -16,6 +16,7 @@ from dse.specs.axes import AXES
 from dse.specs.catalog import load_catalog
 from dse.specs.metrics import METRICS, parse_constraint
 from dse.specs.study import load_study, shipped_spaces
+from dse.study.physics import pose
 
 SPACES = shipped_spaces()
 SEARCHED = [name for name in SPACES if load_study(SPACES[name]).model is None]
@@ -23,6 +24,11 @@ POINTS = {
     "tiny": (1_000, 100_000),
     "quickstart": (800_000, 2_500_000),
     "deploy-llama-3-70b": (1_000, 100_000),
+    "deploy-deepseek-v3": (10_000, 1_000_000),
+    "deploy-gpt-oss-120b": (1_000, 1_000_000),
+    "shape-for-edge": (500_000, 10_000_000),
+    "consumer-fleet": (1_000_000, 100_000_000),
+    "shape-for-nvl72": (10**9, 10**10),
 }
 DOCS = (Path(__file__).parents[2] / "docs" / "spaces.md").read_text(encoding="utf-8")
 
@@ -47,6 +53,42 @@ def test_loads(name: str) -> None:
     assert np.array_equal(space.rank(space.unrank(ids)), ids)
     low, high = POINTS.get(name, (1, 10**9))
     assert low <= space.size <= high
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_a_sample_is_feasible_in_part(name: str) -> None:
+    study = load_study(SPACES[name])
+    problem = pose(study, load_catalog())
+    sample = problem.space.sample(np.random.default_rng(0), 4_000)
+    evaluation = problem.evaluate(sample)
+    feasible = (evaluation.G <= 0.0).all(axis=1)
+    assert 0.01 < feasible.mean() < 0.99
+    assert np.isfinite(evaluation.F[feasible]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("shape-for-nvl72", 200e9, 1e12), ("shape-for-edge", 1e9, 10e9)]
+)
+def test_shapes_reach_both_ends_of_the_sizes_asked_for(name: str, low: float, high: float) -> None:
+    total = parameters(batch_of_values(values_of(name))).total
+    assert total.min() < low
+    assert total.max() > high
+    assert ((total >= low) & (total <= high)).mean() > 0.2
+
+
+def test_a_rack_of_72_is_used_whole_by_some_points() -> None:
+    v = values_of("shape-for-nvl72")
+    whole = v["tensor_parallel"] * v["data_parallel"] == 72
+    assert (v["num_experts"][whole] % 72 == 0).any()
+
+
+def test_no_card_of_the_consumer_fleet_has_nvlink() -> None:
+    catalog = load_catalog()
+    chips = Space.of(load_study(SPACES["consumer-fleet"])).chips
+    topologies = {catalog.systems[catalog.chips[c].system].levels[0].topology for c in chips}
+    assert topologies == {"pcie"}
+    assert "l40s" in chips
+    assert any(chip.startswith("rtx") for chip in chips)
 
 
 def test_deployment_covers_every_chip_with_the_price() -> None:

@@ -198,7 +198,7 @@ def items() -> list[dict[str, Any]]:
 def test_page_is_quiet_and_drawn(browser: Browser, report: str, width: int) -> None:
     browser.open(report, width)
     assert browser.run(EMPTY_PLOTS) == []
-    assert browser.run("document.querySelectorAll('.plot').length") == 8
+    assert browser.run("document.querySelectorAll('.plot').length") == 12
     assert browser.run(MISFITS) == []
     assert browser.run(ROWS) == len(items())
     assert browser.run("document.documentElement.scrollWidth") <= width
@@ -228,6 +228,119 @@ def test_filter_narrows_pictures_and_table(browser: Browser, report: str) -> Non
     browser.settle()
     assert browser.run(ROWS) == 0
     assert "No point" in browser.run("document.getElementById('count').textContent")
+    assert browser.problems == []
+
+
+def drag(browser: Browser, key: str, start: float, end: float) -> None:
+    """Drags along an axis of the parallel coordinates, from share `start` of it to `end`."""
+    box = browser.run(
+        f"""(() => {{ const hit = document.querySelector('.axis[data-key={key}] .hit');
+        hit.scrollIntoView({{block: 'center'}}); const box = hit.getBoundingClientRect();
+        return [box.x + 16, box.y + box.height / 2, box.width - 32]; }})()"""
+    )
+    for kind, at in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
+        browser.call(
+            "Input.dispatchMouseEvent", type=kind, x=box[0] + at * box[2], y=box[1],
+            button="left", buttons=1, clickCount=1,
+        )  # fmt: skip
+    browser.settle()
+
+
+LINES = "document.querySelectorAll('#parallel-plot .lines path, #parallel-plot .named path').length"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_brushed_axes_filter_everything(browser: Browser, report: str, width: int) -> None:
+    browser.open(report, width)
+    assert browser.run(LINES) == len(items())
+    metric = "predicted_loss"
+    values = [item["metrics"][metric] for item in items()]
+    middle = (min(values) + max(values)) / 2
+    marks = browser.run(MARKS)
+    drag(browser, metric, 0.0, 0.5)
+    kept = sum(value <= middle for value in values)
+    assert browser.run(LINES) == browser.run(ROWS)
+    assert abs(browser.run(ROWS) - kept) <= 2
+    assert browser.run(MARKS) < marks
+    before = browser.run(ROWS)
+    chip = next(i["deployment"]["chip"] for i in items() if i["metrics"][metric] < middle)
+    browser.run(f"document.querySelector('#filters input[value=\"{chip}\"]').click()")
+    browser.settle()
+    assert browser.run(LINES) == browser.run(ROWS) < before
+    gone = sum(item["deployment"]["chip"] == chip for item in items())
+    lines = browser.run("document.querySelectorAll('#parallel-plot path').length")
+    assert lines == len(items()) - gone
+    browser.run("document.querySelector('#parallel .reset').click()")
+    browser.settle()
+    assert browser.run(LINES) == browser.run(ROWS) == len(items())
+    drag(browser, metric, 0.0, 0.5)
+    drag(browser, metric, 0.7, 0.7)
+    assert browser.run(ROWS) == len(items())
+    assert browser.problems == []
+
+
+def test_a_line_selects_its_point(browser: Browser, report: str) -> None:
+    browser.open(report)
+    line = "document.querySelector('#parallel-plot .lines path')"
+    browser.run(f"{line}.dispatchEvent(new MouseEvent('click'))")
+    browser.settle()
+    picked = browser.run("document.querySelector('#rows tr.picked').dataset.point")
+    assert browser.run("document.querySelector('#selected h3').textContent") == f"Point {picked}"
+    assert browser.run("document.querySelectorAll('#parallel-plot .picked').length") == 1
+
+
+COPIED = """new Promise(done => {{
+  const data = new DataTransfer();
+  document.execCommand = () => {{
+    document.dispatchEvent(new ClipboardEvent('copy', {{clipboardData: data}})); return true; }};
+  document.querySelector({button!r}).click();
+  done(data.getData('text/plain')); }})"""
+
+
+def test_tables_copy_as_numbers(browser: Browser, report: str) -> None:
+    browser.open(report)
+    tables = browser.run("document.querySelectorAll('table').length")
+    assert browser.run("document.querySelectorAll('button.copy').length") == tables
+    text = browser.run(COPIED.format(button="#elsewhere button.copy"))
+    lines = [line.split("\t") for line in text.strip().split("\n")]
+    assert {len(line) for line in lines} == {len(lines[0])}
+    assert lines[0][:2] == ["chip", "USD per chip-hour (USD)"]
+    assert lines[0][4] == "time per output token (s)"
+    study = json.loads((SAMPLE / "study.json").read_text())
+    rows = {row["chip"]: row for row in study["chosen"]["cheapest"]["elsewhere"]}
+    assert set(rows) == {line[0] for line in lines[1:]}
+    for chip, _, _, cost, tpot, _ in lines[1:]:
+        if rows[chip]["metrics"]:
+            metrics = rows[chip]["metrics"]
+            assert float(tpot) == pytest.approx(metrics["tpot_s"], rel=6e-3)
+            assert float(cost) == pytest.approx(metrics["usd_per_million_total_tokens"], rel=6e-3)
+        else:
+            assert (cost, tpot) == ("", "")
+    whole = browser.run(COPIED.format(button="#table button.copy"))
+    assert len(whole.strip().split("\n")) == 1 + len(items())
+    assert browser.problems == []
+
+
+def test_paper_is_light_unfolded_and_narrow(browser: Browser, report: str) -> None:
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.call("Emulation.setEmulatedMedia", features=dark)
+    browser.open(report)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert browser.run(paper) == "rgb(18, 23, 28)"
+    browser.call("Emulation.setEmulatedMedia", media="print", features=dark)
+    browser.run("window.dispatchEvent(new Event('beforeprint'))")
+    browser.settle()
+    assert browser.run(paper) == "rgb(255, 255, 255)"
+    assert browser.run("document.querySelectorAll('details:not([open])').length") == 0
+    assert browser.run(ROWS) == 40
+    wide = """Math.max(...[...document.querySelectorAll('.plot svg, #parallel-plot svg, table')]
+      .map(node => node.getBoundingClientRect().right)
+      ) - document.body.getBoundingClientRect().left"""
+    assert browser.run(wide) <= 716
+    assert browser.run(MISFITS) == []
+    browser.run("window.dispatchEvent(new Event('afterprint'))")
+    browser.call("Emulation.setEmulatedMedia", media="", features=[])
+    assert browser.run("document.querySelectorAll('details:not([open])').length") > 0
     assert browser.problems == []
 
 

@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 from dse.errors import StorageError
 from dse.report import write_report
 from dse.report.describe import deployment, shape
+from dse.report.elsewhere import elsewhere_rows
 from dse.report.figures import figures
 from dse.report.folder import StudyFolder, read_study
 from dse.report.labels import GLOSSARY, LABELS, label, show, significant
 from dse.report.markdown import code, escape
 from dse.report.page import Explainer, linked
+from dse.report.roofline import operators, roofs
+from dse.report.roofline import roofline_figures as figures_of_roofs
 from dse.report.tables import front_data, script_json, tallies
 from dse.report.words import cards, lead, limits
 
@@ -226,7 +229,7 @@ def test_a_deployment_names_degrees_above_one() -> None:
 
 
 def test_figures_follow_plotlys_schema(sample: StudyFolder) -> None:
-    for figure in figures(sample).values():
+    for figure in (figures(sample) | figures_of_roofs(sample)).values():
         text = json.dumps(figure).replace('"ink"', '"black"').replace('"grid"', '"grey"')
         assert go.Figure(json.loads(text)).data
 
@@ -278,6 +281,57 @@ def test_tallies_are_ordered_shares(sample: StudyFolder) -> None:
     assert all(0 <= row["only_share"] <= row["share"] <= 1 for row in rows)
 
 
+def test_axes_run_from_choices_to_results(sample: StudyFolder) -> None:
+    data = front_data(sample)
+    columns = {column["key"]: column for column in data["columns"]}
+    axes = data["parallel"]
+    assert axes[0] == "chip"
+    assert axes[-3:] == data["objectives"]
+    assert {"num_hidden_layers", "tensor_parallel", "concurrency", "weights"} <= set(axes)
+    assert all(len(set(decoded(columns[key])) - {None}) > 1 for key in axes)
+    assert decoded(columns["tensor_parallel"]) == [
+        item["deployment"]["tensor_parallel"] for item in sample.items
+    ]
+
+
+def test_no_operator_is_above_its_roof(sample: StudyFolder) -> None:
+    for chosen in sample.chosen:
+        found = operators(chosen)
+        assert {operator.phase for operator in found} == {"prefill", "decode"}
+        peaks = [peak for _, peak in roofs(chosen)]
+        for operator in found:
+            slope = operator.intensity * chosen.detail["hbm_bytes_per_s"]
+            assert operator.attainable == pytest.approx(min(slope, operator.attainable))
+            assert operator.achieved <= operator.attainable <= max(peaks)
+        drawn = figures_of_roofs(sample)
+        assert len(drawn) == len(sample.chosen)
+
+
+def test_a_study_without_flops_or_other_chips_still_has_a_report(tmp_path: Path) -> None:
+    front, study = both()
+    for detail in study["chosen"].values():
+        del detail["hbm_bytes_per_s"], detail["elsewhere"]
+    page = Page(report_of(tmp_path, front, study) / "report.html")
+    sections = [attrs["id"] for tag, attrs in page.tags if tag == "section"]
+    assert "roofline" not in sections
+    assert "elsewhere" not in sections
+
+
+def test_other_chips_come_with_ratio_or_reason(sample: StudyFolder) -> None:
+    for chosen in sample.chosen:
+        rows = elsewhere_rows(sample, chosen)
+        own = chosen.item["deployment"]["chip"]
+        assert rows[0].chip == own
+        assert rows[0].own
+        assert {row.chip for row in rows} == {row["chip"] for row in chosen.detail["elsewhere"]}
+        assert [row.feasible for row in rows[1:]] == sorted(r.feasible for r in rows[1:])[::-1]
+        assert rows[-1].chip == "small_chip"
+        assert rows[-1].verdict == "no: small_chip: no figure for memory_bandwidth"
+        assert rows[-1].values == (("–", ""),) * 3
+        for row in rows[1:-1]:
+            assert all(ratio.startswith("× ") for _, ratio in row.values[1:])
+
+
 # -- the page --------------------------------------------------------------------------------
 
 
@@ -298,7 +352,8 @@ def test_the_answer_comes_first_and_the_inputs_last(written: Path, sample: Study
     page = Page(written / "report.html")
     sections = [attrs["id"] for tag, attrs in page.tags if tag == "section"]
     assert sections == [
-        "answer", "front", "pairs", "time", "memory", "floor", "constraints", "table",
+        "answer", "front", "parallel", "pairs", "time", "roofline", "memory", "floor", "elsewhere",
+        "constraints", "table",
         "certainty", "inputs",
     ]  # fmt: skip
     assert page.text.index("rental_3yr") < page.text.index("The answer")
@@ -376,6 +431,29 @@ def test_each_word_is_explained_once() -> None:
     assert first.count("<abbr") == 3
     assert "<abbr" not in explain("the KNEE of the front")
     assert "<abbr" not in Explainer()("a frontal kneel")
+
+
+def test_words_are_explained_in_prose_alone() -> None:
+    explain = Explainer()
+    first = explain.page('<p class="knee">a <code>knee</code> &amp; <b>the knee</b></p>')
+    assert "<abbr" not in first
+    assert 'class="knee"' in first
+    second = explain.page("<dl class='x'><dd>the knee, the knee</dd></dl>")
+    assert second.count("<abbr") == 1
+    assert second.startswith("<dl class='x'><dd>the <abbr ")
+
+
+def test_every_word_of_the_list_is_explained_where_it_first_appears(written: Path) -> None:
+    html = (written / "report.html").read_text(encoding="utf-8")
+    html = html[html.index("<header>") : html.index("</main>")]
+    html = re.sub(r'(?s)<dl class="glossary">.*?</dl>', "", html)
+    html = re.sub(r"(?s)<(a|b|button|code|h1|select|summary)\b[^>]*>.*?</\1>", "", html)
+    for term in GLOSSARY:
+        found = re.search(
+            rf"(?i)(<abbr [^>]*>)?(?<![\w=\"-])\b{re.escape(term)}\b(?![^<>]*>)", html
+        )
+        longer = [t for t in GLOSSARY if term.lower() in t.lower() and t != term]
+        assert found is None or found[1] or longer, term
 
 
 def test_only_web_addresses_become_links() -> None:

@@ -270,6 +270,15 @@ def test_a_study_is_continued_only_as_itself(problem, tmp_path):
     assert fresh.attrs == {"seed": 2}
 
 
+def test_digests_that_differ_are_named_in_words_and_kept_short(problem, tmp_path):
+    opened(problem, tmp_path, fingerprint="a" * 64, data_digest="b" * 64)
+    words = rf"other content of the space file: {'a' * 12} there, {'c' * 12} asked for;"
+    with pytest.raises(StorageError, match=words):
+        opened(problem, tmp_path, fingerprint="c" * 64, data_digest="b" * 64)
+    with pytest.raises(StorageError, match=rf"other hardware data: {'b' * 12} there, dddd"):
+        opened(problem, tmp_path, fingerprint="a" * 64, data_digest="d" * 64)
+
+
 def test_a_database_holds_studies_side_by_side(problem, tmp_path):
     url = f"sqlite:///{tmp_path / 'studies.db'}"
     batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(3)))

@@ -2,7 +2,7 @@
 "use strict";
 const page = JSON.parse(document.getElementById("page-data").textContent);
 const data = JSON.parse(document.getElementById("front-data").textContent);
-const config = { displayModeBar: false, responsive: true };
+const config = { displayModeBar: false };
 const element = (id) => document.getElementById(id);
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // Plotly reads a subset of HTML in its labels; names must come out as they are.
@@ -40,6 +40,9 @@ const layout = (own) => ({
   ...own, xaxis: axis(own.xaxis), yaxis: axis(own.yaxis),
 });
 
+// Its width is given, for a picture must fit the paper at once when it is printed.
+const react = (plot, traces, own) => Plotly.react(plot, traces, { ...layout(own), width: plot.clientWidth }, config);
+
 // Figures made with the page: "ink" and "grid" stand for the page's own colours.
 function drawFigures() {
   const colour = (value) => (value === "ink" || value === "grid" ? style("--" + value) : value);
@@ -50,7 +53,7 @@ function drawFigures() {
         ...(trace.type === "bar" && { line: { color: style("--paper"), width: 0.6 } }) } }),
       ...(trace.line && { line: { ...trace.line, color: colour(trace.line.color) } }),
     }));
-    Plotly.react(id, traces, layout(figure.layout), config).then(fitText);
+    react(element(id), traces, figure.layout).then(fitText);
   }
 }
 
@@ -62,8 +65,81 @@ function fitText(plot) {
   }
 }
 
+// Tables as tab-separated text: plain numbers, their unit in the heading where a column has one.
+const UNITS = { "": ["", 1], $: ["USD", 1], s: ["s", 1], ms: ["s", 1e-3], "µs": ["s", 1e-6], GB: ["bytes", 1e9], MB: ["bytes", 1e6], kB: ["bytes", 1e3], "%": ["share", 1e-2], J: ["J", 1], T: ["", 1e12], B: ["", 1e9], M: ["", 1e6] };
+function quantity(text) {
+  const found = /^(\$?)(-?[\d,]*\.?\d+) ?(s|ms|µs|GB|MB|kB|%|J|T|B|M|)$/.exec(text);
+  if (!found) return null;
+  const [unit, factor] = UNITS[found[1] || found[3]];
+  return { unit, value: String(Number((Number(found[2].replace(/,/g, "")) * factor).toPrecision(12))) };
+}
+const flat = (text) => text.replace(/\s+/g, " ").trim();
+const tsv = (lines) => lines.map((line) => line.join("\t")).join("\n") + "\n";
+function tableText(table) {
+  const lines = [...table.rows].map((row) => [...row.cells].map((cell) => flat(cell.dataset.value ?? cell.textContent)));
+  const head = table.tHead ? lines[0] : [];
+  const body = lines.slice(table.tHead ? 1 : 0);
+  for (let k = 0; k < Math.max(0, ...body.map((line) => line.length)); k++) {
+    const known = body.map((line) => line[k]).filter((text) => text && text !== "–").map(quantity);
+    if (!known.length || known.some((found) => found === null || found.unit !== known[0].unit)) continue;
+    if (known[0].unit && head[k] !== undefined) head[k] += " (" + known[0].unit + ")";
+    for (const line of body) line[k] = line[k] && line[k] !== "–" ? quantity(line[k]).value : "";
+  }
+  return tsv(table.tHead ? [head, ...body] : body);
+}
+// Pages opened from a disk may have no clipboard of their own; a copy event works there too.
+function copy(text, button) {
+  document.addEventListener("copy", (event) => {
+    event.clipboardData.setData("text/plain", text);
+    event.preventDefault();
+  }, { once: true });
+  const done = document.execCommand("copy");
+  button.textContent = done ? "Copied" : "Not allowed here";
+  setTimeout(() => { button.textContent = "Copy table"; }, 1500);
+}
+function copyButton(table, text) {
+  const button = make("button", "Copy table");
+  button.type = "button";
+  button.className = "copy";
+  button.title = "Copies the table for a spreadsheet";
+  button.addEventListener("click", () => copy(text(), button));
+  (table.closest(".scroll") || table).before(button);
+}
+for (const table of document.querySelectorAll("table:not(#rows)")) copyButton(table, () => tableText(table));
+
+// On paper: light, as wide as a page, and with everything unfolded.
+function printing(draw) {
+  let folded = [];
+  const before = () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const part of folded) part.open = true;
+    document.documentElement.classList.add("paper");
+    draw();
+  };
+  const after = () => {
+    for (const part of folded) part.open = false;
+    document.documentElement.classList.remove("paper");
+    draw();
+  };
+  window.addEventListener("beforeprint", before);
+  window.addEventListener("afterprint", after);
+}
+
+function redrawing(draw) {
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  let [waiting, width] = [0, window.innerWidth];
+  window.addEventListener("resize", () => {
+    if (window.innerWidth === width) return;
+    width = window.innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(draw, 150);
+  });
+}
+
 if (!data) {
   drawFigures();
+  printing(drawFigures);
+  redrawing(drawFigures);
   return;
 }
 
@@ -72,11 +148,11 @@ const columns = data.columns.map((column) => ({
   values: column.levels ? column.codes.map((code) => column.levels[code]) : column.values,
 }));
 const by = Object.fromEntries(columns.map((column) => [column.key, column]));
-const numeric = columns.filter((column) => column.number);
+const numeric = columns.filter((column) => column.number && !column.axes_only);
 const chips = by.chip.levels;
 const all = data.point.map((_, row) => row);
 const rowOf = new Map(data.point.map((point, row) => [point, row]));
-const state = { x: data.x, y: data.y, off: {}, rows: all, sort: null, descending: false, picked: null };
+const state = { x: data.x, y: data.y, off: {}, offered: all, rows: all, sort: null, descending: false, picked: null };
 
 const number = (value) => {
   if (value === null) return "–";
@@ -84,7 +160,7 @@ const number = (value) => {
   return value.toLocaleString("en-US", { maximumSignificantDigits: 5 });
 };
 const show = (column, row) => (column.number ? number(column.values[row]) : column.values[row]);
-const factColumns = [...data.objectives.map((key) => by[key]), ...columns.filter((column) => !data.objectives.includes(column.key))];
+const factColumns = [...data.objectives.map((key) => by[key]), ...columns.filter((column) => !data.objectives.includes(column.key) && !column.axes_only)];
 const facts = (row) => factColumns.map((column) => [column.label, show(column, row)]).filter((fact) => fact[1] !== "" && fact[1] !== "–");
 const isChosen = (row) => Boolean(by.names && by.names.values[row]);
 
@@ -188,15 +264,15 @@ function drawFront() {
       hoverinfo: "skip", showlegend: true, name: "selected: point " + data.point[state.picked],
     });
   }
-  Plotly.react("front-plot", traces, layout({
+  react(element("front-plot"), traces, {
     xaxis: scale(by[state.x], narrow() ? 36 : 90), yaxis: scale(by[state.y], narrow() ? 34 : 52), hovermode: "closest",
     annotations: names(element("front-plot"), shown, state.x, state.y, 20),
-  }), config);
+  });
   const count = state.rows.length;
   let text = count ? count.toLocaleString("en-US") + " of " + data.rows.toLocaleString("en-US") + " points match the filter." : "No point matches the filter.";
   if (data.rows < data.total) text += " This page holds " + data.rows.toLocaleString("en-US") + " of the front's " + data.total.toLocaleString("en-US") + " points, evenly along its order; front.csv has all.";
   if (shown.length < count) text += " The pictures show " + shown.length.toLocaleString("en-US") + " of them, evenly along the front's order.";
-  element("count").textContent = text;
+  for (const place of document.querySelectorAll(".count")) place.textContent = text;
 }
 
 function drawPairs() {
@@ -218,7 +294,7 @@ function drawPairs() {
     traces.push(rings(rows, x, y, 15));
     for (const trace of traces) trace.showlegend = false;
     const bare = (column) => ({ ...column, axis: column.axis.replace(/, (lower|higher) is better$/, "") });
-    Plotly.react(plot, traces, layout({ xaxis: scale(bare(by[x]), 44), yaxis: scale(bare(by[y]), 34), hovermode: "closest", annotations: names(plot, rows, x, y, 15) }), config);
+    react(plot, traces, { xaxis: scale(bare(by[x]), 44), yaxis: scale(bare(by[y]), 34), hovermode: "closest", annotations: names(plot, rows, x, y, 15) });
     if (!plot.dataset.live) {
       plot.dataset.live = "1";
       plot.on("plotly_click", clicked);
@@ -247,10 +323,28 @@ function sorted() {
   return [...state.rows].sort((a, b) => order(a, b) || a - b);
 }
 
+const parallel = element("parallel-plot") && parallelAxes(element("parallel-plot"), data.parallel.map((key) => by[key]), {
+  text: (column, value) => (column.number ? number(value) : value),
+  colour: (row) => page.palette[by.chip.levels.indexOf(by.chip.values[row]) % page.palette.length],
+  title: (row) => ["point " + data.point[row], ...facts(row).slice(0, 8).map((fact) => fact.join(": "))].join("\n"),
+  isChosen: (row) => isChosen(row),
+  pick: (row) => pick(row),
+  brushed: () => filter(),
+});
+// Lines outside a brushed range stay, pale; those that the filters took away are gone.
+function drawParallel() {
+  if (parallel) parallel.draw(thinned(state.offered, page.drawn_lines), state.picked);
+}
+
+// Paper has room for the columns that tell one design from another, and for the first rows.
+const onPaper = () => document.documentElement.classList.contains("paper");
+const printed = ["names", ...data.objectives, "model", "chip", "split", "weights", "concurrency", "shape"];
+
 function drawTable() {
+  const drawn = onPaper() ? tableColumns.filter((column) => printed.includes(column.key)) : tableColumns;
   const head = document.querySelector("#rows thead tr");
   head.replaceChildren();
-  for (const column of [pointColumn, ...tableColumns]) {
+  for (const column of [pointColumn, ...drawn]) {
     const cell = make("th", undefined, head);
     const on = state.sort && state.sort.key === column.key;
     if (column.number) cell.className = "n";
@@ -267,7 +361,7 @@ function drawTable() {
   const body = document.querySelector("#rows tbody");
   body.replaceChildren();
   const rows = sorted();
-  const shown = rows.slice(0, page.table_rows);
+  const shown = rows.slice(0, onPaper() ? page.printed_rows : page.table_rows);
   const hidden = state.picked !== null && !shown.includes(state.picked);
   for (const row of hidden ? [state.picked, ...shown] : shown) {
     const line = make("tr", undefined, body);
@@ -276,7 +370,7 @@ function drawTable() {
     const first = make("td", undefined, line);
     first.className = "n";
     make("button", data.point[row], first).type = "button";
-    for (const column of tableColumns) {
+    for (const column of drawn) {
       const cell = make("td", show(column, row), line);
       if (column.number) cell.className = "n";
     }
@@ -304,6 +398,7 @@ function drawSelected() {
 function pick(row) {
   state.picked = row;
   drawFront();
+  drawParallel();
   drawTable();
   drawSelected();
   const line = document.querySelector("#rows tr.picked");
@@ -312,8 +407,10 @@ function pick(row) {
 }
 
 function filter() {
-  state.rows = all.filter((row) => Object.entries(state.off).every(([key, off]) => !off.has(by[key].values[row])));
+  state.offered = all.filter((row) => Object.entries(state.off).every(([key, off]) => !off.has(by[key].values[row])));
+  state.rows = parallel ? state.offered.filter((row) => parallel.inside(row)) : state.offered;
   drawFront();
+  drawParallel();
   drawPairs();
   drawTable();
 }
@@ -344,11 +441,14 @@ function buildControls() {
       box.addEventListener("change", () => { state.off[key][box.checked ? "delete" : "add"](level); filter(); });
     }
   }
-  element("reset").addEventListener("click", () => {
-    for (const box of document.querySelectorAll("#filters input")) box.checked = true;
-    for (const off of Object.values(state.off)) off.clear();
-    filter();
-  });
+  for (const button of document.querySelectorAll(".reset")) {
+    button.addEventListener("click", () => {
+      for (const box of document.querySelectorAll("#filters input")) box.checked = true;
+      for (const off of Object.values(state.off)) off.clear();
+      if (parallel) parallel.clear();
+      filter();
+    });
+  }
   for (const link of document.querySelectorAll("a[data-point]")) {
     link.addEventListener("click", () => pick(rowOf.get(Number(link.dataset.point))));
   }
@@ -356,20 +456,19 @@ function buildControls() {
 
 function drawAll() {
   drawFront();
+  drawParallel();
   drawPairs();
   drawFigures();
 }
 
+const wholeTable = () => tsv([["point", ...tableColumns.map((column) => column.label)],
+  ...sorted().map((row) => [data.point[row], ...tableColumns.map((column) => column.values[row] ?? "")])]);
+
 buildControls();
 drawTable();
+copyButton(element("rows"), wholeTable);
 drawAll();
+printing(() => { drawTable(); drawAll(); });
 element("front-plot").on("plotly_click", clicked);
-window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-let [waiting, width] = [0, window.innerWidth];
-window.addEventListener("resize", () => {
-  if (window.innerWidth === width) return;
-  width = window.innerWidth;
-  clearTimeout(waiting);
-  waiting = setTimeout(drawAll, 150);
-});
+redrawing(drawAll);
 })();
