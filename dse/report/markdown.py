@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +21,9 @@ ROOFLINE_HEAD = (
 def markdown(folder: StudyFolder) -> str:
     """The report as GitHub-flavoured Markdown."""
     study = folder.study
-    lines = [f"# {escape(folder.title)}", ""]
+    command = study.get("command")
+    lines = [f"<!-- {html.escape(command)} -->", ""] if command else []
+    lines += [f"# {escape(folder.title)}", ""]
     if study.get("description"):
         lines += [escape(study["description"]), ""]
     wanted = "; ".join(

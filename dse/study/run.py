@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -101,12 +101,30 @@ def run_study(
     if result.miss is not None:
         raise nothing_feasible(problem, result)
     items, document = _documents(problem, catalog, result, identity, out)
+    document["command"] = shlex.join(_command(space, out, engine, seed, trials))
     document["trials"] = record.trials
     document["seconds"] = {**result.seconds, "report": 0.0, "total": time.perf_counter() - started}
     write_text(out, FRONT_TABLE, front_table(items))
     write_json(out, FRONT, {"study": problem.study.name, "items": items})
     write_json(out, STUDY, document)
     return document
+
+
+def _command(space: str, out: Path, engine: str, seed: int, trials: int | None) -> list[str]:
+    """What makes this study again."""
+    command = ["dse", "run", space, "--out", str(out), "--seed", str(seed), "--engine", engine]
+    return command if trials is None else [*command, "--trials", str(trials)]
+
+
+def _left_out(reasons: Mapping[str, str]) -> list[str]:
+    """One sentence a reason, with the chips that it leaves out by name."""
+    chips: dict[str, list[str]] = {}
+    for chip, reason in reasons.items():
+        chips.setdefault(reason.removeprefix(f"{chip} "), []).append(chip)
+    return [
+        f"{', '.join(names)}: {reason}" if len(names) > 1 else f"{names[0]} {reason}"
+        for reason, names in chips.items()
+    ]
 
 
 def _documents(
@@ -168,7 +186,7 @@ def _documents(
         "reference_point": [REFERENCE] * len(problem.objectives),
         "true_hypervolume_share": 1.0 if result.evaluations == problem.space.size else None,
         "price": {"basis": study.price_basis, "rows": price_rows(catalog, problem)},
-        "left_out": list(study.why_left_out.values()),
+        "left_out": _left_out(study.why_left_out),
         "chip_files": list(study.chip_files),
         "law": {
             "name": LAW.name,

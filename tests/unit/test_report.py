@@ -569,3 +569,13 @@ def _style(path: Path) -> str:
     found = re.search(r"<style>(.*?)</style>", path.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     return found[1]
+
+
+def test_the_first_line_is_the_command_that_makes_the_report(tmp_path: Path) -> None:
+    front, study = both()
+    folder = report_of(tmp_path, front, {**study, "command": "dse run x --out 'a --> <b>'"})
+    for name in ("report.html", "report.md"):
+        first = (folder / name).read_text(encoding="utf-8").splitlines()[0]
+        assert first.startswith("<!-- dse run x --out ")
+        assert first.endswith(" -->")
+        assert first.count(">") == 1
