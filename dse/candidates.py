@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,17 +75,17 @@ class CandidateBatch:
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> CandidateBatch:
         """The candidates at `rows`, as a batch."""
 
-        def take(value: object) -> object:
+        def take(value: Any) -> Any:
             if isinstance(value, np.ndarray):
                 return value[rows]
             if isinstance(value, Block):
-                return Block(value.kind, value.count[rows], take(value.sizes))  # type: ignore[arg-type]
+                return Block(value.kind, value.count[rows], take(value.sizes))
             if isinstance(value, tuple):
                 return tuple(take(item) for item in value)
             assert isinstance(value, Mapping)
             return {name: take(item) for name, item in value.items()}
 
-        return CandidateBatch(*(take(getattr(self, f.name)) for f in fields(self)))  # type: ignore[arg-type]
+        return CandidateBatch(*(take(getattr(self, f.name)) for f in fields(self)))
 
     @property
     def layers(self) -> Floats:
