@@ -11,4 +11,4 @@ if [ "$(id -u)" -ne 0 ]; then
     root="sudo"
 fi
 $root apt-get update
-$root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium
+$root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core
