@@ -40,6 +40,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dse.errors import StorageError
 from dse.problem import Problem, SpaceProtocol
 from dse.search.evaluator import Batch
+from dse.search.interrupt import uninterrupted
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -88,9 +89,10 @@ class Record:
             for choices, ordered in zip(problem.space.choices, problem.space.ordered, strict=True)
         ]
         try:
-            self._study = self._open(fresh)
-            self._check(json.loads(json.dumps(dict(identity))))
-            self._sync()
+            with uninterrupted():
+                self._study = self._open(fresh)
+                self._check(json.loads(json.dumps(dict(identity))))
+                self._sync()
         except _FAILURES as error:
             raise StorageError(f"{self.location}: cannot be used as storage: {error}") from error
 
@@ -115,7 +117,8 @@ class Record:
         try:
             self._sync()
             new = batch.take(np.array([int(i) not in self._known for i in batch.ids], dtype=bool))
-            self._study.add_trials(self._trials(new, stage))
+            with uninterrupted():
+                self._study.add_trials(self._trials(new, stage))
         except _FAILURES as error:
             raise StorageError(f"{self.location}: a trial was not stored: {error}") from error
         self._known.update(new.ids.tolist())

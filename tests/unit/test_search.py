@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import optuna
 import pytest
@@ -13,6 +15,7 @@ from benchmarks.synthetic import AXES, SMALL_AXES, GridSpace, SyntheticProblem
 from dse.errors import InputError, NothingFeasible, StorageError
 from dse.search import Budget, Evaluator, Record, choose_engine, search
 from dse.search import evaluator as evaluator_module
+from dse.search.interrupt import uninterrupted
 from dse.search.pareto_local import sample
 from dse.search.record import active_axes, distribution
 from dse.search.samplers import GENERATION, POPULATION, AskTell, best, nsga2_sampler
@@ -300,3 +303,18 @@ def test_a_file_that_is_no_journal(problem, tmp_path, content):
     with pytest.raises(StorageError, match=r"journal\.log"):
         opened(problem, tmp_path)
     assert (tmp_path / "journal.log").read_bytes() == content
+
+
+@pytest.mark.parametrize(("signals", "done"), [(1, ["stored"]), (2, [])])
+def test_the_first_interrupt_waits_for_what_is_being_stored(signals: int, done: list[str]) -> None:
+    stored: list[str] = []
+
+    @uninterrupted()
+    def store() -> None:
+        for _ in range(signals):
+            signal.raise_signal(signal.SIGINT)
+        stored.append("stored")
+
+    with pytest.raises(KeyboardInterrupt):
+        store()
+    assert stored == done
