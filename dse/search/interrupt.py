@@ -12,7 +12,7 @@ from types import FrameType
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Runs its block to the end when the first Ctrl-C comes, then raises KeyboardInterrupt; a
-    second one is raised at once. Outside the main thread, which gets no signals, it does nothing."""
+    second one is raised at once. Other threads than the main one get no signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
