@@ -12,7 +12,7 @@ from dse.specs.backend import find_backend
 from dse.specs.catalog import load_catalog
 from dse.specs.own_config import model_of
 from dse.specs.purchase import PurchaseTerms
-from dse.study.describe import Limit
+from dse.study.describe import limits_of
 from dse.study.estimate import Estimate, estimate
 from dse.study.folder import FRONT, find_item, read_study
 
@@ -39,9 +39,7 @@ def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -
         load["serving"],
         find_backend(catalog.backends, load["backend"]),
     )
-    limits = tuple(
-        Limit(row["metric"], row["sign"], row["limit"], row["text"]) for row in study["constraints"]
-    )
+    limits = limits_of(study)
     dtype = deployment["weight_dtype"]
     answer = estimate(
         catalog,

@@ -42,6 +42,13 @@ class Limit:
         return np.where(np.isnan(amount), 1.0, amount)
 
 
+def limits_of(study: Mapping[str, Any]) -> tuple[Limit, ...]:
+    """The user's constraints as study.json holds them."""
+    return tuple(
+        Limit(row["metric"], row["sign"], row["limit"], row["text"]) for row in study["constraints"]
+    )
+
+
 def number(value: float) -> float | int | None:
     """A JSON number; null for what does not apply or is not known."""
     value = float(value)

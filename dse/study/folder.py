@@ -116,16 +116,22 @@ def refuse_other(folder: Path, space: str, fingerprint: str) -> None:
 
 
 def write_text(folder: Path, name: str, text: str) -> None:
-    """Replaces a file of the folder in one move. Raises StorageError when it cannot be written."""
+    """Writes beside the file, then renames: a reader never sees half of it, and nothing is left
+    of a write that failed. Raises StorageError when it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(folder / name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(folder / name)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
     except OSError as error:
-        raise StorageError(f"cannot write {folder / name}: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise StorageError(f"{folder / name}: cannot be written: {reason}") from error
 
 
 def write_json(folder: Path, name: str, document: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from dse.errors import NothingFeasible
 from dse.evaluate import RULES, Metrics
 from dse.search.run import Result
 from dse.specs.own_config import config_of
-from dse.study.describe import Limit, describe_deployment, number
+from dse.study.describe import describe_deployment, limits_of, number
 from dse.study.estimate import Estimate
 from dse.study.folder import read_study
 from dse.study.physics import KNOWN, PhysicsProblem
@@ -25,9 +25,7 @@ SHOWN = 5
 def why_not(folder: Path, answer: Estimate) -> dict[str, Any]:
     """`answer` must have been made for the study's workload and price basis."""
     study, items = read_study(folder)
-    limits = tuple(
-        Limit(row["metric"], row["sign"], row["limit"], row["text"]) for row in study["constraints"]
-    )
+    limits = limits_of(study)
     metrics = answer.as_json()
     broken = [violation_words(row) for row in metrics["violations"]] + [
         f"breaks the limit {limit.text}: {show(limit.metric, metrics[limit.metric])}"
