@@ -50,7 +50,9 @@ class CandidateBatch:
     `weight_dtype[part]` and `kv_dtype` are codes of `dse.dtypes`; `concurrency` counts the
     requests in flight over all chips. `training_tokens` is NaN where it follows from a training
     compute; `trained_bits` are the bits of a weight of the trained checkpoint, below which a
-    deployment is a post-training quantisation.
+    deployment is a post-training quantisation. `redundant_experts` are copies of busy experts in
+    each sparse layer over all ranks, None for none; `routing_skew` is the coefficient of variation
+    of how often experts are chosen, None for the default of `dse.perf.operators.moe`.
     """
 
     hidden_size: Floats
@@ -68,6 +70,8 @@ class CandidateBatch:
     concurrency: Floats
     training_tokens: Floats
     trained_bits: Floats
+    redundant_experts: Floats | None = None
+    routing_skew: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.hidden_size)
@@ -76,6 +80,8 @@ class CandidateBatch:
         """The candidates at `rows`, as a batch."""
 
         def take(value: Any) -> Any:
+            if value is None:
+                return None
             if isinstance(value, np.ndarray):
                 return value[rows]
             if isinstance(value, Block):

@@ -9,10 +9,12 @@ import numpy as np
 
 # Stored bits per element, block scales included. nvfp4: 4 + 8/16 bits; mxfp4: 4 + 8/32 bits
 # (OCP Microscaling Formats v1.0, section 5; NVIDIA NVFP4: one fp8 scale per 16 elements);
-# fp8: one fp32 scale per 128 x 128 block; int4: one 16-bit scale per group of 128 (AWQ, GPTQ).
+# fp8: one scale a tensor; fp8_block: one fp32 scale per 128 x 128 block (DeepSeek-V3, Qwen3-FP8);
+# int4: one 16-bit scale per group of 128 (AWQ, GPTQ).
 BITS = {
     "bf16": 16.0,
-    "fp8": 8.0 + 32 / 128**2,
+    "fp8": 8.0,
+    "fp8_block": 8.0 + 32 / 128**2,
     "int8": 8.0,
     "int4": 4.0 + 16 / 128,
     "nvfp4": 4.5,
@@ -23,9 +25,14 @@ CODE = {name: code for code, name in enumerate(DTYPES)}
 BYTES = np.array([bits / 8 for bits in BITS.values()])
 ALIASES = {
     "bfloat16": "bf16", "fp16": "bf16", "float16": "bf16", "half": "bf16", "fp8_e4m3": "fp8",
-    "float8_e4m3fn": "fp8", "fp8_block": "fp8", "awq": "int4", "gptq": "int4", "w4a16": "int4",
+    "float8_e4m3fn": "fp8", "awq": "int4", "gptq": "int4", "w4a16": "int4",
 }  # fmt: skip
 
 # Weight formats whose arithmetic exists as its own peak. int4 is weight-only: it computes at the
 # activation format's peak on every chip.
 ARITHMETIC = ("bf16", "fp8", "int8", "nvfp4", "mxfp4")
+
+
+def arithmetic(dtype: str) -> str:
+    """The format whose peak weights of `dtype` are multiplied at."""
+    return "fp8" if dtype == "fp8_block" else dtype

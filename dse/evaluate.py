@@ -16,7 +16,8 @@ from dse.candidates import Block, CandidateBatch, Floats
 from dse.dtypes import BITS, DTYPES
 from dse.economics.cost import cost
 from dse.economics.energy import joules_per_output_token
-from dse.perf.machines import KINDS, Machines
+from dse.perf.intervals import Spread
+from dse.perf.machines import Machines
 from dse.perf.operators import borrows_laws
 from dse.perf.parameters import (
     Parameters,
@@ -27,15 +28,18 @@ from dse.perf.parameters import (
 from dse.perf.serving import Performance, predict
 from dse.perf.workload import Workload
 from dse.quality.laws import Quality, quality, quantisation_penalty, tokens_at_compute
+from dse.specs.calibration import KINDS
 
 _ELEMENT_BITS = np.array([float(int(BITS[dtype])) for dtype in DTYPES])
+MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
 _BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
     """`values[metric]` in SI units, `violations[rule]` > 0 where the rule is broken, scaled as
-    used / limit - 1 (or 1 for a rule of divisibility); all (n,). NaN: does not apply."""
+    used / limit - 1 (or 1 for a rule of divisibility); all (n,). NaN: does not apply. `members`
+    are the workloads of a mix (`dse.mix`), empty where there is one."""
 
     values: Mapping[str, Floats]
     violations: Mapping[str, Floats]
@@ -43,6 +47,18 @@ class Metrics:
     performance: Performance
     parameters: Parameters
     provenance: NDArray[np.intp]  # index into machines.KINDS: the worst law that was used
+    members: tuple[Member, ...] = ()
+
+    @property
+    def spread(self) -> Spread:
+        """Of the 80% intervals (`dse.perf.intervals`)."""
+        return self.performance.decode_ledger.deployed.machines.spread
+
+    def heaviest(self, i: int) -> Metrics:
+        """The metrics of the workload on which candidate `i` spends most chip-seconds."""
+        if not self.members:
+            return self
+        return max(self.members, key=lambda member: member.chip_s[i]).metrics
 
     @property
     def feasible(self) -> NDArray[np.bool_]:
@@ -50,6 +66,22 @@ class Metrics:
         for amount in self.violations.values():
             broken = broken | (amount > 0.0)
         return ~broken
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One workload of a mix, its share of the requests, and its metrics as if it were alone."""
+
+    name: str
+    weight: float
+    workload: Workload
+    metrics: Metrics
+
+    @property
+    def chip_s(self) -> Floats:
+        """(n,) chip-seconds that a request of the mix spends on this workload."""
+        performance = self.metrics.performance
+        return self.weight * (performance.prefill_chip_s + performance.decode_chip_s)
 
 
 def evaluate(
@@ -99,6 +131,7 @@ def _evaluate(
     kv_cache = cache * np.ceil(performance.running_per_instance / batch.data_parallel)
     values = {
         "ttft_s": performance.ttft_s,
+        **_arrivals(batch, performance),
         "tpot_s": performance.tpot_s,
         "prefill_s": performance.prefill_s,
         "decode_step_s": performance.decode_step_s,
@@ -143,6 +176,19 @@ def _evaluate(
         parameters=count,
         provenance=_provenance(batch, machines),
     )
+
+
+def _arrivals(batch: CandidateBatch, performance: Performance) -> dict[str, Floats]:
+    """Mean and tail of the time to first token, and the load; NaN but for Poisson arrivals."""
+    found, none = performance.arrivals, np.full(len(batch), np.nan)
+    if found is None:
+        return dict.fromkeys(("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation"), none)
+    return {
+        "ttft_mean_s": found.ttft_mean_s,
+        "ttft_p90_s": found.ttft_p90_s,
+        "ttft_p99_s": found.ttft_p99_s,
+        "utilisation": found.utilisation,
+    }
 
 
 def _find(batch: CandidateBatch, kind: str) -> Block | None:
@@ -235,6 +281,8 @@ def _violations(
     broken("expert_parallel_divides_group", group % ep > 0.0)
     broken("stages_within_layers", batch.pipeline_parallel > batch.layers)
     broken("chips_divide_into_instances", (batch.replicas % 1.0 > 0.0) | (batch.replicas < 1.0))
+    if performance.arrivals is not None:
+        rules["arrivals_within_capacity"] = performance.arrivals.utilisation - 1.0
     memory = performance.memory
     requests = np.ones(len(batch))
     if workload.serving == "static":
@@ -257,4 +305,5 @@ RULES = {
     "expert_parallel_divides_group": "expert parallelism divides tensor x data parallelism",
     "stages_within_layers": "pipeline stages are at most the layers",
     "chips_divide_into_instances": "chips divide into whole instances",
+    "arrivals_within_capacity": "requests arrive no faster than they are served",
 }

@@ -67,8 +67,10 @@ def scaled(on: Machines, field: str, factor: float) -> Machines:
             on,
             link_bytes_per_s=on.link_bytes_per_s * factor,
             all_reduce_s_per_byte=on.all_reduce_s_per_byte / factor,
+            all_gather_s_per_byte=on.all_gather_s_per_byte / factor,
             all_to_all_s_per_byte=on.all_to_all_s_per_byte / factor,
             scale_out_s_per_byte=on.scale_out_s_per_byte / factor,
+            dispatch_s_per_byte=on.dispatch_s_per_byte / factor,
         )
     if field == "bandwidth":
         laws = {

@@ -9,11 +9,14 @@ import click
 
 from dse.cli.options import (
     POINT_FLAGS,
+    POOL_FLAGS,
     estimate_flags,
     json_option,
     point_options,
+    pool_options,
     print_json,
     print_table,
+    print_workloads,
     refuse,
     say,
 )
@@ -23,6 +26,7 @@ from dse.cli.options import (
 @click.argument("study", required=False)
 @click.argument("point", required=False)
 @point_options
+@pool_options
 @click.option("--points", metavar="IN", help="A file in the measurement format.")
 @click.option("--out", metavar="OUT", help="Where --points writes its answer.")
 @json_option
@@ -40,6 +44,8 @@ def command(
     dse estimate --model llama-3-70b --chip h100_sxm --tp 8 --concurrency 32
     dse estimate studies/quickstart knee      a point of a study again
     dse estimate --points IN.csv --out OUT.csv
+    dse estimate --serving disaggregated --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8
+      --prefill-tp 8 --prefill-workers 2
 
     POINT is a number of front.csv or one of cheapest, fastest, best, knee.
     """
@@ -48,7 +54,7 @@ def command(
     if points is not None:
         from dse.validation.points import estimate_file
 
-        refuse((*POINT_FLAGS, "study"), "--points")
+        refuse((*POINT_FLAGS, *POOL_FLAGS, "study"), "--points")
         if out is None:
             raise InputError("--out is missing", accepted="dse estimate --points IN.csv --out OUT")
         counted = estimate_file(Path(points), Path(out))
@@ -61,11 +67,15 @@ def command(
     if study is not None:
         from dse.study.again import estimate_again
 
-        refuse(POINT_FLAGS, "STUDY POINT")
+        refuse((*POINT_FLAGS, *POOL_FLAGS), "STUDY POINT")
         if point is None:
             raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
         answer = estimate_again(Path(study), point)
+    elif flags["serving"] == "disaggregated":
+        _pools(flags, as_json)
+        return
     else:
+        refuse(POOL_FLAGS, "one pool: it takes --serving disaggregated")
         answer = estimate_flags(flags)
     if as_json:
         print_json(answer.as_json())
@@ -73,11 +83,38 @@ def command(
         _print(answer.as_json())
 
 
+def _pools(flags: dict[str, Any], as_json: bool) -> None:
+    """Prefill and decode on pools of their own."""
+    from dse.study.pools import pools
+    from dse.study.words import pool_heading, pool_lines
+
+    refuse(("replicas", "pp", "workloads", "requests_per_second"), "--serving disaggregated")
+    flags["serving"] = "continuous"
+    degrees = {axis: flags[f"prefill_{axis}"] for axis in ("tp", "dp", "ep")}
+    first = {"chip": flags["prefill_chip"] or flags["chip"], "replicas": flags["prefill_workers"]}
+    answer = pools(
+        estimate_flags(flags | degrees | first),
+        estimate_flags(flags | {"replicas": flags["decode_workers"]}),
+    )
+    if as_json:
+        print_json(answer)
+        return
+    for line in pool_heading(answer):
+        say(line)
+    print_table(("metric", "predicted", "80% interval"), pool_lines(answer), right=(1, 2))
+    words = "; ".join(row["constraint"] for row in answer["violations"])
+    click.echo(f"Not feasible: {words}." if words else "Feasible.")
+    click.echo("Rests on:")
+    for sentence in answer["assumed"]:
+        say(f"- {sentence}", "  ")
+
+
 def _print(answer: dict[str, Any]) -> None:
     from dse.study.words import heading, known_words, metric_lines, verdict
 
     for line in heading(answer):
         say(line)
+    print_workloads(answer)
     print_table(
         ("metric", "predicted", "80% interval", "known as"),
         metric_lines(answer),

@@ -9,11 +9,13 @@ import click
 
 from dse.cli.options import (
     POINT_FLAGS,
+    TOKENS,
     estimate_flags,
     json_option,
     point_options,
     print_json,
     print_table,
+    print_workloads,
     refuse,
     say,
 )
@@ -52,14 +54,17 @@ def command(
             raise InputError("which point?", field="POINT", accepted="dse explain STUDY POINT")
         answer = estimate_again(Path(study), point, keep=True)
     elif why_not is not None:
+        from dse.specs.workloads import DETAILS
         from dse.study.folder import STUDY, read_json
+        from dse.study.loads import loads_of
         from dse.study.why_not import why_not as reasons
 
-        load = read_json(Path(why_not), STUDY)
-        asked = {"price_basis": load["price_basis"], **load["workload"]}
-        refuse(asked, f"--why-not, which takes it from {why_not}")
-        terms = {"purchase": load.get("purchase")}
-        document = reasons(Path(why_not), estimate_flags(flags | asked | terms))
+        study_document = read_json(Path(why_not), STUDY)
+        taken = ("price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS)
+        refuse(taken, f"--why-not, which takes it from {why_not}")
+        asked = {key: study_document.get(key) for key in ("price_basis", "purchase")}
+        loads = loads_of(study_document)
+        document = reasons(Path(why_not), estimate_flags(flags | asked, loads=loads))
         if as_json:
             print_json(document)
         else:
@@ -82,6 +87,13 @@ def _explain(answer: Any, as_json: bool) -> None:
         return
     for line in heading(document):
         say(line)
+    print_workloads(document)
+    if document["workload"] is None:
+        say(
+            f"Operators and memory below are under {where['breakdown_of']}, which takes most of "
+            "the deployment's time.",
+            "  ",
+        )
     prefill = sum(row["prefill_s"] for row in where["breakdown"])
     decode = sum(row["decode_s"] for row in where["breakdown"])
     print_table(

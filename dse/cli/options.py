@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -32,6 +33,41 @@ class Whole(click.ParamType):
         return number
 
 
+class Between(click.ParamType):
+    """A number from `least` to `most`."""
+
+    name = "X"
+
+    def __init__(self, least: float, most: float) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = self.least - 1.0
+        if not self.least <= number <= self.most:
+            self.fail(f"read {value!r} (accepted: {self.least:g} to {self.most:g})", param, ctx)
+        return number
+
+
+class Weighted(click.ParamType):
+    """One workload of several: NAME=WEIGHT:PROMPT/OUTPUT."""
+
+    name = "NAME=WEIGHT:PROMPT/OUTPUT"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        found = _WEIGHTED.fullmatch(value)
+        name, weight, *tokens = found.groups() if found else ("", "0")
+        if not (float(weight) > 0 and all(1 <= int(count) <= LOAD.most for count in tokens)):
+            accepted = f"chat=0.7:1000/250; a weight above 0, 1 to {LOAD.most:,} tokens"
+            self.fail(f"read {value!r} (accepted: {accepted})", param, ctx)
+        lengths = dict(zip(TOKENS, map(int, tokens), strict=True))
+        return {"name": name, "weight": float(weight), **lengths}
+
+
+_WEIGHTED = re.compile(r"([^=]{1,40})=([0-9]{1,9}(?:\.[0-9]{1,17})?):([0-9]{1,9})/([0-9]{1,9})")
+TOKENS = ("prompt_tokens", "output_tokens")
 DEGREE, LOAD = Whole(1, 100_000), Whole(1, 100_000_000)
 
 _POINT_OPTIONS = (
@@ -42,17 +78,56 @@ _POINT_OPTIONS = (
     click.option("--dp", type=DEGREE, default=1, help="Attention data parallelism."),
     click.option("--ep", type=DEGREE, default=1, help="Expert parallelism."),
     click.option("--replicas", type=DEGREE, default=1, help="Independent instances."),
-    click.option("--weight-dtype", help="bf16, fp8, int8, int4, nvfp4, mxfp4; else the model's."),
+    click.option(
+        "--redundant-experts",
+        type=Whole(0, 100_000),
+        help="Copies of busy experts, a layer, over all ranks of expert parallelism.",
+    ),
+    click.option(
+        "--routing-skew",
+        type=Between(0.0, 10.0),
+        help="Spread of how often experts are chosen: standard deviation over mean; 0 is uniform.",
+    ),
+    click.option(
+        "--weight-dtype",
+        help="bf16, fp8, fp8_block (128 x 128), int8, int4, nvfp4, mxfp4; else the model's.",
+    ),
     click.option("--kv-dtype", help="Format of the KV cache; bf16 unless the checkpoint says."),
     click.option("--prompt-tokens", type=LOAD, default=2048, help="Prompt length."),
     click.option("--output-tokens", type=LOAD, default=512, help="Output length."),
+    click.option(
+        "--workload",
+        "workloads",
+        type=Weighted(),
+        multiple=True,
+        help="In place of the lengths, once for each of several: chat=0.7:1000/250 is a share of "
+        "0.7 of the requests, 1,000 prompt and 250 output tokens.",
+    ),
     click.option("--concurrency", type=LOAD, default=32, help="Requests in flight, all chips."),
     click.option(
         "--serving",
         metavar="KIND",
-        type=click.Choice(["continuous", "static", "offline"]),
+        type=click.Choice(["continuous", "static", "offline", "poisson", "disaggregated"]),
         default="continuous",
-        help="continuous batching in a closed loop, static (one batch) or offline (all queued).",
+        help="continuous batching in a closed loop, static (one batch), offline (all queued), "
+        "poisson (arrivals at random) or disaggregated (estimate alone).",
+    ),
+    click.option(
+        "--requests-per-second",
+        type=Between(1e-9, 1e9),
+        help="Rate of Poisson arrivals.",
+    ),
+    click.option("--draft-tokens", type=Whole(1, 64), help="Tokens drafted a step (speculative)."),
+    click.option(
+        "--acceptance", type=Between(0.0, 1.0), help="Chance that a drafted token is accepted."
+    ),
+    click.option(
+        "--draft-share",
+        type=Between(0.0, 10.0),
+        help="A drafted token's time over a decode step's; else an MTP module of one layer drafts.",
+    ),
+    click.option(
+        "--prefix-hit-rate", type=Between(0.0, 0.999), help="Share of prompt tokens in the cache."
     ),
     click.option("--backend", default="generic", help="Serving software (hardware/backends)."),
     click.option(
@@ -64,15 +139,37 @@ _POINT_OPTIONS = (
     ),
 )
 POINT_FLAGS = (
-    "model", "chip", "tp", "pp", "dp", "ep", "replicas", "weight_dtype", "kv_dtype",
-    "prompt_tokens", "output_tokens", "concurrency", "serving", "backend", "price_basis",
-    "training_tokens", "chip_files",
+    "model", "chip", "tp", "pp", "dp", "ep", "replicas", "redundant_experts", "routing_skew",
+    "weight_dtype", "kv_dtype",
+    "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
+    "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
+    "price_basis", "training_tokens", "chip_files",
 )  # fmt: skip
 
 
 def point_options(function: F) -> F:
     """The flags that describe one point."""
     for option in reversed(_POINT_OPTIONS):
+        function = option(function)
+    return function
+
+
+_POOL_OPTIONS = (
+    click.option("--prefill-chip", help="Chip of the prefill pool; else that of --chip."),
+    click.option("--prefill-tp", type=DEGREE, default=1, help="Its tensor parallelism."),
+    click.option("--prefill-dp", type=DEGREE, default=1, help="Its attention data parallelism."),
+    click.option("--prefill-ep", type=DEGREE, default=1, help="Its expert parallelism."),
+    click.option("--prefill-workers", type=DEGREE, default=1, help="Its workers."),
+    click.option("--decode-workers", type=DEGREE, default=1, help="Workers of the decode pool."),
+)
+POOL_FLAGS = (
+    "prefill_chip", "prefill_tp", "prefill_dp", "prefill_ep", "prefill_workers", "decode_workers",
+)  # fmt: skip
+
+
+def pool_options(function: F) -> F:
+    """The flags of --serving disaggregated; --chip, --tp, --dp and --ep are the decode pool's."""
+    for option in reversed(_POOL_OPTIONS):
         function = option(function)
     return function
 
@@ -90,21 +187,24 @@ def refuse(names: Iterable[str], reason: str) -> None:
             )
 
 
-def estimate_flags(flags: dict[str, Any], *, keep: bool = False):
-    """The estimate that the flags of `point_options` ask for."""
+def estimate_flags(
+    flags: dict[str, Any], *, loads: list[dict[str, Any]] | None = None, keep: bool = False
+):
+    """The estimate that the flags of `point_options` ask for, under `loads` where they are given
+    (dse.study.loads)."""
     from dataclasses import replace
 
     from dse import units
     from dse.dtypes import ALIASES, DTYPES
     from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
-    from dse.perf.workload import Workload
-    from dse.specs.backend import find_backend
+    from dse.space.batches import EXPERT_AXES
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
     from dse.specs.purchase import BASIS as PURCHASE
     from dse.specs.purchase import PurchaseTerms
     from dse.study.estimate import estimate
+    from dse.study.loads import mix_of
 
     for needed, listed in (("model", "models"), ("chip", "hardware")):
         if not flags[needed]:
@@ -137,31 +237,64 @@ def estimate_flags(flags: dict[str, Any], *, keep: bool = False):
                 accepted="1 to 1e18 tokens, such as 15T",
             )
         model = replace(model, training_tokens=tokens)
-    workload = Workload.of(
-        flags["prompt_tokens"],
-        flags["output_tokens"],
-        flags["serving"],
-        find_backend(catalog.backends, flags["backend"]),
-    )
     deployment = {
         "tensor_parallel": flags["tp"],
         "pipeline_parallel": flags["pp"],
         "data_parallel": flags["dp"],
         "expert_parallel": flags["ep"],
         "replicas": flags["replicas"],
-        "concurrency": flags["concurrency"],
+        "concurrency": 1 if flags["serving"] == "poisson" else flags["concurrency"],
     }
+    for name in EXPERT_AXES:
+        if flags[name] is not None:
+            if all(block.kind != "moe" for block in model.blocks):
+                flag = f"--{name.replace('_', '-')}"
+                raise InputError(
+                    f"{model.name} has no experts", field=flag, accepted="no such flag"
+                )
+            deployment[name] = flags[name]
     return estimate(
         catalog,
         model,
         chip,
-        workload,
+        mix_of(loads or _loads(flags), catalog.backends),
         deployment,
         weight_dtype=flags["weight_dtype"],
         kv_dtype=flags["kv_dtype"],
         price_basis=flags["price_basis"],
         keep=keep,
     )
+
+
+def _loads(flags: dict[str, Any]) -> list[dict[str, Any]]:
+    """The workloads of the flags, weights scaled to a sum of 1."""
+    import math
+
+    from dse.errors import InputError
+    from dse.specs.workloads import DETAILS, check_details
+
+    if flags["serving"] == "disaggregated":
+        raise InputError(
+            "pools of their own for prefill and decode",
+            field="--serving",
+            accepted="dse estimate --serving disaggregated",
+        )
+    details = {name: flags[name] for name in DETAILS if flags[name] is not None}
+    check_details(flags["serving"], details)
+    if flags["serving"] == "poisson":
+        refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
+    common = {"serving": flags["serving"], "backend": flags["backend"], **details}
+    given = flags["workloads"]
+    if not given:
+        return [common | {name: flags[name] for name in TOKENS}]
+    refuse(TOKENS, "--workload")
+    names = [load["name"] for load in given]
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"read the names {', '.join(names)}", field="--workload", accepted="different names"
+        )
+    total = math.fsum(load["weight"] for load in given)
+    return [common | load | {"weight": load["weight"] / total} for load in given]
 
 
 def print_json(document: Any) -> None:
@@ -204,6 +337,16 @@ def print_table(
         console.print(table)
     text = "\n".join(line.rstrip() for line in capture.get().splitlines())
     click.echo(f"\n{text}\n")
+
+
+def print_workloads(answer: dict[str, Any]) -> None:
+    """What an estimate says of each workload of a mix; nothing where there is one."""
+    from dse.study.words import MIX, WORKLOAD_TITLES, workload_lines
+
+    if answer["workload"] is None:
+        rows = workload_lines(answer["workloads"])
+        print_table(WORKLOAD_TITLES, rows, right=range(1, len(WORKLOAD_TITLES)))
+        say(MIX, "  ")
 
 
 def width() -> int:

@@ -81,7 +81,7 @@ def command(
 
 def _print(document: dict[str, Any], folder: Path) -> None:
     from dse.study.folder import FRONT, read_json
-    from dse.study.words import DEPLOYMENT_KEY, SHAPE_KEY, SHORT, short_shape, show
+    from dse.study.words import DEPLOYMENT_KEY, SHAPE_KEY, SHORT, mix_words, short_shape, show
 
     items = read_json(folder, FRONT)["items"]
     objectives = [str(row["metric"]) for row in document["objectives"]]
@@ -90,6 +90,8 @@ def _print(document: dict[str, Any], folder: Path) -> None:
         f"evaluated ({document['engine']}), {document['front_size']:,} on the front; "
         f"prices: {document['price_basis']}"
     )
+    if document["workload"] is None:
+        say(f"Workloads: {mix_words(document['workloads'])}.", "  ")
     one_shape = len({short_shape(item["model"]) for item in items}) == 1
     if one_shape:
         say(f"Model: {items[0]['model']['name']}")

@@ -15,20 +15,26 @@ def command() -> None:
 
 
 def _facts(text: str) -> dict[str, Any]:
+
     from dse.space.space import Space
     from dse.specs.study import load_study, resolve_space
+    from dse.study.words import mix_words
 
     study = load_study(resolve_space(text))
     space = Space.of(study)
-    load = study.workload
+    first, *others = study.workloads
+    words = f"{first.prompt_tokens:,} prompt and {first.output_tokens:,} output tokens, "
+    words += first.serving
+    if others:
+        words = mix_words([load.row() for load in study.workloads])
     return {
         "name": study.name,
         "title": study.title,
         "description": study.description,
         "size": space.size,
         "model": study.model,
-        "workload": f"{load.prompt_tokens:,} prompt and {load.output_tokens:,} output tokens, "
-        f"{load.serving}, backend {load.backend}",
+        "workload": f"{words}, backend {first.backend}",
+        **({"workloads": [load.row() for load in study.workloads]} if others else {}),
         "price_basis": study.price_basis,
         "axes": [
             {
@@ -83,7 +89,7 @@ def show_space(space: str, as_json: bool) -> None:
         print_json(row)
         return
     say(f"{row['name']}: {row['title']}")
-    say(f"{row['size']:,} points; {row['workload']}; prices: {row['price_basis']}")
+    say(f"{row['size']:,} points; {row['workload']}; prices: {row['price_basis']}", "  ")
     if row["model"]:
         click.echo(f"model: {row['model']}")
     print_table(

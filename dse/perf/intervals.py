@@ -1,25 +1,22 @@
-"""80% intervals by provenance. One table, assumed until it is calibrated on measured rows.
+"""80% intervals: how far predictions of configurations that no fit had seen have been off.
 
-A first fit of public serving measurements missed the time per output token by 18% and the time to
-first token by 35% at the median of unseen configurations (90th percentile of the first: 46%). The
-factors below are set from those figures by judgement: a prediction x is taken to lie in
-[x / factor, x * factor] four times out of five.
+`hardware/efficiency/serving/calibration.yaml` holds, for three classes of metrics and each kind of
+kernel efficiency, the 10th and the 90th percentile of measured / predicted on held-out rows
+(`dse.validation.spread`). A prediction x is taken to lie in [x low, x high] four times out of five.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.candidates import Floats
+from dse.specs.calibration import KINDS, Calibration
 
-LABEL = "assumed"
-# Rows in the order of machines.KINDS: fitted, derived, assumed kernel efficiencies.
-FACTORS = {
-    "step": np.array([1.40, 1.60, 2.00]),
-    "first token": np.array([2.00, 2.30, 2.80]),
-    "throughput": np.array([1.45, 1.65, 2.10]),
-}
+Spread = Mapping[str, NDArray[np.float64]]  # class of metrics -> (kinds, 2): low, high
+LABEL = "fitted"
 STEP_METRICS = ("tpot_s", "decode_step_s", "prefill_s", "output_tokens_per_s_per_user")
 FIRST_TOKEN_METRICS = ("ttft_s", "e2e_s")
 THROUGHPUT_METRICS = (
@@ -39,9 +36,28 @@ CLASS: dict[str, str] = {
 # Dense-equivalent parameters: dense models within 1.25 of the law's, sparse ones within a factor of
 # 2 (DeepSeek-V2 is predicted level with a dense 175B and scored below Llama-3-70B).
 EQUIVALENT_FACTOR = {"dense": 1.25, "sparse": 2.0}
+INVERSE = frozenset(
+    ("output_tokens_per_s_per_user", *(m for m in THROUGHPUT_METRICS if not m.startswith("output")))
+)
+CLASSES = tuple(dict.fromkeys(CLASS.values()))
+# Without a calibration file nothing was held out: a factor of two either way, assumed.
+UNKNOWN = (0.5, 2.0)
 
 
-def interval(metric: str, value: Floats, provenance: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """(low, high), (n,) each, of a metric in CLASS; `provenance` indexes machines.KINDS."""
-    factor = FACTORS[CLASS[metric]][provenance]
-    return value / factor, value * factor
+def spread_of(calibration: Calibration) -> Spread:
+    """The file's table as arrays."""
+    return {
+        name: np.array([calibration.spread.get(name, {}).get(kind, UNKNOWN) for kind in KINDS])
+        for name in CLASSES
+    }
+
+
+def interval(
+    metric: str, value: Floats, provenance: NDArray[np.intp], spread: Spread
+) -> tuple[Floats, Floats]:
+    """(low, high), (n,) each, of a metric in CLASS; `provenance` indexes KINDS. Of a time the ends
+    are as measured; costs and energy fall where throughput rises."""
+    low, high = spread[CLASS[metric]][provenance].T
+    if metric in INVERSE:
+        low, high = 1.0 / high, 1.0 / low
+    return value * low, value * high

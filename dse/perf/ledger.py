@@ -27,7 +27,7 @@ PARTS = ("compute_s", "memory_s", "network_s", "fixed_s", "flops", "bytes", "pea
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One operator over all its layers; arrays (n,), seconds. `flops` and `bytes` are what its law
-    counts, `peak_s` its flops at the dense peak of their dtype; all 0 for a collective."""
+    counts, `peak_s` these flops at the dense peak of their dtype; all 0 for a collective."""
 
     name: str
     seconds: Floats
@@ -66,10 +66,11 @@ class Ledger:
         bytes_: Floats,
         touched: Floats | float,
         present: Floats | None = None,
+        useful: Floats | None = None,
     ) -> None:
         """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
         them weights or cache; `present` is 0 where the step does not run it, so that its fixed
-        cost goes too."""
+        cost goes too; `useful` is the share of the flops that is not padding or imbalance."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
@@ -93,7 +94,8 @@ class Ledger:
         compute *= times
         memory *= times
         fixed = law.fixed_s * times
-        self.floor_compute_s += compute * law.floor_of_compute
+        peak = compute * law.floor_of_compute
+        self.floor_compute_s += peak if useful is None else peak * useful
         self.touched_bytes += times * touched
         self.compute_s += compute
         self.memory_s += memory
@@ -101,7 +103,7 @@ class Ledger:
         if self.entries is not None:
             self._keep(
                 name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
-                flops=flops * times, bytes=bytes_ * times, peak_s=compute * law.floor_of_compute,
+                flops=flops * times, bytes=bytes_ * times, peak_s=peak,
             )  # fmt: skip
 
     def stream(self, name: str, count: Floats, law: Law, bytes_: Floats) -> None:

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.dtypes import ARITHMETIC, DTYPES
+from dse.dtypes import ARITHMETIC, DTYPES, arithmetic
+from dse.perf.calibrated import calibrated_machines
+from dse.perf.intervals import Spread, spread_of
+from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import ROOFLINE, Chip
 from dse.specs.efficiency import Collective, Efficiency, Law
@@ -26,6 +29,14 @@ OPERATORS = (
 # Scale-out links in use by a collective reach this share of their label: measured 0.74 of the NIC
 # at 16 GiB over 4 nodes, 0.97 for raw RDMA (github:stas00/ml-engineering network/README.md).
 SCALE_OUT_FRACTION = 0.74
+# The same of expert dispatch: 45 to 46 of 50 GB/s by DeepEP's low-latency kernels on 2, 4 and 8
+# nodes (kernel tables of aiconfigurator-core 0.12.0, sglang 0.5.6.post2).
+DISPATCH_FRACTION = 0.9
+# Software on top of a hop of the network, seconds: claimed, "based on observations"
+# (github:ai-dynamo/aiconfigurator systems/*.yaml@095f58a, p2p_latency). With 5 us a hop it gives
+# 30 us for an all-reduce between two boxes of one chip, where 30 to 35 us were measured for 8 KiB
+# (github:NVIDIA/dgx-spark-playbooks pull 103), and what DeepEP adds from 1 node to 2 to 8: 9 to 17.
+SCALE_OUT_SOFTWARE_S = 10e-6
 
 Table = NDArray[np.float64]
 
@@ -50,6 +61,7 @@ class Machines:
     link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it."""
 
     ids: tuple[str, ...]
+    classes: tuple[str, ...]
     laws: Mapping[str, LawTable]
     floor_s_per_byte: Table
     capacity_bytes: Table
@@ -60,19 +72,22 @@ class Machines:
     link_bytes_per_s: Table
     all_reduce_latency_s: Table
     all_reduce_s_per_byte: Table
+    all_reduce_ramp: Table
+    all_gather_latency_s: Table
+    all_gather_s_per_byte: Table
+    all_gather_ramp: Table
     all_to_all_latency_s: Table
     all_to_all_s_per_byte: Table
+    all_to_all_ramp: Table
     scale_out_latency_s: Table
     scale_out_s_per_byte: Table
+    dispatch_s_per_byte: Table
     native_dtype: NDArray[np.bool_]
     law_kind: NDArray[np.intp]
+    spread: Spread
 
     def code(self, chip: str) -> int:
         return self.ids.index(chip)
-
-
-# How far a number can be trusted, best first; the worst of what an answer used is its provenance.
-KINDS = ("fitted", "derived", "assumed")
 
 
 def compile_machines(
@@ -87,12 +102,17 @@ def compile_machines(
     systems = [catalog.systems[row.system] for row in rows]
     efficiencies = [catalog.efficiencies[row.efficiency] for row in rows]
     pairs = list(zip(rows, efficiencies, strict=True))
-    fabric = [_fabric(s, e) for s, e in zip(systems, efficiencies, strict=True)]
+    fabric = {
+        name: np.array([_fabric(s, e, name) for s, e in zip(systems, efficiencies, strict=True)])
+        for name in ("all_reduce", "all_gather", "all_to_all")
+    }
+    scale_out = np.array([_bandwidth(s.levels[-1]) for s in systems])
     kind = np.array(
         [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
     )
-    return Machines(
+    machines = Machines(
         ids=tuple(row.id for row in rows),
+        classes=tuple(efficiency.id.partition(":")[0] for efficiency in efficiencies),
         laws={name: _law_table(name, pairs) for name in OPERATORS},
         capacity_bytes=np.array([row.capacity_bytes for row in rows]),
         tdp_w=np.array([np.nan if row.tdp_w is None else row.tdp_w for row in rows]),
@@ -103,25 +123,34 @@ def compile_machines(
         expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
         domain=np.array([float(s.levels[0].size or 1) for s in systems]),
         link_bytes_per_s=np.array([_bandwidth(s.levels[0]) for s in systems]),
-        all_reduce_latency_s=np.array([row[0] for row in fabric]),
-        all_reduce_s_per_byte=np.array([row[1] for row in fabric]),
-        all_to_all_latency_s=np.array([row[2] for row in fabric]),
-        all_to_all_s_per_byte=np.array([row[3] for row in fabric]),
-        scale_out_latency_s=np.array([s.levels[-1].latency_s for s in systems]),
-        scale_out_s_per_byte=np.array(
-            [1 / (SCALE_OUT_FRACTION * _bandwidth(s.levels[-1])) for s in systems]
+        all_reduce_latency_s=fabric["all_reduce"][:, 0],
+        all_reduce_s_per_byte=fabric["all_reduce"][:, 1],
+        all_reduce_ramp=fabric["all_reduce"][:, 2],
+        all_gather_latency_s=fabric["all_gather"][:, 0],
+        all_gather_s_per_byte=fabric["all_gather"][:, 1],
+        all_gather_ramp=fabric["all_gather"][:, 2],
+        all_to_all_latency_s=fabric["all_to_all"][:, 0],
+        all_to_all_s_per_byte=fabric["all_to_all"][:, 1],
+        all_to_all_ramp=fabric["all_to_all"][:, 2],
+        scale_out_latency_s=np.array(
+            [s.levels[-1].latency_s + SCALE_OUT_SOFTWARE_S for s in systems]
         ),
+        scale_out_s_per_byte=1 / (SCALE_OUT_FRACTION * scale_out),
+        dispatch_s_per_byte=1 / (DISPATCH_FRACTION * scale_out),
         native_dtype=np.array(
-            [[dtype in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
+            [[arithmetic(dtype) in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
         ),
         law_kind=kind,
+        spread=spread_of(catalog.calibration),
     )
+    return calibrated_machines(machines, catalog.calibration.factors)
 
 
 def compute_dtype(chip: Chip, dtype: str) -> str:
     """The arithmetic that runs weights of `dtype` on a chip: its own where the chip has it, else
     that of 16-bit activations (weight-only formats are unpacked on the way to the multiplier)."""
-    return dtype if dtype in ARITHMETIC and dtype in chip.peak_flops_per_s else "bf16"
+    own = arithmetic(dtype)
+    return own if own in ARITHMETIC and own in chip.peak_flops_per_s else "bf16"
 
 
 def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
@@ -131,13 +160,13 @@ def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
 
 
 def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[float, ...]:
-    law, arithmetic = _law(operator, chip, efficiency, dtype)
-    peak = chip.peak_flops_per_s[arithmetic]
+    law, runs_on = _law(operator, chip, efficiency, dtype)
+    peak = chip.peak_flops_per_s[runs_on]
     bandwidth = chip.memories[0].bytes_per_s
     compute, memory = law.compute * peak, law.memory * bandwidth
     if efficiency.id == chip.id:
         # Measured on this very chip: what was reached stays, whichever peak it was divided by.
-        compute = law.compute * efficiency.peak_flops_per_s.get(arithmetic, peak)
+        compute = law.compute * efficiency.peak_flops_per_s.get(runs_on, peak)
         memory = law.memory * efficiency.hbm_bytes_per_s
     compute, memory = min(compute, peak), min(memory, bandwidth)
     return 1 / compute, 1 / memory, law.fixed_s, law.p, compute / peak
@@ -147,11 +176,11 @@ def _law(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple
     """The law measured for weights of `dtype` if there is one, else the law of the arithmetic that
     they run on."""
     laws = efficiency.operators[operator]
-    arithmetic = compute_dtype(chip, dtype)
-    if dtype in laws and (arithmetic == dtype or operator == "experts"):
-        return laws[dtype], arithmetic
-    if arithmetic in laws:
-        return laws[arithmetic], arithmetic
+    runs_on = compute_dtype(chip, dtype)
+    if dtype in laws and (runs_on == arithmetic(dtype) or operator == "experts"):
+        return laws[dtype], runs_on
+    if runs_on in laws:
+        return laws[runs_on], runs_on
     return laws["bf16"], "bf16"
 
 
@@ -164,32 +193,31 @@ def _worst_kind(efficiency: Efficiency, dtype: str) -> int:
     return max(KINDS.index(law.kind) for law in laws)
 
 
-def _fabric(system: System, efficiency: Efficiency) -> tuple[Table, Table, Table, Table]:
-    """Latency and seconds per wire byte of both collectives, by log2 of the group, (GROUPS,)."""
+def _fabric(system: System, efficiency: Efficiency, name: str) -> Table:
+    """Latency, seconds per wire byte and ramp of a collective by log2 of the group, (3, GROUPS)."""
     level = system.levels[0]
     sizes: Table = np.exp2(np.arange(GROUPS, dtype=np.float64))
     link = np.array([_usable_link(level, size) for size in sizes])
-    reduce_latency, reduce_fraction = _curve(efficiency.all_reduce, sizes)
-    a2a_latency, a2a_fraction = _curve(efficiency.all_to_all, sizes)
-    hops = np.array([_mean_hops(level, size) for size in sizes])
-    return reduce_latency, 1 / (reduce_fraction * link), a2a_latency, hops / (a2a_fraction * link)
+    latency, fraction, ramp = _curve(getattr(efficiency, name), sizes)
+    hops = np.ones(GROUPS)
+    if name == "all_to_all":
+        hops = np.array([_mean_hops(level, size) for size in sizes])
+    return np.array([latency, hops / (fraction * link), ramp])
 
 
-def _curve(collective: Collective, sizes: Table) -> tuple[Table, Table]:
-    """Interpolates the measured group sizes in log2; beyond them latency grows at the last slope
-    (never falls) and the bandwidth fraction stays."""
-    measured = np.log2(np.array(sorted(collective.latency_s), dtype=float))
-    latency = np.array([collective.latency_s[int(n)] for n in sorted(collective.latency_s)])
-    fraction = np.array(
-        [collective.bandwidth_fraction[int(n)] for n in sorted(collective.latency_s)]
-    )
-    latency = np.maximum.accumulate(latency)
+def _curve(collective: Collective, sizes: Table) -> tuple[Table, Table, Table]:
+    """Interpolates the measured group sizes in log2; beyond them, extrapolated, latency grows at
+    the last slope (never falls) and the bandwidth fraction and the ramp stay."""
+    chips = sorted(collective.latency_s)
+    measured = np.log2(np.array(chips, dtype=float))
+    latency = np.maximum.accumulate([collective.latency_s[n] for n in chips])
     log2 = np.log2(sizes)
     slope = 0.0
     if len(measured) > 1:
         slope = max((latency[-1] - latency[0]) / (measured[-1] - measured[0]), 0.0)
     seconds = np.interp(log2, measured, latency) + slope * np.maximum(log2 - measured[-1], 0.0)
-    return seconds, np.interp(log2, measured, fraction)
+    fraction = np.interp(log2, measured, [collective.bandwidth_fraction[n] for n in chips])
+    return seconds, fraction, np.interp(log2, measured, [collective.ramp[n] for n in chips])
 
 
 def _bandwidth(level: FabricLevel) -> float:

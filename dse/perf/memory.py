@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +34,13 @@ class Memory:
     kv_reserved: Floats
     capacity: Floats
     admitted: Floats
+
+    def with_weights(self, more: Floats, data_parallel: Floats) -> Memory:
+        """With `more` bytes of weights on the busiest chip, taken from the cache's room."""
+        room = self.capacity - self.base
+        left = np.maximum(room - more, 0.0)
+        admitted = np.floor(left / self.kv_reserved) * data_parallel
+        return replace(self, weights=self.weights + more, admitted=admitted)
 
     @property
     def base(self) -> Floats:

@@ -1,34 +1,35 @@
 """From steps to requests: static batches, continuous batching in a closed loop, offline.
 
-Continuous batching. An instance runs r requests. A request is prefilled in chunks beside the
-decoding of the others, then decodes. While it is there, each of the other r - 1 requests is
-replaced once, and its successor's prompt adds w to the steps that carry it: w (r - 1) in all, of
-which the part that falls before the first token, by the share of time spent there, is
-
-    ahead = w (r - 1) * w / (r w + output * step)        (below one more prompt)
-    tpot  = step + (w (r - 1) - ahead) / output
-
-A request that takes the place of a finished one waits for the whole next step. Of a benchmark that
-sends `rounds` x concurrency prompts, one in `rounds` belongs to the burst at the start, whose
-prompts are prefilled chunk after chunk while the first of them already decode. Beyond the requests
-that memory admits, a request waits (concurrency - r) / X, by Little's law.
-Throughput is X = r / (time from admission to the last token). Attention data-parallel ranks
-prefill at the same time (optimistic when their prompts arrive apart).
+Continuous batching: `dse.perf.queueing` has what a request waits for. Of a benchmark that sends
+`rounds` x concurrency prompts, one in `rounds` belongs to the burst at the start. Beyond the
+requests that memory, the backend's cap and its token budget admit, a request waits
+(concurrency - r) / X, by Little's law. Throughput is X = r / (time from admission to the last
+token).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dse.candidates import CandidateBatch, Floats
-from dse.perf.deployed import Deployed
 from dse.perf.ledger import Ledger
 from dse.perf.machines import Machines
-from dse.perf.memory import Memory, memory
+from dse.perf.memory import Memory
+from dse.perf.phases import Case, case_of, decode_step, prefill_step, rank_of
+from dse.perf.poisson import (
+    Moments,
+    Response,
+    equilibrium,
+    percentile,
+    response,
+    slot_wait,
+)
+from dse.perf.queueing import Rank, closed_loop, decoding_limit, decoding_rows
 from dse.perf.step import Step
-from dse.perf.workload import Workload
+from dse.perf.workload import POISSON, Workload
+from dse.specs.backend import Backend
 
 BOTTLENECKS = (
     "decode: compute", "decode: memory bandwidth", "decode: network",
@@ -42,7 +43,8 @@ class Performance:
     """What a deployment does with a workload; every array (n,), seconds unless named.
 
     `ttft_s` is NaN for offline serving, where it has no meaning. `prefill_chip_s` and
-    `decode_chip_s` are chip-seconds per request. `bottleneck` indexes BOTTLENECKS.
+    `decode_chip_s` are chip-seconds per request. `bottleneck` indexes BOTTLENECKS. `arrivals` is
+    None but for Poisson arrivals.
     """
 
     prefill_s: Floats
@@ -63,149 +65,170 @@ class Performance:
     memory: Memory
     prefill_ledger: Ledger
     decode_ledger: Ledger
+    arrivals: Arrivals | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Of Poisson arrivals, (n,): mean and percentiles of the time to first token, and the rate of
+    arrival over the most that can be served. At 1 and beyond, the times are infinite."""
+
+    ttft_mean_s: Floats
+    ttft_p90_s: Floats
+    ttft_p99_s: Floats
+    utilisation: Floats
 
 
 def predict(
     batch: CandidateBatch, workload: Workload, machines: Machines, *, keep: bool = False
 ) -> Performance:
     """Serves `workload` on every candidate. `keep` retains per-operator ledgers."""
-    deployed = Deployed(batch, machines)
-    prompt = np.broadcast_to(workload.prompt_tokens, deployed.n)
-    output = np.broadcast_to(workload.output_tokens, deployed.n)
-    mem = memory(deployed, prompt, output, workload.backend)
-    model = _static if workload.serving == "static" else _continuous
-    return model(deployed, workload, prompt, output, mem, keep)
+    case = case_of(batch, workload, machines, keep=keep)
+    if workload.serving == "static":
+        return _static(case)
+    return _poisson(case) if workload.serving == POISSON else _closed_loop(case)
 
 
-def _step_s(device_s: Floats, workload: Workload, requests: Floats | float = 0.0) -> Floats:
-    """A step is the larger of device and host time, plus the gap between two steps and the host's
-    work on each decoding request."""
-    backend = workload.backend
-    serial = backend.gap_s_per_step + backend.host_s_per_request * requests
-    return np.maximum(device_s, backend.host_s_per_step) + serial
-
-
-def _stage_imbalance(deployed: Deployed) -> Floats:
-    """(n,) layers of the fullest pipeline stage over the mean."""
-    layers = deployed.batch.layers
-    stages = deployed.pipeline_parallel
-    return np.ceil(layers / stages) * stages / layers
-
-
-def _prefill(
-    deployed: Deployed, workload: Workload, tokens: Floats, prompt: Floats, keep: bool
-) -> tuple[Floats, Step]:
-    """Seconds to prefill `tokens` on every attention rank, chunk after chunk, stages overlapped."""
-    chunks = np.ceil(tokens / workload.backend.chunk_tokens)
-    zeros = np.zeros(deployed.n)
-    step = Step(
-        deployed,
-        decode_rows=zeros,
-        context=zeros,
-        prefill_rows=tokens / chunks,
-        prompt_tokens=prompt,
-        keep=keep,
-    )
-    one = _step_s(step.seconds * _stage_imbalance(deployed), workload)
-    return one * (1.0 + (chunks - 1.0) / deployed.pipeline_parallel), step
-
-
-def _decode(deployed: Deployed, rows: Floats, context: Floats, keep: bool) -> Step:
-    zeros = np.zeros(deployed.n)
-    return Step(
-        deployed,
-        decode_rows=rows,
-        context=context,
-        prefill_rows=zeros,
-        prompt_tokens=np.ones(deployed.n),
-        keep=keep,
-    )
-
-
-def _static(
-    deployed: Deployed, workload: Workload, prompt: Floats, output: Floats, mem: Memory, keep: bool
-) -> Performance:
-    batch = deployed.batch
+def _static(case: Case) -> Performance:
+    deployed, batch, output = case.deployed, case.deployed.batch, case.output
     running = np.ceil(batch.concurrency / batch.replicas)
     per_rank = np.ceil(running / deployed.data_parallel)
-    prefill_s, prefill = _prefill(deployed, workload, per_rank * prompt, prompt, keep)
+    prefill_s, prefill = prefill_step(case, per_rank * case.fresh)
     rows = np.maximum(per_rank / deployed.pipeline_parallel, 1.0)
-    decode = _decode(deployed, rows, prompt + output / 2.0, keep)
-    decode_step_s = _step_s(decode.seconds * _stage_imbalance(deployed), workload, rows)
+    decode_step_s, decode = decode_step(case, rows)
+    tpot = decode_step_s / case.tokens_per_step
     ttft = prefill_s  # a static batch meets no server
-    e2e = ttft + (output - 1.0) * decode_step_s
+    e2e = ttft + (output - 1.0) * tpot
     requests_per_s = batch.concurrency / e2e
     total_chip_s = batch.chips / requests_per_s
     prefill_chip_s = batch.chips * ttft / batch.concurrency
     return _performance(
-        deployed, mem, prefill, decode, prefill_s, decode_step_s, ttft, decode_step_s, e2e,
-        requests_per_s, output, batch.concurrency, running, prefill_chip_s, total_chip_s,
+        case, prefill, decode, prefill_s, decode_step_s, ttft, tpot, e2e,
+        requests_per_s, batch.concurrency, running, prefill_chip_s, total_chip_s,
     )  # fmt: skip
 
 
-def _continuous(
-    deployed: Deployed, workload: Workload, prompt: Floats, output: Floats, mem: Memory, keep: bool
-) -> Performance:
-    batch, backend = deployed.batch, workload.backend
-    stages = deployed.pipeline_parallel
-    fits = np.maximum(np.minimum(mem.admitted, backend.max_running_requests), 1.0)
+def _slots(case: Case) -> Floats:
+    """(n,) requests of an instance that memory and the backend's cap admit at once."""
+    return np.maximum(
+        np.minimum(case.memory.admitted, case.workload.backend.max_running_requests), 1.0
+    )
+
+
+def _fits(case: Case) -> Floats:
+    """(n,) the same, by the token budget of a step too."""
+    deployed, backend = case.deployed, case.workload.backend
+    if backend.scheduler != "mixed":
+        return _slots(case)
+    decoding = decoding_limit(backend.chunk_tokens, case.fresh, case.steps)
+    ranks = deployed.pipeline_parallel * deployed.data_parallel
+    return np.minimum(_slots(case), decoding * ranks)
+
+
+def _full_rank(case: Case, running: Floats, prefill_s: Floats) -> tuple[Rank, Step]:
+    """An attention rank of an instance that always has `running` (n,) requests."""
+    per_rank = np.ceil(running / case.deployed.data_parallel)
+    backend = case.workload.backend
+    rows = decoding_rows(
+        np.maximum(per_rank / case.deployed.pipeline_parallel, 1.0),
+        backend.chunk_tokens,
+        case.fresh,
+        case.steps,
+        backend.scheduler,
+    )
+    return rank_of(case, per_rank, rows, prefill_s)
+
+
+def _prefill_chip_s(case: Case, rank: Rank) -> Floats:
+    """(n,) chip-seconds by which a prompt lengthens the steps of its rank."""
+    return case.deployed.batch.chips_per_instance * rank.delay_s / case.deployed.data_parallel
+
+
+def first_token_s(backend: Backend, rank: Rank) -> Floats:
+    """(n,) what a backend adds to the time to first token."""
+    return backend.first_token_s + backend.first_token_steps * rank.step_s
+
+
+def _closed_loop(case: Case) -> Performance:
+    deployed, workload, output = case.deployed, case.workload, case.output
+    batch = deployed.batch
     offline = workload.serving == "offline"
+    fits = _fits(case)
     waiting = fits if offline else np.ceil(batch.concurrency / batch.replicas)
     running = np.minimum(waiting, fits)
-    per_rank = np.ceil(running / deployed.data_parallel)
-    rows = np.maximum(per_rank / stages, 1.0)
-    context = prompt + output / 2.0
-    imbalance = _stage_imbalance(deployed)
-
-    prefill_s, prefill = _prefill(deployed, workload, prompt, prompt, keep)
-    decode = _decode(deployed, rows, context, keep)
-    decode_device_s = decode.seconds * imbalance
-    decode_step_s = _step_s(decode_device_s, workload, rows)
-    carried = np.minimum(prompt * np.maximum(rows / output, 1.0), backend.chunk_tokens)
-    mixed = Step(
-        deployed,
-        decode_rows=rows,
-        context=context,
-        prefill_rows=carried,
-        prompt_tokens=prompt,
-        parts=False,
-    )
-    added = np.maximum(mixed.seconds * imbalance - decode_device_s, 0.0) * prompt / carried
-
-    arriving = added / stages
-    delay = arriving * (per_rank - 1.0)
-    ahead = delay * arriving / (per_rank * arriving + output * decode_step_s)
-    tpot = decode_step_s + (delay - ahead) / output
-    others = 1.0 - 1.0 / per_rank
-    chunks = np.ceil(prompt / backend.chunk_tokens)
-    own = np.maximum(prefill_s, added + chunks * decode_step_s * others)
-    service = backend.first_token_s + tpot * others + own + ahead
-    residence = service + (output - 1.0) * tpot
+    prefill_s, prefill = prefill_step(case, case.fresh, 1.0 / deployed.data_parallel)
+    rank, decode = _full_rank(case, running, prefill_s)
+    latency = closed_loop(rank, workload.rounds, workload.synchronised)
+    tpot = latency.tpot_s / case.tokens_per_step
+    first_token = first_token_s(workload.backend, rank) + latency.ttft_s
+    residence = first_token + (output - 1.0) * tpot
     per_instance = running / residence
     queue = (waiting - running) / per_instance
-    packed = np.minimum(per_rank, np.maximum(backend.chunk_tokens / prompt, 1.0))
-    drained = arriving * (per_rank + packed) / 2.0 + decode_step_s * per_rank / packed / 2.0
-    burst = backend.first_token_s + np.maximum(drained, own)
-    first_token = service + (burst - service) / workload.rounds
     ttft = np.full(deployed.n, np.nan) if offline else first_token + queue
     active = batch.replicas if offline else np.minimum(batch.replicas, batch.concurrency)
     requests_per_s = per_instance * active
     total_chip_s = batch.chips / requests_per_s
-    prefill_chip_s = np.minimum(
-        batch.chips_per_instance * added / (stages * deployed.data_parallel), total_chip_s
-    )
+    prefill_chip_s = np.minimum(_prefill_chip_s(case, rank), total_chip_s)
     in_flight = running * active
     if not offline:
         in_flight = np.minimum(in_flight, batch.concurrency)
     return _performance(
-        deployed, mem, prefill, decode, prefill_s, decode_step_s, ttft, tpot, queue + residence,
-        requests_per_s, output, in_flight, running, prefill_chip_s, total_chip_s,
+        case, prefill, decode, prefill_s, rank.step_s, ttft, tpot, queue + residence,
+        requests_per_s, in_flight, running, prefill_chip_s, total_chip_s,
     )  # fmt: skip
 
 
+def _poisson(case: Case) -> Performance:
+    """What an instance can serve is what a closed loop with as many requests as fit serves."""
+    deployed, workload, output = case.deployed, case.workload, case.output
+    batch, stages = deployed.batch, deployed.pipeline_parallel
+    arriving = np.broadcast_to(workload.requests_per_s, deployed.n) / batch.replicas
+    per_rank = arriving / deployed.data_parallel
+    prefill_s, prefill = prefill_step(case, case.fresh, 1.0 / deployed.data_parallel)
+    fits = _fits(case)
+    full_rank, _ = _full_rank(case, fits, prefill_s)
+    full = closed_loop(full_rank, np.inf, np.zeros(1))
+    full_s = full.ttft_s + (case.steps - 1.0) * full.tpot_s
+    most = fits / (first_token_s(workload.backend, full_rank) + full_s)
+
+    def met(rows: Floats) -> tuple[Rank, Step, Response]:
+        rank, decode = rank_of(case, rows * stages, rows, prefill_s)
+        return rank, decode, response(rank, per_rank)
+
+    def leads_to(rows: Floats) -> Floats:
+        return 1.0 + per_rank / stages * case.steps * met(rows)[2].tpot_s
+
+    rank, decode, found = met(
+        equilibrium(leads_to, np.maximum(fits / (stages * deployed.data_parallel), 1.0))
+    )
+    first_s = first_token_s(workload.backend, rank)
+    utilisation = np.maximum(arriving / most, found.busy)
+    over = utilisation >= 1.0
+    slot = slot_wait(_slots(case), np.minimum(utilisation, 1.0), most)
+    wait = Moments(found.wait.mean + slot.mean, found.wait.variance + slot.variance)
+
+    def endless(seconds: Floats) -> Floats:
+        return np.where(over, np.inf, seconds)
+
+    p50, p90, p99 = (
+        endless(first_s + percentile(found.own_s, wait, share)) for share in (0.5, 0.9, 0.99)
+    )
+    mean = endless(first_s + found.own_s + wait.mean)
+    tpot = endless(found.tpot_s / case.tokens_per_step)
+    served_s = first_s + found.own_s + found.wait.mean + (output - 1.0) * tpot
+    running = np.where(over, fits, arriving * served_s)
+    requests_per_s = np.minimum(arriving, most) * batch.replicas
+    total_chip_s = batch.chips / requests_per_s
+    performance = _performance(
+        case, prefill, decode, prefill_s, rank.step_s, p50, tpot, mean + (output - 1.0) * tpot,
+        requests_per_s, running * batch.replicas, running,
+        np.minimum(_prefill_chip_s(case, rank), total_chip_s), total_chip_s,
+    )  # fmt: skip
+    return replace(performance, arrivals=Arrivals(mean, p90, p99, utilisation))
+
+
 def _performance(
-    deployed: Deployed,
-    mem: Memory,
+    case: Case,
     prefill: Step,
     decode: Step,
     prefill_s: Floats,
@@ -214,7 +237,6 @@ def _performance(
     tpot: Floats,
     e2e: Floats,
     requests_per_s: Floats,
-    output: Floats,
     in_flight: Floats,
     running: Floats,
     prefill_chip_s: Floats,
@@ -228,7 +250,7 @@ def _performance(
         ttft_s=ttft,
         tpot_s=tpot,
         e2e_s=e2e,
-        output_tokens_per_s=requests_per_s * output,
+        output_tokens_per_s=requests_per_s * case.output,
         requests_per_s=requests_per_s,
         running_requests=in_flight,
         running_per_instance=running,
@@ -238,7 +260,7 @@ def _performance(
         mfu=prefill.ledger.floor_compute_s / prefill.seconds,
         mbu=decode.ledger.floor_memory_s / decode_step_s,
         bottleneck=_bottleneck(prefill, decode, decode_step_s, prefill_chip_s > decode_chip_s),
-        memory=mem,
+        memory=case.memory,
         prefill_ledger=prefill.ledger,
         decode_ledger=decode.ledger,
     )

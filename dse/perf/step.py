@@ -14,6 +14,7 @@ from dse.perf.deployed import ACTIVATION_BYTES, Deployed
 from dse.perf.ledger import Ledger
 from dse.perf.operators import KINDS
 
+TILE_ROWS = 128.0
 VOCABULARY_MULTIPLE = 64.0  # serving stacks pad the vocabulary to 64 times the tensor parallelism
 
 
@@ -23,12 +24,23 @@ def padded_vocabulary(deployed: Deployed) -> Floats:
     return np.ceil(deployed.batch.vocab_size / unit) * VOCABULARY_MULTIPLE
 
 
+def computed_rows(rows: Floats) -> Floats:
+    """(n,) rows that a GEMM computes: above one tile of 128, halfway between the rows and whole
+    tiles, since about half of the kernels that are chosen pad (docs/efficiency.md)."""
+    tiles = np.ceil(rows / TILE_ROWS) * TILE_ROWS
+    return np.where(rows > TILE_ROWS, (rows + tiles) / 2.0, rows)
+
+
 class Step:
     """The work of one step. All arrays (n,).
 
     decode_rows: requests that decode one token on each attention rank; context: tokens of KV cache
-    each of them reads; prefill_rows: prompt tokens on each attention rank; prompt_tokens: the
-    length of the prompts that these belong to.
+    each of them reads in the mean; prefill_rows: prompt tokens on each attention rank;
+    prompt_tokens: the length of the prompts that these belong to; prefill_ranks: share of the
+    attention ranks that carry prompts in this step; context_spread: coefficient of
+    variation of the context among requests (None: all alike). The attention rank with the longest
+    contexts sets the step: the expected maximum of normal deviates over data-parallel ranks.
+    verified: tokens of each decoding request, more than 1 where some were drafted.
     """
 
     def __init__(
@@ -39,6 +51,9 @@ class Step:
         context: Floats,
         prefill_rows: Floats,
         prompt_tokens: Floats,
+        prefill_ranks: Floats | float = 1.0,
+        context_spread: Floats | None = None,
+        verified: float = 1.0,
         keep: bool = False,
         parts: bool = True,
     ) -> None:
@@ -47,13 +62,22 @@ class Step:
         self.hidden_size = deployed.batch.hidden_size
         self.decode_rows = decode_rows
         self.context = context
+        if context_spread is not None:
+            ranks = 2.0 * np.log(deployed.data_parallel) / np.maximum(decode_rows, 1.0)
+            self.context = context * (1.0 + context_spread * np.sqrt(ranks))
         self.prefill_rows = prefill_rows
         self.prompt_tokens = prompt_tokens
         self.has_decode: Floats = (decode_rows > 0).astype(np.float64)
         self.has_prefill: Floats = (prefill_rows > 0).astype(np.float64)
-        self.rows = decode_rows + prefill_rows
+        self.verified = verified
+        self.verified_rows: Floats = decode_rows * verified
+        self.rows = self.verified_rows + prefill_rows
+        self.mean_rows = self.verified_rows + prefill_rows * prefill_ranks
+        self.computed_rows = computed_rows(self.rows)
+        self.useful_rows: Floats = self.rows / self.computed_rows
         self.always = np.ones(deployed.n)
         self.tensor_group, self.expert_group = groups(deployed)
+        self._reduced: tuple[Floats, Floats] | None = None
         self._run()
 
     def _run(self) -> None:
@@ -64,12 +88,12 @@ class Step:
             if block.count.any():
                 KINDS[block.kind].add(self, block)
         # Only the last token of each sequence reaches the output head.
-        finished = self.decode_rows + self.prefill_rows / self.prompt_tokens
+        finished = self.verified_rows + self.prefill_rows / self.prompt_tokens
         vocabulary = padded_vocabulary(deployed)
         self.gemm("output head", self.always, "embedding", finished, vocabulary, hidden)
         # Every rank receives the columns of all others.
         gathered = finished * vocabulary * deployed.tensor_parallel * ACTIVATION_BYTES
-        latency, transfer = self.tensor_group.all_to_all(gathered)
+        latency, transfer = self.tensor_group.all_gather(gathered)
         ledger.network("gather logits", self.always, latency, transfer)
         for hops, latency, transfer in stage_hops(deployed, self.rows * row_bytes):
             ledger.network("pipeline hops", hops, latency, transfer)
@@ -89,7 +113,12 @@ class Step:
         touched = weight * self.deployed.weight_bytes.get(part, ACTIVATION_BYTES)
         bytes_ = touched + rows * (inner + out) * ACTIVATION_BYTES
         law = self.gemm_law(part)
-        self.ledger.operator(name, count, law, 2.0 * rows * weight, bytes_, touched)
+        computed, useful = self.computed_rows, self.useful_rows
+        if rows is not self.rows:
+            computed = computed_rows(rows)
+            useful = rows / computed
+        flops = 2.0 * computed * weight
+        self.ledger.operator(name, count, law, flops, bytes_, touched, useful=useful)
 
     def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
         """`count` kernels that read and write `elements` 16-bit numbers in all."""
@@ -97,9 +126,10 @@ class Step:
 
     def tensor_all_reduce(self, name: str, count: Floats) -> None:
         """Sums a layer's output over the tensor-parallel ranks."""
-        bytes_ = self.rows * self.hidden_size * ACTIVATION_BYTES
-        latency, transfer = self.tensor_group.all_reduce(bytes_)
-        self.ledger.network(name, count, latency, transfer)
+        if self._reduced is None:  # the same for all layers
+            bytes_ = self.rows * self.hidden_size * ACTIVATION_BYTES
+            self._reduced = self.tensor_group.all_reduce(bytes_)
+        self.ledger.network(name, count, *self._reduced)
 
 
 def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dse.candidates import Floats
+from dse.perf.speculative import Speculation
 from dse.specs.backend import Backend
 
 SERVING = ("continuous", "static", "offline")
+POISSON = "poisson"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +19,16 @@ class Workload:
     """`prompt_tokens` and `output_tokens` have shape (1,) (one workload) or (n,).
 
     serving: `continuous` (a closed loop that holds `concurrency` requests in flight), `static` (one
-    fixed batch of `concurrency`), `offline` (everything queued, as many running as fit). A closed
-    loop is in its steady state, or, with `rounds`, a benchmark that sends `rounds` x `concurrency`
-    prompts, the first `concurrency` of them at once.
+    fixed batch of `concurrency`), `offline` (everything queued, as many running as fit), `poisson`
+    (`requests_per_s`, (1,) or (n,), arrive at random at all chips together; no `concurrency`).
+
+    A closed loop is in its steady state, or, with `rounds`, a benchmark that sends `rounds` x
+    `concurrency` prompts, the first `concurrency` of them at once. `synchronised`, (1,) or (n,), is
+    the share of requests that stay in step (`dse.perf.queueing.synchronised_share`).
+
+    `prefix_hit_rate`: share of the prompt's tokens whose keys and values are cached already. They
+    are not prefilled, the others attend to them, and every request is counted with its whole cache:
+    that requests may share it is not credited.
     """
 
     prompt_tokens: Floats
@@ -27,14 +36,43 @@ class Workload:
     serving: str
     backend: Backend
     rounds: float = np.inf
+    synchronised: Floats = field(default_factory=lambda: np.zeros(1))
+    requests_per_s: Floats = field(default_factory=lambda: np.zeros(1))
+    speculation: Speculation | None = None
+    prefix_hit_rate: float = 0.0
 
     @classmethod
-    def of(cls, prompt: float, output: float, serving: str, backend: Backend) -> Workload:
-        return cls(np.array([float(prompt)]), np.array([float(output)]), serving, backend)
+    def of(
+        cls,
+        prompt: float,
+        output: float,
+        serving: str,
+        backend: Backend,
+        *,
+        requests_per_second: float = 0.0,
+        speculation: Speculation | None = None,
+        prefix_hit_rate: float = 0.0,
+    ) -> Workload:
+        return cls(
+            np.array([float(prompt)]),
+            np.array([float(output)]),
+            serving,
+            backend,
+            requests_per_s=np.array([float(requests_per_second)]),
+            speculation=speculation,
+            prefix_hit_rate=prefix_hit_rate,
+        )
 
     def rows(self, rows: slice) -> Workload:
         """The workload of a slice of the candidates."""
-        if len(self.prompt_tokens) == 1:
-            return self
-        prompt, output = self.prompt_tokens[rows], self.output_tokens[rows]
-        return Workload(prompt, output, self.serving, self.backend, self.rounds)
+
+        def take(values: Floats) -> Floats:
+            return values if len(values) == 1 else values[rows]
+
+        return replace(
+            self,
+            prompt_tokens=take(self.prompt_tokens),
+            output_tokens=take(self.output_tokens),
+            synchronised=take(self.synchronised),
+            requests_per_s=take(self.requests_per_s),
+        )

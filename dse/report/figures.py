@@ -120,8 +120,7 @@ def floor_figure(folder: StudyFolder) -> dict[str, Any]:
     floors = [1e3 * chosen.detail["floor_s"] for chosen in folder.chosen]
     predicted = [1e3 * chosen.detail["decode_step_s"] for chosen in folder.chosen]
     intervals = [
-        [1e3 * end for end in chosen.metrics.get("intervals", {}).get("decode_step_s") or ()]
-        or [middle, middle]
+        [1e3 * end for end in chosen.step_interval or ()] or [middle, middle]
         for chosen, middle in zip(folder.chosen, predicted, strict=True)
     ]
     gaps = [

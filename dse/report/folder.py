@@ -17,6 +17,7 @@ STUDY_KEYS = (
     "space", "size", "seed", "engine", "versions", "data_digest", "trials", "evaluations",
     "objectives", "constraints", "constraint_tallies", "price", "workload", "chosen", "sources",
 )  # fmt: skip
+LOAD_KEYS = ("name", "weight", "prompt_tokens", "output_tokens", "serving", "backend")
 ITEM_KEYS = ("point", "model", "deployment", "metrics", "command")
 CHOSEN_KEYS = ("point", "breakdown", "memory", "capacity_bytes", "floor_s", "decode_step_s")
 CHOSEN_ORDER = ("cheapest", "fastest", "best", "knee")
@@ -43,8 +44,20 @@ class Chosen:
         return ", ".join(self.labels)
 
     @property
+    def under(self) -> str:
+        """The label, and of a mix the workload under which operators and memory are told."""
+        of = self.detail.get("breakdown_of")
+        return f"{self.label}, under {of}" if of else self.label
+
+    @property
     def metrics(self) -> Json:
         return self.item["metrics"]
+
+    @property
+    def step_interval(self) -> list[float] | None:
+        """The 80% interval of the decode step whose operators are told."""
+        interval = self.detail.get("decode_step_interval")
+        return interval or self.metrics.get("intervals", {}).get("decode_step_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,12 @@ def read_study(folder: Path) -> StudyFolder:
         _require(item, ITEM_KEYS, folder / "front.json", f"items[{i}]")
         for key in ("model", "deployment", "metrics"):
             _object(item[key], folder / "front.json", f"items[{i}].{key}")
-    for key in ("versions", "price", "workload", "chosen"):
+    if study["workload"] is None:
+        for load in study.get("workloads") or [None]:
+            _require(load, LOAD_KEYS, folder / "study.json", "workloads")
+    else:
+        _object(study["workload"], folder / "study.json", "workload")
+    for key in ("versions", "price", "chosen"):
         _object(study[key], folder / "study.json", key)
     for name, detail in study["chosen"].items():
         _require(detail, CHOSEN_KEYS, folder / "study.json", f"chosen.{name}")
@@ -123,13 +141,13 @@ def _json(path: Path) -> Json:
     return content
 
 
-def _object(content: object, path: Path, where: str) -> None:
+def _object(content: object, path: Path, where: str) -> Json:
     if not isinstance(content, dict):
         raise StorageError(f"{path}: {where}: not a JSON object")
+    return content
 
 
-def _require(content: Json, keys: tuple[str, ...], path: Path, where: str) -> None:
-    _object(content, path, where)
-    missing = [key for key in keys if key not in content]
+def _require(content: Json | None, keys: tuple[str, ...], path: Path, where: str) -> None:
+    missing = [key for key in keys if key not in _object(content, path, where)]
     if missing:
         raise StorageError(f"{path}: {where}: without {', '.join(missing)}; run the study again")

@@ -95,6 +95,7 @@ GLOSSARY: dict[str, str] = {
     "replicas": "independent copies of the whole deployment",
     "objective": "what the search makes as low or as high as it can",
     "constraint": "a limit that a design must keep",
+    "mix": "several workloads that share a deployment's time, each a part of the requests",
     "time to first token": "median wait from a request to the first token of its answer",
     "time per output token": "median gap between the tokens of an answer",
     "predicted loss": "how badly the trained model guesses the next token, from a scaling law; "
@@ -123,6 +124,7 @@ GLOSSARY: dict[str, str] = {
     "active": "parameters that one token passes through",
     "bf16": "16-bit numbers, the format of training",
     "fp8": "8-bit floating-point numbers",
+    "fp8_block": "8-bit floating-point numbers, one scale a block of 128 x 128",
     "nvfp4": "4-bit floating-point numbers in small scaled groups",
     "mxfp4": "4-bit floating-point numbers in small scaled groups",
     "int8": "8-bit whole numbers with a scale",

@@ -47,6 +47,8 @@ def markdown(folder: StudyFolder) -> str:
         lines += [f"### {escape(card.title)} (point {card.point})", ""]
         lines += [f"- {heading}: {escape(' '.join(text))}" for heading, text in card.rows]
         lines += [f"- Reproduce: {code(card.command)}", ""]
+        if card.workloads:
+            lines += _table(card.workloads[0], card.workloads[1:])
     lines += _chosen(folder) + _front(folder) + _certainty(folder) + _inputs(folder)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -54,17 +56,17 @@ def markdown(folder: StudyFolder) -> str:
 def _chosen(folder: StudyFolder) -> list[str]:
     lines = []
     for chosen in folder.chosen:
-        lines += [f"## Where the time goes: {escape(chosen.label)}", ""]
+        lines += [f"## Where the time goes: {escape(chosen.under)}", ""]
         lines += _table(
             ("operator", "prefill of one prompt", "decode step", "bound", "efficiency"),
             (row.values() for row in tables.time_rows(chosen)),
         )
     for chosen in folder.chosen:
         if operators(chosen):
-            lines += [f"## Under the roof of the chip: {escape(chosen.label)}", ""]
+            lines += [f"## Under the roof of the chip: {escape(chosen.under)}", ""]
             lines += _table(ROOFLINE_HEAD, roofline_rows(chosen))
     for chosen in folder.chosen:
-        lines += [f"## Memory of one chip: {escape(chosen.label)}", ""]
+        lines += [f"## Memory of one chip: {escape(chosen.under)}", ""]
         lines += _table(("part", "size"), tables.memory_rows(chosen))
     if folder.chosen:
         lines += ["## Floor against prediction", ""]

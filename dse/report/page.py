@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -25,16 +26,9 @@ UNEXPLAINED = ("a", "abbr", "b", "button", "code", "h1", "select", "summary")
 
 def page(folder: StudyFolder) -> str:
     """The whole page as HTML."""
-    environment = Environment(
-        loader=PackageLoader("dse.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["source"] = linked
     data = tables.front_data(folder) if folder.items else None
-    text = environment.get_template("report.html").render(
+    template = environment().get_template("report.html")
+    text = template.render(
         folder=folder,
         study=folder.study,
         lead=words.lead(folder),
@@ -44,12 +38,12 @@ def page(folder: StudyFolder) -> str:
         cards=words.cards(folder),
         objectives=[(label(o["metric"]), o["direction"]) for o in folder.objectives],
         tallies=tables.tallies(folder),
-        times=[(c.label, tables.time_rows(c)) for c in folder.chosen],
-        memories=[(c.label, tables.memory_rows(c)) for c in folder.chosen],
+        times=[(c.under, tables.time_rows(c)) for c in folder.chosen],
+        memories=[(c.under, tables.memory_rows(c)) for c in folder.chosen],
         roofs=[
             {
                 "id": f"roof-{k}",
-                "names": c.label,
+                "names": c.under,
                 "chip": c.item["deployment"]["chip"],
                 "rows": roofline_rows(c),
             }
@@ -79,23 +73,36 @@ def page(folder: StudyFolder) -> str:
             }
         ),
         plotly=get_plotlyjs(),
-        script=_text("parallel.js") + _text("report.js"),
-        style=_text("report.css"),
+        script=template_text("common.js", "parallel.js", "report.js"),
+        style=template_text("report.css"),
     )
     start, end = text.index("<header>"), text.index("</main>")
     return text[:start] + Explainer().page(text[start:end]) + text[end:]
 
 
+def environment() -> Environment:
+    """Of the pages' templates: everything escaped, a missing name is an error."""
+    made = Environment(
+        loader=PackageLoader("dse.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["source"] = linked
+    return made
+
+
 class Explainer:
     """Marks the first use of each glossary word on a page with its meaning."""
 
-    def __init__(self) -> None:
-        terms = sorted(GLOSSARY, key=len, reverse=True)
+    def __init__(self, glossary: Mapping[str, str] = GLOSSARY) -> None:
+        terms = sorted(glossary, key=len, reverse=True)
         self.pattern = re.compile(
             r"\b(" + "|".join(re.escape(str(escape(term))) for term in terms) + r")\b",
             re.IGNORECASE,
         )
-        self.meaning = {term.lower(): text for term, text in GLOSSARY.items()}
+        self.meaning = {term.lower(): text for term, text in glossary.items()}
         self.seen: set[str] = set()
 
     def __call__(self, text: object) -> Markup:
@@ -137,5 +144,7 @@ def linked(text: object) -> Markup:
     return escape(address)
 
 
-def _text(name: str) -> str:
-    return (files("dse.report") / "templates" / name).read_text(encoding="utf-8")
+def template_text(*names: str) -> str:
+    """Files of the templates folder, one after the other."""
+    folder = files("dse.report") / "templates"
+    return "".join((folder / name).read_text(encoding="utf-8") for name in names)

@@ -219,10 +219,10 @@ def floor_rows(folder: StudyFolder) -> list[dict[str, str]]:
     rows = []
     for chosen in folder.chosen:
         floor, predicted = chosen.detail["floor_s"], chosen.detail["decode_step_s"]
-        interval = chosen.metrics.get("intervals", {}).get("decode_step_s")
+        interval = chosen.step_interval
         rows.append(
             {
-                "names": chosen.label,
+                "names": chosen.under,
                 "floor": show("decode_step_s", floor),
                 "predicted": show("decode_step_s", predicted),
                 "interval": span("decode_step_s", interval) if interval else "–",
@@ -254,7 +254,7 @@ def certainty_rows(folder: StudyFolder) -> list[dict[str, Any]]:
                 "shares": [
                     (kind, f"{share:.0%}", 100 * share) for kind, share in efficiency_shares(chosen)
                 ],
-                "limits": [sentence for sentence, _ in limits(folder, metrics)],
+                "limits": [sentence for sentence, _ in limits(folder, chosen.item)],
             }
         )
     return rows

@@ -16,6 +16,7 @@ from dse.report.labels import (
     show,
     significant,
 )
+from dse.study.words import MIX, mix_words
 
 TITLES = {
     "cheapest": "Cheapest",
@@ -26,12 +27,14 @@ TITLES = {
 CERTAINTY = ("measured", "fitted", "derived", "spec", "estimated", "claimed", "assumed")
 COSTS = ("usd_per_million_input_tokens", "usd_per_million_output_tokens",
          "usd_per_million_total_tokens")  # fmt: skip
+BY_WORKLOAD = ("ttft_s", "tpot_s", *COSTS)
 ALL_IN = "usd_per_million_output_tokens_all_in"
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One chosen point: `stats` are (objective, value), `rows` are (heading, sentences)."""
+    """One chosen point: `stats` are (objective, value), `rows` are (heading, sentences),
+    `workloads` the table of a mix, its head first."""
 
     title: str
     names: tuple[str, ...]
@@ -39,6 +42,7 @@ class Card:
     point: int
     stats: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
+    workloads: list[tuple[str, ...]]
     command: str
 
 
@@ -63,6 +67,7 @@ def cards(folder: StudyFolder) -> list[Card]:
                 ("Certainty", certainty(folder, chosen)),
                 *trade(folder, chosen),
             ),
+            workload_table(chosen.item),
             chosen.item["command"],
         )
         for chosen in folder.chosen
@@ -126,7 +131,10 @@ def training(folder: StudyFolder) -> str:
 
 
 def workload(folder: StudyFolder) -> str:
-    """The workload on one line, tokens first."""
+    """The workload on one line, tokens first; of several, what is meant by their mix."""
+    if folder.study["workload"] is None:
+        loads = folder.study["workloads"]
+        return f"{mix_words(loads)}; backend {loads[0]['backend']}. {MIX}"
     rest = dict(folder.study["workload"])
     parts = [
         f"{rest.pop(key):,} {name} tokens"
@@ -135,6 +143,19 @@ def workload(folder: StudyFolder) -> str:
     ]
     parts += [f"{key.replace('_', ' ')} {value}" for key, value in rest.items() if _plain(value)]
     return ", ".join(parts)
+
+
+def workload_table(item: Json) -> list[tuple[str, ...]]:
+    """A head and a row for each figure, a column for each workload of a mix; empty for one."""
+    loads = item.get("workloads")
+    if not loads:
+        return []
+    shares = (("share of requests", "weight"), ("share of the time", "chip_seconds_share"))
+    return [
+        ("", *(load["name"] for load in loads)),
+        *((text, *(f"{load[key] * 100:.3g}%" for load in loads)) for text, key in shares),
+        *((label(m).text, *(show(m, load[m]) for load in loads)) for m in BY_WORKLOAD),
+    ]
 
 
 def brief_deployment(folder: StudyFolder, d: Json) -> str:
@@ -197,7 +218,8 @@ def gives(folder: StudyFolder, metrics: Json) -> tuple[str, ...]:
 def bound(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
     """The bottleneck, what takes most of each phase, and the nearest limit."""
     sentences = [_capital(bottleneck(chosen))]
-    where = str(chosen.metrics["bottleneck"])
+    where, of = str(chosen.metrics["bottleneck"]), chosen.detail.get("breakdown_of")
+    under = f" of {of}" if of else ""
     for phase, key, of_what in (
         ("prefill", "prefill_s", "prefill of one prompt"),
         ("decode", "decode_s", "decode step"),
@@ -211,8 +233,8 @@ def bound(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
                 f"{row['operator']} {(row[key] or 0.0) / total:.0%} ({BOUND_NAMES[row['bound']]})"
                 for row in rows[:2]
             )
-            sentences.append(f"Of the {of_what} ({seconds(total)}): {top}.")
-    nearest = max(limits(folder, chosen.metrics), key=lambda limit: limit[1], default=None)
+            sentences.append(f"Of the {of_what}{under} ({seconds(total)}): {top}.")
+    nearest = max(limits(folder, chosen.item), key=lambda limit: limit[1], default=None)
     if nearest is not None:
         sentences.append(f"Nearest limit: {nearest[0]}.")
     return tuple(sentences)
@@ -225,12 +247,14 @@ def bottleneck(chosen: Chosen) -> str:
     return f"{cause}{where}{f': {BOUNDS[cause]}' if cause in BOUNDS else ''}."
 
 
-def limits(folder: StudyFolder, metrics: Json) -> list[tuple[str, float]]:
+def limits(folder: StudyFolder, item: Json) -> list[tuple[str, float]]:
     """(sentence, share of the limit used) for every constraint that has a number."""
-    found = []
+    metrics, found = item["metrics"], []
+    by_name = {load["name"]: load for load in item.get("workloads", ())}
     for constraint in folder.study["constraints"]:
         metric, limit = constraint["metric"], constraint["limit"]
-        value = metrics.get(metric)
+        of = constraint.get("workload", "")
+        value = by_name.get(of, metrics).get(metric)
         if value is None or not limit:
             continue
         least = constraint.get("sign", 1.0) < 0
@@ -240,7 +264,8 @@ def limits(folder: StudyFolder, metrics: Json) -> list[tuple[str, float]]:
             if least
             else f"{share:.0%} of the {show(metric, limit)} allowed"
         )
-        found.append((f"{label(metric).text} {show(metric, value)}, {allowed}", share))
+        name = f"{label(metric).text} of {of}" if of in by_name else label(metric).text
+        found.append((f"{name} {show(metric, value)}, {allowed}", share))
     capacity = metrics.get("memory_capacity_bytes_per_chip")
     used = metrics.get("memory_bytes_per_chip")
     if capacity and used is not None:

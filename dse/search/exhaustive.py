@@ -39,3 +39,6 @@ class Exhaustive:
                 accepted=f"at least {size:,} evaluations, or another engine",
             )
         evaluator.sweep(lambda: progress(evaluator.evaluations, size, len(evaluator.archive)))
+
+
+ENGINES = (Exhaustive(),)

@@ -92,3 +92,6 @@ def _nearly_feasible(evaluator: Evaluator, expanded: SeenIds) -> NDArray[np.int6
     most = TOLERATED if evaluator.feasible else np.inf
     fresh = (violation > 0) & (violation <= most) & ~expanded.contains(ids)
     return ids[fresh][np.lexsort((ids[fresh], violation[fresh]))]
+
+
+ENGINES = (ParetoLocal(),)

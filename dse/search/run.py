@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import pkgutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -12,14 +16,17 @@ from dse.errors import InputError, NothingFeasible
 from dse.problem import Problem
 from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import Batch, Evaluator, Tally
-from dse.search.exhaustive import Exhaustive
-from dse.search.pareto_local import ParetoLocal
 from dse.search.record import Record
-from dse.search.samplers import SAMPLERS, Nsga2
 
-ENGINES: dict[str, Engine] = {
-    engine.name: engine for engine in (Exhaustive(), ParetoLocal(), Nsga2(), *SAMPLERS)
-}
+
+def _engines() -> Iterator[Engine]:
+    """What the files of this folder list under ENGINES: a new engine is one new file."""
+    for file in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if file.name != "run":
+            yield from getattr(importlib.import_module(f"dse.search.{file.name}"), "ENGINES", ())
+
+
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in _engines()}
 ENUMERATE_AUTOMATICALLY = 20_000
 
 

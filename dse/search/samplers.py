@@ -208,7 +208,8 @@ def gp_sampler(seed: int) -> BaseSampler:
     )
 
 
-SAMPLERS: tuple[SamplerEngine, ...] = (
+ENGINES = (
+    Nsga2(),
     SamplerEngine("tpe", tpe_sampler, trials=300, batch=20),
     SamplerEngine("gp", gp_sampler, trials=60, batch=1),
     SamplerEngine("qmc", qmc_sampler, trials=1_000, batch=100),

@@ -19,14 +19,17 @@ DEPLOYMENT_AXES = (
     "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "replicas",
     "concurrency",
 )  # fmt: skip
+EXPERT_AXES = ("redundant_experts", "routing_skew")  # of sparse models, where they are given
 
 
 def deployed_dtypes(model: Model, weight_dtype: str | None) -> dict[str, str]:
     """Weight format by part. None, or the format that the checkpoint is published in, keeps the
-    checkpoint's own parts; any other format applies to attention, feed-forward and experts, and
-    leaves embedding and output head at 16 bits."""
+    checkpoint's own parts ("fp8" asks for 128 x 128 blocks where it has them); any other format
+    applies to attention, feed-forward and experts, and leaves embedding and output head at 16
+    bits."""
     own = dict(model.weight_dtypes)
-    if weight_dtype is None or (weight_dtype in own.values() and weight_dtype != "bf16"):
+    asked = ("fp8", "fp8_block") if weight_dtype == "fp8" else (weight_dtype,)
+    if weight_dtype is None or (weight_dtype != "bf16" and set(asked) & set(own.values())):
         return own
     return {part: "bf16" if part == "embedding" else weight_dtype for part in WEIGHT_PARTS}
 
@@ -39,7 +42,8 @@ def batch_of(
     deployment: Mapping[str, Floats],
 ) -> CandidateBatch:
     """n models on n deployments: `models[i]` on chip code `chip[i]`; `deployment` holds the axes
-    DEPLOYMENT_AXES, (n,) each. Block lists are aligned by kind and padded with empty blocks."""
+    DEPLOYMENT_AXES, (n,) each, and any of EXPERT_AXES. Block lists are aligned by kind and padded
+    with empty blocks."""
     n = len(models)
 
     def column(values: Sequence[float] | Floats) -> Floats:
@@ -63,7 +67,10 @@ def batch_of(
             [np.nan if m.training_tokens is None else m.training_tokens for m in models]
         ),
         trained_bits=column([_trained_bits(model) for model in models]),
-        **{axis: np.broadcast_to(column(deployment[axis]), n).copy() for axis in DEPLOYMENT_AXES},
+        **{
+            axis: np.broadcast_to(column(deployment[axis]), n).copy()
+            for axis in (*DEPLOYMENT_AXES, *(axis for axis in EXPERT_AXES if axis in deployment))
+        },
     )
 
 

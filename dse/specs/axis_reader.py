@@ -46,8 +46,10 @@ class Mistakes:
         self.errors.append(self.document.error(path, message, accepted))
 
     def place(self, path: KeyPath, error: InputError) -> None:
-        """The error of a helper that knows neither file nor line."""
-        self.add(path, error.message, error.accepted)
+        """The error of a helper that knows neither this file nor the line. Where it read another
+        file, that file and its field stay in the message."""
+        elsewhere = f"{error.file}: {error.field}: " if error.file and error.field else ""
+        self.add(path, f"{elsewhere}{error.message}", error.accepted)
 
 
 def read_axes(

@@ -23,8 +23,10 @@ class Backend:
 
     `host_s_per_step` runs beside the device (a step is the larger of the two); `gap_s_per_step`
     and `host_s_per_request` (for each running request) are serial time between two steps;
-    `first_token_s` is added once to the time to first token; `chunk_tokens` bounds the prompt
-    tokens of one step; `max_running_requests` is its cap per instance.
+    `first_token_s` and `first_token_steps` decode steps are added once to the time to first token;
+    `chunk_tokens` bounds the prompt tokens of one step; `max_running_requests` is its cap per
+    instance. `scheduler` is "mixed"
+    (prompts ride beside decodes) or "prefill_first" (they get steps of their own, before decodes).
 
     `memory_fraction` is what the backend takes, by `memory_rule` of the whole chip ("capacity"), of
     what weights and buffers leave ("free"), or of the chip for weights and cache alone ("static").
@@ -37,11 +39,13 @@ class Backend:
     gap_s_per_step: float
     host_s_per_request: float
     first_token_s: float
+    first_token_steps: float
     chunk_tokens: float
     memory_fraction: float
     memory_rule: str
     reserved_output: float
     max_running_requests: float
+    scheduler: str
     kind: str
     source: str
     date: str
@@ -56,11 +60,13 @@ class _BackendFile(BaseModel):
     gap_per_step: str
     host_per_request: str
     first_token: str
+    first_token_steps: float = Field(default=0.0, ge=0)
     chunk_tokens: int = Field(gt=0)
     memory_fraction: float = Field(gt=0, le=1)
     memory_rule: Literal["capacity", "free", "static"]
     reserved_output: float = Field(ge=0, le=1)
     max_running_requests: int = Field(gt=0)
+    scheduler: Literal["mixed", "prefill_first"] = "mixed"
     kind: str
     source: str
     date: str
@@ -81,11 +87,13 @@ def load_backend(path: Path) -> Backend:
         gap_s_per_step=seconds["gap_per_step"],
         host_s_per_request=seconds["host_per_request"],
         first_token_s=seconds["first_token"],
+        first_token_steps=spec.first_token_steps,
         chunk_tokens=float(spec.chunk_tokens),
         memory_fraction=spec.memory_fraction,
         memory_rule=spec.memory_rule,
         reserved_output=spec.reserved_output,
         max_running_requests=float(spec.max_running_requests),
+        scheduler=spec.scheduler,
         kind=spec.kind,
         source=spec.source,
         date=spec.date,

@@ -12,12 +12,16 @@ from typing import Protocol, TypeVar
 from dse.data import hardware_dir as shipped_hardware_dir
 from dse.errors import InputError
 from dse.specs.backend import Backend, load_backends
+from dse.specs.calibration import FILE as CALIBRATION
+from dse.specs.calibration import NONE, Calibration, load_calibration
 from dse.specs.chip import ROOFLINE, Chip, load_chip
 from dse.specs.efficiency import Efficiency, load_efficiency
 from dse.specs.loader import did_you_mean, load_yaml
 from dse.specs.own_chip import OwnChip, read_own_chip
 from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, load_prices, load_purchases
 from dse.specs.system import System, load_system
+
+MEASUREMENTS = "measurements"
 
 
 class _Entry(Protocol):
@@ -35,7 +39,8 @@ class Catalog:
     """Everything by id. A chip's `system` and `efficiency` are ids of this catalog.
 
     The laws of a class, or of another chip, appear once for each chip that uses them, as
-    "file:chip".
+    "file:chip". Laws are as their files say, with `calibration` yet to be applied
+    (`dse.perf.machines`); to `backends` it is applied.
     """
 
     chips: dict[str, Chip]
@@ -44,6 +49,7 @@ class Catalog:
     prices: PriceTable
     purchases: tuple[PurchaseRow, ...]
     backends: dict[str, Backend]
+    calibration: Calibration = NONE
 
     def chip(self, name: str) -> Chip:
         """By id. Raises InputError with near spellings."""
@@ -122,6 +128,8 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
     own = [read_own_chip(path) for path in extra_chip_files]
     systems = _by_id([load_system(path) for path in _files(folder / "systems")])
     efficiencies = _by_id([load_efficiency(path) for path in _files(folder / "efficiency")])
+    fitted = folder / "efficiency" / CALIBRATION
+    calibration = load_calibration(fitted) if fitted.exists() else NONE
     shipped = [load_chip(path) for path in _files(folder / "chips")]
     written = _by_id([*shipped, *(one.chip for one in own)])
     systems |= {one.system.id: one.system for one in own if one.system is not None}
@@ -132,16 +140,20 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
         _refer(chip, "efficiency", efficiencies)
         chips[chip.id] = chip
         if chip.efficiency != chip.id:
-            laws = efficiencies[chip.efficiency].of_chip(chip)
-            efficiencies[laws.id] = laws
-            chips[chip.id] = replace(chip, efficiency=laws.id)
+            borrowed = efficiencies[chip.efficiency].of_chip(chip)
+            efficiencies[borrowed.id] = borrowed
+            chips[chip.id] = replace(chip, efficiency=borrowed.id)
     return Catalog(
         chips=chips,
         systems=systems,
         efficiencies={name: e for name, e in efficiencies.items() if name not in classes},
         prices=_with_own(load_prices(folder / "prices.csv"), own),
         purchases=load_purchases(folder / "purchases.csv"),
-        backends=load_backends(folder / "backends"),
+        backends={
+            name: calibration.backend(backend)
+            for name, backend in load_backends(folder / "backends").items()
+        },
+        calibration=calibration,
     )
 
 
@@ -177,10 +189,12 @@ def _refer(chip: Chip, field: str, known: dict[str, System] | dict[str, Efficien
 
 
 def catalog_digest(catalog_dir: Path | str) -> str:
-    """SHA-256 (hex) over the names and bytes of every file of a folder, in the order of names."""
+    """SHA-256 (hex) over the names and bytes of every file of a folder, in the order of names. The
+    folder MEASUREMENTS is left out: no prediction reads it."""
     root = Path(catalog_dir)
     digest = hashlib.sha256()
     files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    files = {name: path for name, path in files.items() if not name.startswith(f"{MEASUREMENTS}/")}
     for name in sorted(files):
         content = files[name].read_bytes()
         digest.update(f"{name}\0{len(content)}\0".encode())

@@ -40,10 +40,16 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """seconds = latency_s(n) + wire bytes / (bandwidth_fraction(n) * link), for n chips."""
+    """For n chips, with transfer = wire bytes / (bandwidth_fraction(n) * link),
+
+        seconds = latency_s(n) + transfer + ramp(n) * sqrt(latency_s(n) * transfer)
+
+    `ramp` is what messages cost that are too long for the latency alone and too short for the full
+    bandwidth; 2 is a p-norm of the two with p = 1/2."""
 
     latency_s: Mapping[int, float]
     bandwidth_fraction: Mapping[int, float]
+    ramp: Mapping[int, float]
     kind: str
     source: str
     note: str | None
@@ -53,8 +59,10 @@ class Collective:
 class Efficiency:
     """Laws by operator and format, and the peaks and bandwidth that the fractions refer to.
 
-    The file of a class of chips has no `divided_by`: its fractions refer to the figures of the
-    chip that uses it, `peak_flops_per_s` is empty and `hbm_bytes_per_s` NaN until `of_chip`.
+    `all_gather` stands for a reduce-scatter too; a file without it has that of `all_to_all`, which
+    moves the same bytes. The file of a class of chips has no `divided_by`: its fractions refer to
+    the figures of the chip that uses it, `peak_flops_per_s` is empty and `hbm_bytes_per_s` NaN
+    until `of_chip`.
     """
 
     id: str
@@ -64,6 +72,7 @@ class Efficiency:
     operators: Mapping[str, Mapping[str, Law]]
     expert_padding_rows: float
     all_reduce: Collective
+    all_gather: Collective
     all_to_all: Collective
     source: str
     date: str
@@ -86,6 +95,7 @@ class Efficiency:
                 for operator, laws in self.operators.items()
             },
             all_reduce=_not_fitted(self.all_reduce),
+            all_gather=_not_fitted(self.all_gather),
             all_to_all=_not_fitted(self.all_to_all),
         )
 
@@ -139,6 +149,7 @@ class _CollectiveSpec(BaseModel):
     chips: tuple[int, ...] = Field(min_length=1)
     latency: tuple[str, ...]
     bandwidth_fraction: tuple[Annotated[float, Field(gt=0, le=2)], ...]
+    ramp: tuple[Annotated[float, Field(ge=0)], ...] | None = None
     kind: LawKind
     error: float | None = Field(default=None, ge=0)
     source: str | None = None
@@ -151,6 +162,10 @@ class _CollectiveSpec(BaseModel):
                 f"{len(self.chips)} chips, {len(self.latency)} latencies and "
                 f"{len(self.bandwidth_fraction)} fractions",
                 "three lists of one length",
+            )
+        if self.ramp is not None and len(self.ramp) != len(self.chips):
+            raise reject(
+                f"{len(self.chips)} chips and {len(self.ramp)} ramps", "lists of one length"
             )
         return self
 
@@ -178,6 +193,7 @@ class _EfficiencyFile(BaseModel):
     operators: _Operators
     expert_padding_rows: float = Field(ge=0)
     all_reduce: _CollectiveSpec
+    all_gather: _CollectiveSpec | None = None
     all_to_all: _CollectiveSpec
 
 
@@ -195,6 +211,10 @@ def load_efficiency(path: Path | str) -> Efficiency:
     if spec.divided_by:
         text = spec.divided_by.memory_bandwidth
         bandwidth = document.quantity(("divided_by", "memory_bandwidth"), text, "bytes/s")
+    to_all = _collective(document, "all_to_all", spec.all_to_all, spec.source)
+    gather = to_all
+    if spec.all_gather:
+        gather = _collective(document, "all_gather", spec.all_gather, spec.source)
     return Efficiency(
         id=spec.id,
         title=spec.title,
@@ -209,7 +229,8 @@ def load_efficiency(path: Path | str) -> Efficiency:
         },
         expert_padding_rows=spec.expert_padding_rows,
         all_reduce=_collective(document, "all_reduce", spec.all_reduce, spec.source),
-        all_to_all=_collective(document, "all_to_all", spec.all_to_all, spec.source),
+        all_gather=gather,
+        all_to_all=to_all,
         source=spec.source,
         date=spec.date,
         file=str(path),
@@ -237,6 +258,7 @@ def _collective(document: Document, name: str, spec: _CollectiveSpec, source: st
     return Collective(
         latency_s=dict(zip(spec.chips, seconds, strict=True)),
         bandwidth_fraction=dict(zip(spec.chips, spec.bandwidth_fraction, strict=True)),
+        ramp=dict(zip(spec.chips, spec.ramp or (0.0,) * len(spec.chips), strict=True)),
         kind=spec.kind,
         source=spec.source or source,
         note=spec.note,

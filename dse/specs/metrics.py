@@ -48,6 +48,12 @@ METRICS: Mapping[str, Metric] = {
     ),
     "tpot_s": Metric("s", "minimize", True, "time per output token, median"),
     "ttft_s": Metric("s", "minimize", True, "time to first token, median"),
+    "ttft_mean_s": Metric("s", "minimize", True, "the same, mean, of Poisson arrivals"),
+    "ttft_p90_s": Metric("s", "minimize", True, "its 90th percentile, of Poisson arrivals"),
+    "ttft_p99_s": Metric("s", "minimize", True, "its 99th percentile, of Poisson arrivals"),
+    "utilisation": Metric(
+        "fraction", "minimize", False, "Poisson arrivals over the most that can be served"
+    ),
     "e2e_s": Metric("s", "minimize", True, "time from request to last token, median"),
     "prefill_s": Metric("s", "minimize", True, "prefill of one prompt, or of a static batch"),
     "decode_step_s": Metric("s", "minimize", True, "one decode step at the running batch"),
@@ -89,12 +95,14 @@ _CONSTRAINT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*(.+?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """`metric operator limit`, the limit in SI; `text` is what a person reads."""
+    """`metric operator limit`, the limit in SI; `text` is what a person reads. `workload` names the
+    one of several that it limits; empty: all."""
 
     metric: str
     operator: Literal["<=", ">="]
     limit: float
     text: str
+    workload: str = ""
 
 
 def metric(name: object) -> Metric:

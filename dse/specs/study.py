@@ -8,37 +8,32 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.specs.axes import Axis
 from dse.specs.axis_reader import Mistakes, read_axes
 from dse.specs.catalog import Catalog, is_chip_file, load_catalog
-from dse.specs.loader import Document, did_you_mean, load_yaml, reject, validate
+from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
 from dse.specs.own_chip import read_own_chip
 from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
+from dse.specs.workloads import (
+    NamedWorkload,
+    WeightedFile,
+    WorkloadSpec,
+    read_workloads,
+    workload_content,
+)
 
 MOST_OBJECTIVES = 4
-# What a backend is called where none is meant in particular.
-CURRENT_BACKEND = "generic"
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 _DIRECTIONS = ("minimize", "maximize")
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadSpec:
-    """Tokens of one request, how requests arrive, and the id of the serving backend."""
-
-    prompt_tokens: int
-    output_tokens: int
-    serving: Literal["continuous", "static", "offline"]
-    backend: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,7 @@ class Study:
     name: str
     title: str
     description: str
-    workload: WorkloadSpec
+    workloads: tuple[WorkloadSpec, ...]
     price_basis: str
     purchase: PurchaseTerms | None
     training_compute: float | None
@@ -87,27 +82,6 @@ class Study:
         return self.model_axes + self.deployment_axes
 
 
-class _WorkloadFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    title: str = ""
-    prompt_tokens: int = Field(gt=0, le=10**8, strict=True)
-    output_tokens: int = Field(gt=0, le=10**8, strict=True)
-    serving: Literal["continuous", "static", "offline"]
-    backend: str = "current"
-
-
-def _named_workload(written: Any) -> Any:
-    """The content of a shipped workload where its name is written."""
-    if not isinstance(written, str):
-        return written
-    known = _yaml_files(search_spaces_dir() / "workloads")
-    if written not in known:
-        message = f"unknown workload{did_you_mean(written, known)}"
-        raise reject(message, ", ".join([*known, "or prompt_tokens, output_tokens, serving"]))
-    return validate(_WorkloadFile, load_yaml(known[written]))
-
-
 class _StudyFile(BaseModel):
     """The frame; axes, objectives and constraints have readers of their own."""
 
@@ -116,7 +90,8 @@ class _StudyFile(BaseModel):
     name: str = Field(min_length=1, max_length=100)
     title: str = ""
     description: str = ""
-    workload: Annotated[_WorkloadFile, BeforeValidator(_named_workload)]
+    workload: NamedWorkload | None = None
+    workloads: list[WeightedFile] | None = None
     price_basis: str
     purchase: PurchaseFile | None = None
     training_compute: Any = None
@@ -175,25 +150,31 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         model = _fixed_model(model, document, mistakes)
     training = _training(document, mistakes)
     objectives = _objectives(document, mistakes)
-    constraints = _constraints(document, mistakes)
-    workload = _workload(frame.workload, catalog, mistakes) if frame else None
-    if mistakes.errors or frame is None or workload is None:
+    constraints = _constraints(document.data.get("constraints", []), ("constraints",), mistakes)
+    for k, load in enumerate((frame and frame.workloads) or ()):
+        at = ("workloads", k, "constraints")
+        constraints += tuple(
+            replace(limit, workload=load.name, text=f"{load.name}: {limit.text}")
+            for limit in _constraints(load.constraints, at, mistakes)
+        )
+    files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
+    workloads = read_workloads(files, document, catalog, mistakes)
+    if mistakes.errors or frame is None:
         raise InputErrors(sorted(mistakes.errors, key=lambda error: error.line or 0))
 
     fixed = model if isinstance(model, str) else None
+    names = [workload.name for workload in workloads]
     content = {
-        "workload": [
-            workload.prompt_tokens,
-            workload.output_tokens,
-            workload.serving,
-            workload.backend,
-        ],
+        **workload_content(workloads),
         "price_basis": basis,
         "training": training,
         "model": _model_digest(fixed),
         "axes": [_content(axis) for axis in axes],
         "objectives": [[o.metric, o.direction] for o in objectives],
-        "constraints": [[c.metric, c.operator, c.limit] for c in constraints],
+        "constraints": [
+            [c.metric, c.operator, c.limit, *([names.index(c.workload)] if c.workload else [])]
+            for c in constraints
+        ],
     }
     if purchase is not None:
         content["purchase"] = asdict(purchase)
@@ -203,7 +184,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         name=frame.name,
         title=frame.title,
         description=frame.description,
-        workload=workload,
+        workloads=workloads,
         price_basis=frame.price_basis,
         purchase=purchase,
         training_compute=training[0],
@@ -339,15 +320,6 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _workload(written: _WorkloadFile, catalog: Catalog, mistakes: Mistakes) -> WorkloadSpec:
-    backend = CURRENT_BACKEND if written.backend == "current" else written.backend
-    if backend not in catalog.backends:
-        known = sorted([*catalog.backends, "current"])
-        message = f"unknown backend {backend!r}{did_you_mean(backend, known)}"
-        mistakes.add(("workload", "backend"), message, ", ".join(known))
-    return WorkloadSpec(written.prompt_tokens, written.output_tokens, written.serving, backend)
-
-
 def _training(document: Document, mistakes: Mistakes) -> tuple[float | None, float | None]:
     """Training compute in FLOP and training tokens; a fixed model may have neither."""
     given = [field in document.data for field in ("training_compute", "training_tokens")]
@@ -397,14 +369,13 @@ def _objectives(document: Document, mistakes: Mistakes) -> tuple[ObjectiveSpec, 
     return tuple(found[name] for name in METRICS if name in found)
 
 
-def _constraints(document: Document, mistakes: Mistakes) -> tuple[Constraint, ...]:
-    written = document.data.get("constraints", [])
-    if not isinstance(written, list):
-        mistakes.add(("constraints",), "not a list", "- ttft_s <= 2 s")
+def _constraints(written: Any, at: KeyPath, mistakes: Mistakes) -> tuple[Constraint, ...]:
+    if not isinstance(written, list | tuple):
+        mistakes.add(at, "not a list", "- ttft_s <= 2 s")
         return ()
     found: list[Constraint] = []
     for position, text in enumerate(written):
-        path = ("constraints", position)
+        path = (*at, position)
         try:
             constraint = parse_constraint(text)
         except InputError as error:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from dse.dtypes import DTYPES
 from dse.economics.ownership import with_purchase_prices
-from dse.perf.workload import Workload
-from dse.specs.backend import find_backend
 from dse.specs.catalog import load_catalog
 from dse.specs.own_config import model_of
 from dse.specs.purchase import PurchaseTerms
 from dse.study.describe import limits_of
 from dse.study.estimate import Estimate, estimate
 from dse.study.folder import FRONT, find_item, read_study
+from dse.study.loads import loads_of, mix_of
 
 
 def estimate_again(folder: Path, point: str, *, keep: bool = False) -> Estimate:
@@ -31,21 +30,15 @@ def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -
     catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
     if terms := study.get("purchase"):
         catalog = with_purchase_prices(catalog, PurchaseTerms(**terms))
-    load, deployment = study["workload"], item["deployment"]
+    deployment = item["deployment"]
     model = model_of(item["model"], source)
-    workload = Workload.of(
-        load["prompt_tokens"],
-        load["output_tokens"],
-        load["serving"],
-        find_backend(catalog.backends, load["backend"]),
-    )
     limits = limits_of(study)
     dtype = deployment["weight_dtype"]
     answer = estimate(
         catalog,
         model,
         deployment["chip"],
-        workload,
+        mix_of(loads_of(study), catalog.backends),
         deployment,
         weight_dtype=None if dtype not in DTYPES else dtype,
         kv_dtype=deployment["kv_dtype"],

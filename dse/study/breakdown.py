@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dse.evaluate import Metrics
+import numpy as np
+
+from dse.evaluate import MEMORY_PARTS, Metrics
+from dse.perf.intervals import interval
 from dse.perf.ledger import Entry, Ledger
-from dse.perf.machines import KINDS
-from dse.study.describe import MEMORY_PARTS
+from dse.specs.calibration import KINDS
 
 BOUNDS = ("compute", "memory", "network", "fixed")
 
@@ -53,7 +55,9 @@ def _by_operator(ledger: Ledger, i: int) -> dict[str, _Work]:
 def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
     """Operators of one prompt's prefill chunk and of one decode step, in the order they run, with
     the flops and bytes of one chip in each; the bytes that the busiest chip holds by part; the
-    chip's bandwidth."""
+    chip's bandwidth. Of a mix, all this under the workload that takes most chip-seconds."""
+    under = [member.name for member in metrics.members if member.metrics is metrics.heaviest(i)]
+    metrics = metrics.heaviest(i)
     performance = metrics.performance
     prefill = _by_operator(performance.prefill_ledger, i)
     decode = _by_operator(performance.decode_ledger, i)
@@ -90,7 +94,10 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
             }
         )
     values = metrics.values
+    kinds = metrics.provenance[i : i + 1]
+    low, high = interval("decode_step_s", np.array([step]), kinds, metrics.spread)
     return {
+        **({"breakdown_of": under[0]} if under else {}),
         "breakdown": operators,
         "memory": [
             {"part": part, "bytes": float(values[f"memory_{part}_bytes_per_chip"][i])}
@@ -100,5 +107,6 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
         "hbm_bytes_per_s": float(1.0 / deployed.floor_s_per_byte[i]),
         "floor_s": float(values["latency_floor_s"][i]),
         "decode_step_s": step,
+        "decode_step_interval": [float(low[0]), float(high[0])],
         "prefill_s": float(values["prefill_s"][i]),
     }

@@ -9,16 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from dse.candidates import CandidateBatch
+from dse.candidates import CandidateBatch, Floats
 from dse.dtypes import DTYPES
-from dse.evaluate import RULES, Metrics
+from dse.evaluate import MEMORY_PARTS, RULES, Metrics
 from dse.perf.intervals import CLASS, EQUIVALENT_FACTOR, LABEL, interval
-from dse.perf.machines import KINDS, Machines
+from dse.perf.machines import Machines
 from dse.perf.serving import BOTTLENECKS
 from dse.quality.laws import predicted_loss
+from dse.space.batches import EXPERT_AXES
 from dse.specs.blocks import WEIGHT_PARTS
+from dse.specs.calibration import KINDS
 
-MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
+# Metrics that are given of each workload of a mix.
+BY_WORKLOAD = (
+    "ttft_s", "tpot_s", "e2e_s", "prefill_s", "decode_step_s", "latency_floor_s",
+    "output_tokens_per_s", "running_requests", "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens", "usd_per_million_total_tokens",
+    "usd_per_million_output_tokens_all_in", "joules_per_output_token", "memory_bytes_per_chip",
+    "mfu", "mbu",
+)  # fmt: skip
 WHOLE = (
     "running_requests", "chips", "total_parameters", "active_parameters",
     "memory_bytes_per_chip", "memory_capacity_bytes_per_chip",
@@ -27,16 +36,23 @@ WHOLE = (
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A constraint of the user: `metric` at most (sign 1) or at least (sign -1) `limit`."""
+    """A constraint of the user: `metric` at most (sign 1) or at least (sign -1) `limit`; of one
+    `workload` of a mix where it is named, else of the worst."""
 
     metric: str
     sign: float
     limit: float
     text: str
+    workload: str = ""
+
+    def used(self, metrics: Metrics) -> Floats:
+        """(n,) the metric that is limited."""
+        of = (member.metrics for member in metrics.members if member.name == self.workload)
+        return next(of, metrics).values[self.metric]
 
     def amount(self, metrics: Metrics) -> np.ndarray:
         """(n,) used / limit - 1, positive where broken; an unknown value breaks it."""
-        used = metrics.values[self.metric]
+        used = self.used(metrics)
         scale = abs(self.limit) or 1.0
         amount = self.sign * (used - self.limit) / scale
         return np.where(np.isnan(amount), 1.0, amount)
@@ -45,7 +61,8 @@ class Limit:
 def limits_of(study: Mapping[str, Any]) -> tuple[Limit, ...]:
     """The user's constraints as study.json holds them."""
     return tuple(
-        Limit(row["metric"], row["sign"], row["limit"], row["text"]) for row in study["constraints"]
+        Limit(row["metric"], row["sign"], row["limit"], row["text"], row.get("workload", ""))
+        for row in study["constraints"]
     )
 
 
@@ -78,7 +95,7 @@ def describe_metrics(
     return {
         **{name: round(v) if name in WHOLE and v is not None else v for name, v in values.items()},
         "memory_bytes_per_chip_parts": parts,
-        "bottleneck": BOTTLENECKS[metrics.performance.bottleneck[i]],
+        "bottleneck": BOTTLENECKS[metrics.heaviest(i).performance.bottleneck[i]],
         "feasible": not violations,
         "violations": violations,
         "intervals": _intervals(metrics, i, values),
@@ -89,6 +106,26 @@ def describe_metrics(
     }
 
 
+def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:
+    """Candidate `i` under each workload of a mix as if that were alone; empty where there is one.
+    `chip_seconds_share` is the part of the deployment's time that the workload takes."""
+    total = sum(float(member.chip_s[i]) for member in metrics.members)
+    return [
+        {
+            "name": member.name,
+            "weight": member.weight,
+            "prompt_tokens": round(float(member.workload.prompt_tokens[0])),
+            "output_tokens": round(float(member.workload.output_tokens[0])),
+            "serving": member.workload.serving,
+            "backend": member.workload.backend.id,
+            "chip_seconds_share": number(float(member.chip_s[i]) / total),
+            **{name: number(member.metrics.values[name][i]) for name in BY_WORKLOAD},
+            "bottleneck": BOTTLENECKS[member.metrics.performance.bottleneck[i]],
+        }
+        for member in metrics.members
+    ]
+
+
 def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, list[float]]:
     """80% intervals by metric, [low, high]."""
     one = metrics.provenance[i : i + 1]
@@ -96,7 +133,7 @@ def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str,
     for metric in CLASS:
         value = values[metric]
         if value is not None:
-            low, high = interval(metric, np.array([value]), one)
+            low, high = interval(metric, np.array([value]), one, metrics.spread)
             result[metric] = [float(low[0]), float(high[0])]
     equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
     if equivalent is not None and values["predicted_loss"] is not None:
@@ -130,6 +167,10 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
             "expert_parallel", "replicas", "concurrency",
         )
     }  # fmt: skip
+    for name in EXPERT_AXES:
+        given = getattr(batch, name)
+        if given is not None:
+            degrees[name] = given[i].item()
     dtypes = {part: DTYPES[batch.weight_dtype[part][i]] for part in WEIGHT_PARTS}
     main = dtypes["experts"] if _sparse(batch, i) else dtypes["mlp"]
     return {

@@ -34,7 +34,7 @@ def elsewhere(
                 catalog,
                 model,
                 chip,
-                problem.workload,
+                problem.mix,
                 deployment,
                 weight_dtype=dtype if dtype in DTYPES else None,
                 kv_dtype=deployment["kv_dtype"],

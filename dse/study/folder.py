@@ -15,6 +15,7 @@ STUDY, FRONT, FRONT_TABLE = "study.json", "front.json", "front.csv"
 # What the readers of a study lean on, by example: a type, a mapping of needed keys, or a list of
 # one example.
 _NUMBER = (int, float)
+_LOAD = {"prompt_tokens": _NUMBER, "output_tokens": _NUMBER, "serving": str, "backend": str}
 _SHAPES: dict[str, Any] = {
     STUDY: {
         "space": str,
@@ -26,9 +27,6 @@ _SHAPES: dict[str, Any] = {
         "true_hypervolume_share": (int, float, type(None)),
         "objectives": [{"metric": str, "direction": str, "log": bool}],
         "constraints": [{"metric": str, "sign": _NUMBER, "limit": _NUMBER, "text": str}],
-        "workload": {
-            "prompt_tokens": _NUMBER, "output_tokens": _NUMBER, "serving": str, "backend": str,
-        },
     },
     FRONT: {
         "items": [
@@ -62,7 +60,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{path}: cannot be read: {error}; `dse run` writes it anew") from error
-    if wrong := _misfit(document, _SHAPES[name], ""):
+    if wrong := _misfit(document, _SHAPES[name], "") or _loads_misfit(name, document):
         raise StorageError(f"{path}: {wrong}; `dse run` writes it anew")
     return document
 
@@ -99,6 +97,17 @@ def _misfit(value: Any, shape: Any, where: str) -> str | None:
     elif not isinstance(value, shape):
         return f"{at} is {value!r:.40}"
     return None
+
+
+def _loads_misfit(name: str, document: dict[str, Any]) -> str | None:
+    """The same of the workloads of study.json: `workload`, or null and several `workloads`."""
+    if name != STUDY:
+        return None
+    if document.get("workload", {}) is not None:
+        return _misfit(document, {"workload": _LOAD}, "")
+    if not document.get("workloads"):
+        return "the document lacks 'workloads'"
+    return _misfit(document, {"workloads": [{"name": str, "weight": _NUMBER, **_LOAD}]}, "")
 
 
 def refuse_other(folder: Path, space: str, fingerprint: str) -> None:

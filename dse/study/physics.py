@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch
 from dse.economics.ownership import with_purchase_prices
-from dse.evaluate import RULES, Metrics, evaluate
+from dse.evaluate import RULES, Metrics
+from dse.mix import Mix, evaluate_mix
 from dse.perf.machines import Machines, compile_machines
-from dse.perf.workload import Workload
 from dse.problem import Evaluation, Objective
 from dse.space.batches import batch_of_values
 from dse.space.space import Space
@@ -21,6 +21,7 @@ from dse.specs.model import Model
 from dse.specs.model_catalog import resolve_model
 from dse.specs.study import Study
 from dse.study.describe import Limit
+from dse.study.loads import mix_of
 
 # A constraint of every study: a point that an objective says nothing of has no place on a front.
 KNOWN = "every objective has a value"
@@ -34,7 +35,7 @@ class PhysicsProblem:
     study: Study
     space: Space
     machines: Machines
-    workload: Workload
+    mix: Mix
     objectives: tuple[Objective, ...]
     limits: tuple[Limit, ...]
     model: Model | None
@@ -51,9 +52,9 @@ class PhysicsProblem:
         return batch_of_values(values, model=self.model)
 
     def metrics(self, index: NDArray[np.int64], *, keep: bool = False) -> Metrics:
-        return evaluate(
+        return evaluate_mix(
             self.batch(index),
-            self.workload,
+            self.mix,
             self.machines,
             training_flops=self.study.training_compute,
             keep=keep,
@@ -81,18 +82,22 @@ def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
     """Compiles a study against the hardware catalog."""
     catalog = on_terms(catalog, study)
     space = Space.of(study)
-    backend = catalog.backends[study.workload.backend]
-    load = study.workload
     return PhysicsProblem(
         study=study,
         space=space,
         machines=compile_machines(catalog, space.chips, study.price_basis),
-        workload=Workload.of(load.prompt_tokens, load.output_tokens, load.serving, backend),
+        mix=mix_of([load.row() for load in study.workloads], catalog.backends),
         objectives=tuple(
             Objective(o.metric, o.direction, METRICS[o.metric].log) for o in study.objectives
         ),
         limits=tuple(
-            Limit(c.metric, 1.0 if c.operator.startswith("<") else -1.0, c.limit, c.text)
+            Limit(
+                c.metric,
+                1.0 if c.operator.startswith("<") else -1.0,
+                c.limit,
+                c.text,
+                c.workload,
+            )
             for c in study.constraints
         ),
         model=None if study.model is None else resolve_model(study.model),

@@ -28,10 +28,16 @@ from dse.specs.own_config import config_of
 from dse.specs.study import load_study, resolve_space
 from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
-from dse.study.describe import describe_deployment, describe_metrics, number
+from dse.study.describe import (
+    describe_deployment,
+    describe_metrics,
+    describe_workloads,
+    number,
+)
 from dse.study.elsewhere import elsewhere
 from dse.study.estimate import assumptions
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
+from dse.study.loads import one_load
 from dse.study.physics import PhysicsProblem, on_terms, pose
 from dse.study.shapes import model_at
 from dse.study.sources import price_rows, source_rows
@@ -138,7 +144,7 @@ def _documents(
     chosen = choose(front.F, names, log)
     items = _items(problem, catalog, metrics, front.index, chosen, out)
     scale = Scale.of(front.F, log)
-    load = study.workload
+    loads = [load.row() for load in study.workloads]
     document = {
         "space": study.name,
         "title": study.title or study.name,
@@ -149,12 +155,8 @@ def _documents(
         "why_engine": result.why,
         "price_basis": study.price_basis,
         "purchase": asdict(study.purchase) if study.purchase else None,
-        "workload": {
-            "prompt_tokens": load.prompt_tokens,
-            "output_tokens": load.output_tokens,
-            "serving": load.serving,
-            "backend": load.backend,
-        },
+        "workload": one_load(loads),
+        **({"workloads": loads} if len(loads) > 1 else {}),
         "training_compute": study.training_compute,
         "training_tokens": study.training_tokens,
         "objectives": [
@@ -168,6 +170,7 @@ def _documents(
         ],
         "constraints": [
             {"text": c.text, "metric": c.metric, "sign": c.sign, "limit": c.limit}
+            | ({"workload": c.workload} if c.workload else {})
             for c in problem.limits
         ],
         "constraint_tallies": [
@@ -243,6 +246,7 @@ def _items(
             assumed[key] = assumptions(
                 catalog, problem.model, key[0], key[1], problem.study.price_basis
             )
+        workloads = describe_workloads(metrics, i)
         items.append(
             {
                 "point": i + 1,
@@ -253,6 +257,7 @@ def _items(
                     **describe_metrics(metrics, i, batch, problem.limits),
                     "assumed": assumed[key],
                 },
+                **({"workloads": workloads} if workloads else {}),
                 "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",
             }
         )

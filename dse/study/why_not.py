@@ -28,7 +28,8 @@ def why_not(folder: Path, answer: Estimate) -> dict[str, Any]:
     limits = limits_of(study)
     metrics = answer.as_json()
     broken = [violation_words(row) for row in metrics["violations"]] + [
-        f"breaks the limit {limit.text}: {show(limit.metric, metrics[limit.metric])}"
+        f"breaks the limit {limit.text}: "
+        f"{show(limit.metric, number(limit.used(answer.metrics)[0]))}"
         for limit in limits
         if limit.amount(answer.metrics)[0] > 0.0
     ]
@@ -110,7 +111,7 @@ def _broken(problem: PhysicsProblem, metrics: Metrics) -> list[dict[str, Any]]:
         }
         for limit in problem.limits
         if limit.amount(metrics)[0] > 0.0
-        for value in (metrics.values[limit.metric][0],)
+        for value in (limit.used(metrics)[0],)
     ]
     unknown = [
         {

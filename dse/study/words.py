@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 SHOWN = {
     "ttft_s": "time to first token",
+    "ttft_mean_s": "time to first token, mean",
+    "ttft_p90_s": "time to first token, 90th percentile",
+    "ttft_p99_s": "time to first token, 99th percentile",
+    "utilisation": "arrivals over capacity",
     "tpot_s": "time per output token",
     "prefill_s": "prefill",
     "decode_step_s": "decode step",
@@ -44,6 +48,10 @@ SHORT = {
     "usd_per_million_output_tokens_all_in": "$/M all in",
     "tpot_s": "per token",
     "ttft_s": "first token",
+    "ttft_mean_s": "first, mean",
+    "ttft_p90_s": "first, p90",
+    "ttft_p99_s": "first, p99",
+    "utilisation": "load",
     "e2e_s": "whole request",
     "prefill_s": "prefill",
     "decode_step_s": "decode step",
@@ -62,6 +70,20 @@ SHORT = {
     "training_tokens": "trained on",
     "chip_usd_per_hour": "$/chip-h",
 }
+OF_POOLS = {"queue_s": "wait for a prefill rank", "transfer_s": "transfer of the cache"}
+# Shown where requests arrive at random.
+OF_ARRIVALS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation")
+WORKLOAD_COLUMNS = (
+    "ttft_s", "tpot_s", "usd_per_million_input_tokens", "usd_per_million_output_tokens",
+    "usd_per_million_total_tokens",
+)  # fmt: skip
+WORKLOAD_TITLES = (
+    "workload", "requests", "of the time", *(SHORT[metric] for metric in WORKLOAD_COLUMNS),
+)  # fmt: skip
+MIX = (
+    "Several workloads share the deployment's time, each alone in its turn. Cost, energy and "
+    "output rate are of the mix; latencies, memory and running requests of the worst workload."
+)
 # What `known as` says of a metric.
 KNOWN = {
     "fitted": "from measurements of this kernel or law",
@@ -83,7 +105,7 @@ def show(metric: str, value: float | None) -> str:
         return f"{value / 1e3:.4g} kB"
     if metric.startswith("usd"):
         return f"{value:.3g}"
-    if metric in ("mfu", "mbu"):
+    if metric in ("mfu", "mbu", "utilisation"):
         return f"{value:.1%}"
     if metric == "predicted_loss":
         return f"{value:.4f}"
@@ -103,10 +125,77 @@ def known_words(answer: Mapping[str, Any]) -> str:
 def heading(answer: Mapping[str, Any]) -> list[str]:
     """Model, deployment, workload and price basis of an estimate."""
     load = answer["workload"]
+    words = mix_words(answer["workloads"]) if load is None else load_words(load)
+    held = load is None or load["serving"] != "poisson"
+    backend = answer["workloads"][0]["backend"] if load is None else load["backend"]
     return [
-        f"{answer['model']} on {deployment_words(answer['deployment'])}",
+        f"{answer['model']} on {deployment_words(answer['deployment'], held)}",
+        f"{words}, backend {backend}; prices: {answer['price_basis']}",
+    ]
+
+
+def pool_heading(answer: Mapping[str, Any]) -> list[str]:
+    """The same of disaggregated pools."""
+    load = answer["workload"]
+    prefill, decode = (answer[f"{pool}_pool"]["deployment"] for pool in ("prefill", "decode"))
+    return [
+        f"{answer['model']}, prefill on {deployment_words(prefill, held=False)}",
+        f"decode on {deployment_words(decode)}",
+        f"{load_words(load)}, backend {load['backend']}; prices: {answer['price_basis']}",
+    ]
+
+
+def pool_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(name, value, interval) of every metric of disaggregated pools."""
+    lines = []
+    for metric, name in (SHOWN | OF_POOLS).items():
+        if answer.get(metric) is not None:
+            ends = answer["intervals"].get(metric)
+            between = f"{show(metric, ends[0])} .. {show(metric, ends[1])}" if ends else ""
+            lines.append((name, show(metric, answer[metric]), between))
+    return lines
+
+
+def load_words(load: Mapping[str, Any]) -> str:
+    """`1,024 prompt and 512 output tokens, continuous serving`."""
+    return (
         f"{load['prompt_tokens']:,.0f} prompt and {load['output_tokens']:,.0f} output tokens, "
-        f"{load['serving']} serving, backend {load['backend']}; prices: {answer['price_basis']}",
+        f"{_arrivals(load)}{_savings(load)}"
+    )
+
+
+def _arrivals(load: Mapping[str, Any]) -> str:
+    if "requests_per_second" in load:
+        return f"{load['requests_per_second']:g} requests a second at random"
+    return f"{load['serving']} serving"
+
+
+def _savings(load: Mapping[str, Any]) -> str:
+    """Drafts and cached prefixes, where there are any."""
+    words = ""
+    if "draft_tokens" in load:
+        words += f", {load['draft_tokens']:g} drafted tokens accepted at {load['acceptance']:g}"
+    if "prefix_hit_rate" in load:
+        words += f", {load['prefix_hit_rate']:.0%} of prompts cached"
+    return words
+
+
+def mix_words(loads: Sequence[Mapping[str, Any]]) -> str:
+    """`70% chat (1,000 prompt and 250 output tokens, continuous serving), ..., by requests`."""
+    parts = [f"{load['weight'] * 100:.3g}% {load['name']} ({load_words(load)})" for load in loads]
+    return f"{', '.join(parts)}, by requests"
+
+
+def workload_lines(loads: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The row of each workload of a mix, under WORKLOAD_TITLES."""
+    return [
+        (
+            load["name"],
+            f"{load['weight'] * 100:.3g}%",
+            f"{load['chip_seconds_share']:.1%}",
+            *(show(metric, load[metric]) for metric in WORKLOAD_COLUMNS),
+        )
+        for load in loads
     ]
 
 
@@ -134,6 +223,8 @@ def metric_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """(name, value, interval, provenance) of every metric worth a line."""
     lines = []
     for metric, name in SHOWN.items():
+        if metric in OF_ARRIVALS and answer[metric] is None:
+            continue
         ends = answer["intervals"].get(metric)
         between = f"{show(metric, ends[0])} .. {show(metric, ends[1])}" if ends else ""
         value = show(metric, answer[metric])
@@ -141,8 +232,9 @@ def metric_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     return lines
 
 
-def deployment_words(deployment: Mapping[str, Any]) -> str:
-    """`8 x h200_sxm: TP 4, 2 replicas, fp8 weights, bf16 KV, 64 in flight`."""
+def deployment_words(deployment: Mapping[str, Any], held: bool = True) -> str:
+    """`8 x h200_sxm: TP 4, 2 replicas, fp8 weights, bf16 KV, 64 in flight`, the last where that
+    number is held."""
     words = [f"TP {deployment['tensor_parallel']}"]
     for name, short in (
         ("pipeline_parallel", "PP"), ("data_parallel", "attention DP"), ("expert_parallel", "EP"),
@@ -153,7 +245,8 @@ def deployment_words(deployment: Mapping[str, Any]) -> str:
     if replicas > 1:
         words.append(f"{replicas} replicas")
     words += [f"{deployment['weight_dtype']} weights", f"{deployment['kv_dtype']} KV"]
-    words.append(f"{deployment['concurrency']:,} in flight")
+    if held:
+        words.append(f"{deployment['concurrency']:,} in flight")
     return f"{deployment['chips']} x {deployment['chip']}: " + ", ".join(words)
 
 

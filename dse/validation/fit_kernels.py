@@ -16,7 +16,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,7 +44,8 @@ Links = dict[str, dict[int, dict]]
 def measured_laws(tables: Tables) -> Laws:
     """Operator -> dtype -> law, for what the tables hold."""
     peaks, laws = tables.chip.peaks, {}
-    dtypes = {"gemm": list(peaks), "experts": [*peaks, "mxfp4"]}
+    block = ["fp8_block"] if "fp8" in peaks else []
+    dtypes = {"gemm": [*peaks, *block], "experts": [*peaks, *block, "mxfp4"]}
     for operator, names in OPERATORS.items():
         laws[operator] = {}
         for dtype in dtypes.get(operator, ["bf16", "fp8"]):
@@ -49,8 +53,8 @@ def measured_laws(tables: Tables) -> Laws:
             points = getattr(tables, operator)("w4a16" if unpacked else dtype)
             if points.empty:
                 continue
-            peak = peaks.get("nvfp4" if dtype == "mxfp4" else dtype, peaks["bf16"])
             sums = {"top_p": 1.0001} if operator == "experts" else {}
+            peak = tables.chip.peak("nvfp4" if dtype == "mxfp4" else dtype)
             row = fit(points, peak, tables.chip.bandwidth, **sums)
             note = f"{names}: {row['note']}"
             if operator == "experts" and tables.chip.system in BUCKETS_OF and dtype != "mxfp4":
@@ -83,7 +87,7 @@ def complete(chip: Chip, laws: Laws, fp8_ratio: float, hopper_decode: dict) -> L
             )
         )
         if not native8:
-            table["fp8"] = derive(table["bf16"], WEIGHT_ONLY)
+            table["fp8"] = table["fp8_block"] = derive(table["bf16"], WEIGHT_ONLY)
     rule = "as nvfp4: same peak, nearly the same bytes" if native4 else WEIGHT_ONLY
     gemm["mxfp4"] = derive(gemm["nvfp4"], rule)
     experts.setdefault("nvfp4", derive(experts["mxfp4"], f"as mxfp4; {WEIGHT_ONLY}"))
@@ -93,42 +97,83 @@ def complete(chip: Chip, laws: Laws, fp8_ratio: float, hopper_decode: dict) -> L
         share = chip.peaks["bf16"] / chip.peaks.get("fp8", chip.peaks["bf16"])
         note = "as bf16: 16-bit arithmetic on an fp8 cache" if native8 else UNPACKED
         laws[operator].setdefault("fp8", derive(laws[operator]["bf16"], note, share))
-    order = ("bf16", "fp8", "int8", "nvfp4", "mxfp4")
+    order = ("bf16", "fp8", "fp8_block", "int8", "nvfp4", "mxfp4")
     return {op: {d: table[d] for d in order if d in table} for op, table in laws.items()}
 
 
 def measured_links(tables: Tables) -> Links:
-    """Collective -> number of chips -> latency, fraction, error."""
+    """Collective -> number of chips -> latency, fraction, ramp, error."""
     system = tables.chip.system
     graph = "nccl" if system == "l40s" else "graph|:TRTLLM$"
-    links: Links = {"all_reduce": {}, "all_to_all": {}}
+    links: Links = {"all_reduce": {}, "all_gather": {}, "all_to_all": {}}
     for n in (2, 4, 8):
+        to_all = (tables.deepep() if n == 8 else None) or tables.collective(
+            ("alltoall",), n, "nccl"
+        )
+        links["all_to_all"][n] = to_all or links["all_to_all"][4]
+        if gather := tables.collective(("all_gather", "reduce_scatter"), n, "nccl"):
+            links["all_gather"][n] = gather
         # between the trays of gb200 and gb300 only the MNNVL kernels of gb300 were measured
         trays = n == 8 and system in ("gb200", "gb300")
         source = Tables(tables.folder, CHIPS["gb300_nvl72"]) if trays else tables
-        reduce = source.collective("all_reduce", n, "MNNVL_twoshot" if trays else graph)
-        to_all = (tables.deepep() if n == 8 else None) or tables.collective("alltoall", n, "nccl")
+        reduce = source.collective(("all_reduce",), n, "MNNVL_twoshot" if trays else graph)
         links["all_reduce"][n] = reduce or {}
-        links["all_to_all"][n] = to_all or links["all_to_all"][4]
     return links
 
 
-AMD_SOURCE = (
-    "TFLOP/s: best matmul of ml-engineering compute/accelerator/README.md@744d01e, 2026-08-22"
+class Class(NamedTuple):
+    """Chips without kernel tables. `compute`: measured fractions of GEMMs by format, whose ratio to
+    those of NVIDIA chips, or else `scale`, multiplies every other compute."""
+
+    title: str
+    source: str
+    compute: Mapping[str, float] = MappingProxyType({})
+    fixed: float | None = None
+    scale: float | None = None
+
+
+MATMULS = "TFLOP/s: best matmul of ml-engineering compute/accelerator/README.md@744d01e, 2026-08-22"
+ESTIMATES = (
+    "calibrated serving estimates of github:AshitaOrbis/inference-margins "
+    "site/engine.js@d16da8b, 2026-07-15: prefill reaches {} of the fp8 peak, 0.36 (H200), 0.42 "
+    "(GB200) and 0.45 (GB300) there"
 )
-# bf16 GEMMs of vendors without kernel tables: compute fraction, fixed us, rows of measurements
 CLASSES = {
-    "class_gpu": ("any GPU without measurements", None, None, "median of the nine NVIDIA files"),
-    "class_amd": ("AMD Instinct, MI355X's matmuls", 0.626, None, f"MI355X 1565/2500 {AMD_SOURCE}"),
-    "class_mi300x": ("AMD Instinct MI300X", 0.511, None, f"668.4/1307 {AMD_SOURCE}"),
-    "class_mi325x": ("AMD Instinct MI325X", 0.601, None, f"784.9/1307 {AMD_SOURCE}"),
-    "class_tpu": (
-        "Google TPU", 0.829, 1.62,
+    "class_gpu": Class("any GPU without measurements", "median of the nine NVIDIA files"),
+    "class_amd": Class(
+        "AMD Instinct, MI355X's matmuls", f"MI355X 1565/2500 {MATMULS}", {"bf16": 0.626}
+    ),
+    "class_mi300x": Class("AMD Instinct MI300X", f"668.4/1307 {MATMULS}", {"bf16": 0.511}),
+    "class_mi325x": Class("AMD Instinct MI325X", f"784.9/1307 {MATMULS}", {"bf16": 0.601}),
+    "class_tpu": Class(
+        "Google TPU",
         "TPU7x cubes of accelerator-microbenchmarks Ironwood_Microbenchmarks_readme.md@1bd037eb^, "
         "2025-12: 956.38 of 1153.5 TFLOP/s at 32768, 2.59 TFLOP/s (1.62 us) at 128",
+        {"bf16": 0.829},
+        1.62,
     ),
-}  # fmt: skip
-TOP_MEMORY = 0.80  # assumed: no streaming kernel of AMD or Google is in the data above that
+    "class_gaudi": Class(
+        "Intel Gaudi 2 and 3",
+        "medians of bf16 418.7/432 and fp8 826.5/865 (Gaudi 2), 1243/1677 and 1289.5/1677 "
+        f"(Gaudi 3) {MATMULS}",
+        {"bf16": 0.855, "fp8": 0.862},
+    ),
+    "class_trainium": Class(
+        "AWS Trainium and Inferentia",
+        ESTIMATES.format("0.30 (Trainium2) and 0.34 (Trainium3)"),
+        scale=0.76,
+    ),
+    "class_accelerator": Class(
+        "any accelerator that is no GPU and no TPU",
+        ESTIMATES.format("0.28 (Ascend 910C), 0.30 (Trainium2) and 0.34 (Trainium3)"),
+        scale=0.71,
+    ),
+}
+# Assumed: streaming reaches 0.40 to 0.60 on MI300X (untuned copies, scalarlm.ghost.io, 2025), 0.68
+# at 100 MB on TPU7x (a planning curve, accelerator-microbenchmarks system.py@6a306a8); nothing is
+# known of the other vendors.
+TOP_MEMORY = 0.80
+CAPPED = ("class_amd", "class_mi300x", "class_mi325x", "class_tpu")
 # busbw of ml-engineering network/README.md@744d01e, MI300X: 47.671 of 64, 312.912 of 448 GB/s
 AMD = "class_amd", "class_mi300x", "class_mi325x"
 AMD_LINKS = {2: 0.745, 4: 0.721, 8: 0.698}
@@ -140,28 +185,31 @@ AMD_NOTE = (
 
 def class_laws(name: str, chips: list[Laws]) -> Laws:
     """Median of the natively fitted laws; GEMM compute as measured, other compute in proportion."""
-    _, compute, fixed, rows = CLASSES[name]
+    _, source, compute, fixed, scale = CLASSES[name]
     out: Laws = {}
     for operator, dtype in ((op, d) for op, table in chips[0].items() for d in table):
-        source = {"int8": "fp8"}.get(dtype, dtype)
-        source = "nvfp4" if (operator, dtype) == ("gemm", "mxfp4") else source
-        fitted = [c[operator][source] for c in chips if c[operator][source]["kind"] == "fitted"]
+        like = {"int8": "fp8"}.get(dtype, dtype)
+        like = "nvfp4" if (operator, dtype) == ("gemm", "mxfp4") else like
+        fitted = [c[operator][like] for c in chips if c[operator][like]["kind"] == "fitted"]
         kept = [law_ for law_ in fitted if not law_["note"].endswith((WEIGHT_ONLY, UNPACKED))]
         middle = {k: medians(law_[k] for law_ in kept) for k in ("compute", "memory", "fixed", "p")}
         note = f"median of {len(kept)} NVIDIA chips"
         out.setdefault(operator, {})[dtype] = derive(middle, note, kind="assumed")
-    if compute:
-        scale = compute / out["gemm"]["bf16"]["compute"]
-        note = f", compute times {scale:.3g} (bf16 GEMM compute here over there)"
-        cap = f", memory at most {TOP_MEMORY:.2f}"
-        for table in out.values():
-            for dtype, x in table.items():
-                capped = x["memory"] > TOP_MEMORY
-                x = x | {"memory": min(x["memory"], TOP_MEMORY)}
-                table[dtype] = derive(x, f"{x['note']}{note}{cap * capped}", scale, "assumed")
-        note = f"compute{' and fixed' if fixed else ''}: {rows}; the rest: median of NVIDIA chips"
-        measured = {"compute": compute, "kind": "derived", "note": note}
-        out["gemm"]["bf16"] |= measured | ({"fixed": fixed} if fixed else {})
+    if not (compute or scale):
+        return out
+    reason = "the source's ratio" if scale else "bf16 GEMM compute here over there"
+    scale = scale or compute["bf16"] / out["gemm"]["bf16"]["compute"]
+    for table in out.values():
+        for dtype, x in table.items():
+            note = f"{x['note']}, compute times {scale:.3g} ({reason})"
+            if name in CAPPED and x["memory"] > TOP_MEMORY:
+                x = x | {"memory": TOP_MEMORY}
+                note += f", memory at most {TOP_MEMORY:.2f}"
+            table[dtype] = derive(x, note, scale, "assumed")
+    note = f"compute{' and fixed' if fixed else ''}: {source}; the rest: median of NVIDIA chips"
+    for dtype, value in compute.items():
+        measured = {"compute": value, "kind": "derived", "note": note}
+        out["gemm"][dtype] |= measured | ({"fixed": fixed} if fixed else {})
     return out
 
 
@@ -169,7 +217,8 @@ def class_links(name: str, links: list[Links]) -> Links:
     """Median over the chips with switched links."""
     out: Links = {}
     for op, n in ((op, n) for op, table in links[0].items() for n in table):
-        row = {k: medians(link[op][n][k] for link in links) for k in ("latency", "fraction")}
+        rows = [link[op][n] for link in links if n in link[op]]
+        row = {k: medians(row[k] for row in rows) for k in ("latency", "fraction", "ramp")}
         out.setdefault(op, {})[n] = row | ({"fraction": AMD_LINKS[n]} if name in AMD else {})
     return out
 
@@ -201,27 +250,33 @@ def write(path: Path, head: dict, laws: Laws, links: Links, notes: dict) -> None
     lines.append(f"expert_padding_rows: {PADDING_ROWS}")
     for op, rows in links.items():
         latency = ", ".join(f"{row['latency']} us" for row in rows.values())
-        fraction = ", ".join(str(row["fraction"]) for row in rows.values())
+        fraction, ramp = (
+            ", ".join(str(row[key]) for row in rows.values()) for key in ("fraction", "ramp")
+        )
         errors = [row["error"] for row in rows.values() if "error" in row]
         error = f", error: {max(errors)}" if errors else ""
         lines.append(
             f"{op}: {{chips: [{', '.join(map(str, rows))}], latency: [{latency}], "
-            f"bandwidth_fraction: [{fraction}], kind: {notes[op][0]}{error}, "
+            f"bandwidth_fraction: [{fraction}], ramp: [{ramp}], kind: {notes[op][0]}{error}, "
             f"note: {json.dumps(notes[op][1])}}}"
         )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def link_notes(name: str, chip: Chip) -> dict:
-    """Kind and note of the two collectives of a chip, and the file's source."""
+    """Kind and note of the collectives of a chip, and the file's source."""
     per = f"of {chip.link / 1e9:g} GB/s per direction"
+    if chip.system in BUCKETS_OF:
+        per += f", rows of {BUCKETS_OF[chip.system]}, whose fits are alike"
     reduce = f"{per}; vllm, sglang, trtllm under CUDA graphs; 8 KiB..512 MiB"
+    gather = f"{per}; all-gather and reduce-scatter of NCCL, 8 KiB..512 MiB"
     to_all = f"{per}; NCCL, 8 KiB..512 MiB"
     if name == "l40s":
         reduce = f"{per}; NCCL (the custom kernels' rows are one measurement repeated)"
     if name in ("gb200_nvl72", "gb300_nvl72"):
         whose = "measured on gb300_nvl72" if name == "gb200_nvl72" else "as measured"
-        reduce += f"; 8 chips: trtllm MNNVL two-shot, {whose}"
+        reduce += f"; 8 chips: trtllm MNNVL two-shot, {whose}; beyond extrapolated"
+        gather += "; beyond 4 chips extrapolated"
     if name == "gb300_nvl72":
         to_all += "; 8 chips: as 4"
     elif name in ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72"):
@@ -229,6 +284,7 @@ def link_notes(name: str, chip: Chip) -> dict:
     return {
         "source": "aiconfigurator-core 0.12.0 (Apache-2.0), measured kernel tables of NVIDIA GPUs",
         "all_reduce": ("fitted", reduce),
+        "all_gather": ("fitted", gather),
         "all_to_all": ("fitted", to_all),
     }
 
@@ -253,9 +309,9 @@ def main(folder: str | Path, out_dir: str | Path) -> None:
         notes = link_notes(name, chip)
         write(out / f"{name}.yaml", head, laws[name], links[name], notes)
     switched = [link for name, link in links.items() if CHIPS[name].link > 100e9]
-    for name, (title, _, _, rows) in CLASSES.items():
+    for name, (title, source, *_) in CLASSES.items():
         note = AMD_NOTE if name in AMD else "median of the NVLink chips"
-        notes = {"source": rows, "all_reduce": ("assumed", note), "all_to_all": ("assumed", note)}
+        notes = {"source": source} | dict.fromkeys(links["h100_sxm"], ("assumed", note))
         head = {"title": f"{title}, not measured kernel by kernel"}
         class_ = class_laws(name, list(laws.values())), class_links(name, switched)
         write(out / f"{name}.yaml", head, *class_, notes)

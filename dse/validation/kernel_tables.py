@@ -15,16 +15,23 @@ from scipy.optimize import least_squares
 
 # Families of the tables' dtypes; w4a16 and w4a8 rows are divided by the 16-bit peak there.
 DTYPE = {
-    "bfloat16": "bf16", "half": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "nvfp4",
+    "bfloat16": "bf16", "half": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4",
     "w4a16_mxfp4": "w4a16", "w4a8_mxfp4_mxfp8": "mxfp4",
 }  # fmt: skip
-BYTES = {"bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125, "w4a16": 0.53125}
+BYTES = {
+    "bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125, "w4a16": 0.53125,
+}  # fmt: skip
 PADDING_ROWS = 16
 # Assumed hidden size, and expert width on one chip up to and above 1,024 tokens an expert, of the
 # expert tables: under 200 one law meets the buckets of every token count; 8 wide experts above.
 HIDDEN, NARROW, WIDE = 4096, 192, 2048
 BUCKETS_OF = {"b300_sxm": "b200_sxm", "gb300": "gb200_nvl72"}  # without expert buckets of its own
 GPT_OSS = "gptoss|^sglang_mxfp4_flashinfer"  # expert kernels that backends select for gpt-oss
+# Of SGLang's expert kernels the first that the tables have is its default.
+SGLANG = "sglang_flashinfer_trtllm_moe", "sglang_fused_moe_triton", "sglang_flashinfer_cutlass_moe"
+# nvfp4 kernels of trtllm, of which a deployment takes the faster for its load
+BY_LOAD = {"moe_torch_flow_min_latency", "moe_torch_flow_cutlass"}
+MIN_SHARE = 0.3  # expert kernels that read weights at less of the bandwidth ran untuned (assumed)
 MAX_MISS_PCT = 35  # a per-backend fit that misses its own rows by more (median) is dropped
 BLOCK_OVERHEAD = "vllm", "fp8_block"  # 77-390 us of overhead of that GEMM path
 CURRENT = ("1.3.0rc20", "0.24.0", "0.5.14")  # trtllm, vllm, sglang; A100 has older rows only
@@ -41,6 +48,10 @@ class Chip(NamedTuple):
     link: float
     peaks: dict[str, float]
     cached: float
+
+    def peak(self, dtype: str) -> float:
+        """What the tables divided rows of a format by: that of bf16 where they had no other."""
+        return self.peaks.get("fp8" if dtype == "fp8_block" else dtype, self.peaks["bf16"])
 
 
 def _chip(title, system, bandwidth, link, *tflops, cached=0.0):
@@ -133,7 +144,7 @@ class Tables:
 
     def condensed(self, fits, dtype, flops, moved, peak=None) -> pd.DataFrame:
         """Points (n,) per row of `fits`: A is a maximum, S a sum, B a p-norm, each plus t0."""
-        peak, parts = peak or self.chip.peaks[dtype], []
+        peak, parts = peak or self.chip.peak(dtype), []
         for row in fits[fits.med_abs_pct < MAX_MISS_PCT].itertuples():
             p = {"A": 50.0, "S": 1.0}.get(row.model[0]) or row.p
             shape = peak, self.chip.bandwidth, (row.eff_c, row.eff_b, row.t0_us, p)
@@ -144,7 +155,7 @@ class Tables:
         return pd.concat(parts) if parts else pd.DataFrame(columns=["flops", "miss"])
 
     def gemm(self, dtype: str) -> pd.DataFrame:
-        """2mnk; weights, input and a 16-bit output. fp8: per-tensor and 128-block rows alike."""
+        """2mnk; weights, input and a 16-bit output."""
 
         def usable(table):
             bad = (table.backend == BLOCK_OVERHEAD[0]) & (table.dtype == BLOCK_OVERHEAD[1])
@@ -197,10 +208,19 @@ class Tables:
         raw = self.default_kernels("decode_attention_bw", dtype)
         # a100 trtllm: above the HBM bandwidth; outputs that the tables mark as unusable
         raw = raw[~((raw.system == "a100_sxm") & (raw.backend == "trtllm"))]
+        if dtype == "fp8":
+            raw = self.fp8_cache(raw)
         raw = self.measured(raw, raw.latency_us_med)
         raw["bytes"] = raw.bw_frac_med * self.chip.bandwidth * raw.seconds
         raw["flops"] = 2 * raw.bytes / BYTES[dtype] * raw.heads_per_kv.map(group)
         return raw
+
+    def fp8_cache(self, raw: pd.DataFrame) -> pd.DataFrame:
+        """An fp8 cache is the default of TensorRT-LLM alone, and models with one have grouped
+        queries: its rows for these where there are any. On Hopper the others' kernels convert the
+        cache first and reach half to two thirds of the bandwidth, where these reach .9."""
+        chosen = raw[(raw.backend == "trtllm") & (raw.heads_per_kv != "(0, 1]")]
+        return raw if chosen.empty else chosen
 
     def mla_prefill_attention(self, dtype: str) -> pd.DataFrame:
         """320 b L^2 h; q, k, v, out. Without the absorbed kernels, which do 3.4 times the work."""
@@ -241,9 +261,9 @@ class Tables:
         hidden, width = (hidden, width) if raw.empty else (HIDDEN, NARROW)
         fits = self.expert_kernels("moe_fit", dtype, balanced)
         fits = fits[fits.model.str.startswith("S:") & ~fits.backend.isin(raw.backend)]
+        fits = fits[fits.eff_b > MIN_SHARE]
         moved = 3 * weight * distinct * BYTES[dtype]
-        peak = self.chip.peaks.get(dtype, self.chip.peaks["bf16"])
-        grid = self.condensed(fits, dtype, 6 * weight * rows, moved, peak)
+        grid = self.condensed(fits, dtype, 6 * weight * rows, moved)
         copies = len(grid) // len(mean)
         grid["flops"] = np.tile(6 * weight * (rows + PADDING_ROWS * distinct), copies)
         grid["bytes"] = np.tile(moved + activations(6 * weight * rows, hidden, width), copies)
@@ -257,34 +277,42 @@ class Tables:
         raw = source.expert_kernels("moe_by_tokens_per_expert", dtype, distribution)
         edges = raw.tokens_per_expert.str.extract(r"\((.*), (.*)\]").astype(float)
         mean = np.sqrt(edges[0].clip(lower=0.06) * edges[1].clip(upper=4096))
+        if len(raw) and set(raw.kernel) >= BY_LOAD:
+            fastest = raw.groupby(["tokens_per_expert", "ep"]).latency_us_med.idxmin()
+            raw, mean = raw.loc[fastest], mean[fastest]
         regime = pd.Series(np.digitize(mean, (8, 1024)), raw.index)
         raw = self.measured(raw, raw.latency_us_med, 1 / regime.map(regime.value_counts()))
-        flops = raw.flop_frac_med * chip.peaks.get(dtype, chip.peaks["bf16"]) * raw.seconds
+        flops = raw.flop_frac_med * chip.peak(dtype) * raw.seconds
         raw["bytes"] = raw.bw_frac_med * chip.bandwidth * raw.seconds
         raw["bytes"] += activations(flops, HIDDEN, np.where(mean > 1024, WIDE, NARROW))
         raw["flops"] = flops * (1 - PADDING_ROWS * np.expm1(-mean) / mean)
         return raw
 
     def expert_kernels(self, name: str, dtype: str, distribution: str) -> pd.DataFrame:
-        """Rows of one weight format; of mxfp4 the kernels that backends select for gpt-oss."""
+        """Rows of one weight format, without kernels that are not a backend's default; of mxfp4 the
+        kernels that backends select for gpt-oss."""
         table = self.read(name)
         table = table[table.distribution == distribution]
         if dtype not in ("w4a16", "mxfp4"):
-            return table[table.moe_dtype.map(DTYPE) == dtype]
+            table = table[table.moe_dtype.map(DTYPE) == dtype]
+            default = next((k for k in SGLANG if k in set(table.kernel)), None)
+            return table[~table.kernel.isin(set(SGLANG) - {default})]
         table = table[table.moe_dtype.map(DTYPE).isin(("w4a16", "mxfp4"))]
         return table[table.kernel.str.contains(GPT_OSS)]
 
-    def collective(self, op: str, count: int, source: str) -> dict | None:
-        """Laws of one collective between `count` chips, None where nothing was measured."""
+    def collective(self, ops: tuple[str, ...], count: int, source: str) -> dict | None:
+        """Constants of one collective between `count` chips from the rows of `ops`, None where
+        nothing was measured. A chip of which only fits are known takes the rows of its relative."""
 
         def usable(table):
-            table = table[(table.op == op) & (table.num_gpus == count)]
+            table = table[table.op.isin(ops) & (table.num_gpus == count)]
             table = table[(table.dtype.map(DTYPE) == "bf16") & table.backend.str.contains(source)]
             old = ~table.version.isin(CURRENT) & (table.system != "a100_sxm")
             return table[~old | (table.backend == "nccl")]
 
-        wire_s = {"all_reduce": 2, "alltoall": 1}[op] * (count - 1) / count / self.chip.link
-        rows = usable(self.read("comm_points"))
+        wire_s = {"all_reduce": 2}.get(ops[0], 1) * (count - 1) / count / self.chip.link
+        relative = CHIPS.get(BUCKETS_OF.get(self.chip.system, ""), self.chip)
+        rows = usable(Tables(self.folder, relative).read("comm_points"))
         rows = rows[rows.bytes.between(2**13 * 0.99, 2**29 * 1.01)]
         size, seconds, miss = rows.bytes.to_numpy(), rows.latency_us.to_numpy() * 1e-6, 0.0
         if rows.empty:  # condensed rows only
@@ -305,7 +333,8 @@ class Tables:
 
 
 def link_law(size, wire_s, seconds, miss=0.0) -> dict:
-    """Constants of seconds = latency + wire_s / fraction, (n,) each, and their median error.
+    """Constants of seconds = latency + transfer + ramp sqrt(latency transfer), where transfer =
+    wire_s / fraction, (n,) each, and their median error.
 
     Messages up to 1 MiB (decode), above 32 MiB (prefill) and between count one third each.
     """
@@ -313,16 +342,18 @@ def link_law(size, wire_s, seconds, miss=0.0) -> dict:
     weight = (1 / group.groupby(group).transform("size")).to_numpy()
 
     def predict(x):
-        return x[0] * 1e-6 + wire_s / x[1]
+        latency, transfer = x[0] * 1e-6, wire_s / x[1]
+        return latency + transfer + x[2] * np.sqrt(latency * transfer)
 
     best = least_squares(
         lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
-        (5.0, 0.6),
-        bounds=((0, 0.01), (300, 1.2)),
+        (5.0, 0.6, 0.5),
+        bounds=((0, 0.01, 0), (300, 1.2, 4)),
         loss="soft_l1",
         f_scale=0.1 * np.sqrt(weight.mean()),
-        x_scale=(5.0, 0.2),
+        x_scale=(5.0, 0.2, 0.5),
     ).x
-    latency, fraction = (float(f"{value:.3g}") for value in best)
-    error = median(np.hypot(predict((latency, fraction)) / seconds - 1, miss), weight)
-    return {"latency": latency, "fraction": fraction, "error": round(error, 3)}
+    latency, fraction, ramp = (float(f"{value:.3g}") for value in best)
+    ramp = round(ramp, 3)
+    error = median(np.hypot(predict((latency, fraction, ramp)) / seconds - 1, miss), weight)
+    return {"latency": latency, "fraction": fraction, "ramp": ramp, "error": round(error, 3)}

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from dse.cli import VERBS
-from tests import readme_commands
+from tests import command_blocks
 from tests.cli_docs import commands, page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,23 +62,94 @@ def test_command_page_is_fresh_and_complete():
     assert text == page(), "run `python -m tests.cli_docs > docs/cli.md`"
 
 
-def test_readme_blocks_are_read_as_commands():
+def test_commands_of_a_block():
     text = "```bash\nmake test\n# a comment\ndse run tiny \\\n  --seed 1\n```\n```\ndse x\n```\n"
-    assert readme_commands.lines(text) == ["dse run tiny    --seed 1"]
+    bash, answer = command_blocks.blocks(text)
+    assert command_blocks.commands(bash.content) == ["dse run tiny --seed 1"]
+    assert (bash.below_bash, answer.below_bash) == (False, True)
+    assert text[answer.start : answer.end] == answer.content == "dse x\n"
 
 
-def test_readme_has_a_command_block():
-    assert readme_commands.blocks(readme_commands.README.read_text(encoding="utf-8"))
+def test_make_study_is_what_the_makefile_says():
+    assert command_blocks.commands("make study\n") == [
+        "dse run quickstart --out studies/quickstart"
+    ]
 
 
-def test_readme_run_stops_at_the_first_failure(
+def test_commands_stand_in_blocks_that_run():
+    """A fenced block with a command is `bash` or `console`; what else shows one is its output."""
+    for path in command_blocks.PAGES:
+        for block in command_blocks.blocks(path.read_text(encoding="utf-8")):
+            if block.language not in command_blocks.RUN and path.name != "cli.md":
+                assert not re.search(r"^(dse|python|make) ", block.content, re.M), path.name
+
+
+def test_a_word_that_is_not_printed_is_found():
+    printed = "time per token   12.1 ms\nfeasible"
+    assert command_blocks.unprinted("time per token  9 ms", printed) == []
+    assert command_blocks.unprinted("time per word  9 ms\n...", printed) == ["time per word  9 ms"]
+
+
+def test_an_excerpt_keeps_its_gap():
+    assert (
+        command_blocks.excerpt("old\n...\nend\n", "\nnew \nleft out\nlast\n") == "new\n...\nlast\n"
+    )
+
+
+PAGE = """\
+```yaml
+# space.yaml
+name: 1
+```
+
+```bash
+cat space.yaml
+```
+
+```
+name: 2
+```
+
+```console
+$ dse estimate
+dse: --model is missing
+```
+"""
+
+
+def test_a_page_runs_and_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
-    page = tmp_path / "README.md"
-    page.write_text("```bash\ndse --version\nfalse\necho never\n```\n", encoding="utf-8")
-    monkeypatch.setattr(readme_commands, "README", page)
-    assert readme_commands.main() == 1
-    said = capfd.readouterr()
-    assert "dse 0." in said.out
-    assert "never" not in said.out
-    assert "failed with exit code 1: false" in said.err
+    monkeypatch.setattr(command_blocks, "COPIED", ())
+    page = tmp_path / "page.md"
+    page.write_text(PAGE, encoding="utf-8")
+    assert command_blocks.main([str(page)]) == 0
+    assert "some numbers shown differ" in capfd.readouterr().out
+    assert page.read_text(encoding="utf-8") == PAGE
+    assert command_blocks.main([str(page), "--write"]) == 0
+    written = page.read_text(encoding="utf-8")
+    assert "```\n# space.yaml\nname: 1\n```" in written
+    assert "--model is missing (accepted: " in written
+    page.write_text(PAGE.replace("name: 2", "title: 2"), encoding="utf-8")
+    assert command_blocks.main([str(page)]) == 1
+    assert "not printed: title: 2" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("```bash\ndse --version\nfalse\necho never\n```\n", "exit code 1: false"),
+        ("```console\n$ dse --version\ndse\n```\n", "exit code 0: dse --version"),
+    ],
+)
+def test_a_page_stops_at_the_first_broken_promise(
+    page: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+):  # fmt: skip
+    monkeypatch.setattr(command_blocks, "COPIED", ())
+    path = tmp_path / "page.md"
+    path.write_text(page, encoding="utf-8")
+    assert command_blocks.main([str(path)]) == 1
+    heard = capfd.readouterr()
+    assert said in heard.err
+    assert "never" not in heard.out

@@ -122,7 +122,8 @@ def test_points_of_a_file(tmp_path: Path):
         "estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--prompt-tokens", 1024,
         "--output-tokens", 256, "--concurrency", 16, "--backend", "vllm", "--json",
     ).json()  # fmt: skip
-    assert float(rows[0]["predicted"]) == pytest.approx(one["tpot_s"])
+    # The row is a benchmark that starts all its requests at once, the estimate a steady state.
+    assert float(rows[0]["predicted"]) == pytest.approx(one["tpot_s"], rel=0.05)
     said = dse("estimate", "--points", path, "--out", out)
     assert said.out == f"2 of 5 rows predicted, written to {out}\n"
 

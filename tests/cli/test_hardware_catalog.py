@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dse.data import hardware_dir
 from tests.cli.conftest import dse
 
 ESTIMATE = ["estimate", "--model", "llama-3-8b", "--chip"]
@@ -32,7 +33,7 @@ def test_list_shows_every_chip_within_100_columns() -> None:
     listed = dse("hardware", "list")
     assert max(map(len, listed.out.splitlines())) <= 100
     rows = dse("hardware", "list", "--json").json()
-    assert len(rows) == 82
+    assert len(rows) == len(list((hardware_dir() / "chips").glob("*.yaml"))) >= 82
     for row in rows:
         line = next(text for text in listed.out.splitlines() if text.split()[:1] == [row["id"]])
         assert row["efficiency"] in line
@@ -44,14 +45,14 @@ def test_list_filters_and_sorts() -> None:
     assert {row["vendor"] for row in rows} == {"AMD"}
     speeds = [row["memory_bytes_per_s"] for row in rows]
     assert speeds == sorted(speeds, reverse=True)
-    assert len(rows) == 6
+    assert len(rows) >= 6
     rows = dse("hardware", "list", "--family", "hopper", "--sort", "id", "--json").json()
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert "h20" in {row["id"] for row in rows}
     rows = dse("hardware", "list", "--sort", "price", "--json").json()
     prices = [row["usd_per_hour_rental_3yr"] for row in rows]
     known = [price for price in prices if price is not None]
-    assert prices == sorted(known, reverse=True) + [None] * (82 - len(known))
+    assert prices == sorted(known, reverse=True) + [None] * (len(prices) - len(known))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +114,9 @@ def test_a_chip_that_does_not_exist(mine: Path) -> None:
     assert "no figure for" in checked.out
     shown = dse("hardware", "show", "./fresh.yaml")
     assert "fresh: own Fresh" in shown.out
+    listed = {row["id"] for row in dse("hardware", "list", "--json").json()}
     rows = dse("hardware", "list", "--chip-file", "fresh.yaml", "--json").json()
-    assert len(rows) == 83
+    assert {row["id"] for row in rows} == listed | {"fresh"}
     answer = dse(*ESTIMATE, "./fresh.yaml", "--json").json()
     assert answer["deployment"]["chip"] == "fresh"
     assert answer["provenance"]["tpot_s"] == "derived"

@@ -79,9 +79,9 @@ def test_deepseek_v3_from_its_own_file():
     assert kv_elements_per_token(batch)[0] == 576 * 61
     assert blocks(model) == [("mla", 61), ("mlp", 3), ("moe", 58)]
     assert model.weight_dtypes == {
-        "attention": "fp8",
-        "mlp": "fp8",
-        "experts": "fp8",
+        "attention": "fp8_block",
+        "mlp": "fp8_block",
+        "experts": "fp8_block",
         "embedding": "bf16",
     }
     assert any("num_nextn_predict_layers 1" in sentence for sentence in model.assumed)

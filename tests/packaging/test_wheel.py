@@ -68,7 +68,7 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path):
     assert all(name.startswith(("dse/", "dse-")) for name in names)
     assert not [name for name in names if any(word in name for word in DEVELOPMENT)]
     inside = {name.removeprefix("dse/_data/") for name in names if name.startswith("dse/_data/")}
-    for folder, pattern in (("hardware", "**/*.yaml"), ("search_spaces", "**/*.yaml")):
+    for folder, pattern in (("hardware", "**/*.*"), ("search_spaces", "**/*.yaml")):
         files = {str(path.relative_to(ROOT)) for path in (ROOT / folder).glob(pattern)}
         assert files
         assert files <= inside

@@ -92,9 +92,9 @@ def test_total_agrees_with_the_published_count(name):
 
 def test_errors_of_the_totals():
     errors = list(total_errors().values())
-    assert len(errors) == 136
+    assert len(errors) >= 136
     assert np.median(errors) < 0.001
-    assert sum(error <= 0.01 for error in errors) >= 131
+    assert sum(error <= 0.01 for error in errors) >= 0.96 * len(errors)
 
 
 def test_active_agrees_on_the_publisher_s_convention():
@@ -103,7 +103,7 @@ def test_active_agrees_on_the_publisher_s_convention():
         assert (row.active_parameters is None) == (row.active_counts is None)
         if row.active_parameters is not None and row.active_counts is not None:
             errors[name] = abs(active(index, row.active_counts) / row.active_parameters - 1)
-    assert len(errors) == 53
+    assert len(errors) >= 53
     assert np.median(list(errors.values())) < 0.01
     assert {name for name, error in errors.items() if error > 0.03} == ACTIVE_EXCEPTIONS
 

@@ -189,7 +189,7 @@ def test_limits_know_their_direction(sample: StudyFolder) -> None:
         )
     ]
     metrics = {"output_tokens_per_s": 400.0, "tpot_s": 0.015, "ttft_s": None}
-    found = dict(limits(_folder(front, study), metrics))
+    found = dict(limits(_folder(front, study), {"metrics": metrics}))
     assert sorted(found.values()) == [0.25, 0.5]
     assert "at least" in min(found, key=lambda sentence: found[sentence])
 

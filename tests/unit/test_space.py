@@ -11,7 +11,7 @@ import pytest
 from dse import dtypes
 from dse.errors import InputError, InputErrors
 from dse.space.space import Space
-from dse.specs import study as study_module
+from dse.specs import workloads as workloads_module
 from dse.specs.metrics import METRICS, parse_constraint
 from dse.specs.study import Study, load_study, resolve_space
 
@@ -173,7 +173,7 @@ def test_units_end_at_the_edge(tmp_path: Path) -> None:
         ("ttft_s", "<=", 2.0),
         ("tpot_s", "<=", 0.03),
     ]
-    assert study.workload.backend == "generic"
+    assert study.workloads[0].backend == "generic"
 
 
 def test_all_chips_that_have_the_price(tmp_path: Path) -> None:
@@ -206,10 +206,11 @@ def test_named_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "workloads").mkdir()
     workload = tmp_path / "workloads" / "chat.yaml"
     workload.write_text("prompt_tokens: 512\noutput_tokens: 128\nserving: static\n")
-    monkeypatch.setattr(study_module, "search_spaces_dir", lambda: tmp_path)
+    monkeypatch.setattr(workloads_module, "search_spaces_dir", lambda: tmp_path)
     inline = DENSE.splitlines()[1]
     study = read(tmp_path, DENSE.replace(inline, "workload: chat"))
-    assert (study.workload.prompt_tokens, study.workload.serving) == (512, "static")
+    load = study.workloads[0]
+    assert (load.prompt_tokens, load.serving) == (512, "static")
     errors = mistakes(tmp_path, DENSE.replace(inline, "workload: chatt"))
     assert errors[0].line == 2
     assert "did you mean chat?" in str(errors[0])

@@ -97,7 +97,7 @@ def add(step: Step, block: Block) -> None:
         "attention over the KV cache",
         count,
         deployed.law("mla_decode_attention", "kv"),
-        4.0 * read * heads * latent,
+        4.0 * read * step.verified * heads * latent,
         cache,
         cache,
         step.has_decode,

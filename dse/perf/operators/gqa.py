@@ -100,7 +100,7 @@ def add(step: Step, block: Block) -> None:
         "attention over the KV cache",
         count,
         deployed.law("decode_attention", "kv"),
-        2.0 * read * heads * pair,
+        2.0 * read * step.verified * heads * pair,
         cache,
         cache,
         step.has_decode,

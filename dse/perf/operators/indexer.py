@@ -69,8 +69,8 @@ def add_scores(step: Step, block: Block, query_rows: Floats, ratio: Floats | flo
         "indexer over the cache",
         count,
         step.deployed.law("mla_decode_attention", "fp8"),
-        2.0 * pairs * queries,
-        pairs * SCORE_BYTES + keys,
+        2.0 * pairs * step.verified * queries,
+        pairs * step.verified * SCORE_BYTES + keys,
         keys,
         step.has_decode,
     )

@@ -102,7 +102,7 @@ def add(step: Step, block: Block) -> None:
         "attention over the KV cache",
         count,
         deployed.law("mla_decode_attention", "kv"),
-        2.0 * read * heads * (latent + block["kv_lora_rank"]),
+        2.0 * read * step.verified * heads * (latent + block["kv_lora_rank"]),
         cache,
         cache,
         step.has_decode,

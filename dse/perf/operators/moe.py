@@ -1,11 +1,18 @@
 """Mixture of experts: router, routed experts as one grouped GEMM, shared experts.
 
-Routing is taken as uniform. T tokens that choose k of E experts touch
+How often an expert is chosen varies from expert to expert with a coefficient of variation c, the
+routing skew, and follows a gamma distribution. T tokens that choose k of E experts touch
 
-    E * (1 - (1 - k / E)^T)
+    E * (1 - (1 + c^2 a T)^(-1 / c^2)),    (1 + c^2 a)^(-1 / c^2) = 1 - k / E
 
-distinct experts in expectation; the busiest of `ep` expert-parallel ranks receives the mean number
-of tokens plus sqrt(2 mean ln ep), the expected maximum of `ep` normal deviates of that variance.
+distinct experts in expectation, which is E (1 - (1 - k / E)^T) for uniform routing (c = 0). The
+busiest of `ep` expert-parallel ranks receives, of a mean of m tokens,
+
+    m + sqrt(2 ln ep (m + c^2 m^2 ep / (E + 9 r)))
+
+the expected maximum of `ep` normal deviates: chance adds the variance m, the experts of a rank the
+rest. r redundant experts, given to the busiest ones, divide the variance of the load of a copy by
+about 1 + 9 r / E (simulated for c of 0.5 to 1.5 and r up to E: within 15%).
 
 With the optional size `expert_hidden_size` routed experts work on a narrower latent (Nemotron 3,
 Kimi K3): one projection down to it and one up a layer, shared by all experts, and what travels
@@ -26,10 +33,34 @@ if TYPE_CHECKING:
     from dse.perf.step import Step
 
 
-def distinct_experts(experts: Floats, experts_per_token: Floats, tokens: Floats) -> Floats:
-    """(n,) expected number of experts that `tokens` touch under uniform routing."""
+# Of the power-law routing of the kernel tables (docs/efficiency.md); 0 is uniform.
+ROUTING_SKEW = 1.0
+SPREAD_BY_A_COPY = 9.0
+SMALLEST_SKEW = 1e-3  # below it, rounding
+FEW_ROWS = 128.0  # tokens a rank that DeepEP's low-latency kernels take
+
+
+def distinct_experts(
+    experts: Floats, experts_per_token: Floats, tokens: Floats, skew: Floats | float = 0.0
+) -> Floats:
+    """(n,) expected number of experts that `tokens` touch, by the routing skew."""
     missed = np.maximum(1.0 - experts_per_token / experts, 0.0)
-    return experts * (1.0 - missed**tokens)
+    if isinstance(skew, float) and skew == 0.0:
+        return experts * (1.0 - missed**tokens)
+    square = np.maximum(skew, SMALLEST_SKEW) ** 2
+    grown = 1.0 + (np.maximum(missed, 1e-9) ** -square - 1.0) * tokens
+    return experts * (1.0 - grown ** (-1.0 / square))
+
+
+def busiest_rank(mean: Floats, ranks: Floats, slots: Floats, skew: Floats | float) -> Floats:
+    """(n,) tokens of the busiest of `ranks` that receive `mean` each; `slots` is E + 9 r."""
+    return mean + np.sqrt(2.0 * np.log(ranks) * mean * (1.0 + skew * skew * mean * ranks / slots))
+
+
+def _copies(deployed: Deployed, block: Block) -> Floats:
+    """(n,) experts of a layer over all ranks, redundant ones included."""
+    redundant = deployed.batch.redundant_experts
+    return block["experts"] if redundant is None else block["experts"] + redundant
 
 
 def _widths(deployed: Deployed, block: Block) -> tuple[Floats, Floats]:
@@ -48,7 +79,7 @@ def expert_hidden(block: Block, hidden: Floats) -> Floats:
 def weight_elements(deployed: Deployed, block: Block) -> dict[str, Floats]:
     hidden = deployed.batch.hidden_size
     routed, shared = _widths(deployed, block)
-    experts = np.ceil(block["experts"] / deployed.expert_parallel)
+    experts = np.ceil(_copies(deployed, block) / deployed.expert_parallel)
     dense = block["matrices"] * hidden * shared
     if "expert_hidden_size" in block.sizes:
         dense = dense + 2.0 * hidden * block["expert_hidden_size"]
@@ -68,7 +99,7 @@ def add(step: Step, block: Block) -> None:
     routed, shared = _widths(deployed, block)
     ranks = deployed.expert_parallel
     experts = np.maximum(block["experts"], 1.0)
-    tokens = rows * deployed.data_parallel
+    tokens = step.mean_rows * deployed.data_parallel
 
     step.elementwise("feed-forward norm", count, 3.0 * rows * hidden)
     step.gemm("router", count, "router", rows, block["experts"], hidden)
@@ -83,50 +114,65 @@ def add(step: Step, block: Block) -> None:
         step.gemm("latent down-projection", narrow, "mlp", rows, latent, hidden)
         step.gemm("latent up-projection", narrow, "mlp", rows, hidden, latent)
 
-    distinct = distinct_experts(experts, block["experts_per_token"], tokens) / ranks
+    skew = ROUTING_SKEW if deployed.batch.routing_skew is None else deployed.batch.routing_skew
+    copies = np.maximum(_copies(deployed, block), 1.0)
+    distinct = distinct_experts(experts, block["experts_per_token"], tokens, skew)
+    distinct = distinct * copies / (experts * ranks)  # copies of an expert are read on their ranks
     mean = tokens * block["experts_per_token"] / ranks
-    busiest = mean + np.sqrt(2.0 * mean * np.log(ranks))
+    slots = experts + SPREAD_BY_A_COPY * (copies - experts)
+    busiest = busiest_rank(mean, ranks, slots, skew)
     weight = block["matrices"] * latent * routed
     padded = busiest + deployed.expert_padding_rows * distinct
     touched = distinct * weight * deployed.weight_bytes["experts"]
     bytes_ = touched + busiest * (latent + routed) * 2.0 * ACTIVATION_BYTES
     law = deployed.law("experts", "experts")
-    step.ledger.operator("routed experts", count, law, 2.0 * padded * weight, bytes_, touched)
-    _exchange(step, block, tokens, latent)
+    useful = mean / np.maximum(padded, 1e-9)  # no 0 / 0 in dense candidates
+    step.ledger.operator(
+        "routed experts", count, law, 2.0 * padded * weight, bytes_, touched, useful=useful
+    )
+    _exchange(step, block, tokens, latent, busiest / np.maximum(mean, 1e-9))
 
 
-def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats) -> None:
-    """Moves tokens, `hidden` wide, to their experts and back.
+def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Floats) -> None:
+    """Moves tokens, `hidden` wide, to their experts and back; `load` is what the busiest rank
+    receives over the mean.
 
     Without attention data-parallel every rank already holds every token: one all-reduce of the
     outputs. With it and expert parallelism, tokens are sent to the ranks of their experts and
     back (each to at most one copy a rank); without expert parallelism all tokens are gathered and
-    the outputs reduce-scattered, which moves what an all-reduce of them moves at the latency of two
-    collectives.
+    the outputs reduce-scattered. Of more than FEW_ROWS tokens a rank, one copy goes to each other
+    domain and is copied there (DeepEP's normal kernels); fewer go straight to each expert.
     """
     deployed = step.deployed
     group = step.expert_group
     spread = deployed.data_parallel > 1.0
     routed = spread & (deployed.expert_parallel > 1.0)
 
-    reduce_rows = np.where(spread, tokens, step.rows)
-    latency, transfer = group.all_reduce(reduce_rows * hidden * ACTIVATION_BYTES)
-    latency = np.where(spread, latency + group.gather_scatter_latency_s, latency)
-    reduce_count = block.count * ~routed
-    step.ledger.network("experts all-reduce", reduce_count, latency, transfer)
+    latency, transfer = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
+    step.ledger.network("experts all-reduce", block.count * ~spread, latency, transfer)
+    gathered = spread & ~routed
+    if gathered.any():
+        latency, transfer = group.all_gather(tokens * hidden * ACTIVATION_BYTES)
+        both = 2.0 * block.count * gathered
+        step.ledger.network("gather tokens, scatter outputs", both, latency, transfer)
     if not routed.any():
         return
 
-    copies = np.minimum(block["experts_per_token"], deployed.expert_parallel)
-    sent = step.rows / deployed.tensor_parallel * copies * hidden
+    chosen = block["experts_per_token"]
+    copies = np.minimum(chosen, deployed.expert_parallel)
+    own_rows = step.rows / deployed.tensor_parallel
+    leaving, domains = 1.0, group.domains
+    if (domains > 1.0).any():
+        distinct = domains * (1.0 - (1.0 - 1.0 / domains) ** chosen) / np.maximum(copies, 1.0)
+        leaving = np.minimum(np.maximum(distinct, FEW_ROWS / own_rows), 1.0)
     route_count = block.count * routed
     for name, width in (
         ("dispatch to experts", np.minimum(deployed.weight_bytes["experts"], 2.0)),
         ("combine from experts", ACTIVATION_BYTES),
     ):
         wire = np.where(width < 1.0, 1.0, width)  # 4-bit weights still receive 8-bit activations
-        latency, transfer = group.all_to_all(sent * wire)
+        latency, transfer = group.all_to_all(own_rows * copies * load * hidden * wire, leaving)
         step.ledger.network(name, route_count, latency, transfer)
     # Every tensor-parallel rank sent its share of the tokens and needs all of them back.
-    latency, transfer = step.tensor_group.all_reduce(step.rows * hidden * ACTIVATION_BYTES / 2.0)
+    latency, transfer = step.tensor_group.all_gather(step.rows * hidden * ACTIVATION_BYTES)
     step.ledger.network("gather tokens", route_count, latency, transfer)

@@ -51,7 +51,7 @@ def scan(
         "state read and written",
         count,
         step.deployed.law("decode_attention", "state"),
-        step.decode_rows * decode_flops,
+        step.verified_rows * decode_flops,
         moved,
         moved,
         step.has_decode,

@@ -103,7 +103,8 @@ def _formats(
 ) -> dict[str, str]:
     """The dtype of each part that the method's Linear layers reach."""
     if method == "fp8":
-        return dict.fromkeys(QUANTIZED, "fp8")
+        blocks = quantization.get("weight_block_size") is not None
+        return dict.fromkeys(QUANTIZED, "fp8_block" if blocks else "fp8")
     if method in ("awq", "gptq"):
         bits = quantization.get("bits", quantization.get("w_bit"))
         return dict.fromkeys(QUANTIZED, _integer_format(reader, bits, "quantization_config.bits"))
@@ -144,7 +145,7 @@ def _groups(reader: ConfigReader, quantization: Mapping[str, object]) -> dict[st
 def _group_format(reader: ConfigReader, weights: Mapping[str, object], field: str) -> str:
     bits = weights.get("num_bits")
     if weights.get("type") == "float" and bits == 8:
-        return "fp8"
+        return "fp8_block" if weights.get("strategy") == "block" else "fp8"
     if weights.get("type") == "float" and bits == 4:
         return "mxfp4" if weights.get("group_size") == 32 else "nvfp4"
     return _integer_format(reader, bits, f"{field}.num_bits")

@@ -1,0 +1,148 @@
+"""Several workloads that one deployment serves, each by its share of the requests.
+
+The deployment's time is shared: while a workload has its turn, all its `concurrency` requests in
+flight are of that workload, and requests of two workloads never meet in one step. A request of the
+mix takes, with w_i the share of workload i among the requests,
+
+    chip-seconds = sum_i w_i chip-seconds_i        tokens = sum_i w_i tokens_i
+
+so that cost, energy and output rate are those of the mix. What a limit must hold for each of them
+(latencies, memory, running requests, the rules of `dse.evaluate`) is that of the worst workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.candidates import CandidateBatch, Floats
+from dse.economics.cost import cost
+from dse.economics.energy import joules_per_output_token
+from dse.evaluate import MEMORY_PARTS, Member, Metrics, evaluate
+from dse.perf.machines import Machines
+from dse.perf.serving import Performance
+from dse.perf.workload import Workload
+from dse.specs.metrics import METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One workload of a mix. `weight` is its share of the requests; a mix sums to 1."""
+
+    name: str
+    weight: float
+    workload: Workload
+
+
+Mix = tuple[Share, ...]
+
+
+def alone(workload: Workload) -> Mix:
+    """The mix of one workload."""
+    return (Share("", 1.0, workload),)
+
+
+def evaluate_mix(
+    batch: CandidateBatch,
+    mix: Mix,
+    machines: Machines,
+    *,
+    training_flops: float | None = None,
+    keep: bool = False,
+) -> Metrics:
+    """`dse.evaluate.evaluate` of a mix; of one workload, the very same. With several, `members` of
+    the result holds each workload's own metrics, and `performance` is that of the first."""
+    each = [
+        evaluate(batch, share.workload, machines, training_flops=training_flops, keep=keep)
+        for share in mix
+    ]
+    if len(mix) == 1:
+        return each[0]
+    members = tuple(
+        Member(share.name, share.weight, share.workload, metrics)
+        for share, metrics in zip(mix, each, strict=True)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return replace(
+            each[0],
+            values=_values(batch, members, machines),
+            violations={
+                rule: _fold(np.maximum, [metrics.violations[rule] for metrics in each])
+                for rule in each[0].violations
+            },
+            members=members,
+        )
+
+
+def _fold(combine: Callable[[Floats, Floats], Floats], arrays: list[Floats]) -> Floats:
+    """(n,) arrays combined in the order of the workloads."""
+    found = arrays[0]
+    for array in arrays[1:]:
+        found = combine(found, array)
+    return found
+
+
+def _worse(metric: str) -> Callable[[Floats, Floats], Floats]:
+    known = METRICS.get(metric)
+    return np.fmin if known is not None and known.direction == "maximize" else np.fmax
+
+
+def _pick(which: NDArray[np.intp], arrays: list[Floats]) -> Floats:
+    """(n,) row i of `arrays[which[i]]`."""
+    found = arrays[0]
+    for k, array in enumerate(arrays[1:], start=1):
+        found = np.where(which == k, array, found)
+    return found
+
+
+def _values(
+    batch: CandidateBatch, members: tuple[Member, ...], machines: Machines
+) -> dict[str, Floats]:
+    def total(of: Callable[[Performance], Floats]) -> Floats:
+        """(n,) of a request of the mix."""
+        return _fold(np.add, [member.weight * of(member.metrics.performance) for member in members])
+
+    def mean(metric: str, of: Callable[[Performance], Floats]) -> Floats:
+        """(n,) mean of a metric by weighted chip-seconds."""
+        terms = [
+            member.weight * of(member.metrics.performance) * member.metrics.values[metric]
+            for member in members
+        ]
+        return _fold(np.add, terms) / total(of)
+
+    each = {
+        name: [member.metrics.values[name] for member in members]
+        for name in members[0].metrics.values
+    }
+    # The worst of those to which a metric applies: an offline workload has no first token.
+    values = {name: _fold(_worse(name), arrays) for name, arrays in each.items()}
+    fullest = np.argmax(each["memory_bytes_per_chip"], axis=0)
+    for part in MEMORY_PARTS:
+        name = f"memory_{part}_bytes_per_chip"
+        values[name] = _pick(fullest, each[name])
+    prompt = sum(member.weight * member.workload.prompt_tokens for member in members)
+    output = sum(member.weight * member.workload.output_tokens for member in members)
+    prices = cost(
+        total(lambda one: one.prefill_chip_s),
+        total(lambda one: one.decode_chip_s),
+        np.broadcast_to(prompt, len(batch)),
+        np.broadcast_to(output, len(batch)),
+        machines.usd_per_chip_hour[batch.chip],
+    )
+    for name in (
+        "usd_per_million_input_tokens", "usd_per_million_output_tokens",
+        "usd_per_million_total_tokens", "usd_per_million_output_tokens_all_in",
+    ):  # fmt: skip
+        values[name] = getattr(prices, name)
+    rate = output / total(lambda one: 1.0 / one.requests_per_s)
+    values["output_tokens_per_s"] = rate
+    values["output_tokens_per_s_per_chip"] = rate / batch.chips
+    values["joules_per_output_token"] = joules_per_output_token(
+        batch.chips, machines.tdp_w[batch.chip], rate
+    )
+    values["mfu"] = mean("mfu", lambda one: one.prefill_chip_s)
+    values["mbu"] = mean("mbu", lambda one: one.decode_chip_s)
+    return values

@@ -1,0 +1,163 @@
+"""The two phases of serving on one instance: seconds of a prefill and of a decode step, and what a
+prompt adds to the steps that carry it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.candidates import CandidateBatch, Floats
+from dse.perf.deployed import Deployed
+from dse.perf.machines import Machines
+from dse.perf.memory import Memory, memory
+from dse.perf.queueing import Rank
+from dse.perf.speculative import draft_s, module_bytes
+from dse.perf.step import Step
+from dse.perf.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A batch of candidates under one workload. `prompt` and `output` (n,) tokens of a request."""
+
+    deployed: Deployed
+    workload: Workload
+    prompt: Floats
+    output: Floats
+    memory: Memory
+    keep: bool
+
+    @property
+    def fresh(self) -> Floats:
+        """(n,) tokens of a prompt that are not cached already."""
+        return np.maximum(self.prompt * (1.0 - self.workload.prefix_hit_rate), 1.0)
+
+    @property
+    def seen(self) -> Floats:
+        """(n,) length of a prompt whose tokens see, in the mean, as many others as these do."""
+        return self.prompt * (1.0 + self.workload.prefix_hit_rate)
+
+    @property
+    def context(self) -> Floats:
+        return self.prompt + self.output / 2.0
+
+    @property
+    def tokens_per_step(self) -> float:
+        speculation = self.workload.speculation
+        return 1.0 if speculation is None else speculation.tokens_per_step
+
+    @property
+    def steps(self) -> Floats:
+        """(n,) decode steps of a request."""
+        return self.output / self.tokens_per_step
+
+    @property
+    def imbalance(self) -> Floats:
+        """(n,) layers of the fullest pipeline stage over the mean."""
+        layers, stages = self.deployed.batch.layers, self.deployed.pipeline_parallel
+        return np.ceil(layers / stages) * stages / layers
+
+    def step_s(self, device_s: Floats, requests: Floats | float = 0.0) -> Floats:
+        """A step is the larger of device and host time, plus the gap between two steps and the
+        host's work on each decoding request."""
+        backend = self.workload.backend
+        serial = backend.gap_s_per_step + backend.host_s_per_request * requests
+        return np.maximum(device_s, backend.host_s_per_step) + serial
+
+
+def case_of(
+    batch: CandidateBatch, workload: Workload, machines: Machines, *, keep: bool = False
+) -> Case:
+    """Gathers and sizes `batch` on its machines; an MTP module takes its share of the memory."""
+    deployed = Deployed(batch, machines)
+    prompt = np.broadcast_to(workload.prompt_tokens, deployed.n)
+    output = np.broadcast_to(workload.output_tokens, deployed.n)
+    sized = memory(deployed, prompt, output, workload.backend)
+    if workload.speculation is not None and workload.speculation.draft_share is None:
+        sized = sized.with_weights(module_bytes(deployed), deployed.data_parallel)
+    return Case(deployed, workload, prompt, output, sized, keep)
+
+
+def prefill_step(case: Case, tokens: Floats, ranks: Floats | float = 1.0) -> tuple[Floats, Step]:
+    """Seconds to prefill `tokens` on a share `ranks` of the attention ranks at the same time, chunk
+    after chunk, stages overlapped."""
+    chunks = np.ceil(tokens / case.workload.backend.chunk_tokens)
+    zeros = np.zeros(case.deployed.n)
+    step = Step(
+        case.deployed,
+        decode_rows=zeros,
+        context=zeros,
+        prefill_rows=tokens / chunks,
+        prompt_tokens=case.seen,
+        prefill_ranks=ranks,
+        keep=case.keep,
+    )
+    one = case.step_s(step.seconds * case.imbalance)
+    return one * (1.0 + (chunks - 1.0) / case.deployed.pipeline_parallel), step
+
+
+def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
+    """Seconds of a decode step of `rows` requests on every attention rank, drafts included."""
+    speculation, n = case.workload.speculation, case.deployed.n
+    zeros, ones = np.zeros(n), np.ones(n)
+
+    def step(verified: float) -> Step:
+        return Step(
+            case.deployed,
+            decode_rows=rows,
+            context=case.context,
+            prefill_rows=zeros,
+            prompt_tokens=ones,
+            verified=verified,
+            keep=case.keep,
+        )
+
+    if speculation is None:
+        plain = step(1.0)
+        return case.step_s(plain.seconds * case.imbalance, rows), plain
+    verify = step(speculation.verified)
+    plain_s = verify.seconds if speculation.draft_share is None else step(1.0).seconds
+    drafts = draft_s(speculation, case.deployed, rows, case.context, plain_s)
+    return case.step_s((verify.seconds + drafts) * case.imbalance, rows), verify
+
+
+def rank_of(case: Case, requests: Floats, rows: Floats, prefill_s: Floats) -> tuple[Rank, Step]:
+    """An attention rank of which `rows` requests decode in each step of a micro-batch.
+
+    Ranks of one instance wait for each other, and their prompts arrive apart: where a rank carries
+    prompts in a share q of its steps, those steps in which any of R ranks does are carried by
+    q / (1 - (1 - q)^R) of them in the mean. Serving software holds prompts back to prefill them on
+    several ranks at once (TensorRT-LLM's attention-DP balancing, SGLang's prefill delayer): the
+    square root, half-way to all at once, is assumed."""
+    deployed, backend = case.deployed, case.workload.backend
+    decode_step_s, plain = decode_step(case, rows)
+    alone_s = plain.seconds
+    carried = np.minimum(case.fresh * np.maximum(rows / case.steps, 1.0), backend.chunk_tokens)
+    busy = np.minimum(rows * case.fresh / (carried * case.steps), 1.0)
+    together = np.sqrt(busy / (1.0 - (1.0 - busy) ** deployed.data_parallel))
+    mixed = Step(
+        deployed,
+        decode_rows=rows,
+        context=case.context,
+        prefill_rows=carried,
+        prompt_tokens=case.seen,
+        prefill_ranks=together,
+        verified=plain.verified,
+        parts=False,
+    )
+    added = np.maximum(mixed.seconds - alone_s, 0.0) * case.imbalance
+    added = added * case.fresh / carried
+    rank = Rank(
+        requests=requests,
+        step_s=decode_step_s,
+        added_s=added,
+        own_s=prefill_s,
+        stages=deployed.pipeline_parallel,
+        prompt=case.fresh,
+        output=case.steps,
+        chunk_tokens=backend.chunk_tokens,
+        scheduler=backend.scheduler,
+        together=together,
+    )
+    return rank, plain

@@ -1,0 +1,152 @@
+"""Predicted against measured: tables of the measurement format, what is covered, and the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dse.data import hardware_dir
+from dse.errors import InputError
+from dse.specs.catalog import MEASUREMENTS
+from dse.validation.calibrate import pose
+from dse.validation.crossvalidate import cross_validate
+from dse.validation.points import (
+    ADDED,
+    estimate_rows,
+    estimate_table,
+    not_covered,
+    read_table,
+)
+from dse.validation.rows import NEEDED, backend_of
+from dse.validation.scores import (
+    ENOUGH_ROWS,
+    group_errors,
+    rank_correlation,
+    score,
+    speed_up,
+    together,
+)
+
+SHIPPED = ("inference.csv", "disaggregated.csv")
+
+
+def shipped() -> list[pd.DataFrame]:
+    """The project's own measurements, one table a file."""
+    return [read(hardware_dir() / MEASUREMENTS / name) for name in SHIPPED]
+
+
+def read(path: Path) -> pd.DataFrame:
+    """A file of the measurement format, every cell a text. Raises InputError for one that is none,
+    lacks a column, or has no row to score."""
+    table = read_table(path, (*NEEDED, "value"))
+    if scored_rows(table).empty:
+        raise InputError("no row to score", file=str(path), accepted="rows without `exclude`")
+    return table
+
+
+def scored_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows without `exclude`."""
+    if "exclude" not in table:
+        return table
+    return table[table["exclude"].str.strip() == ""].reset_index(drop=True)
+
+
+def predict(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows without `exclude`, predicted, as `ready` leaves them."""
+    return ready(estimate_table(scored_rows(table)))
+
+
+def ready(predicted: pd.DataFrame) -> pd.DataFrame:
+    """Predicted rows with `value` as a number, `backend` and `group`; a row whose measured value is
+    no positive number is not covered."""
+    answer = predicted.reset_index(drop=True)
+    answer["value"] = pd.to_numeric(answer["value"], errors="coerce")
+    engines = answer["engine"] if "engine" in answer else pd.Series("", index=answer.index)
+    answer["backend"] = [backend_of(str(engine))[0] for engine in engines.fillna("")]
+    made = answer["model"] + "|" + answer["chip"]
+    given = answer["group"].fillna("") if "group" in answer else made
+    answer["group"] = given.where(given != "", made)
+    wrong = (answer["status"] == "ok") & ~(answer["value"] > 0.0)
+    answer.loc[wrong, "status"] = "value is not a positive number"
+    endless = (answer["status"] == "ok") & ~np.isfinite(answer["predicted"].astype(float))
+    answer.loc[endless, "status"] = "no finite prediction"
+    return answer
+
+
+def covered(answer: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `ready` that can be scored."""
+    return answer[answer["status"] == "ok"]
+
+
+def accuracy(answer: pd.DataFrame) -> dict[str, Any]:
+    """The document of `dse validate --json` from predicted rows."""
+    scored = covered(answer)
+    tpot = scored[scored["metric"] == "tpot_s"]
+    return {
+        "rows": len(answer),
+        "covered": len(scored),
+        "not_covered": not_covered(answer),
+        "scores": score(scored),
+        "static_all": together(scored, "static"),
+        "rank_correlation": {
+            "metric": "tpot_s",
+            "rows": len(tpot),
+            "value": rank_correlation(tpot["predicted"].to_numpy(), tpot["value"].to_numpy()),
+        },
+        "speed_up": speed_up(scored),
+    }
+
+
+def cross_validated(
+    answer: pd.DataFrame, progress: Callable[[str], None], *, own: bool
+) -> dict[str, Any]:
+    """`held_out` of the covered rows of `answer`. Rows of the user's `own` enter no fit: theirs are
+    to the shipped rows, without those that share the row's group, chip or model."""
+    rows = covered(answer).drop(columns=list(ADDED))
+    if not own:
+        return held_out(cross_validate(pose(rows.reset_index(drop=True)), progress))
+    shipped_rows = scored_rows(shipped()[0])
+    both = pd.concat([shipped_rows, rows.assign(exclude="not fitted")], ignore_index=True)
+    folds = cross_validate(pose(both.fillna("")), progress)
+    unseen = estimate_rows(rows)  # no shipped row shares the group, chip or model of these
+    answers = {}
+    for by, table in folds.items():
+        mine = table.iloc[len(shipped_rows) :].reset_index(drop=True)
+        for name in ADDED[:4]:
+            mine[name] = np.where(mine[name].isna(), unseen[name], mine[name])
+        answers[by] = mine
+    return held_out(answers)
+
+
+def held_out(folds: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """The scores of each kind of fold, and under `worst`, for each metric and serving, the largest
+    `group_median_error` of them."""
+    document: dict[str, Any] = {name: score(covered(ready(t))) for name, t in folds.items()}
+    worst: dict[tuple[str, str], dict[str, Any]] = {}
+    for name, scores in document.items():
+        for item in scores:
+            key = (item["metric"], item["serving"])
+            error = item["group_median_error"]
+            if item["by"] == "all" and (
+                key not in worst or error > worst[key]["group_median_error"]
+            ):
+                worst[key] = {
+                    "metric": key[0], "serving": key[1], "fold": name, "group_median_error": error,
+                }  # fmt: skip
+    return document | {"worst": list(worst.values())}
+
+
+def worst_groups(answer: pd.DataFrame) -> list[dict[str, Any]]:
+    """`metric, serving, group, rows, median_error, bias` of groups with 5 rows or more, the largest
+    error first."""
+    found = []
+    for (metric, serving), part in covered(answer).groupby(["metric", "serving"]):
+        groups = group_errors(part)
+        groups = groups[groups["rows"] >= ENOUGH_ROWS]
+        of = {"metric": metric, "serving": serving}
+        found += [of | row for row in groups.to_dict("records")]
+    return sorted(found, key=lambda row: -row["median_error"])

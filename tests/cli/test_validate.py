@@ -1,0 +1,177 @@
+"""dse validate as a person uses it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dse.data import hardware_dir
+from dse.report.accuracy_words import score_row, short
+from dse.validation import measurements
+from dse.validation.calibrate import Problem
+from dse.validation.points import estimate_rows
+from tests.cli.conftest import dse, fits
+
+SCORE = {
+    "metric", "serving", "by", "key", "groups", "rows", "group_median_error", "median_error",
+    "p90_error", "bias", "rank_correlation", "interval_coverage", "interval_width",
+}  # fmt: skip
+INFERENCE = hardware_dir() / "measurements" / "inference.csv"
+HEAD = "model,chip,tp,engine,serving,prompt_tokens,output_tokens,concurrency,metric,value,exclude\n"
+ROW = "llama-3-8b,h100_sxm,1,vllm,continuous,1024,256,8,tpot_s,0.009,\n"
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every 25th shipped row, and three that are not covered."""
+    head, *lines = INFERENCE.read_text(encoding="utf-8").splitlines(keepends=True)
+    path = tmp_path_factory.mktemp("rows") / "rows.csv"
+    kept = [line for line in lines if "disaggregated" not in line][::25]
+    strange = [kept[0].replace("llama-4-scout,", "<b>nothing</b>,", 1) for _ in range(3)]
+    path.write_text("".join([head, *kept, *strange]), encoding="utf-8")
+    return path
+
+
+def test_the_document(rows: Path) -> None:
+    document = dse("validate", "--data", rows, "--json").json()
+    assert {"rows", "covered", "not_covered", "scores"} <= set(document)
+    assert document["rows"] == document["covered"] + sum(
+        item["rows"] for item in document["not_covered"]
+    )
+    assert {"reason": "no model '<b>nothing</b>'", "rows": 3} in document["not_covered"]
+    scores = document["scores"]
+    assert all(set(item) == SCORE for item in scores)
+    overall = [item for item in scores if item["by"] == "all"]
+    pairs = {(item["metric"], item["serving"]) for item in scores}
+    assert len(overall) == len(pairs)
+    for by in ("all", "chip", "model", "backend"):
+        assert sum(item["rows"] for item in scores if item["by"] == by) == document["covered"]
+
+
+def test_excluded_rows_are_in_no_count(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(HEAD + ROW * 3 + ROW.replace(",\n", ",warm-up\n") * 2, encoding="utf-8")
+    document = dse("validate", "--data", path, "--json").json()
+    assert (document["rows"], document["covered"], document["not_covered"]) == (3, 3, [])
+
+
+@pytest.mark.parametrize("columns", [100, 60])
+def test_text_answers_first_and_fits(
+    rows: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = dse("validate", "--data", rows)
+    assert said.code == 0, said.err
+    assert said.out.startswith("How far off: time ")
+    assert fits(said.out, columns)
+    for word in ("Worst groups", "Not covered", "no model '<b>nothing</b>'", "80% interval"):
+        assert word in said.out
+    assert "nan" not in said.out.lower()
+
+
+def test_page_and_tables(rows: Path, tmp_path: Path) -> None:
+    table = tmp_path / "accuracy.md"
+    said = dse("validate", "--data", rows, "--out", tmp_path, "--markdown", table, "--json")
+    assert said.json()["covered"]
+    html = (tmp_path / "accuracy.html").read_text(encoding="utf-8")
+    assert len(html.encode()) < 6e6
+    own = html.replace(re.findall(r"<script>.*?</script>", html, re.DOTALL)[0], "")
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", own)
+    assert "<b>nothing</b>" not in own
+    assert "NaN" not in own
+    answer = own.split('<section id="answer">')[1]
+    assert answer.index("How far off") < answer.index("<table")
+    page = table.read_text(encoding="utf-8")
+    assert "<b>" not in page
+    assert "## Not covered" in page
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (HEAD.replace("value", "number") + ROW, ("rows.csv", "no column 'value'", "accepted")),
+        (HEAD.replace("serving", "kind") + ROW, ("rows.csv", "no column 'serving'")),
+        (HEAD + ROW.replace(",\n", ",warm-up\n"), ("rows.csv", "no row to score", "exclude")),
+        (HEAD, ("no row to score",)),
+        ("", ("rows.csv", "cannot be read as CSV")),
+        ("\0\1\2", ("rows.csv",)),
+    ],
+)
+def test_bad_files(tmp_path: Path, content: str, words: tuple[str, ...]) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(content, encoding="utf-8")
+    said = dse("validate", "--data", path)
+    assert said.code == 2
+    assert all(word in said.err for word in words), said.err
+
+
+def test_held_out_scores_stand_beside_the_fits_own(
+    rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the user's own enter no fit; with folds that predict as the shipped model does, or
+    that have none for a row, held-out scores are the model's own."""
+
+    def folds(problem: Problem, progress: Callable[[str], None]) -> dict[str, pd.DataFrame]:
+        progress("said every two seconds at most")
+        assert (problem.table["exclude"] != "").sum() == document["covered"]
+        same = estimate_rows(problem.table)
+        unseen = same.assign(predicted=np.nan, predicted_low=np.nan, predicted_high=np.nan)
+        names = ["predicted", "predicted_low", "predicted_high"]
+        worse = same.assign(**{name: 100.0 * same[name] for name in names})
+        return {"group": same, "chip": worse, "model": unseen}
+
+    document = dse("validate", "--data", rows, "--json").json()
+    monkeypatch.setattr(measurements, "cross_validate", folds)
+    said = dse("validate", "--data", rows, "--cross-validate", "--json")
+    held = said.json()["cross_validation"]
+    assert held["group"] == held["model"] == document["scores"]
+    assert {item["fold"] for item in held["worst"]} == {"chip"}
+    assert len(held["worst"]) == sum(item["by"] == "all" for item in document["scores"])
+    said = dse("validate", "--data", rows, "--cross-validate")
+    assert "Held out" in said.out
+    assert fits(said.out, 100)
+
+
+def test_nothing_covered_is_an_answer(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(HEAD + ROW.replace("h100_sxm", "abacus"), encoding="utf-8")
+    out = tmp_path / "out"
+    said = dse("validate", "--data", path, "--out", out)
+    assert said.code == 0, said.err
+    assert "0 of 1 measured rows predicted" in said.out
+    assert "no chip 'abacus'" in said.out
+    document = dse("validate", "--data", path, "--json").json()
+    assert document["scores"] == []
+
+
+def test_missing_file_and_folder_that_is_a_file(tmp_path: Path) -> None:
+    assert dse("validate", "--data", tmp_path / "none.csv").code == 2
+    path = tmp_path / "rows.csv"
+    path.write_text(HEAD + ROW, encoding="utf-8")
+    assert dse("validate", "--data", path, "--out", path).code == 4
+
+
+def test_the_accuracy_page_is_todays() -> None:
+    """Its first table, within half a percentage point of what is predicted now."""
+    page = (Path(__file__).parents[2] / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    command = "dse validate --cross-validate --markdown docs/accuracy.md"
+    assert f"Written by `{command}`." in page
+    table = page.split("## By metric")[1].split("##")[0].replace("\\", "")
+    lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")]
+    told = {(cells[0], cells[1]): cells[2:] for cells in lines[2:]}
+    document = dse("validate", "--json").json()
+    today = {
+        (short(item["metric"]), item["serving"]): score_row(item)[2:]
+        for item in document["scores"]
+        if item["by"] == "all"
+    }
+    assert told.keys() == today.keys()
+    for key, cells in today.items():
+        numbers = [float(cell.strip("%+").replace(",", "")) for cell in cells if cell != "–"]
+        before = [float(cell.strip("%+").replace(",", "")) for cell in told[key] if cell != "–"]
+        assert before == pytest.approx(numbers, abs=0.5, rel=0.01), f"{key}: run {command}"

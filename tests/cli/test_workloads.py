@@ -1,0 +1,200 @@
+"""Several workloads on the command line and in a study."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dse.study.folder import FRONT, FRONT_TABLE, STUDY, read_json
+from tests.cli.conftest import SMALL, dse, fits
+
+POINT = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--tp", 2, "--concurrency", 16)
+LOADS = ("--workload", "chat=7:1000/250", "--workload", "retrieval=3:6000/400")
+ONE = "workload: {prompt_tokens: 1024, output_tokens: 256, serving: continuous, backend: current}\n"
+SEVERAL = """\
+workloads:
+  - {name: chat, weight: 7, prompt_tokens: 1000, output_tokens: 250, serving: continuous}
+  - {name: retrieval, weight: 3, prompt_tokens: 6000, output_tokens: 400, serving: continuous,
+     constraints: [ttft_s <= 1 s]}
+"""
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished study of two workloads."""
+    folder = tmp_path_factory.mktemp("mixed")
+    path = folder / "mixed.yaml"
+    path.write_text(SMALL.replace(ONE, SEVERAL), encoding="utf-8")
+    said = dse("run", path, "--out", folder / "study")
+    assert said.code == 0, said.err
+    assert "Workloads: 70% chat (1,000 prompt" in said.out
+    assert fits(said.out, 100)
+    return folder / "study"
+
+
+def items(folder: Path) -> list[dict]:
+    return read_json(folder, FRONT)["items"]
+
+
+def test_every_point_is_reproduced_by_its_command(mixed: Path):
+    for item in items(mixed):
+        command = item["command"].split()
+        assert command[0] == "dse"
+        document = dse(*command[1:], "--json").json()
+        assert document["workloads"] == item["workloads"]
+        assert document["workload"] is None
+        same = {key: value for key, value in item["metrics"].items() if key != "assumed"}
+        assert {key: document[key] for key in same} == same
+
+
+def test_flags_give_the_point_too(mixed: Path):
+    item = items(mixed)[0]
+    deployment = item["deployment"]
+    document = dse(
+        "estimate", "--model", "llama-3-8b", "--chip", deployment["chip"], *LOADS,
+        "--tp", deployment["tensor_parallel"], "--weight-dtype", deployment["weight_dtype"],
+        "--kv-dtype", "bf16", "--concurrency", deployment["concurrency"], "--json",
+    ).json()  # fmt: skip
+    assert document["workloads"] == item["workloads"]
+    for metric in ("usd_per_million_total_tokens", "tpot_s", "ttft_s", "joules_per_output_token"):
+        assert document[metric] == item["metrics"][metric]
+
+
+def test_each_workload_is_what_it_is_alone():
+    document = dse("estimate", *POINT, *LOADS, "--json").json()
+    for load in document["workloads"]:
+        lengths = (
+            "--prompt-tokens", load["prompt_tokens"], "--output-tokens", load["output_tokens"],
+        )  # fmt: skip
+        alone = dse("estimate", *POINT, *lengths, "--json").json()
+        for metric in ("ttft_s", "tpot_s", "usd_per_million_total_tokens", "bottleneck", "mbu"):
+            assert load[metric] == alone[metric]
+    assert [load["weight"] for load in document["workloads"]] == [0.7, 0.3]
+    assert document["tpot_s"] == max(load["tpot_s"] for load in document["workloads"])
+
+
+def test_one_workload_by_the_flag_is_the_lengths():
+    flag = dse("estimate", *POINT, "--workload", "chat=2:1000/250", "--json").json()
+    lengths = ("--prompt-tokens", 1000, "--output-tokens", 250)
+    assert flag == dse("estimate", *POINT, *lengths, "--json").json()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--workload", "chat=0:1000/250"), "a weight above 0"),
+        (("--workload", "chat=-1:1000/250"), "a weight above 0"),
+        (("--workload", "chat=1:1000"), "chat=0.7:1000/250"),
+        (("--workload", "chat=1:0/250"), "1 to 100,000,000"),
+        (("--workload", "=1:1000/250"), "chat=0.7:1000/250"),
+        (("--workload", "a=1:9/9", "--workload", "a=1:9/8"), "different names"),
+        (("--workload", "a=1:9/9", "--prompt-tokens", 5), "--prompt-tokens does not go with"),
+        (("--workload", "a=1:9/9", "--output-tokens", 5), "--output-tokens does not go with"),
+    ],
+)
+def test_wrong_flags(flags: tuple, said: str):
+    found = dse("estimate", *POINT, *flags)
+    assert found.code == 2
+    assert said in found.err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("columns", [100, 60])
+@pytest.mark.parametrize("verb", ["estimate", "explain"])
+def test_text_fits(monkeypatch: pytest.MonkeyPatch, verb: str, columns: int):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = dse(verb, *POINT, *LOADS)
+    assert said.code == 0
+    assert fits(said.out, columns)
+    for words in ("retrieval", "70%", "of the worst workload"):
+        assert words in " ".join(said.out.split())
+
+
+def test_explain_names_the_workload_of_its_operators(mixed: Path):
+    document = dse("explain", mixed, "knee", "--json").json()
+    heaviest = max(document["workloads"], key=lambda load: load["chip_seconds_share"])
+    assert document["breakdown_of"] == heaviest["name"]
+    total = sum(row["decode_s"] for row in document["breakdown"])
+    assert total == pytest.approx(heaviest["decode_step_s"], rel=1e-9)
+    said = dse("explain", mixed, "knee")
+    assert f"below are under {heaviest['name']}" in said.out
+
+
+def test_why_not(mixed: Path):
+    item = items(mixed)[0]
+    split = item["deployment"]
+    flags = (
+        "--model", "llama-3-8b", "--chip", "h100_sxm", "--tp", split["tensor_parallel"],
+        "--weight-dtype", split["weight_dtype"], "--concurrency", split["concurrency"],
+    )  # fmt: skip
+    document = dse("explain", "--why-not", mixed, *flags, "--json").json()
+    assert document["reasons"] == ["it is on the front: point 1 has the same values"]
+    slow = dse("explain", "--why-not", mixed, *flags[:4], "--concurrency", 5000, "--json").json()
+    assert any("retrieval: ttft_s <= 1 s" in reason for reason in slow["reasons"])
+    refused = dse("explain", "--why-not", mixed, *flags, "--workload", "chat=1:10/10")
+    assert refused.code == 2
+    assert "--workload" in refused.err
+
+
+def test_compare(mixed: Path):
+    document = dse("compare", mixed, mixed, "--json").json()
+    assert (document["ratio"], document["entered"], document["left"]) == (1.0, [], [])
+
+
+def test_the_own_chip_gives_the_points_own_numbers(mixed: Path):
+    study = read_json(mixed, STUDY)
+    front = items(mixed)
+    for detail in study["chosen"].values():
+        item = front[detail["point"] - 1]
+        own = next(row for row in detail["elsewhere"] if row["chip"] == item["deployment"]["chip"])
+        assert own["metrics"] == {key: item["metrics"][key] for key in own["metrics"]}
+
+
+def test_report_and_study_name_the_mix(mixed: Path):
+    study = read_json(mixed, STUDY)
+    assert study["workload"] is None
+    assert [load["name"] for load in study["workloads"]] == ["chat", "retrieval"]
+    text = (mixed / "report.md").read_text(encoding="utf-8")
+    for words in (
+        "Workload: 70% chat (1,000 prompt and 250 output tokens",
+        "Several workloads share the deployment's time",
+        "|  | chat | retrieval |",
+        "| share of requests | 70% | 30% |",
+        "`retrieval: ttft_s <= 1 s`",
+    ):
+        assert words in text
+    page = (mixed / "report.html").read_text(encoding="utf-8")
+    assert "<caption>Each workload</caption>" in page
+    assert "time to first token of retrieval" in page
+    with (mixed / FRONT_TABLE).open(encoding="utf-8") as file:
+        assert "workloads" not in next(csv.reader(file))
+
+
+@pytest.mark.parametrize(
+    "loads", [[], [3], [{"name": "chat"}], "chat", [{"name": 3, "weight": 1, "serving": "x"}]]
+)
+def test_damaged_workloads(mixed: Path, tmp_path: Path, loads: object):
+    study = read_json(mixed, STUDY) | {"workloads": loads}
+    (tmp_path / STUDY).write_text(json.dumps(study), encoding="utf-8")
+    (tmp_path / FRONT).write_bytes((mixed / FRONT).read_bytes())
+    for arguments in (("estimate", tmp_path, 1), ("report", tmp_path)):
+        said = dse(*arguments)
+        assert (said.code, said.out) == (4, "")
+        assert "workloads" in said.err
+
+
+def test_spaces(space: Callable[..., Path]):
+    path = space(ONE, SEVERAL)
+    assert dse("spaces", "check", path).out == "small: 18 points, no mistake found\n"
+    row = dse("spaces", "show", path, "--json").json()
+    assert row["constraints"] == ["ttft_s <= 2 s", "retrieval: ttft_s <= 1 s"]
+    assert [load["weight"] for load in row["workloads"]] == [0.7, 0.3]
+    said = dse("spaces", "show", path)
+    assert fits(said.out, 100)
+    assert "30% retrieval" in said.out
+    wrong = dse("spaces", "check", space(ONE, SEVERAL.replace("weight: 3", "weight: 0")))
+    assert wrong.code == 2
+    assert ":5: workloads[1].weight" in wrong.err

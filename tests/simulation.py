@@ -1,0 +1,188 @@
+"""A discrete-event simulation of a continuous-batching engine: the check of the closed forms.
+
+Requests queue first in, first out. A step carries one token of every decoding request, prompt
+tokens of others, or both, and lasts `step_s(decode_rows, prefill_tokens)`. A step that ends the
+prefill of a request gives its first token. Policies:
+
+    mixed          decodes first, then prompts in what is left of the token budget, split to fill it
+    whole          the same, but a prompt joins a step whole or not at all
+    prefill_first  while prompts wait, steps of prompt tokens alone; decoding stands still
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+POLICIES = ("mixed", "whole", "prefill_first")
+StepLaw = Callable[[int, float], float]
+
+
+@dataclass(frozen=True)
+class Served:
+    """Seconds by request in order of arrival, (m,): arrival, to the first token, between tokens,
+    at the last token. `tpot_s` is NaN for one output token."""
+
+    arrival_s: NDArray[np.float64]
+    ttft_s: NDArray[np.float64]
+    tpot_s: NDArray[np.float64]
+    finish_s: NDArray[np.float64]
+
+    @property
+    def requests_per_s(self) -> float:
+        """Between the first and the last tenth of all finishes."""
+        low, high = np.quantile(self.finish_s, [0.1, 0.9])
+        return 0.8 * len(self.finish_s) / float(high - low)
+
+
+def lengths(mean: float, spread: float, requests: int, seed: int) -> NDArray[np.int64]:
+    """Uniform within mean (1 +- spread), at least one token."""
+    draw = np.random.default_rng(seed).uniform(-spread, spread, requests)
+    return np.maximum(np.rint(mean * (1.0 + draw)), 1).astype(np.int64)
+
+
+def poisson(requests_per_s: float, requests: int, seed: int) -> NDArray[np.float64]:
+    """Arrival times, (requests,) seconds."""
+    return np.cumsum(np.random.default_rng(seed).exponential(1.0 / requests_per_s, requests))
+
+
+def closed_loop(
+    step_s: StepLaw,
+    prompts: Sequence[int] | NDArray[np.int64],
+    outputs: Sequence[int] | NDArray[np.int64],
+    in_flight: int,
+    **engine: float | str,
+) -> Served:
+    """The first `in_flight` requests arrive at once, each other when one has finished and its
+    client has taken an exponential time of mean `turnaround_s`."""
+    arrivals = np.zeros(len(prompts))
+    arrivals[in_flight:] = np.inf
+    return _Engine(step_s, prompts, outputs, arrivals, in_flight, **engine).run()  # type: ignore[arg-type]
+
+
+def open_loop(
+    step_s: StepLaw,
+    prompts: Sequence[int] | NDArray[np.int64],
+    outputs: Sequence[int] | NDArray[np.int64],
+    arrivals: NDArray[np.float64],
+    **engine: float | str,
+) -> Served:
+    """Requests arrive at given times, (m,) seconds, rising."""
+    return _Engine(step_s, prompts, outputs, arrivals, len(prompts), **engine).run()  # type: ignore[arg-type]
+
+
+class _Engine:
+    def __init__(
+        self,
+        step_s: StepLaw,
+        prompts: Sequence[int] | NDArray[np.int64],
+        outputs: Sequence[int] | NDArray[np.int64],
+        arrivals: NDArray[np.float64],
+        sent: int,
+        *,
+        budget: int = 8192,
+        policy: str = "mixed",
+        most_running: int = 1_000_000,
+        turnaround_s: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        assert policy in POLICIES
+        self.turnaround_s, self.random = turnaround_s, np.random.default_rng(seed)
+        self.step_s, self.policy, self.budget, self.most = step_s, policy, budget, most_running
+        self.prompts, self.outputs = list(map(int, prompts)), list(map(int, outputs))
+        self.arrival = arrivals.copy()
+        self.first = np.zeros(len(arrivals))
+        self.finish = np.zeros(len(arrivals))
+        self.now = 0.0
+        self.sent = sent  # requests whose arrival time is known
+        self.arriving = [(float(arrivals[k]), k) for k in range(sent)]  # of these, soonest first
+        heapq.heapify(self.arriving)
+        self.queue: deque[int] = deque()
+        self.prefilling: list[list[int]] = []  # [request, tokens left], oldest first
+        self.decoding: list[tuple[int, int]] = []  # heap of (decode steps done at the end, request)
+        self.decoded = 0  # decode steps so far
+
+    def run(self) -> Served:
+        done, total = 0, len(self.prompts)
+        while done < total:
+            self._receive()
+            if not (self.queue or self.prefilling or self.decoding):
+                self.now = self.arriving[0][0]
+                continue
+            done += self._step()
+        tokens = np.array(self.outputs) - 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            between = np.where(tokens > 0, (self.finish - self.first) / tokens, np.nan)
+        return Served(self.arrival, self.first - self.arrival, between, self.finish)
+
+    def _receive(self) -> None:
+        while self.arriving and self.arriving[0][0] <= self.now:
+            self.queue.append(heapq.heappop(self.arriving)[1])
+
+    def _chosen(self, rows: int) -> tuple[int, list[int]]:
+        """Prompt tokens of the next step, and the requests whose prefill ends in it."""
+        room, ended = self.budget - (0 if self.policy == "prefill_first" else rows), []
+        taken = 0
+        while room > 0:
+            if not self.prefilling:
+                if not self.queue or len(self.decoding) + len(ended) >= self.most:
+                    break
+                request = self.queue[0]
+                tokens = self.prompts[request]
+                if self.policy == "whole" and tokens > room and taken:
+                    break
+                self.queue.popleft()
+                self.prefilling.append([request, tokens])
+            part = self.prefilling[0]
+            tokens = part[1] if self.policy == "whole" else min(part[1], room)
+            part[1] -= tokens
+            room -= tokens
+            taken += tokens
+            if part[1]:
+                break
+            ended.append(self.prefilling.pop(0)[0])
+        return taken, ended
+
+    def _step(self) -> int:
+        """Runs a step, or as many alike as pass before anything changes; returns the finishes."""
+        rows = len(self.decoding)
+        taken, ended = self._chosen(rows)
+        decodes = rows and not (taken and self.policy == "prefill_first")
+        seconds = self.step_s(rows if decodes else 0, taken)
+        steps = 1
+        if decodes and not taken:
+            steps = self.decoding[0][0] - self.decoded
+            if self.arriving:
+                until = (self.arriving[0][0] - self.now) / seconds
+                steps = int(min(steps, max(np.ceil(until), 1)))
+        self.now += steps * seconds
+        if decodes:
+            self.decoded += steps
+        finished = 0
+        while self.decoding and self.decoding[0][0] <= self.decoded:
+            self._finish(heapq.heappop(self.decoding)[1])
+            finished += 1
+        for request in ended:
+            self.first[request] = self.now
+            if self.outputs[request] == 1:
+                self._finish(request)
+                finished += 1
+            else:
+                last = self.decoded + self.outputs[request] - 1
+                heapq.heappush(self.decoding, (last, request))
+        return finished
+
+    def _finish(self, request: int) -> None:
+        self.finish[request] = self.now
+        if self.sent < len(self.prompts):
+            # The client answers while the next step already runs.
+            later = self.turnaround_s * self.random.exponential()
+            arrival = max(np.nextafter(self.now, np.inf), self.now + later)
+            self.arrival[self.sent] = arrival
+            heapq.heappush(self.arriving, (arrival, self.sent))
+            self.sent += 1

@@ -1,0 +1,133 @@
+"""Disaggregated pools: closed forms, laws, and a simulation of the two stations."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dse.perf.disaggregated import Disaggregated, predict_disaggregated
+from dse.validation.disaggregated import estimate_disaggregated
+from tests.helpers import deploy, machines, scaled, workload
+
+ON = machines()
+LOAD = workload(8192, 1024)
+
+
+def pools(load=LOAD, on=ON, chips=("h200_sxm", "h200_sxm"), **axes) -> Disaggregated:
+    """Workers of 8 chips of each pool, by tensor parallelism."""
+    concurrency = axes.pop("concurrency", 64)
+    prefill_workers, decode_workers = axes.pop("workers", (1, 1))
+    n = len(np.atleast_1d(concurrency))
+    prefill = deploy("llama-3-70b", chips[0], tensor_parallel=8, replicas=prefill_workers, repeat=n)
+    decode = deploy(
+        "llama-3-70b", chips[1], tensor_parallel=8, replicas=decode_workers, repeat=n,
+        concurrency=concurrency,
+    )  # fmt: skip
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return predict_disaggregated(prefill, decode, load, on, on)
+
+
+def two_stations(servers: int, own_s: float, delay_s: float, in_flight: int, rounds: int) -> float:
+    """Mean seconds from arrival to the end of the prefill: `in_flight` requests go round between
+    `servers` that take `own_s` each and a decode of 0.8 to 1.2 times `delay_s`."""
+    random = np.random.default_rng(1)
+    arriving = [(0.0, k) for k in range(in_flight)]
+    free = [0.0] * servers
+    waited, sent = [], in_flight
+    while arriving:
+        arrived, _ = heapq.heappop(arriving)
+        done = max(arrived, heapq.heappop(free)) + own_s
+        heapq.heappush(free, done)
+        waited.append(done - arrived)
+        if sent < rounds * in_flight:
+            heapq.heappush(arriving, (done + delay_s * random.uniform(0.8, 1.2), sent))
+            sent += 1
+    return float(np.mean(waited))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("concurrency", [1, 8, 32, 128, 512])
+def test_prefill_waits_as_in_a_simulation_of_two_stations(workers, concurrency) -> None:
+    rounds = 10
+    found = pools(replace(LOAD, rounds=rounds), workers=(workers, 4), concurrency=concurrency)
+    decode_s = float((found.decode_step_s * 1024 + found.transfer_s)[0])
+    simulated = two_stations(workers, float(found.prefill_s[0]), decode_s, concurrency, rounds)
+    form = (found.queue_s + found.prefill_s)[0]
+    assert form == pytest.approx(simulated, rel=0.25)
+
+
+def test_one_request_meets_no_queue() -> None:
+    found = pools(concurrency=1)
+    parts = found.prefill_s + found.transfer_s + found.decode_step_s + LOAD.backend.first_token_s
+    assert found.ttft_s[0] == pytest.approx(parts[0], rel=1e-6)
+
+
+def test_the_slower_pool_sets_the_rate() -> None:
+    few = pools(concurrency=4096, workers=(1, 8))
+    more = pools(concurrency=4096, workers=(2, 8))
+    assert few.utilisation[0] == pytest.approx(1.0)
+    assert more.requests_per_s[0] == pytest.approx(2 * few.requests_per_s[0], rel=0.01)
+    many = pools(concurrency=1e5, workers=(64, 1))
+    assert many.utilisation[0] < 0.2
+    assert many.running_requests[0] <= many.decode_memory.admitted[0] * (1 + 1e-9)
+
+
+def test_requests_in_flight_are_those_of_littles_law() -> None:
+    for concurrency in (1, 16, 128, 1024):
+        found = pools(concurrency=concurrency, workers=(2, 2))
+        in_flight = found.requests_per_s * (found.ttft_s + 1023 * found.tpot_s)
+        assert in_flight[0] == pytest.approx(concurrency, rel=0.1)
+
+
+def test_the_cache_crosses_the_slower_link() -> None:
+    """80 layers x 2 x 8 heads x 128 numbers x 2 bytes a token, an eighth on each chip, over a
+    400 Gbit/s card: 16 chips are no NVLink domain."""
+    found = pools(concurrency=1)
+    bytes_ = 80 * 2 * 8 * 128 * 2 * 8192 / 8
+    network = ON.scale_out_s_per_byte[ON.code("h200_sxm")]
+    assert found.transfer_s[0] == pytest.approx(bytes_ * network, rel=0.05)
+    faster = pools(concurrency=1, on=scaled(ON, "links", 4.0))
+    assert faster.transfer_s[0] < 0.4 * found.transfer_s[0]
+    rack = pools(concurrency=1, chips=("gb200_nvl72", "gb200_nvl72"))
+    assert rack.transfer_s[0] < 0.2 * found.transfer_s[0]
+
+
+def test_pools_may_be_of_different_chips() -> None:
+    slow, fast = pools(concurrency=1), pools(concurrency=1, chips=("b200_sxm", "h200_sxm"))
+    assert fast.prefill_s[0] < 0.8 * slow.prefill_s[0]
+    assert fast.tpot_s[0] == slow.tpot_s[0]
+
+
+def test_arrivals_at_random_are_served_up_to_capacity() -> None:
+    load = replace(workload(8192, 1024, "poisson"), requests_per_s=np.array([0.1, 1.0, 50.0]))
+    found = pools(load, concurrency=[1, 1, 1], workers=(1, 2))
+    assert found.requests_per_s[:2] == pytest.approx([0.1, 1.0])
+    assert np.isinf(found.ttft_s).tolist() == [False, False, True]
+    assert found.tpot_s[1] > found.tpot_s[0]
+
+
+def test_a_candidate_does_not_depend_on_its_batch() -> None:
+    some = [1, 64, 2048]
+    together = pools(concurrency=some)
+    for i, concurrency in enumerate(some):
+        alone = pools(concurrency=concurrency)
+        for name in ("ttft_s", "tpot_s", "requests_per_s", "transfer_s"):
+            assert getattr(together, name)[i].tobytes() == getattr(alone, name)[0].tobytes(), name
+
+
+def test_rows_of_the_format_are_predicted_or_refused_with_a_reason() -> None:
+    row = {
+        "model": "deepseek-v3", "chip": "h200_sxm", "weight_dtype": "fp8", "engine": "sglang",
+        "serving": "disaggregated", "prompt_tokens": "4096", "output_tokens": "512",
+        "concurrency": "64", "prefill_workers": "1", "prefill_tp": "8", "decode_workers": "2",
+        "decode_tp": "1", "decode_dp": "8", "decode_ep": "8", "metric": "tpot_s",
+    }  # fmt: skip
+    table = pd.DataFrame([row, row | {"metric": "ttft_s"}, row | {"prefill_workers": ""}])
+    answer = estimate_disaggregated(table)
+    assert answer["status"].tolist() == ["ok", "ok", "prefill_workers is empty"]
+    assert (answer["predicted"][:2] > answer["floor"][:2]).all()
+    assert np.isnan(answer["predicted"][2])

@@ -1,0 +1,276 @@
+"""Several workloads on one deployment: closed forms, the worst latencies, limits, mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.errors import InputError, InputErrors
+from dse.evaluate import MEMORY_PARTS, Metrics
+from dse.mix import Share, alone, evaluate_mix
+from dse.perf.workload import Workload
+from dse.problem import Evaluation
+from dse.specs.catalog import load_catalog
+from dse.specs.study import Study, load_study
+from dse.study.describe import Limit, describe_workloads
+from dse.study.physics import pose
+from tests.helpers import CHIPS, deploy, machines, run, workload
+
+ON = machines("rental_3yr")
+PRICE = float(ON.usd_per_chip_hour[CHIPS.index("h100_sxm")])
+CHAT, RETRIEVAL = workload(1000, 250), workload(6000, 400)
+COSTS = tuple(
+    f"usd_per_million_{name}" for name in
+    ("input_tokens", "output_tokens", "total_tokens", "output_tokens_all_in")
+)  # fmt: skip
+LATENCIES = ("ttft_s", "tpot_s", "e2e_s", "prefill_s", "decode_step_s", "latency_floor_s")
+
+
+def batch(**axes):
+    axes = {"tensor_parallel": [1, 2, 4, 8], "concurrency": [4, 64, 16, 256], "replicas": 2} | axes
+    return deploy("llama-3-8b", "h100_sxm", **axes)
+
+
+def mix(*parts: tuple[float, Workload]) -> tuple[Share, ...]:
+    return tuple(Share(f"part {k}", weight, load) for k, (weight, load) in enumerate(parts))
+
+
+def both(weight: float = 0.7) -> Metrics:
+    return evaluate_mix(batch(), mix((weight, CHAT), (1 - weight, RETRIEVAL)), ON)
+
+
+def test_one_workload_is_itself_bit_for_bit() -> None:
+    single, found = run(batch(), CHAT, ON), evaluate_mix(batch(), alone(CHAT), ON)
+    assert not found.members
+    for name, array in single.values.items():
+        assert array.tobytes() == found.values[name].tobytes(), name
+
+
+def test_halves_of_the_same_workload_are_that_workload() -> None:
+    single, found = run(batch(), CHAT, ON), evaluate_mix(batch(), mix((0.5, CHAT), (0.5, CHAT)), ON)
+    for name, array in single.values.items():
+        assert found.values[name] == pytest.approx(array, rel=1e-12, nan_ok=True), name
+    for name, array in single.violations.items():
+        assert found.violations[name].tobytes() == array.tobytes()
+
+
+def test_a_thousand_requests_by_hand() -> None:
+    """700 of one kind and 300 of the other take the time and the money that each takes alone."""
+    chat, retrieval, found = run(batch(), CHAT, ON), run(batch(), RETRIEVAL, ON), both()
+    chips = batch().chips
+    seconds = 700 / chat.performance.requests_per_s + 300 / retrieval.performance.requests_per_s
+    answers, prompts = 700 * 250 + 300 * 400, 700 * 1000 + 300 * 6000
+    dollars = seconds * chips * PRICE / 3600
+    assert found.values["output_tokens_per_s"] == pytest.approx(answers / seconds, rel=1e-12)
+    for name, tokens in (("total_tokens", answers + prompts), ("output_tokens_all_in", answers)):
+        expected = dollars / tokens * 1e6
+        assert found.values[f"usd_per_million_{name}"] == pytest.approx(expected, rel=1e-12)
+    watts = float(ON.tdp_w[CHIPS.index("h100_sxm")])
+    joules = chips * watts * seconds / answers
+    assert found.values["joules_per_output_token"] == pytest.approx(joules, rel=1e-12)
+    # Input and output prices pay for the whole between them.
+    paid = (
+        found.values["usd_per_million_input_tokens"] * prompts
+        + found.values["usd_per_million_output_tokens"] * answers
+    )
+    assert paid == pytest.approx(dollars * 1e6, rel=1e-12)
+
+
+def test_a_limit_that_the_mix_keeps_is_kept_by_each() -> None:
+    chat, retrieval, found = run(batch(), CHAT, ON), run(batch(), RETRIEVAL, ON), both()
+    for name in (*LATENCIES, "memory_bytes_per_chip", "distance_to_floor"):
+        worst = np.maximum(chat.values[name], retrieval.values[name])
+        assert found.values[name].tobytes() == worst.tobytes(), name
+    for name in ("running_requests", "output_tokens_per_s_per_user"):
+        worst = np.minimum(chat.values[name], retrieval.values[name])
+        assert found.values[name].tobytes() == worst.tobytes(), name
+    for name, amount in found.violations.items():
+        each = (chat.violations[name], retrieval.violations[name])
+        assert amount.tobytes() == np.maximum(*each).tobytes()
+
+
+def test_memory_parts_are_of_one_workload() -> None:
+    found = both()
+    parts = sum(found.values[f"memory_{part}_bytes_per_chip"] for part in MEMORY_PARTS)
+    assert parts == pytest.approx(found.values["memory_bytes_per_chip"], rel=1e-12)
+
+
+def test_what_does_not_apply_to_a_workload_is_passed_over() -> None:
+    offline = workload(1000, 250, "offline")
+    night = evaluate_mix(batch(), mix((0.5, CHAT), (0.5, offline)), ON).values["ttft_s"]
+    assert night.tobytes() == run(batch(), CHAT, ON).values["ttft_s"].tobytes()
+    never = evaluate_mix(batch(), mix((0.5, offline), (0.5, offline)), ON).values["ttft_s"]
+    assert np.isnan(never).all()
+
+
+def test_the_heaviest_workload_names_the_bottleneck() -> None:
+    found = both()
+    rows = [describe_workloads(found, i) for i in range(len(batch()))]
+    for i, (chat, retrieval) in enumerate(rows):
+        assert chat["chip_seconds_share"] + retrieval["chip_seconds_share"] == pytest.approx(1.0)
+        heavier = chat["chip_seconds_share"] < retrieval["chip_seconds_share"]
+        assert found.heaviest(i) is found.members[heavier].metrics
+    # Cost over its own total, weighted by tokens, gives the shares back.
+    cost = [row["usd_per_million_total_tokens"] for row in rows[0]]
+    spent = [0.7 * 1250 * cost[0], 0.3 * 6400 * cost[1]]
+    assert rows[0][0]["chip_seconds_share"] == pytest.approx(spent[0] / sum(spent), rel=1e-12)
+
+
+def test_a_limit_of_one_workload_looks_at_that_one() -> None:
+    found = both()
+    first, second = (member.metrics.values["ttft_s"] for member in found.members)
+    assert (second > first).all()
+    limit = float(first[0] + second[0]) / 2
+    amounts = [
+        Limit("ttft_s", 1.0, limit, "", name).amount(found)[0] for name in ("part 0", "part 1", "")
+    ]
+    assert amounts[0] < 0.0 < amounts[1] == amounts[2]
+
+
+def test_a_candidate_does_not_depend_on_its_batch() -> None:
+    parts = mix((0.2, CHAT), (0.3, RETRIEVAL), (0.5, workload(3000, 30)))
+    whole = evaluate_mix(batch(), parts, ON)
+    for i in range(len(batch())):
+        single = evaluate_mix(batch()[i : i + 1], parts, ON)
+        for table in ("values", "violations"):
+            for name, array in getattr(whole, table).items():
+                assert array[i].tobytes() == getattr(single, table)[name][0].tobytes(), name
+
+
+tokens = st.integers(16, 20_000)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1.0), tokens, tokens), min_size=2, max_size=4),
+    st.sampled_from(["continuous", "static"]),
+    st.sampled_from([1.0, 32.0, 512.0]),
+)
+def test_cost_energy_and_rate_lie_between_the_members(parts, serving, concurrency) -> None:
+    total = sum(weight for weight, _, _ in parts)
+    shares = mix(*((w / total, workload(p, o, serving)) for w, p, o in parts))
+    found = evaluate_mix(batch(concurrency=concurrency), shares, ON)
+    for name in (*COSTS, "joules_per_output_token", "output_tokens_per_s", "mfu", "mbu"):
+        each = np.stack([member.metrics.values[name] for member in found.members])
+        assert (found.values[name] >= each.min(axis=0) * (1 - 1e-9)).all(), name
+        assert (found.values[name] <= each.max(axis=0) * (1 + 1e-9)).all(), name
+
+
+@given(st.floats(0.01, 0.98), st.floats(0.001, 0.01))
+def test_more_of_the_dearer_workload_is_dearer(weight, more) -> None:
+    chat, retrieval = run(batch(), CHAT, ON), run(batch(), RETRIEVAL, ON)
+    before, after = both(weight), both(weight + more)
+    for name in COSTS:
+        dearer = np.sign(chat.values[name] - retrieval.values[name])
+        assert (dearer * (after.values[name] - before.values[name]) > 0.0).all(), name
+
+
+SPACE = """\
+name: mixed
+workloads:
+  - {name: chat, weight: 7, prompt_tokens: 1000, output_tokens: 250, serving: continuous}
+  - {name: retrieval, weight: 3, prompt_tokens: 6000, output_tokens: 400, serving: continuous,
+     constraints: [ttft_s <= 2 s]}
+price_basis: rental_3yr
+model: llama-3-8b
+deployment:
+  chip: h100_sxm
+  replicas: 1
+  tensor_parallel: [1, 2, 4]
+  weight_dtype: bf16
+  kv_dtype: bf16
+  concurrency: [1, 16, 64]
+objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
+constraints: [ttft_s <= 3 s]
+"""
+
+
+def read(tmp_path: Path, *changes: tuple[str, str]) -> Study:
+    text = SPACE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "mixed.yaml"
+    path.write_text(text)
+    return load_study(path)
+
+
+def test_weights_are_scaled_and_limits_know_their_workload(tmp_path: Path) -> None:
+    study = read(tmp_path)
+    assert [(load.name, load.weight) for load in study.workloads] == [
+        ("chat", 0.7), ("retrieval", 0.3),
+    ]  # fmt: skip
+    assert [(limit.text, limit.workload) for limit in study.constraints] == [
+        ("ttft_s <= 3 s", ""), ("retrieval: ttft_s <= 2 s", "retrieval"),
+    ]  # fmt: skip
+    problem = pose(study, load_catalog())
+    assert problem.constraints[-2] == "retrieval: ttft_s <= 2 s"
+    index = problem.space.unrank(np.arange(problem.space.size))
+    found: Evaluation = problem.evaluate(index)
+    slow = problem.metrics(index).members[1].metrics.values["ttft_s"]
+    assert found.G[:, -2] == pytest.approx(slow / 2.0 - 1.0)
+
+
+def test_fingerprint_is_of_weights_and_lengths_not_of_names(tmp_path: Path) -> None:
+    first = read(tmp_path).fingerprint
+    assert read(tmp_path, ("name: chat", "name: talk")).fingerprint == first
+    scaled = read(tmp_path, ("weight: 7", "weight: 0.7"), ("weight: 3", "weight: 0.3"))
+    assert scaled.fingerprint == first
+    changes = (
+        ("weight: 7", "weight: 8"), ("prompt_tokens: 6000", "prompt_tokens: 6001"),
+        (",\n     constraints: [ttft_s <= 2 s]", ""), ("<= 2 s", "<= 2.5 s"),
+    )  # fmt: skip
+    prints = {read(tmp_path, change).fingerprint for change in changes}
+    assert len(prints | {first}) == 5
+
+
+def test_a_list_of_one_is_a_workload(tmp_path: Path) -> None:
+    lines = SPACE.splitlines(keepends=True)
+    load = "{prompt_tokens: 1000, output_tokens: 250, serving: continuous}"
+    plain = read(tmp_path, ("".join(lines[1:5]), f"workload: {load}\n"))
+    listed = read(tmp_path, ("".join(lines[3:5]), ""))
+    assert listed.fingerprint == plain.fingerprint
+    assert len(pose(listed, load_catalog()).mix) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "said"),
+    [
+        ("weight: 7", "weight: 0", "workloads[0].weight", "greater than 0"),
+        ("weight: 3", "weight: -1", "workloads[1].weight", "greater than 0"),
+        ("weight: 3", "weight: .inf", "workloads[1].weight", "finite"),
+        ("weight: 3", "weight: much", "workloads[1].weight", "number"),
+        ("weight: 3, ", "", "workloads[1].weight", "missing"),
+        ("name: retrieval", "name: chat", "workloads[1].name", "two workloads"),
+        ("name: retrieval, ", "", "workloads[1].name", "missing"),
+        ("name: retrieval", "nam: retrieval", "workloads[1].nam", "did you mean name"),
+        ("price_basis:", "workload: {prompt_tokens: 1, output_tokens: 1, serving: static}\n"
+         "price_basis:", "workloads", "both workload and workloads"),
+        ("serving: continuous}", "serving: continuous, backend: vllm}", "workloads[1].backend",
+         "one backend"),
+        ("serving: continuous}", "serving: continuous, backend: vlm}", "workloads[0].backend",
+         "did you mean vllm"),
+        ("<= 2 s", "<= 2 GB", "workloads[1].constraints[0]", "a size, not a time"),
+        ("[ttft_s <= 2 s]", "ttft_s <= 2 s", "workloads[1].constraints", "not a list"),
+    ],
+)  # fmt: skip
+def test_mistake(tmp_path: Path, old: str, new: str, field: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, (old, new))
+    error = caught.value
+    errors = error.errors if isinstance(error, InputErrors) else [error]
+    found = [one for one in errors if one.field == field]
+    assert found, [str(one) for one in errors]
+    assert said in str(found[0])
+    assert found[0].line
+
+
+@pytest.mark.parametrize("written", ["workloads: []\n", "", "workload:\n", "workloads:\n"])
+def test_no_workload(tmp_path: Path, written: str) -> None:
+    lines = SPACE.splitlines(keepends=True)
+    with pytest.raises(InputError, match="no workload"):
+        read(tmp_path, ("".join(lines[1:5]), written))

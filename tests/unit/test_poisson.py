@@ -1,0 +1,129 @@
+"""Poisson arrivals against the simulation of tests/simulation.py, and their laws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse.perf.poisson import equilibrium, percentile, response
+from dse.perf.queueing import Rank
+from tests import simulation
+from tests.helpers import deploy, run, workload
+from tests.unit.test_queueing import FIXED, ROW, TOKEN, law
+
+BUDGET = 8192
+SHAPES = [(256, 256), (1024, 128), (4096, 256), (8192, 1024), (32768, 512)]
+LOADS = [0.2, 0.5, 0.7]
+REQUESTS = 6000
+
+
+def rank(rows: np.ndarray, prompt: int, output: int, scheduler: str) -> Rank:
+    def one(value: float) -> np.ndarray:
+        return np.array([float(value)])
+
+    return Rank(
+        requests=rows,
+        step_s=FIXED + ROW * rows,
+        added_s=one(TOKEN * prompt),
+        own_s=one(FIXED * np.ceil(prompt / BUDGET) + TOKEN * prompt),
+        stages=one(1),
+        prompt=one(prompt),
+        output=one(output),
+        chunk_tokens=float(BUDGET),
+        scheduler=scheduler,
+    )
+
+
+@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
+def test_percentiles_and_token_times_are_those_of_the_simulation(scheduler) -> None:
+    ratios = []
+    for prompt, output in SHAPES:
+        for load in LOADS:
+            per_s = np.array([load / (TOKEN * prompt + ROW * output)])
+
+            def met(rows: np.ndarray, shape=(prompt, output), per_s=per_s):
+                return response(rank(rows, *shape, scheduler), per_s)
+
+            rows = equilibrium(
+                lambda rows, per_s=per_s, met=met, output=output: (
+                    1 + per_s * output * met(rows).tpot_s
+                ),
+                np.array([4096.0]),
+            )
+            form = met(rows)
+            served = simulation.open_loop(
+                law,
+                simulation.lengths(prompt, 0.0, REQUESTS, 1),
+                simulation.lengths(output, 0.0, REQUESTS, 2),
+                simulation.poisson(float(per_s[0]), REQUESTS, 3),
+                budget=BUDGET,
+                policy=scheduler,
+            )
+            kept = slice(REQUESTS // 5, -REQUESTS // 20)
+            ttft, tpot = served.ttft_s[kept], served.tpot_s[kept]
+            ratios.append(
+                [
+                    (form.own_s + form.wait.mean)[0] / ttft.mean(),
+                    *(
+                        percentile(form.own_s, form.wait, share)[0] / np.quantile(ttft, share)
+                        for share in (0.5, 0.9, 0.99)
+                    ),
+                    form.tpot_s[0] / tpot.mean(),
+                ]
+            )
+    errors = np.abs(np.array(ratios) - 1.0)
+    assert (np.median(errors, axis=0) < [0.08, 0.10, 0.16, 0.12, 0.05]).all()
+    assert (np.quantile(errors, 0.9, axis=0) < [0.15, 0.25, 0.25, 0.20, 0.20]).all()
+
+
+def arrivals(rates: list[float], **axes: float):
+    batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, repeat=len(rates), **axes)
+    load = replace(workload(2048, 512, "poisson"), requests_per_s=np.array(rates))
+    return run(batch, load)
+
+
+def test_latency_rises_with_the_rate_and_ends_at_capacity() -> None:
+    metrics = arrivals([0.01, 0.5, 1, 2, 4, 6, 7, 50])
+    values = metrics.values
+    for name in ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "tpot_s", "utilisation"):
+        assert (np.diff(values[name]) > 0).all(), name
+    saturated = metrics.violations["arrivals_within_capacity"] > 0
+    assert saturated.tolist() == [False] * 7 + [True]
+    assert np.isinf(values["ttft_p99_s"]).tolist() == saturated.tolist()
+    assert (values["ttft_s"] <= values["ttft_p90_s"]).all()
+
+
+def test_one_request_now_and_then_meets_an_idle_server() -> None:
+    alone = run(
+        deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, concurrency=1), workload(2048, 512)
+    ).values
+    seldom = arrivals([1e-4]).values
+    assert seldom["tpot_s"][0] == pytest.approx(alone["tpot_s"][0], rel=1e-3)
+    assert seldom["ttft_s"][0] == pytest.approx(alone["ttft_s"][0], rel=0.1)
+
+
+def test_at_full_load_poisson_arrivals_serve_what_a_closed_loop_does() -> None:
+    metrics = arrivals([1e3])
+    batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, concurrency=1e6)
+    closed = run(batch, workload(2048, 512)).values
+    assert metrics.values["output_tokens_per_s"][0] == pytest.approx(
+        closed["output_tokens_per_s"][0]
+    )
+
+
+def test_replicas_share_the_arrivals() -> None:
+    one, two = arrivals([2.0]).values, arrivals([4.0], replicas=2).values
+    for name in ("ttft_p99_s", "tpot_s", "utilisation"):
+        assert one[name][0] == pytest.approx(two[name][0])
+    assert two["output_tokens_per_s"][0] == pytest.approx(2 * one["output_tokens_per_s"][0])
+
+
+def test_a_rate_does_not_touch_the_others_of_its_batch() -> None:
+    rates = [0.5, 5.0, 80.0, 3.0]
+    together = arrivals(rates).values
+    for i, rate in enumerate(rates):
+        alone = arrivals([rate]).values
+        for name, array in together.items():
+            assert array[i].tobytes() == alone[name][0].tobytes(), name

@@ -1,0 +1,145 @@
+"""Scores of small tables whose figures are worked out by hand, and what is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from dse.specs.catalog import load_catalog
+from dse.validation import measurements
+from dse.validation.points import machines_of, predict_rows, read_rows, with_predictions
+from dse.validation.scores import rank_correlation, score, speed_up, together
+
+
+def table(groups: dict[str, list[float]], **columns: object) -> pd.DataFrame:
+    """Rows measured at 1, predicted at 1 + error, with an interval of 0.8 to 1.3 of it."""
+    rows = [
+        {
+            "metric": "tpot_s", "serving": "continuous", "backend": "vllm", "group": group,
+            "model": group.split("|")[0], "chip": group.split("|")[1], "value": 1.0,
+            "predicted": 1.0 + error, "predicted_low": 0.8 * (1.0 + error),
+            "predicted_high": 1.3 * (1.0 + error),
+        }
+        for group, errors in groups.items()
+        for error in errors
+    ]  # fmt: skip
+    return pd.DataFrame(rows).assign(**columns)
+
+
+def overall(scores: list[dict]) -> dict:
+    (item,) = [item for item in scores if item["by"] == "all"]
+    return item
+
+
+def test_groups_weigh_the_same_whatever_their_rows() -> None:
+    """Medians 0.10 of 5 rows and 0.40 of 7; the group of one row does not count."""
+    rows = table({"a|x": [0.1, 0.0, 0.1, 0.2, -0.2], "b|x": [0.4] * 7, "b|y": [0.9]})
+    item = overall(score(rows))
+    assert item["groups"] == 3
+    assert item["rows"] == 13
+    assert item["group_median_error"] == pytest.approx((0.1 + 0.4) / 2)
+    assert item["median_error"] == pytest.approx(0.4)
+    assert item["bias"] == pytest.approx(0.4)
+
+
+def test_all_groups_count_where_none_is_large() -> None:
+    item = overall(score(table({"a|x": [0.1], "b|x": [-0.3, 0.3]})))
+    assert item["group_median_error"] == pytest.approx(0.2)
+    assert together(table({"a|x": [0.1], "b|x": [-0.3] * 9}), "continuous") is not None
+
+
+def test_interval_coverage_and_width() -> None:
+    """1 lies in [0.8 p, 1.3 p] for p from 1 / 1.3 to 1.25; its half-width is 0.25 of p."""
+    item = overall(score(table({"a|x": [0.0, 0.24, 0.26, -0.23, -0.24]})))
+    assert item["interval_coverage"] == pytest.approx(3 / 5)
+    assert item["interval_width"] == pytest.approx(0.25)
+
+
+def test_every_key_of_the_contract_and_one_item_for_all() -> None:
+    rows = pd.concat([table({"a|x": [0.1] * 3}), table({"b|y": [0.1] * 3}, metric="ttft_s")])
+    scores = score(rows)
+    assert set(scores[0]) == {
+        "metric", "serving", "by", "key", "groups", "rows", "group_median_error", "median_error",
+        "p90_error", "bias", "rank_correlation", "interval_coverage", "interval_width",
+    }  # fmt: skip
+    assert [s["metric"] for s in scores if s["by"] == "all"] == ["tpot_s", "ttft_s"]
+    assert {(s["by"], s["key"]) for s in scores if s["metric"] == "tpot_s"} == {
+        ("all", "all"), ("chip", "x"), ("model", "a"), ("backend", "vllm"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_rank_correlation_is_spearmans(ties: bool) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=40), rng.normal(size=40)
+    if ties:
+        a, b = a.round(), b.round()
+    assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
+    assert rank_correlation(a[:2], b[:2]) is None
+    assert rank_correlation(a, np.ones(40)) is None
+
+
+def test_speed_up_of_pairs_that_differ_in_the_chip_alone() -> None:
+    """x is predicted 2.0 and measured 1.6 times as fast as y: off by 20% in times."""
+    rows = table({"a|x": [0.0], "a|y": [0.0]}, concurrency=["8", "8"], tp=["1", ""])
+    rows["value"], rows["predicted"] = [1.0, 1.6], [1.0, 2.0]
+    assert speed_up(rows)["pairs"] == 0
+    rows["tp"] = "1"
+    found = speed_up(rows)
+    assert found["pairs"] == 1
+    assert found["median_error"] == pytest.approx(abs(1.6 / 2.0 - 1.0))
+    (pair,) = found["chips"]
+    assert (pair["chip_a"], pair["chip_b"]) == ("x", "y")
+    assert (pair["measured"], pair["predicted"]) == pytest.approx((1.6, 2.0))
+
+
+def test_the_shipped_rows_are_read_once_and_predicted_the_same_every_time() -> None:
+    rows = measurements.shipped()[0].iloc[::40].reset_index(drop=True)
+    catalog = load_catalog()
+    machines = machines_of(catalog)
+    readout = read_rows(rows, catalog)
+    numbers = predict_rows(readout, catalog, machines)
+    assert np.array_equal(numbers, predict_rows(readout, catalog, machines), equal_nan=True)
+    one = slice(17, 18)
+    alone = predict_rows(read_rows(rows[one], catalog), catalog, machines)
+    assert np.array_equal(alone, numbers[one], equal_nan=True)
+    answer = with_predictions(rows, readout, numbers)
+    ok = answer["status"] == "ok"
+    assert np.isfinite(numbers[ok, :3]).all()
+    assert np.isnan(numbers[~ok]).all()
+    assert (numbers[ok, 1] < numbers[ok, 0]).all()
+    assert (numbers[ok, 0] < numbers[ok, 2]).all()
+
+
+def test_shipped_rows_keep_source_and_licence() -> None:
+    for rows in measurements.shipped():
+        assert (rows["source"] != "").all()
+        assert (rows["licence"] != "").all()
+        assert (rows["value"].astype(float) > 0).all()
+        assert (rows["group"] == rows["model"] + "|" + rows["chip"]).all()
+    inference, pools = measurements.shipped()
+    assert (len(inference), len(pools)) == (5273, 244)
+    assert len(measurements.scored_rows(inference)) == 5273 - 65
+
+
+def test_worst_of_the_folds() -> None:
+    folds = {
+        name: table({"a|x": [error] * 5}, status="ok")
+        for name, error in (("group", 0.1), ("chip", 0.3), ("model", 0.2))
+    }
+    held = measurements.held_out(folds)
+    assert [len(held[name]) for name in folds] == [4, 4, 4]
+    (worst,) = held["worst"]
+    assert worst["fold"] == "chip"
+    assert worst["group_median_error"] == pytest.approx(0.3)
+
+
+def test_a_value_that_is_no_number_is_not_covered() -> None:
+    rows = table({"a|x": [0.1] * 3}, status="ok").assign(value=["1", "fast", "-2"], group="")
+    answer = measurements.ready(rows.drop(columns=["backend"]))
+    document = measurements.accuracy(answer)
+    assert (document["rows"], document["covered"]) == (3, 1)
+    assert document["not_covered"] == [{"reason": "value is not a positive number", "rows": 2}]
+    assert overall(document["scores"])["rank_correlation"] is None
