@@ -94,7 +94,7 @@ def evaluate(
 ) -> Metrics:
     """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
     not given is trained for that compute; `keep` retains per-operator ledgers."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return _evaluate(batch, workload, machines, training_flops, keep)
 
 
@@ -174,7 +174,7 @@ def _evaluate(
         quality=shape_quality,
         performance=performance,
         parameters=count,
-        provenance=_provenance(batch, machines),
+        provenance=worst_kind(batch, machines),
     )
 
 
@@ -226,7 +226,8 @@ def _deployed_bits(batch: CandidateBatch) -> Floats:
     return np.where(moe.count > 0.0, _ELEMENT_BITS[batch.weight_dtype["experts"]], bits)
 
 
-def _provenance(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
+def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
+    """(n,) index into machines.KINDS of the worst law that a candidate uses."""
     worst = np.zeros(len(batch), dtype=np.intp)
     for part in ("attention", "mlp", "experts"):
         worst = np.maximum(worst, machines.law_kind[batch.chip, batch.weight_dtype[part]])
@@ -269,7 +270,10 @@ def _violations(
             )
         elif block.kind == "moe":
             experts = np.maximum(block["experts"], 1.0)
-            broken("experts_divide_by_expert_parallel", used & (experts % ep > 0.0))
+            copies = 0.0 if batch.redundant_experts is None else batch.redundant_experts
+            alone = (copies > 0.0) & (ep == 1.0)
+            uneven = (experts + copies) % ep > 0.0
+            broken("experts_divide_by_expert_parallel", used & (uneven | alone))
             broken(
                 "experts_per_token_within_experts", used & (block["experts_per_token"] > experts)
             )
@@ -299,7 +303,7 @@ RULES = {
     "kv_heads_divide_heads": "query heads divide by the KV heads",
     "kv_heads_fit_tensor_parallel": "KV heads are a multiple or divisor of the tensor parallelism",
     "feed_forward_divides_by_tensor_parallel": "feed-forward width divides by tensor parallelism",
-    "experts_divide_by_expert_parallel": "experts divide by the expert parallelism",
+    "experts_divide_by_expert_parallel": "experts, copies included, divide by expert parallelism",
     "experts_per_token_within_experts": "experts per token are at most the experts",
     "expert_width_divides": "expert width divides by the chips that share one expert",
     "expert_parallel_divides_group": "expert parallelism divides tensor x data parallelism",

@@ -8,6 +8,11 @@ mix takes, with w_i the share of workload i among the requests,
 
 so that cost, energy and output rate are those of the mix. What a limit must hold for each of them
 (latencies, memory, running requests, the rules of `dse.evaluate`) is that of the worst workload.
+
+Where requests arrive at random, every workload is a stream of its own rate r_i, and w_i = r_i / R
+with R the sum. Their loads add: u = sum_i u_i, with u_i that of stream i alone. Each is evaluated
+at the rate r_i u / u_i, by which it would be that load alone; its turns then take the share u_i / u
+of the time, and the sums above come out at R requests a second for u below 1.
 """
 
 from __future__ import annotations
@@ -24,13 +29,14 @@ from dse.economics.energy import joules_per_output_token
 from dse.evaluate import MEMORY_PARTS, Member, Metrics, evaluate
 from dse.perf.machines import Machines
 from dse.perf.serving import Performance
-from dse.perf.workload import Workload
+from dse.perf.workload import POISSON, Workload
 from dse.specs.metrics import METRICS
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One workload of a mix. `weight` is its share of the requests; a mix sums to 1."""
+    """One workload of a mix. `weight` is its share of the requests; a mix sums to 1. Of Poisson
+    arrivals, all workloads have them, and the weight is the share of their rate."""
 
     name: str
     weight: float
@@ -55,9 +61,12 @@ def evaluate_mix(
 ) -> Metrics:
     """`dse.evaluate.evaluate` of a mix; of one workload, the very same. With several, `members` of
     the result holds each workload's own metrics, and `performance` is that of the first."""
+    served, load = [share.workload for share in mix], None
+    if len(mix) > 1 and all(workload.serving == POISSON for workload in served):
+        served, load = _at_the_whole_load(batch, served, machines)
     each = [
-        evaluate(batch, share.workload, machines, training_flops=training_flops, keep=keep)
-        for share in mix
+        evaluate(batch, workload, machines, training_flops=training_flops, keep=keep)
+        for workload in served
     ]
     if len(mix) == 1:
         return each[0]
@@ -65,16 +74,30 @@ def evaluate_mix(
         Member(share.name, share.weight, share.workload, metrics)
         for share, metrics in zip(mix, each, strict=True)
     )
+    violations = {
+        rule: _fold(np.maximum, [metrics.violations[rule] for metrics in each])
+        for rule in each[0].violations
+    }
     with np.errstate(divide="ignore", invalid="ignore"):
-        return replace(
-            each[0],
-            values=_values(batch, members, machines),
-            violations={
-                rule: _fold(np.maximum, [metrics.violations[rule] for metrics in each])
-                for rule in each[0].violations
-            },
-            members=members,
-        )
+        values = _values(batch, members, machines)
+    if load is not None:
+        values["utilisation"] = np.maximum(values["utilisation"], load)
+        violations["arrivals_within_capacity"] = values["utilisation"] - 1.0
+    return replace(each[0], values=values, violations=violations, members=members)
+
+
+def _at_the_whole_load(
+    batch: CandidateBatch, streams: list[Workload], machines: Machines
+) -> tuple[list[Workload], Floats]:
+    """Each stream at the rate, (n,), by which it alone would be the load of all, and that load."""
+    loads = [evaluate(batch, one, machines).values["utilisation"] for one in streams]
+    whole = _fold(np.add, loads)
+    served = []
+    for one, load in zip(streams, loads, strict=True):
+        # A stream that waits without end already is left at its own rate.
+        more = np.divide(whole, load, out=np.ones_like(whole), where=np.isfinite(whole))
+        served.append(replace(one, requests_per_s=one.requests_per_s * more))
+    return served, whole
 
 
 def _fold(combine: Callable[[Floats, Floats], Floats], arrays: list[Floats]) -> Floats:

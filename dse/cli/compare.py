@@ -61,5 +61,7 @@ def command(a: Path, b: Path, as_json: bool) -> None:
         say(f"{len(points):,} {what} the front{numbers}.", "  ")
     if not document["same_space"]:
         click.echo("The two studies searched different spaces.")
+    if not document["same_workload"]:
+        say("They serve different workloads, so that the ratio says nothing of search or space.")
     if not document["same_data"]:
         click.echo("The two studies used different hardware data.")

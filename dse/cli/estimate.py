@@ -88,7 +88,9 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
     from dse.study.pools import pools
     from dse.study.words import pool_heading, pool_lines
 
-    refuse(("replicas", "pp", "workloads", "requests_per_second"), "--serving disaggregated")
+    refuse(["pp"], "--serving disaggregated: its pools have no pipeline stages")
+    refuse(["replicas"], "--serving disaggregated: it has --prefill-workers and --decode-workers")
+    refuse(("workloads", "requests_per_second"), "--serving disaggregated: one closed loop")
     flags["serving"] = "continuous"
     degrees = {axis: flags[f"prefill_{axis}"] for axis in ("tp", "dp", "ep")}
     first = {"chip": flags["prefill_chip"] or flags["chip"], "replicas": flags["prefill_workers"]}

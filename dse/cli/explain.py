@@ -56,14 +56,16 @@ def command(
     elif why_not is not None:
         from dse.specs.workloads import DETAILS
         from dse.study.folder import STUDY, read_json
-        from dse.study.loads import loads_of
+        from dse.study.loads import held, loads_of
         from dse.study.why_not import why_not as reasons
 
         study_document = read_json(Path(why_not), STUDY)
         taken = ("price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS)
+        loads = loads_of(study_document)
+        if not held(loads):
+            taken = (*taken, "concurrency")
         refuse(taken, f"--why-not, which takes it from {why_not}")
         asked = {key: study_document.get(key) for key in ("price_basis", "purchase")}
-        loads = loads_of(study_document)
         document = reasons(Path(why_not), estimate_flags(flags | asked, loads=loads))
         if as_json:
             print_json(document)

@@ -115,7 +115,7 @@ _POINT_OPTIONS = (
     click.option(
         "--requests-per-second",
         type=Between(1e-9, 1e9),
-        help="Rate of Poisson arrivals.",
+        help="Rate of Poisson arrivals, of all workloads together.",
     ),
     click.option("--draft-tokens", type=Whole(1, 64), help="Tokens drafted a step (speculative)."),
     click.option(
@@ -253,6 +253,12 @@ def estimate_flags(
                     f"{model.name} has no experts", field=flag, accepted="no such flag"
                 )
             deployment[name] = flags[name]
+    if flags["redundant_experts"] and flags["ep"] == 1:
+        raise InputError(
+            "copies of experts without expert parallelism",
+            field="--redundant-experts",
+            accepted="--ep above 1 (of two pools, both)",
+        )
     return estimate(
         catalog,
         model,
@@ -275,9 +281,9 @@ def _loads(flags: dict[str, Any]) -> list[dict[str, Any]]:
 
     if flags["serving"] == "disaggregated":
         raise InputError(
-            "pools of their own for prefill and decode",
+            "pools of their own for prefill and decode are estimated alone",
             field="--serving",
-            accepted="dse estimate --serving disaggregated",
+            accepted="dse estimate --serving disaggregated, or another kind of serving",
         )
     details = {name: flags[name] for name in DETAILS if flags[name] is not None}
     check_details(flags["serving"], details)
@@ -294,7 +300,11 @@ def _loads(flags: dict[str, Any]) -> list[dict[str, Any]]:
             f"read the names {', '.join(names)}", field="--workload", accepted="different names"
         )
     total = math.fsum(load["weight"] for load in given)
-    return [common | load | {"weight": load["weight"] / total} for load in given]
+    loads = [common | load | {"weight": load["weight"] / total} for load in given]
+    for load in loads:
+        if "requests_per_second" in details:
+            load["requests_per_second"] = details["requests_per_second"] * load["weight"]
+    return loads
 
 
 def print_json(document: Any) -> None:
@@ -341,11 +351,11 @@ def print_table(
 
 def print_workloads(answer: dict[str, Any]) -> None:
     """What an estimate says of each workload of a mix; nothing where there is one."""
-    from dse.study.words import MIX, WORKLOAD_TITLES, workload_lines
+    from dse.study.words import MIX, workload_table
 
     if answer["workload"] is None:
-        rows = workload_lines(answer["workloads"])
-        print_table(WORKLOAD_TITLES, rows, right=range(1, len(WORKLOAD_TITLES)))
+        titles, rows = workload_table(answer["workloads"])
+        print_table(titles, rows, right=range(1, len(titles)))
         say(MIX, "  ")
 
 

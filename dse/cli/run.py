@@ -81,7 +81,17 @@ def command(
 
 def _print(document: dict[str, Any], folder: Path) -> None:
     from dse.study.folder import FRONT, read_json
-    from dse.study.words import DEPLOYMENT_KEY, SHAPE_KEY, SHORT, mix_words, short_shape, show
+    from dse.study.loads import held as held_in
+    from dse.study.loads import loads_of
+    from dse.study.words import (
+        DEPLOYMENT_KEY,
+        HELD_KEY,
+        SHAPE_KEY,
+        SHORT,
+        mix_words,
+        short_shape,
+        show,
+    )
 
     items = read_json(folder, FRONT)["items"]
     objectives = [str(row["metric"]) for row in document["objectives"]]
@@ -92,12 +102,13 @@ def _print(document: dict[str, Any], folder: Path) -> None:
     )
     if document["workload"] is None:
         say(f"Workloads: {mix_words(document['workloads'])}.", "  ")
+    held = held_in(loads_of(document))
     one_shape = len({short_shape(item["model"]) for item in items}) == 1
     if one_shape:
         say(f"Model: {items[0]['model']['name']}")
     else:
         say(f"Shape: {SHAPE_KEY}.", "  ")
-    say(f"Deployment: {DEPLOYMENT_KEY}; degrees of 1 are left out.", "  ")
+    say(f"Deployment: {DEPLOYMENT_KEY}{HELD_KEY * held}; degrees of 1 are left out.", "  ")
     shown = _shown(items)
     titles = [SHORT.get(metric, metric) for metric in objectives]
     values = [[show(m, item["metrics"][m]) for m in objectives] for item in shown]
@@ -105,7 +116,7 @@ def _print(document: dict[str, Any], folder: Path) -> None:
         for item, row in zip(shown, values, strict=True):
             click.echo(f"\n{item['point']} {', '.join(item['names'])}".rstrip())
             say("  " + ", ".join(f"{t} {v}" for t, v in zip(titles, row, strict=True)), "  ")
-            for line in _where(item, one_shape):
+            for line in _where(item, one_shape, held):
                 say(f"  {line}", "    ")
         click.echo()
     else:
@@ -116,7 +127,7 @@ def _print(document: dict[str, Any], folder: Path) -> None:
                     str(item["point"]),
                     ", ".join(item["names"]),
                     *row,
-                    "\n".join(_where(item, one_shape)),
+                    "\n".join(_where(item, one_shape, held)),
                 )
                 for item, row in zip(shown, values, strict=True)
             ],
@@ -133,12 +144,12 @@ def _print(document: dict[str, Any], folder: Path) -> None:
     say(f"Report: {folder / 'report.html'}")
 
 
-def _where(item: dict[str, Any], one_shape: bool) -> list[str]:
+def _where(item: dict[str, Any], one_shape: bool, held: bool) -> list[str]:
     """The lines that say what a point is."""
     from dse.study.words import short_deployment, short_shape
 
     shape = [] if one_shape else [short_shape(item["model"])]
-    return [*shape, short_deployment(item["deployment"])]
+    return [*shape, short_deployment(item["deployment"], held)]
 
 
 WIDE = 90

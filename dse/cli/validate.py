@@ -19,7 +19,7 @@ WIDE, NARROW = 100, (0, 1, 3, 4, 7, 9)  # columns of the console; columns of the
 @click.option(
     "--cross-validate",
     is_flag=True,
-    help="Also score groups, chips and models that a fit left out.",
+    help="Also score groups, chips and models that a fit left out; takes minutes.",
 )
 @click.option("--out", metavar="DIR", help="Write accuracy.html, with plots, to this folder.")
 @click.option(
@@ -48,7 +48,7 @@ def command(
     answer = pd.concat([measurements.predict(table) for table in tables], ignore_index=True)
     document = measurements.accuracy(answer)
     if cross_validate:
-        document["cross_validation"] = _held_out(answer, data)
+        document |= _held_out(answer, data)
     words = lead(document, data)
     written = []
     if out is not None:
@@ -59,7 +59,8 @@ def command(
         from dse.report.accuracy import write_tables
 
         worst = measurements.worst_groups(answer)[:WORST]
-        write_tables(Path(markdown), document, answer, worst, words, _given())
+        own = data is not None
+        write_tables(Path(markdown), document, answer, worst, words, _given(), own)
         written.append(f"Tables: {markdown}")
     if as_json:
         print_json(document)
@@ -85,7 +86,8 @@ def _given() -> str:
 
 
 def _held_out(answer: Any, data: str | None) -> dict[str, Any]:
-    """Scores of predictions by fits that never saw the group, chip or model of a row."""
+    """Scores of predictions by fits that never saw the group, chip or model of a row; of the
+    shipped rows, the backtest too."""
     from dse.errors import InputError
     from dse.validation import measurements
 
@@ -105,10 +107,16 @@ def _held_out(answer: Any, data: str | None) -> dict[str, Any]:
             last = time.monotonic()
             click.echo(text, err=True)
 
-    return measurements.cross_validated(rows, progress, own=data is not None)
+    held = measurements.cross_validated(rows, progress, own=data is not None)
+    if data is not None:
+        return {"cross_validation": held}
+    from dse.validation.backtest import backtest
+
+    return {"cross_validation": held, "backtest": backtest(rows, held["chip"], progress)}
 
 
 def _print(document: dict[str, Any], answer: Any, words: list[str]) -> None:
+    from dse.report.accuracy_claims import backtest_words
     from dse.report.accuracy_words import (
         COLUMNS,
         HEADER,
@@ -132,9 +140,21 @@ def _print(document: dict[str, Any], answer: Any, words: list[str]) -> None:
             right=[place for place, k in enumerate(shown) if k in RIGHT],
         )
         say(COLUMNS)
+        large = {(w["metric"], w["serving"]) for w in measurements.worst_groups(answer)}
+        small = [
+            f"{item['metric']} ({item['serving']})"
+            for item in overall
+            if (item["metric"], item["serving"]) not in large
+        ]
+        if small:
+            say(f"No group of {', '.join(small)} has 5 rows: theirs is over all groups.")
     if "cross_validation" in document:
         click.echo("\nHeld out (fitted without the row's group, chip or model), error by group:")
         print_table(HELD_HEADER, held_out_rows(document), right=(2, 3, 4, 5))
+    if "backtest" in document:
+        click.echo("\nBefore the chip was measured (docs/accuracy.md, On the day of purchase):")
+        for line in backtest_words(document["backtest"]):
+            say(line, "  ")
     worst = measurements.worst_groups(answer)[:WORST]
     if worst:
         click.echo("\nWorst groups with 5 rows or more:")

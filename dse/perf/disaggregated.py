@@ -4,11 +4,12 @@ A request is prefilled by one of `replicas` workers of the first pool, its cache
 and a worker of the second pool decodes it. The rate is what N requests in flight bring, or what the
 slower pool can serve:
 
-    X = min(mu, N / (prefill + transfer + first step + (O - 1) step(n)))        n = X O step(n)
+    X = min(mu, N / (prefill + transfer + O step(n)))        n = X O step(n)
 
-with mu prompts a second of all prefill ranks, each as full as its token budget allows. Prompts wait
-for a rank as in M/D/c (Sakasegawa), or, beyond mu, by Little's law. Of a benchmark of `rounds`, the
-first N prompts come at once and wait N / (2 mu) in the mean.
+and at most N over the time that a request takes with its waits (Little's law), with mu prompts a
+second of all prefill ranks, each as full as its token budget allows. Prompts wait for a rank as in
+M/D/c (Sakasegawa), or, beyond mu, by Little's law. Of a benchmark of `rounds`, the first N prompts
+come at once and wait N / (2 mu) in the mean.
 
 The cache leaves over each prefill chip's own link and arrives over each decode chip's, the slower
 of the two: inside one scale-up domain where both pools fit it, else over the network. It is not
@@ -20,9 +21,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
 from dse.perf.deployed import Deployed
+from dse.perf.ledger import Ledger
 from dse.perf.machines import Machines
 from dse.perf.memory import Memory
 from dse.perf.operators import KINDS
@@ -36,7 +39,8 @@ from dse.perf.workload import POISSON, Workload
 class Disaggregated:
     """Every array (n,), means, seconds unless named. `ttft_s` = `queue_s` + `prefill_s` +
     `transfer_s` + one decode step + the backend's own; `utilisation` is of the prefill pool.
-    Memories are of the busiest chip of each pool. Chip-seconds are per request."""
+    Memories are of the busiest chip of each pool, ledgers of one prompt and of one decode step.
+    Chip-seconds are per request. `requests_per_s` x `e2e_s` is at most the requests in flight."""
 
     ttft_s: Floats
     tpot_s: Floats
@@ -50,10 +54,29 @@ class Disaggregated:
     running_requests: Floats
     prefill_chip_s: Floats
     decode_chip_s: Floats
-    prefill_floor_s: Floats
-    latency_floor_s: Floats
+    e2e_s: Floats
     prefill_memory: Memory
     decode_memory: Memory
+    prefill_ledger: Ledger
+    decode_ledger: Ledger
+
+    @property
+    def prefill_floor_s(self) -> Floats:
+        return self.prefill_ledger.floor_s
+
+    @property
+    def latency_floor_s(self) -> Floats:
+        return self.decode_ledger.floor_s
+
+    @property
+    def mfu(self) -> Floats:
+        """Of the prefill of one prompt alone."""
+        return self.prefill_ledger.floor_compute_s / self.prefill_ledger.seconds
+
+    @property
+    def mbu(self) -> Floats:
+        """Of a decode step."""
+        return self.decode_ledger.floor_memory_s / self.decode_step_s
 
 
 def predict_disaggregated(
@@ -67,7 +90,7 @@ def predict_disaggregated(
     requests in flight over both (with Poisson arrivals, `workload.requests_per_s` arrive)."""
     first = case_of(prefill, workload, prefill_machines)
     second = case_of(decode, workload, decode_machines)
-    alone_s, prefill_ledger = prefill_step(first, first.fresh, 1.0 / prefill.data_parallel)
+    alone_s, prefilling = prefill_step(first, first.fresh, 1.0 / prefill.data_parallel)
     ranks = prefill.replicas * prefill.data_parallel
     most = ranks * _prompts_per_s(first)
     transfer_s = _transfer_s(first, second)
@@ -89,7 +112,7 @@ def predict_disaggregated(
         return np.maximum(rate(step_s) * second.steps * step_s / (decode_ranks * stages), 1.0)
 
     rows = equilibrium(leads_to, np.maximum(slots / stages, 1.0))
-    step_s, ledger = decode_step(second, rows)
+    step_s, decoding = decode_step(second, rows)
     per_s = np.minimum(rate(step_s), slots * decode_ranks / (second.steps * step_s))
     used = per_s / most
     in_flight = np.inf if workload.serving == POISSON else decode.concurrency
@@ -106,8 +129,13 @@ def predict_disaggregated(
         queue_s = np.maximum(queue_s, cycle_s - fixed_s - second.steps * step_s)
         burst_s = np.maximum(decode.concurrency / (2.0 * most), queue_s)
         queue_s = queue_s + (burst_s - queue_s) / workload.rounds
+    ttft_s = queue_s + fixed_s + (1.0 + backend.first_token_steps) * step_s
+    e2e_s = ttft_s + (second.output - 1.0) * tpot
+    if workload.serving != POISSON:
+        # Waits for other ranks and for the prefills before one's own, which `rate` does not know.
+        per_s = np.minimum(per_s, decode.concurrency / e2e_s)
     return Disaggregated(
-        ttft_s=queue_s + fixed_s + (1.0 + backend.first_token_steps) * step_s,
+        ttft_s=ttft_s,
         tpot_s=tpot,
         queue_s=queue_s,
         prefill_s=own_s,
@@ -115,14 +143,15 @@ def predict_disaggregated(
         decode_step_s=step_s,
         requests_per_s=per_s,
         output_tokens_per_s=per_s * second.output,
-        utilisation=used,
+        utilisation=per_s / most,
         running_requests=per_s * second.steps * step_s,
         prefill_chip_s=prefill.chips / per_s,
         decode_chip_s=decode.chips / per_s,
-        prefill_floor_s=prefill_ledger.ledger.floor_s,
-        latency_floor_s=ledger.ledger.floor_s,
+        e2e_s=e2e_s,
         prefill_memory=first.memory,
         decode_memory=second.memory,
+        prefill_ledger=prefilling.ledger,
+        decode_ledger=decoding.ledger,
     )
 
 
@@ -150,11 +179,23 @@ def _queue_s(ranks: Floats, used: Floats, most: Floats, in_flight: Floats | floa
     return waiting * (1.0 - 1.0 / in_flight)
 
 
+def in_one_domain(
+    prefill: CandidateBatch,
+    decode: CandidateBatch,
+    prefill_machines: Machines,
+    decode_machines: Machines,
+) -> NDArray[np.bool_]:
+    """(n,) whether both pools fit one scale-up domain of either chip, so that the cache crosses its
+    links and not the network."""
+    domain = np.minimum(prefill_machines.domain[prefill.chip], decode_machines.domain[decode.chip])
+    return prefill.chips + decode.chips <= domain
+
+
 def _transfer_s(first: Case, second: Case) -> Floats:
     """(n,) seconds for the cache of one prompt from the chips that filled it to those that read."""
-    chips = first.deployed.batch.chips + second.deployed.batch.chips
-    one_domain = chips <= np.minimum(first.deployed.domain, second.deployed.domain)
-    seconds = np.zeros(len(chips))
+    one, other = first.deployed, second.deployed
+    one_domain = in_one_domain(one.batch, other.batch, one.machines, other.machines)
+    seconds = np.zeros(len(one_domain))
     for case in (first, second):
         bytes_ = cache_bytes(case.deployed, case.prompt)
         machines, chip = case.deployed.machines, case.deployed.batch.chip

@@ -55,6 +55,7 @@ class Ledger:
         self.fixed_s = np.zeros(n)
         self.floor_compute_s = np.zeros(n)
         self.touched_bytes = np.zeros(n)
+        self.drafts_s: Floats | float = 0.0
         self.entries: list[Entry] | None = [] if keep else None
 
     def operator(
@@ -119,6 +120,13 @@ class Ledger:
         self.fixed_s += fixed
         if self.entries is not None:
             self._keep(name, seconds, memory_s=memory, fixed_s=fixed, bytes=bytes_ * count)
+
+    def drafts(self, seconds: Floats) -> None:
+        """Time of drafting, which reads weights and cache as a decode step does."""
+        self.drafts_s = seconds
+        self.seconds = self.seconds + seconds
+        self.memory_s = self.memory_s + seconds
+        self._keep("drafts", seconds, memory_s=seconds)
 
     def network(self, name: str, count: Floats, latency_s: Floats, transfer_s: Floats) -> None:
         """`count` collectives of the given latency and transfer time, (n,) seconds each."""

@@ -85,6 +85,7 @@ class Machines:
     native_dtype: NDArray[np.bool_]
     law_kind: NDArray[np.intp]
     spread: Spread
+    shared_error: float
 
     def code(self, chip: str) -> int:
         return self.ids.index(chip)
@@ -142,6 +143,7 @@ def compile_machines(
         ),
         law_kind=kind,
         spread=spread_of(catalog.calibration),
+        shared_error=catalog.calibration.shared,
     )
     return calibrated_machines(machines, catalog.calibration.factors)
 

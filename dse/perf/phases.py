@@ -43,6 +43,14 @@ class Case:
         return self.prompt + self.output / 2.0
 
     @property
+    def context_spread(self) -> Floats | None:
+        """(n,) coefficient of variation of the context among decoding requests, which are anywhere
+        in their output; None where no candidate has ranks that wait for each other."""
+        if not (self.deployed.data_parallel > 1.0).any():
+            return None
+        return self.output / np.sqrt(12.0) / self.context
+
+    @property
     def tokens_per_step(self) -> float:
         speculation = self.workload.speculation
         return 1.0 if speculation is None else speculation.tokens_per_step
@@ -50,7 +58,7 @@ class Case:
     @property
     def steps(self) -> Floats:
         """(n,) decode steps of a request."""
-        return self.output / self.tokens_per_step
+        return np.maximum(self.output / self.tokens_per_step, 1.0)
 
     @property
     def imbalance(self) -> Floats:
@@ -90,6 +98,7 @@ def prefill_step(case: Case, tokens: Floats, ranks: Floats | float = 1.0) -> tup
         context=zeros,
         prefill_rows=tokens / chunks,
         prompt_tokens=case.seen,
+        fresh_tokens=case.fresh,
         prefill_ranks=ranks,
         keep=case.keep,
     )
@@ -100,7 +109,7 @@ def prefill_step(case: Case, tokens: Floats, ranks: Floats | float = 1.0) -> tup
 def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
     """Seconds of a decode step of `rows` requests on every attention rank, drafts included."""
     speculation, n = case.workload.speculation, case.deployed.n
-    zeros, ones = np.zeros(n), np.ones(n)
+    zeros, ones, spread = np.zeros(n), np.ones(n), case.context_spread
 
     def step(verified: float) -> Step:
         return Step(
@@ -109,6 +118,7 @@ def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
             context=case.context,
             prefill_rows=zeros,
             prompt_tokens=ones,
+            context_spread=spread,
             verified=verified,
             keep=case.keep,
         )
@@ -119,11 +129,15 @@ def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
     verify = step(speculation.verified)
     plain_s = verify.seconds if speculation.draft_share is None else step(1.0).seconds
     drafts = draft_s(speculation, case.deployed, rows, case.context, plain_s)
-    return case.step_s((verify.seconds + drafts) * case.imbalance, rows), verify
+    verify.ledger.drafts(drafts)
+    return case.step_s(verify.seconds * case.imbalance, rows), verify
 
 
-def rank_of(case: Case, requests: Floats, rows: Floats, prefill_s: Floats) -> tuple[Rank, Step]:
-    """An attention rank of which `rows` requests decode in each step of a micro-batch.
+def rank_of(
+    case: Case, requests: Floats, rows: Floats, prefill_s: Floats, others: Floats
+) -> tuple[Rank, Step]:
+    """An attention rank of which `rows` requests decode in each step of a micro-batch; `others` are
+    the other requests of the instance over its attention ranks.
 
     Ranks of one instance wait for each other, and their prompts arrive apart: where a rank carries
     prompts in a share q of its steps, those steps in which any of R ranks does are carried by
@@ -132,7 +146,7 @@ def rank_of(case: Case, requests: Floats, rows: Floats, prefill_s: Floats) -> tu
     square root, half-way to all at once, is assumed."""
     deployed, backend = case.deployed, case.workload.backend
     decode_step_s, plain = decode_step(case, rows)
-    alone_s = plain.seconds
+    alone_s, spread = plain.seconds - plain.ledger.drafts_s, case.context_spread
     carried = np.minimum(case.fresh * np.maximum(rows / case.steps, 1.0), backend.chunk_tokens)
     busy = np.minimum(rows * case.fresh / (carried * case.steps), 1.0)
     together = np.sqrt(busy / (1.0 - (1.0 - busy) ** deployed.data_parallel))
@@ -142,7 +156,9 @@ def rank_of(case: Case, requests: Floats, rows: Floats, prefill_s: Floats) -> tu
         context=case.context,
         prefill_rows=carried,
         prompt_tokens=case.seen,
+        fresh_tokens=case.fresh,
         prefill_ranks=together,
+        context_spread=spread,
         verified=plain.verified,
         parts=False,
     )
@@ -159,5 +175,6 @@ def rank_of(case: Case, requests: Floats, rows: Floats, prefill_s: Floats) -> tu
         chunk_tokens=backend.chunk_tokens,
         scheduler=backend.scheduler,
         together=together,
+        others=others,
     )
     return rank, plain

@@ -30,7 +30,8 @@ class Rank:
     `step_s`: a decode step of all of them; `added_s`: what a prompt adds to the steps that carry
     it, on the path through all `stages`; `own_s`: a prompt prefilled alone; `chunk_tokens`: the
     most tokens of a step; `together`: share of the instance's attention ranks that carry prompts
-    in a step in which any does.
+    in a step in which any does; `others`: the other requests of the instance over its attention
+    ranks (None: one rank alone).
     """
 
     requests: Floats
@@ -43,6 +44,12 @@ class Rank:
     chunk_tokens: float
     scheduler: str
     together: Floats = field(default_factory=lambda: np.ones(1))
+    others: Floats | None = None
+
+    @property
+    def delaying(self) -> Floats:
+        """(n,) requests whose prompts delay one of this rank, in prompts of a rank."""
+        return self.requests - 1.0 if self.others is None else self.others
 
     @property
     def each_s(self) -> Floats:
@@ -72,7 +79,7 @@ class Rank:
     @property
     def company(self) -> Floats:
         """(n,) 1 where another request keeps the steps going, else 0."""
-        return np.minimum(self.requests - 1.0, 1.0)
+        return np.minimum(self.delaying, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +93,11 @@ class Latency:
 def decoding_limit(chunk_tokens: float, prompt: Floats, output: Floats) -> Floats:
     """(n,) requests of a micro-batch that the mixed scheduler has between admission and the end. A
     step of B tokens takes in at most (B - n) / P prompts while n / O requests end, so at most
-    B O / (P + O) decode; the queue at full load adds the square root of an eighth of them."""
+    B O / (P + O) decode; as many as come in during the steps of one prompt are being prefilled, and
+    the queue at full load adds the square root of an eighth of those that decode."""
     decoding = chunk_tokens * output / (prompt + output)
-    return np.maximum(np.floor(decoding + np.sqrt(decoding / 8.0)), 1.0)
+    entering = decoding / output * np.maximum(prompt / chunk_tokens, 1.0)
+    return np.maximum(np.floor(decoding + entering + np.sqrt(decoding / 8.0)), 1.0)
 
 
 def decoding_rows(
@@ -187,7 +196,7 @@ def _apart_mixed(rank: Rank) -> Latency:
     do not add after."""
     steps = rank.prompt / rank.room
     before = _before(np.maximum(rank.requests / rank.stages, 1.0), steps, rank.output)
-    delay = rank.delay_s * (rank.requests - 1.0)
+    delay = rank.delay_s * rank.delaying
     running = rank.step_s + delay / rank.output  # a step, prompts of others included
     beside = (rank.requests - 1.0) * running / (rank.own_s + rank.output * running)
     shared = rank.each_s * np.minimum(beside, np.maximum(1.0 / steps - 1.0, 0.0))
@@ -211,7 +220,7 @@ def _apart_prefill_first(rank: Rank) -> Latency:
     fit = np.clip((rank.chunk_tokens / rank.prompt - 1.0) / np.maximum(ended, 1.0), 0.0, 1.0)
     shared = rank.each_s * ended * (1.0 + fit) / 2.0
     ahead = waited + shared
-    delay = each / rank.together * (rank.requests - 1.0)
+    delay = each / rank.together * rank.delaying
     tpot = rank.step_s + np.maximum(delay - ahead, 0.0) / rank.output
     wait = (1.0 - behind) * rank.step_s * rank.company
     return Latency(wait + ahead + rank.own_s, tpot)

@@ -136,7 +136,8 @@ def _full_rank(case: Case, running: Floats, prefill_s: Floats) -> tuple[Rank, St
         case.steps,
         backend.scheduler,
     )
-    return rank_of(case, per_rank, rows, prefill_s)
+    others = (running - 1.0) / case.deployed.data_parallel
+    return rank_of(case, per_rank, rows, prefill_s, others)
 
 
 def _prefill_chip_s(case: Case, rank: Rank) -> Floats:
@@ -192,7 +193,8 @@ def _poisson(case: Case) -> Performance:
     most = fits / (first_token_s(workload.backend, full_rank) + full_s)
 
     def met(rows: Floats) -> tuple[Rank, Step, Response]:
-        rank, decode = rank_of(case, rows * stages, rows, prefill_s)
+        others = rows * stages - 1.0 / deployed.data_parallel
+        rank, decode = rank_of(case, rows * stages, rows, prefill_s, others)
         return rank, decode, response(rank, per_rank)
 
     def leads_to(rows: Floats) -> Floats:
@@ -202,7 +204,11 @@ def _poisson(case: Case) -> Performance:
         equilibrium(leads_to, np.maximum(fits / (stages * deployed.data_parallel), 1.0))
     )
     first_s = first_token_s(workload.backend, rank)
-    utilisation = np.maximum(arriving / most, found.busy)
+    tpot = found.tpot_s / case.tokens_per_step
+    rest = np.maximum(output - 1.0, 1e-9)  # 0 tokens after the first, at an endless time for each
+    served_s = first_s + found.own_s + found.wait.mean + rest * tpot
+    # Load of prompts, of the closed loop's throughput, and of the places that memory has.
+    utilisation = np.maximum(np.maximum(arriving / most, found.busy), arriving * served_s / fits)
     over = utilisation >= 1.0
     slot = slot_wait(_slots(case), np.minimum(utilisation, 1.0), most)
     wait = Moments(found.wait.mean + slot.mean, found.wait.variance + slot.variance)
@@ -214,13 +220,12 @@ def _poisson(case: Case) -> Performance:
         endless(first_s + percentile(found.own_s, wait, share)) for share in (0.5, 0.9, 0.99)
     )
     mean = endless(first_s + found.own_s + wait.mean)
-    tpot = endless(found.tpot_s / case.tokens_per_step)
-    served_s = first_s + found.own_s + found.wait.mean + (output - 1.0) * tpot
+    tpot = endless(tpot)
     running = np.where(over, fits, arriving * served_s)
     requests_per_s = np.minimum(arriving, most) * batch.replicas
     total_chip_s = batch.chips / requests_per_s
     performance = _performance(
-        case, prefill, decode, prefill_s, rank.step_s, p50, tpot, mean + (output - 1.0) * tpot,
+        case, prefill, decode, prefill_s, rank.step_s, p50, tpot, mean + rest * tpot,
         requests_per_s, running * batch.replicas, running,
         np.minimum(_prefill_chip_s(case, rank), total_chip_s), total_chip_s,
     )  # fmt: skip

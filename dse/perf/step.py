@@ -36,7 +36,8 @@ class Step:
 
     decode_rows: requests that decode one token on each attention rank; context: tokens of KV cache
     each of them reads in the mean; prefill_rows: prompt tokens on each attention rank;
-    prompt_tokens: the length of the prompts that these belong to; prefill_ranks: share of the
+    prompt_tokens: the length of the prompts that these belong to; fresh_tokens: how many tokens of
+    each are prefilled (None: all); prefill_ranks: share of the
     attention ranks that carry prompts in this step; context_spread: coefficient of
     variation of the context among requests (None: all alike). The attention rank with the longest
     contexts sets the step: the expected maximum of normal deviates over data-parallel ranks.
@@ -51,6 +52,7 @@ class Step:
         context: Floats,
         prefill_rows: Floats,
         prompt_tokens: Floats,
+        fresh_tokens: Floats | None = None,
         prefill_ranks: Floats | float = 1.0,
         context_spread: Floats | None = None,
         verified: float = 1.0,
@@ -67,6 +69,7 @@ class Step:
             self.context = context * (1.0 + context_spread * np.sqrt(ranks))
         self.prefill_rows = prefill_rows
         self.prompt_tokens = prompt_tokens
+        self.fresh_tokens = prompt_tokens if fresh_tokens is None else fresh_tokens
         self.has_decode: Floats = (decode_rows > 0).astype(np.float64)
         self.has_prefill: Floats = (prefill_rows > 0).astype(np.float64)
         self.verified = verified
@@ -88,7 +91,7 @@ class Step:
             if block.count.any():
                 KINDS[block.kind].add(self, block)
         # Only the last token of each sequence reaches the output head.
-        finished = self.verified_rows + self.prefill_rows / self.prompt_tokens
+        finished = self.verified_rows + self.prefill_rows / self.fresh_tokens
         vocabulary = padded_vocabulary(deployed)
         self.gemm("output head", self.always, "embedding", finished, vocabulary, hidden)
         # Every rank receives the columns of all others.

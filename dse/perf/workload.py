@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -61,18 +61,4 @@ class Workload:
             requests_per_s=np.array([float(requests_per_second)]),
             speculation=speculation,
             prefix_hit_rate=prefix_hit_rate,
-        )
-
-    def rows(self, rows: slice) -> Workload:
-        """The workload of a slice of the candidates."""
-
-        def take(values: Floats) -> Floats:
-            return values if len(values) == 1 else values[rows]
-
-        return replace(
-            self,
-            prompt_tokens=take(self.prompt_tokens),
-            output_tokens=take(self.output_tokens),
-            synchronised=take(self.synchronised),
-            requests_per_s=take(self.requests_per_s),
         )

@@ -87,6 +87,7 @@ def write_tables(
     worst: Sequence[dict[str, Any]],
     lead: Sequence[str],
     command: str,
+    own: bool,
 ) -> None:
     """Writes the Markdown page `path` and its pictures beside it. Raises StorageError where they
     cannot be written."""
@@ -96,7 +97,9 @@ def write_tables(
     }
     for name, picture in drawn.items():
         write_text(path.parent, name, picture)
-    write_text(path.parent, path.name, accuracy_markdown(document, worst, lead, command, drawn))
+    write_text(
+        path.parent, path.name, accuracy_markdown(document, worst, lead, command, drawn, own)
+    )
 
 
 def accuracy_page(document: dict[str, Any], answer: pd.DataFrame, lead: Sequence[str]) -> str:

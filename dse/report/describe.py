@@ -5,6 +5,9 @@ from __future__ import annotations
 from dse.report.folder import Json
 from dse.report.labels import show
 
+# Llama 4 Scout, the most of search_spaces/models.csv (its model card).
+MOST_TOKENS = 40e12
+
 
 def given_name(item: Json) -> str:
     """The name of a published model; a searched shape is only numbered (`quickstart-12`)."""
@@ -41,7 +44,18 @@ def shape(item: Json) -> str:
         for metric, word in (("total_parameters", "in all"), ("active_parameters", "active"))
         if metrics.get(metric) is not None
     ]
-    return f"{sentence}. Parameters: {', '.join(counts)}." if counts else f"{sentence}."
+    sentence += f". Parameters: {', '.join(counts)}." if counts else "."
+    if metrics.get("training_tokens") and not given_name(item):
+        sentence += f" {trained(metrics['training_tokens'])}."
+    return sentence
+
+
+def trained(tokens: float) -> str:
+    """`Trained on 107T tokens`, and that nobody has, where that is so."""
+    sentence = f"Trained on {show('training_tokens', tokens)} tokens"
+    if tokens > MOST_TOKENS:
+        sentence += f", more than any published model was ({MOST_TOKENS / 1e12:g}T)"
+    return sentence
 
 
 def layers(model: Json) -> str:

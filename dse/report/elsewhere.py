@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dse.report.folder import Chosen, Json, StudyFolder
-from dse.report.labels import label, show
+from dse.report.labels import label, show, significant
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One chip: `values` are (metric shown, against the point's own chip), in the order of the
-    objectives; `verdict` is `yes`, `its own chip` or why not."""
+    """One chip: `values` are (metric shown, against the point's own chip), in the order of
+    `compared`; `verdict` is `yes`, `its own chip` or why not."""
 
     chip: str
     price: str
@@ -22,14 +22,14 @@ class Row:
 
 
 def elsewhere_rows(folder: StudyFolder, chosen: Chosen) -> list[Row]:
-    """The point's own chip, then those that can do it by the first objective that differs from
-    chip to chip, then the rest; empty where the study holds none."""
+    """The point's own chip, then those that can do it by the first of `compared`, then those that
+    cannot; `refused` names the chips that could not be evaluated."""
     own_chip = chosen.item["deployment"]["chip"]
-    found: list[Json] = chosen.detail.get("elsewhere") or []
-    objective = _differing(folder, found)
+    found = [row for row in chosen.detail.get("elsewhere") or [] if row["metrics"]]
+    objective = compared(folder, chosen)[0]
 
     def order(row: Json) -> tuple[bool, bool, float]:
-        value = (row["metrics"] or {}).get(objective["metric"])
+        value = row["metrics"].get(objective["metric"])
         sign = 1.0 if objective["direction"] == "minimize" else -1.0
         worst = float("inf")
         return (
@@ -39,23 +39,36 @@ def elsewhere_rows(folder: StudyFolder, chosen: Chosen) -> list[Row]:
     return [_row(folder, chosen, row, own_chip) for row in sorted(found, key=order)]
 
 
-def _differing(folder: StudyFolder, found: list[Json]) -> Json:
-    for objective in folder.objectives:
-        values = {(row["metrics"] or {}).get(objective["metric"]) for row in found}
-        if len(values - {None}) > 1:
-            return objective
-    return folder.objectives[0]
+def compared(folder: StudyFolder, chosen: Chosen) -> list[Json]:
+    """The objectives that differ from chip to chip; all where none does."""
+    found = [row["metrics"] for row in chosen.detail.get("elsewhere") or [] if row["metrics"]]
+    differing = [
+        objective
+        for objective in folder.objectives
+        if len({metrics.get(objective["metric"]) for metrics in found}) > 1
+    ]
+    return differing or folder.objectives
+
+
+def refused(chosen: Chosen) -> str:
+    """`no peak_bf16: dgx_spark, tt_n150; ...`: chips that could not be evaluated, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in chosen.detail.get("elsewhere") or []:
+        if not row["metrics"]:
+            reason = row["why_not"].removeprefix(row["chip"]).lstrip(": ").removeprefix("has ")
+            reasons.setdefault(reason, []).append(row["chip"])
+    return "; ".join(f"{reason}: {', '.join(chips)}" for reason, chips in reasons.items())
 
 
 def _row(folder: StudyFolder, chosen: Chosen, row: Json, own_chip: str) -> Row:
     own = row["chip"] == own_chip
     values = []
-    for objective in folder.objectives:
+    for objective in compared(folder, chosen):
         metric = objective["metric"]
-        value, here = (row["metrics"] or {}).get(metric), chosen.metrics.get(metric)
+        value, here = row["metrics"].get(metric), chosen.metrics.get(metric)
         ratio = ""
         if value and here and not own and label(metric).kind != "nats":
-            ratio = f"× {value / here:.2f}"
+            ratio = f"× {significant(value / here)}"
         values.append((show(metric, value), ratio))
     notes = [row.get("note") or ""]
     if row["feasible"]:

@@ -18,6 +18,9 @@ PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, YELLOW)
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "x")
 BOUND_COLOURS = {"compute": ORANGE, "memory": BLUE, "network": GREEN, "fixed": PURPLE}
 PART_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
+# Hatching beside colour, for readers who tell colours badly and for grey paper.
+BOUND_HATCHES = {"compute": "", "memory": "/", "network": "x", "fixed": "."}
+PART_HATCHES = ("", "/", "x", ".", "-", "\\", "|")
 ROW_PX, FRAME_PX = 58, 130
 
 
@@ -43,7 +46,8 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
         {
             "type": "bar", "orientation": "h", "x": [None], "y": [_rows(folder)[0]],
             "name": BOUND_NAMES[bound], "legendgroup": bound,
-            "marker": {"color": colour}, "hoverinfo": "skip",
+            "marker": {"color": colour, "pattern": hatch(BOUND_HATCHES[bound])},
+            "hoverinfo": "skip",
         }
         for bound, colour in BOUND_COLOURS.items()
         if bound in present
@@ -66,7 +70,10 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
                 "textposition": "inside", "insidetextanchor": "middle", "textangle": 0,
                 "constraintext": "none", "cliponaxis": True,
                 "name": plain(operator),
-                "marker": {"color": [BOUND_COLOURS[_bound(row, key)] for _, row in found]},
+                "marker": {
+                    "color": [BOUND_COLOURS[_bound(row, key)] for _, row in found],
+                    "pattern": hatch([BOUND_HATCHES[_bound(row, key)] for _, row in found]),
+                },
                 "hoverinfo": "text",
                 "hovertext": [
                     plain(
@@ -79,6 +86,12 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
         )  # fmt: skip
     title = "prefill of one prompt (ms)" if key == "prefill_s" else "decode step (ms)"
     return {"data": traces, "layout": _bars(folder, title)}
+
+
+def hatch(shape: str | list[str]) -> dict[str, Any]:
+    """A bar's pattern, white on its colour, faint enough for text over it."""
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": "#fff", "fgopacity": 0.45,
+            "size": 7, "solidity": 0.18}  # fmt: skip
 
 
 def memory_figure(folder: StudyFolder) -> dict[str, Any]:
@@ -96,7 +109,10 @@ def memory_figure(folder: StudyFolder) -> dict[str, Any]:
             {
                 "type": "bar", "orientation": "h", "x": [1e-9 * size for size in sizes],
                 "y": labels, "name": name,
-                "marker": {"color": PART_COLOURS[k % len(PART_COLOURS)]},
+                "marker": {
+                    "color": PART_COLOURS[k % len(PART_COLOURS)],
+                    "pattern": hatch(PART_HATCHES[k % len(PART_HATCHES)]),
+                },
                 "hoverinfo": "text",
                 "hovertext": [f"{name}: {bytes_(size) if size else '0'}" for size in sizes],
             }

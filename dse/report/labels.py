@@ -124,10 +124,13 @@ GLOSSARY: dict[str, str] = {
     "active": "parameters that one token passes through",
     "bf16": "16-bit numbers, the format of training",
     "fp8": "8-bit floating-point numbers",
+    "int4": "4-bit whole numbers, one scale a group",
     "fp8_block": "8-bit floating-point numbers, one scale a block of 128 x 128",
     "nvfp4": "4-bit floating-point numbers in small scaled groups",
     "mxfp4": "4-bit floating-point numbers in small scaled groups",
     "int8": "8-bit whole numbers with a scale",
+    "backend": "the serving software; generic is a current one with CUDA graphs, none by name",
+    "continuous": "requests join and leave the running batch between any two steps",
     "split": "how one deployment is divided over its chips",
     "MFU": "model FLOP utilisation: share of the peak arithmetic used",
     "MBU": "memory bandwidth utilisation: share of the bandwidth used",
@@ -162,6 +165,7 @@ BASES = {
     "rental_3yr": "chips rented on a three-year contract",
     "on_demand": "chips rented by the hour, without commitment",
     "owned_tco": "chips owned: purchase, power and housing over their life",
+    "purchase": "chips bought: their purchase price and electricity over their years of service",
 }
 
 BOUNDS = {
@@ -224,11 +228,15 @@ def show(metric: str, value: float | None) -> str:
 
 
 def seconds(value: float) -> str:
+    if value == 0:
+        return "0"
     scale, unit = (1.0, "s") if value >= 1 else (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
     return f"{significant(value * scale)} {unit}"
 
 
 def bytes_(value: float) -> str:
+    if value == 0:
+        return "0"
     scale, unit = (1e9, "GB") if value >= 1e9 else (1e6, "MB") if value >= 1e6 else (1e3, "kB")
     return f"{significant(value / scale)} {unit}"
 

@@ -7,12 +7,18 @@ import re
 from collections.abc import Iterable, Sequence
 
 from dse.report import describe, tables, words
-from dse.report.elsewhere import elsewhere_rows
+from dse.report.cards import cards
+from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, axis_title, label, show
 from dse.report.roofline import operators, roofline_rows
 
 FRONT_ROWS = 50
+LONG = 300
+SPLIT = (
+    "Shape: layers × hidden size, query heads/KV heads. Split: replicas × (TP tensor, PP pipeline, "
+    "DP attention data, EP expert parallel)."
+)
 ROOFLINE_HEAD = (
     "operator", "phase", "time", "FLOP per byte", "TFLOP/s", "roof, TFLOP/s", "share of the roof",
 )  # fmt: skip
@@ -39,11 +45,16 @@ def markdown(folder: StudyFolder) -> str:
         f"- Limits: {limits}",
     ]
     if study.get("left_out"):
-        lines.append(f"- Left out: {escape('; '.join(study['left_out']))}")
+        left = escape("; ".join(study["left_out"]))
+        known = left if len(left) < LONG else "chips without a price or a figure, listed at the end"
+        lines.append(f"- Left out: {known}")
     lines += ["", "## The answer", ""]
     for sentence in words.lead(folder):
         lines += [escape(sentence), ""]
-    for card in words.cards(folder):
+    if folder.chosen:
+        head, *rows = words.summary(folder)
+        lines += _table(head, rows)
+    for card in cards(folder):
         lines += [f"### {escape(card.title)} (point {card.point})", ""]
         lines += [f"- {heading}: {escape(' '.join(text))}" for heading, text in card.rows]
         lines += [f"- Reproduce: {code(card.command)}", ""]
@@ -77,7 +88,7 @@ def _chosen(folder: StudyFolder) -> list[str]:
     for chosen in folder.chosen:
         found = elsewhere_rows(folder, chosen)
         if found:
-            wanted = [label(o["metric"]).text for o in folder.objectives]
+            wanted = [label(o["metric"]).text for o in compared(folder, chosen)]
             lines += [f"## The same point on every chip: {escape(chosen.label)}", ""]
             lines += _table(
                 ("chip", "USD per chip-hour", *wanted, "does it?"),
@@ -86,13 +97,25 @@ def _chosen(folder: StudyFolder) -> list[str]:
                     for row in found
                 ),
             )
+        if refused(chosen):
+            lines += [f"Not evaluated: {escape(refused(chosen))}.", ""]
     lines += ["## What the constraints removed", ""]
     evaluations = folder.study["evaluations"]
-    lines += [f"Of {evaluations:,} evaluated designs; alone: ruled out by nothing else.", ""]
+    lines += [
+        f"Of {evaluations:,} evaluated designs. Violated counts every design over the limit; alone "
+        "those that nothing else ruled out.",
+        "",
+    ]
     return lines + _table(
-        ("constraint", "violated", "alone", "share of evaluated"),
+        ("constraint", "meaning", "violated", "alone", "share of evaluated"),
         (
-            (row["constraint"], f"{row['violated']:,}", f"{row['only']:,}", f"{row['share']:.1%}")
+            (
+                row["constraint"],
+                row["meaning"],
+                f"{row['violated']:,}",
+                f"{row['only']:,}",
+                f"{row['share']:.1%}",
+            )
             for row in tables.tallies(folder)
             if row["violated"]
         ),
@@ -103,10 +126,10 @@ def _front(folder: StudyFolder) -> list[str]:
     if not folder.items:
         return []
     metrics = [o["metric"] for o in folder.objectives]
-    shown = folder.items[:FRONT_ROWS]
     total = len(folder.items)
+    shown = tables.thin(folder, min(FRONT_ROWS, total))
     note = (
-        f"The first {FRONT_ROWS} of {total:,} points; front.csv has all."
+        f"{len(shown)} of {total:,} points, evenly along the front; front.csv has all."
         if total > FRONT_ROWS
         else "All of it is in front.csv too."
     )
@@ -123,7 +146,7 @@ def _front(folder: StudyFolder) -> list[str]:
         for item in shown
     )
     head = ("point", "chip", "split", "weights", "shape", *map(axis_title, metrics), "bound by")
-    return ["## The front", "", note, "", *_table(head, rows)]
+    return ["## The front", "", note, "", SPLIT, "", *_table(head, rows)]
 
 
 def _certainty(folder: StudyFolder) -> list[str]:
@@ -182,6 +205,8 @@ def _inputs(folder: StudyFolder) -> list[str]:
         ),
     )
     lines += [f"- {name}: {escape(value)}" for name, value in tables.run_facts(folder)]
+    if study.get("left_out"):
+        lines.append(f"- left out: {escape('; '.join(study['left_out']))}")
     lines += ["", "## Words", ""]
     return lines + [f"- {term}: {meaning}" for term, meaning in GLOSSARY.items()]
 

@@ -11,7 +11,8 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from dse.report import tables, words
-from dse.report.elsewhere import elsewhere_rows
+from dse.report.cards import cards
+from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.figures import PALETTE, SYMBOLS, figures
 from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, label, show
@@ -32,10 +33,12 @@ def page(folder: StudyFolder) -> str:
         folder=folder,
         study=folder.study,
         lead=words.lead(folder),
+        summary=words.summary(folder),
+        mix=folder.study["workload"] is None,
         price_basis=words.price_basis(folder),
         workload=words.workload(folder),
         training=words.training(folder),
-        cards=words.cards(folder),
+        cards=cards(folder),
         objectives=[(label(o["metric"]), o["direction"]) for o in folder.objectives],
         tallies=tables.tallies(folder),
         times=[(c.under, tables.time_rows(c)) for c in folder.chosen],
@@ -51,7 +54,14 @@ def page(folder: StudyFolder) -> str:
             if operators(c)
         ],
         elsewheres=[
-            (c.label, elsewhere_rows(folder, c)) for c in folder.chosen if c.detail.get("elsewhere")
+            (
+                c.label,
+                [label(o["metric"]) for o in compared(folder, c)],
+                elsewhere_rows(folder, c),
+                refused(c),
+            )
+            for c in folder.chosen
+            if c.detail.get("elsewhere")
         ],
         floors=tables.floor_rows(folder),
         certainty=tables.certainty_rows(folder),

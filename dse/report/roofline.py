@@ -67,7 +67,7 @@ def roofs(chosen: Chosen) -> list[tuple[str, float]]:
     )
     peaks: Json = chosen.detail.get("peak_flops_per_s", {})
     return [
-        (" / ".join(d for d, p in peaks.items() if math.isclose(p, peak, rel_tol=1e-3)), peak)
+        ("/".join(d for d, p in peaks.items() if math.isclose(p, peak, rel_tol=1e-3)), peak)
         for peak in used
     ]
 
@@ -78,10 +78,13 @@ def roofline_figure(chosen: Chosen) -> dict[str, Any]:
     bandwidth = chosen.detail["hbm_bytes_per_s"]
     low = min(operator.intensity for operator in found) / 2
     traces: list[dict[str, Any]] = []
-    high = 2 * max(operator.intensity for operator in found)
-    for name, peak in roofs(chosen):
+    peaks = roofs(chosen)
+    high = max(*(operator.intensity for operator in found), *(p / bandwidth for _, p in peaks))
+    end = 2 * high
+    # Room right of the roofs for their names.
+    edge = end * (end / low) ** 0.4
+    for name, peak in peaks:
         ridge = peak / bandwidth
-        end = max(high, 3 * ridge)
         traces.append(
             {
                 "type": "scatter", "mode": "lines", "x": [low, ridge, end],
@@ -93,7 +96,8 @@ def roofline_figure(chosen: Chosen) -> dict[str, Any]:
             {
                 "type": "scatter", "mode": "text", "x": [end], "y": [1e-12 * peak],
                 "text": [plain(f"{name} {significant(1e-12 * peak)}")],
-                "textposition": "top left", "showlegend": False, "hoverinfo": "skip",
+                "textposition": "middle right", "showlegend": False, "hoverinfo": "skip",
+                "textfont": {"size": 11}, "cliponaxis": False,
             }
         )  # fmt: skip
     named = _named(found)
@@ -108,7 +112,7 @@ def roofline_figure(chosen: Chosen) -> dict[str, Any]:
         "layout": {
             "height": 440,
             "xaxis": {"type": "log", "title": {"text": "arithmetic intensity (FLOP per byte)"},
-                      "dtick": 1},
+                      "dtick": 1, "range": [math.log10(low), math.log10(edge)]},
             "yaxis": {"type": "log", "title": {"text": "TFLOP/s of one chip"}, "dtick": 1},
             "hovermode": "closest",
         },
@@ -117,15 +121,16 @@ def roofline_figure(chosen: Chosen) -> dict[str, Any]:
 
 def _named(found: list[Operator]) -> dict[Operator, str]:
     """Operators to name in a picture, each with the side of its mark that the name is on."""
-    middle = sum(math.log(o.intensity) for o in found) / len(found)
+    ends = [math.log(o.intensity) for o in found]
+    last = min(ends) + 0.7 * (max(ends) - min(ends))
     named: dict[Operator, str] = {}
     for phase, *_ in PHASES:
         longest = sorted((o for o in found if o.phase == phase), key=lambda o: -o.share)
         for operator in longest[:NAMED]:
             ratios = (operator.achieved / other.achieved for other in named)
             if all(max(ratio, 1 / ratio) > APART for ratio in ratios):
-                left = math.log(operator.intensity) > middle
-                named[operator] = "bottom left" if left else "bottom right"
+                far = math.log(operator.intensity) > last
+                named[operator] = "bottom center" if far else "bottom right"
     return named
 
 

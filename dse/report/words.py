@@ -1,77 +1,22 @@
-"""The answer in sentences: shape, deployment, price, what bounds it, how certain it is."""
+"""The answer in sentences: what was asked and found, what bounds a point, what it rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from dse.report.describe import brief_shape, deployment, dtypes, shape
+from dse.report.describe import MOST_TOKENS, brief_shape, dtypes, given_name
 from dse.report.folder import Chosen, Json, StudyFolder
 from dse.report.labels import (
     BASES,
-    BOUND_NAMES,
     BOUNDS,
     label,
-    seconds,
     show,
     significant,
 )
 from dse.study.words import MIX, mix_words
 
-TITLES = {
-    "cheapest": "Cheapest",
-    "fastest": "Fastest",
-    "best": "Best quality",
-    "knee": "Knee: the compromise",
-}
 CERTAINTY = ("measured", "fitted", "derived", "spec", "estimated", "claimed", "assumed")
-COSTS = ("usd_per_million_input_tokens", "usd_per_million_output_tokens",
-         "usd_per_million_total_tokens")  # fmt: skip
-BY_WORKLOAD = ("ttft_s", "tpot_s", *COSTS)
-ALL_IN = "usd_per_million_output_tokens_all_in"
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One chosen point: `stats` are (objective, value), `rows` are (heading, sentences),
-    `workloads` the table of a mix, its head first."""
-
-    title: str
-    names: tuple[str, ...]
-    why: str
-    point: int
-    stats: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
-    workloads: list[tuple[str, ...]]
-    command: str
-
-
-def cards(folder: StudyFolder) -> list[Card]:
-    """A card for each chosen point, in the order cheapest, fastest, best, knee."""
-    return [
-        Card(
-            " · ".join(_title(folder, name) for name in chosen.names),
-            chosen.names,
-            _why(folder, chosen),
-            chosen.item["point"],
-            tuple(
-                (label(o["metric"]).text, show(o["metric"], chosen.metrics.get(o["metric"])))
-                for o in folder.objectives
-            ),
-            (
-                ("Build", (shape(chosen.item),)),
-                ("Run it on", (deployment(chosen.item["deployment"]),)),
-                ("It costs", cost(folder, chosen)),
-                ("It gives", gives(folder, chosen.metrics)),
-                ("Bound by", bound(folder, chosen)),
-                ("Certainty", certainty(folder, chosen)),
-                *trade(folder, chosen),
-            ),
-            workload_table(chosen.item),
-            chosen.item["command"],
-        )
-        for chosen in folder.chosen
-    ]
+YEAR = 365 * 24 * 3600.0
 
 
 def lead(folder: StudyFolder) -> list[str]:
@@ -104,12 +49,49 @@ def lead(folder: StudyFolder) -> list[str]:
         found += f" {study['feasible']:,} of the evaluated designs meet every constraint."
     name = "knee" if "knee" in first.names else first.labels[0]
     return [
-        f"If only one can be chosen, start from the {name}: {brief_shape(first.item)} on "
+        f"A compromise to start from, the {name}: {brief_shape(first.item)} on "
         f"{brief_deployment(folder, d)}: {numbers}.",
         f"Bound by {bottleneck(first)} "
         + " ".join(basis(first, [o["metric"] for o in folder.objectives])),
+        *untrained(folder),
         found,
     ]
+
+
+def untrained(folder: StudyFolder) -> list[str]:
+    """How much of a front of searched shapes asks for more training tokens than any model had."""
+    tokens = [
+        item["metrics"].get("training_tokens") or 0.0
+        for item in folder.items
+        if not given_name(item)
+    ]
+    count = sum(amount > MOST_TOKENS for amount in tokens)
+    if not count:
+        return []
+    most = f"{MOST_TOKENS / 1e12:g}T"
+    return [
+        f"{_percent(count / len(tokens))} of the front asks for more training tokens than any "
+        f"published model had ({most}), up to {show('training_tokens', max(tokens))}. A limit "
+        f"training_tokens <= {most} in the space file leaves those designs out."
+    ]
+
+
+def summary(folder: StudyFolder) -> list[tuple[str, ...]]:
+    """A head and a row for each chosen point: name, objectives, what its time rests on, design."""
+    wanted = [objective["metric"] for objective in folder.objectives]
+    rows = [("point", *(label(metric).text for metric in wanted), "efficiencies", "design")]
+    for chosen in folder.chosen:
+        d = chosen.item["deployment"]
+        kinds = [kind for kind, share in efficiency_shares(chosen) if share >= 0.5]
+        rows.append(
+            (
+                f"{chosen.label} ({chosen.item['point']})",
+                *(show(metric, chosen.metrics.get(metric)) for metric in wanted),
+                ", ".join(kinds) or "–",
+                f"{brief_shape(chosen.item)}, {d['chips']} × {d['chip']}",
+            )
+        )
+    return rows
 
 
 def price_basis(folder: StudyFolder) -> str:
@@ -119,7 +101,19 @@ def price_basis(folder: StudyFolder) -> str:
     meaning = f" ({BASES[basis]})" if basis in BASES else ""
     dates = [row["date"] for row in price["rows"] if row.get("date")]
     newest = f"; newest price of {max(dates)}" if dates else ""
-    return f"{basis}{meaning}, US dollars{newest}"
+    return f"{basis}{meaning}{_terms(folder)}, US dollars{newest}"
+
+
+def _terms(folder: StudyFolder) -> str:
+    """`, over 4 years of which they serve 60%, at $0.12 per kWh`; empty where chips are rented."""
+    terms = folder.study.get("purchase")
+    if not terms:
+        return ""
+    years = terms["life_s"] / YEAR
+    return (
+        f", over {years:.3g} years of which they serve {terms['utilisation']:.0%}, at "
+        f"${terms['usd_per_kwh']:.3g} per kWh"
+    )
 
 
 def training(folder: StudyFolder) -> str:
@@ -145,47 +139,10 @@ def workload(folder: StudyFolder) -> str:
     return ", ".join(parts)
 
 
-def workload_table(item: Json) -> list[tuple[str, ...]]:
-    """A head and a row for each figure, a column for each workload of a mix; empty for one."""
-    loads = item.get("workloads")
-    if not loads:
-        return []
-    shares = (("share of requests", "weight"), ("share of the time", "chip_seconds_share"))
-    return [
-        ("", *(load["name"] for load in loads)),
-        *((text, *(f"{load[key] * 100:.3g}%" for load in loads)) for text, key in shares),
-        *((label(m).text, *(show(m, load[m]) for load in loads)) for m in BY_WORKLOAD),
-    ]
-
-
 def brief_deployment(folder: StudyFolder, d: Json) -> str:
     rate = chip_price(folder, d["chip"])
     price = f", ${significant(d['chips'] * rate)} an hour" if rate is not None else ""
     return f"{d['chips']} × {d['chip']} ({dtypes(d['weight_dtype'])} weights{price})"
-
-
-def cost(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
-    metrics, d = chosen.metrics, chosen.item["deployment"]
-    basis = folder.study["price"]["basis"]
-    parts = [
-        f"{show(name, metrics[name])} {name.removeprefix('usd_per_million_').split('_')[0]}"
-        for name in COSTS
-        if metrics.get(name) is not None
-    ]
-    sentences = []
-    if parts:
-        sentences.append(f"Per million tokens ({basis}): {', '.join(parts)}.")
-    if metrics.get(ALL_IN) is not None:
-        sentences.append(
-            f"With all cost put on the output tokens: {show(ALL_IN, metrics[ALL_IN])} per million."
-        )
-    rate = chip_price(folder, d["chip"])
-    if rate is not None:
-        sentences.append(
-            f"The chips: {d['chips']} × ${significant(rate)} = ${significant(d['chips'] * rate)} "
-            "an hour."
-        )
-    return tuple(sentences) or (f"No price on the basis {basis}.",)
 
 
 def chip_price(folder: StudyFolder, chip: str) -> float | None:
@@ -194,50 +151,6 @@ def chip_price(folder: StudyFolder, chip: str) -> float | None:
         row["usd_per_chip_hour"] for row in folder.study["price"]["rows"] if row["chip"] == chip
     }
     return rates.pop() if len(rates) == 1 else None
-
-
-def gives(folder: StudyFolder, metrics: Json) -> tuple[str, ...]:
-    """Quality, latency and throughput, beside the objectives, which head the card."""
-    sentences = []
-    if metrics.get("predicted_loss") is not None:
-        sentence = f"Predicted loss {show('predicted_loss', metrics['predicted_loss'])} nats"
-        equivalent = metrics.get("dense_equivalent_parameters")
-        if equivalent is not None:
-            amount = show("dense_equivalent_parameters", equivalent)
-            sentence += f" (dense-equivalent {amount} parameters)"
-        sentences.append(f"{sentence}.")
-    objectives = [objective["metric"] for objective in folder.objectives]
-    sentences += [
-        f"{_capital(label(name).text)}: {show(name, metrics[name])}."
-        for name in ("ttft_s", "tpot_s", "output_tokens_per_s", "running_requests")
-        if metrics.get(name) is not None and name not in objectives
-    ]
-    return tuple(sentences)
-
-
-def bound(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
-    """The bottleneck, what takes most of each phase, and the nearest limit."""
-    sentences = [_capital(bottleneck(chosen))]
-    where, of = str(chosen.metrics["bottleneck"]), chosen.detail.get("breakdown_of")
-    under = f" of {of}" if of else ""
-    for phase, key, of_what in (
-        ("prefill", "prefill_s", "prefill of one prompt"),
-        ("decode", "decode_s", "decode step"),
-    ):
-        if not where.startswith(phase) and where.startswith(("prefill", "decode")):
-            continue
-        rows = sorted(chosen.detail["breakdown"], key=lambda row: -(row[key] or 0.0))
-        total = sum(row[key] or 0.0 for row in rows)
-        if total > 0:
-            top = " and ".join(
-                f"{row['operator']} {(row[key] or 0.0) / total:.0%} ({BOUND_NAMES[row['bound']]})"
-                for row in rows[:2]
-            )
-            sentences.append(f"Of the {of_what}{under} ({seconds(total)}): {top}.")
-    nearest = max(limits(folder, chosen.item), key=lambda limit: limit[1], default=None)
-    if nearest is not None:
-        sentences.append(f"Nearest limit: {nearest[0]}.")
-    return tuple(sentences)
 
 
 def bottleneck(chosen: Chosen) -> str:
@@ -274,24 +187,6 @@ def limits(folder: StudyFolder, item: Json) -> list[tuple[str, float]]:
         total = show("memory_capacity_bytes_per_chip", capacity)
         found.append((f"memory {amount}, {share:.0%} of the chip's {total}", share))
     return found
-
-
-def certainty(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
-    """Interval and provenance of each objective, then what they rest on."""
-    metrics = chosen.metrics
-    intervals, provenance = metrics.get("intervals", {}), metrics.get("provenance", {})
-    parts = []
-    for objective in folder.objectives:
-        name = objective["metric"]
-        spread = span(name, intervals[name]) if name in intervals else "no interval"
-        parts.append(f"{label(name).text} {spread} ({provenance.get(name, 'kind not stated')})")
-    kind = metrics.get("interval_kind")
-    width = f" (its width is {kind})" if kind else ""
-    sentences = [f"80% interval{width}: {', '.join(parts)}.", *basis(chosen, provenance)]
-    count = len(metrics.get("assumed", ()))
-    if count:
-        sentences.append(f"{count} assumption{'s' * (count > 1)}, listed under Certainty.")
-    return tuple(sentences)
 
 
 def basis(chosen: Chosen, metrics: Iterable[str]) -> list[str]:
@@ -334,53 +229,13 @@ def span(metric: str, interval: Iterable[float]) -> str:
     return f"{show(metric, low)} to {show(metric, high)}"
 
 
-def trade(folder: StudyFolder, chosen: Chosen) -> list[tuple[str, tuple[str, ...]]]:
-    """Objectives of a point against those of the knee; nothing for the knee itself."""
-    knee = next((other for other in folder.chosen if "knee" in other.names), None)
-    if knee is None or knee is chosen:
-        return []
-    parts = []
-    for objective in folder.objectives:
-        name = objective["metric"]
-        here, there = chosen.metrics.get(name), knee.metrics.get(name)
-        if here is None or not there:
-            continue
-        change = (
-            f"{here - there:+.3f}".replace("-", "−")
-            if label(name).kind == "nats"
-            else f"× {significant(here / there, 2)}"
-        )
-        parts.append(f"{label(name).text} {change}")
-    return [("Against the knee", (_capital(", ".join(parts)) + ".",))] if parts else []
-
-
-def _title(folder: StudyFolder, name: str) -> str:
-    if name in TITLES:
-        return TITLES[name]
-    extremes = {o["metric"]: _extreme(o) for o in folder.objectives}
-    return _capital(extremes.get(name, name))
-
-
-def _why(folder: StudyFolder, chosen: Chosen) -> str:
-    reasons = []
-    for name in chosen.names:
-        if name == "knee":
-            reasons.append("the design where a gain in one objective starts to cost much of others")
-        kinds = {"cheapest": ("usd",), "fastest": ("s", "rate"), "best": ("nats", "parameters")}
-        for objective in folder.objectives:
-            if label(objective["metric"]).kind in kinds.get(name, ()):
-                reasons.append(f"{_extreme(objective)} on the front")
-                break
-    return _capital("; ".join(reasons))
-
-
-def _extreme(objective: Json) -> str:
+def extreme(objective: Json) -> str:
     """`lowest time per output token`."""
     side = "lowest" if objective["direction"] == "minimize" else "highest"
     return f"{side} {label(objective['metric']).text}"
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 

@@ -28,11 +28,13 @@ class Calibration:
     """`factors[name]` multiplies what `dse.perf.calibrated` says of the name; 1 where absent.
 
     `spread[metric class][kind]` is the 80% interval of measured / predicted, (low, high), for
-    efficiencies of each of KINDS.
+    efficiencies of each of KINDS. `shared` is the part of the variance of an error that the rows of
+    a group (model and chip) have in common.
     """
 
     factors: Mapping[str, float]
     spread: Mapping[str, Mapping[str, tuple[float, float]]]
+    shared: float = 0.5
     data_digest: str = ""
     source: str = ""
     date: str = ""
@@ -60,9 +62,12 @@ class _CalibrationFile(BaseModel):
     data_digest: str
     factors: dict[str, float]
     spread: dict[str, dict[str, tuple[float, float]]] = Field(default_factory=dict)
+    shared: float = Field(default=0.5, ge=0, le=1)
 
 
 def load_calibration(path: Path) -> Calibration:
     """Raises InputError with the line and field of every mistake."""
     spec = validate(_CalibrationFile, load_yaml(path))
-    return Calibration(spec.factors, spec.spread, spec.data_digest, spec.source, spec.date)
+    return Calibration(
+        spec.factors, spec.spread, spec.shared, spec.data_digest, spec.source, spec.date
+    )

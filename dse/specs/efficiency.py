@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from dse.dtypes import ARITHMETIC, DTYPES
+from dse.dtypes import ARITHMETIC, BITS, DTYPES, arithmetic
 from dse.specs.chip import Chip, Date
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, reject, validate
 
@@ -84,20 +84,35 @@ class Efficiency:
 
     def of_chip(self, chip: Chip) -> Efficiency:
         """These laws for a chip that they were not measured on, as "file:chip": the fractions refer
-        to the chip's own figures, and what was fitted elsewhere is derived here."""
+        to the chip's own figures, and what was fitted elsewhere is derived here. 4-bit experts on a
+        chip without 4-bit arithmetic are unpacked and reach the fraction of 16-bit ones."""
         return replace(
             self,
             id=f"{self.id}:{chip.id}",
             peak_flops_per_s=chip.peak_flops_per_s,
             hbm_bytes_per_s=chip.memories[0].bytes_per_s,
             operators={
-                operator: {dtype: _not_fitted(law) for dtype, law in laws.items()}
+                operator: {
+                    dtype: _not_fitted(self._unpacked(operator, dtype, chip)) for dtype in laws
+                }
                 for operator, laws in self.operators.items()
             },
             all_reduce=_not_fitted(self.all_reduce),
             all_gather=_not_fitted(self.all_gather),
             all_to_all=_not_fitted(self.all_to_all),
         )
+
+    def _unpacked(self, operator: str, dtype: str, chip: Chip) -> Law:
+        laws = self.operators[operator]
+        native = self.is_class or arithmetic(dtype) in self.peak_flops_per_s
+        if (
+            operator != "experts"
+            or not native
+            or BITS[dtype] >= 8
+            or dtype in chip.peak_flops_per_s
+        ):
+            return laws[dtype]
+        return replace(laws[dtype], compute=laws["bf16"].compute)
 
 
 Measured = TypeVar("Measured", Law, Collective)

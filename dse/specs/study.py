@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ from dse.specs.own_chip import read_own_chip
 from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
 from dse.specs.workloads import (
-    NamedWorkload,
     WeightedFile,
+    WorkloadFile,
     WorkloadSpec,
+    has_metric,
     read_workloads,
     workload_content,
 )
@@ -90,7 +91,7 @@ class _StudyFile(BaseModel):
     name: str = Field(min_length=1, max_length=100)
     title: str = ""
     description: str = ""
-    workload: NamedWorkload | None = None
+    workload: WorkloadFile | None = None
     workloads: list[WeightedFile] | None = None
     price_basis: str
     purchase: PurchaseFile | None = None
@@ -149,15 +150,17 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
     if isinstance(model, str):
         model = _fixed_model(model, document, mistakes)
     training = _training(document, mistakes)
-    objectives = _objectives(document, mistakes)
-    constraints = _constraints(document.data.get("constraints", []), ("constraints",), mistakes)
+    files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
+    servings = [file.serving for file in files or ()]
+    objectives = _objectives(document, servings, mistakes)
+    written = document.data.get("constraints", [])
+    constraints = _constraints(written, ("constraints",), servings, mistakes)
     for k, load in enumerate((frame and frame.workloads) or ()):
         at = ("workloads", k, "constraints")
         constraints += tuple(
             replace(limit, workload=load.name, text=f"{load.name}: {limit.text}")
-            for limit in _constraints(load.constraints, at, mistakes)
+            for limit in _constraints(load.constraints, at, [load.serving], mistakes)
         )
-    files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
     workloads = read_workloads(files, document, catalog, mistakes)
     if mistakes.errors or frame is None:
         raise InputErrors(sorted(mistakes.errors, key=lambda error: error.line or 0))
@@ -345,7 +348,9 @@ def _amount(document: Document, field: str, dimension: str, mistakes: Mistakes) 
     return value
 
 
-def _objectives(document: Document, mistakes: Mistakes) -> tuple[ObjectiveSpec, ...]:
+def _objectives(
+    document: Document, servings: Sequence[str], mistakes: Mistakes
+) -> tuple[ObjectiveSpec, ...]:
     """In the order of METRICS."""
     written = document.data.get("objectives")
     if not isinstance(written, Mapping) or not 1 <= len(written) <= MOST_OBJECTIVES:
@@ -359,6 +364,7 @@ def _objectives(document: Document, mistakes: Mistakes) -> tuple[ObjectiveSpec, 
         path = ("objectives", str(name))
         try:
             metric(name)
+            _check_serving(str(name), servings)
         except InputError as error:
             mistakes.place(path, error)
         if direction not in _DIRECTIONS:
@@ -369,7 +375,18 @@ def _objectives(document: Document, mistakes: Mistakes) -> tuple[ObjectiveSpec, 
     return tuple(found[name] for name in METRICS if name in found)
 
 
-def _constraints(written: Any, at: KeyPath, mistakes: Mistakes) -> tuple[Constraint, ...]:
+def _check_serving(name: str, servings: Sequence[str]) -> None:
+    """Raises InputError for a metric that none of the servings has."""
+    if servings and not any(has_metric(serving, name) for serving in servings):
+        raise InputError(
+            f"{name} means nothing with serving {' and '.join(dict.fromkeys(servings))}",
+            accepted="a metric that the serving has, see docs/spaces.md",
+        )
+
+
+def _constraints(
+    written: Any, at: KeyPath, servings: Sequence[str], mistakes: Mistakes
+) -> tuple[Constraint, ...]:
     if not isinstance(written, list | tuple):
         mistakes.add(at, "not a list", "- ttft_s <= 2 s")
         return ()
@@ -378,6 +395,7 @@ def _constraints(written: Any, at: KeyPath, mistakes: Mistakes) -> tuple[Constra
         path = (*at, position)
         try:
             constraint = parse_constraint(text)
+            _check_serving(constraint.metric, servings)
         except InputError as error:
             mistakes.place(path, error)
             continue

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.specs.axis_reader import Mistakes
 from dse.specs.catalog import Catalog
-from dse.specs.loader import Document, did_you_mean, load_yaml, reject, validate
+from dse.specs.loader import Document, did_you_mean
 
 # What a backend is called where none is meant in particular.
 CURRENT_BACKEND = "generic"
@@ -27,7 +26,8 @@ DETAILS = ("requests_per_second", "draft_tokens", "acceptance", "draft_share", "
 @dataclass(frozen=True, slots=True)
 class WorkloadSpec:
     """Tokens of one request, how requests arrive, and the id of the serving backend. Of several
-    workloads, each has a name, and `weight` is its share of the requests: they sum to 1. `details`
+    workloads, each has a name, and `weight` is its share of the requests: they sum to 1, and are
+    those of the rates where requests arrive at random. `details`
     holds what was written of DETAILS."""
 
     prompt_tokens: int
@@ -41,7 +41,19 @@ class WorkloadSpec:
     def row(self) -> dict[str, Any]:
         """As study.json holds it (`dse.study.loads`)."""
         plain = asdict(self)
-        return {**plain, **plain.pop("details")}
+        details = plain.pop("details")
+        return {**plain, **details}
+
+
+# Metrics of requests that arrive at random.
+_OF_ARRIVALS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation")
+
+
+def has_metric(serving: str, metric: str) -> bool:
+    """Whether the metric means something where requests are served so."""
+    if metric in _OF_ARRIVALS:
+        return serving == "poisson"
+    return serving != "offline" or metric != "ttft_s"
 
 
 def check_details(serving: str, details: Mapping[str, float]) -> None:
@@ -83,26 +95,11 @@ class WorkloadFile(BaseModel):
 
 
 class WeightedFile(WorkloadFile):
-    """One of its `workloads`."""
+    """One of its `workloads`. Where requests arrive at a rate, it gives the weight."""
 
     name: str = Field(min_length=1, max_length=40)
-    weight: float = Field(gt=0, allow_inf_nan=False, strict=True)
+    weight: float | None = Field(default=None, ge=1e-9, le=1e9, strict=True)
     constraints: Any = ()
-
-
-def _named_workload(written: Any) -> Any:
-    """The content of a shipped workload where its name is written."""
-    if not isinstance(written, str):
-        return written
-    folder = search_spaces_dir() / "workloads"
-    known = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    if written not in known:
-        message = f"unknown workload{did_you_mean(written, known)}"
-        raise reject(message, ", ".join([*known, "or prompt_tokens, output_tokens, serving"]))
-    return validate(WorkloadFile, load_yaml(known[written]))
-
-
-NamedWorkload = Annotated[WorkloadFile, BeforeValidator(_named_workload)]
 
 
 def read_workloads(
@@ -120,8 +117,7 @@ def read_workloads(
         mistakes.add(("workloads",), said, accepted)
     if both or not files:
         return ()
-    weights = [file.weight if isinstance(file, WeightedFile) else 1.0 for file in files]
-    total = math.fsum(weights)
+    weights = _shares(files, mistakes)
     specs: list[WorkloadSpec] = []
     for k, file in enumerate(files):
         several = isinstance(file, WeightedFile)
@@ -146,9 +142,40 @@ def read_workloads(
         if file.serving == "poisson" and held != 1:
             message = "requests arrive at a rate: their number in flight follows"
             mistakes.add(("deployment", "concurrency"), message, "concurrency: 1")
-        weight = weights[k] / total
-        specs.append(WorkloadSpec(*lengths, file.serving, backend, name, weight, details))
+        specs.append(WorkloadSpec(*lengths, file.serving, backend, name, weights[k], details))
     return tuple(specs)
+
+
+def _shares(files: Sequence[WorkloadFile], mistakes: Mistakes) -> list[float]:
+    """The share of the requests of each: its rate over that of all where they arrive at random,
+    else its weight over the sum. Weights beside rates must agree with them."""
+    several = [file for file in files if isinstance(file, WeightedFile)]
+    if not several:
+        return [1.0]
+    poisson = [file.serving == "poisson" for file in several]
+    if any(poisson) and not all(poisson):
+        k = poisson.index(False)
+        said = f"{several[k].name!r} is {several[k].serving}, another workload poisson"
+        mistakes.add(("workloads", k, "serving"), said, "poisson for all workloads or for none")
+    written = [file.weight or 0.0 for file in several]
+    if not all(poisson):
+        for k, weight in enumerate(written):
+            if not weight:
+                accepted = "its share of the requests, such as 0.7"
+                mistakes.add(("workloads", k, "weight"), "missing", accepted)
+        return _over_their_sum(written)
+    shares = _over_their_sum([file.requests_per_second or 0.0 for file in several])
+    for k, (weight, share) in enumerate(zip(_over_their_sum(written), shares, strict=True)):
+        if any(written) and not math.isclose(weight, share, rel_tol=1e-3):
+            said = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"
+            accepted = "no weight: it follows from requests_per_second"
+            mistakes.add(("workloads", k, "weight"), said, accepted)
+    return shares
+
+
+def _over_their_sum(parts: Sequence[float]) -> list[float]:
+    total = math.fsum(parts) or 1.0
+    return [part / total for part in parts]
 
 
 def workload_content(workloads: Sequence[WorkloadSpec]) -> dict[str, Any]:

@@ -55,12 +55,15 @@ def _by_operator(ledger: Ledger, i: int) -> dict[str, _Work]:
 def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
     """Operators of one prompt's prefill chunk and of one decode step, in the order they run, with
     the flops and bytes of one chip in each; the bytes that the busiest chip holds by part; the
-    chip's bandwidth. Of a mix, all this under the workload that takes most chip-seconds."""
+    chip's bandwidth; what each cause would take by itself in either phase (`parts_s`: they overlap,
+    so their sum exceeds the phase). Of a mix, all this under the workload that takes most
+    chip-seconds."""
     under = [member.name for member in metrics.members if member.metrics is metrics.heaviest(i)]
     metrics = metrics.heaviest(i)
     performance = metrics.performance
     prefill = _by_operator(performance.prefill_ledger, i)
     decode = _by_operator(performance.decode_ledger, i)
+    prefill = {name: prefill.get(name, _Work()) for name in decode}  # drafts: decode alone
     kind = KINDS[metrics.provenance[i]]
     operators = [
         {
@@ -99,6 +102,16 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
     return {
         **({"breakdown_of": under[0]} if under else {}),
         "breakdown": operators,
+        "parts_s": {
+            phase: {
+                cause: float(getattr(ledger, f"{cause}_s")[i]) + extra * (cause == "fixed")
+                for cause in BOUNDS
+            }
+            for phase, ledger, extra in (
+                ("prefill", performance.prefill_ledger, 0.0),
+                ("decode", performance.decode_ledger, step - device),
+            )
+        },
         "memory": [
             {"part": part, "bytes": float(values[f"memory_{part}_bytes_per_chip"][i])}
             for part in MEMORY_PARTS

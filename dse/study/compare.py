@@ -11,7 +11,9 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
+from dse.specs.workloads import DETAILS
 from dse.study.folder import read_study
+from dse.study.loads import loads_of
 
 
 def compare(a: Path, b: Path) -> dict[str, Any]:
@@ -58,6 +60,7 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
         "reference_front": "union of both" if true is None else f"enumerated: {(a, b)[true]}",
         "true_hypervolume_share": None if true is None else volumes[1 - true] / volumes[true],
         "same_space": studies[0]["fingerprint"] == studies[1]["fingerprint"],
+        "same_workload": _loads(studies[0]) == _loads(studies[1]),
         "same_data": studies[0]["data_digest"] == studies[1]["data_digest"],
         "engine_a": studies[0]["engine"],
         "engine_b": studies[1]["engine"],
@@ -68,6 +71,12 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
         "entered": sorted(point for key, point in keys[1].items() if key not in keys[0]),
         "left": sorted(point for key, point in keys[0].items() if key not in keys[1]),
     }
+
+
+def _loads(study: dict[str, Any]) -> list[list[Any]]:
+    """What the workloads ask, whatever they are called."""
+    keys = ("weight", "prompt_tokens", "output_tokens", "serving", "backend", *DETAILS)
+    return [[load.get(key) for key in keys] for load in loads_of(study)]
 
 
 def _enumerated(studies: Sequence[dict[str, Any]]) -> int | None:

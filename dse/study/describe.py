@@ -12,19 +12,20 @@ import numpy as np
 from dse.candidates import CandidateBatch, Floats
 from dse.dtypes import DTYPES
 from dse.evaluate import MEMORY_PARTS, RULES, Metrics
-from dse.perf.intervals import CLASS, EQUIVALENT_FACTOR, LABEL, interval
+from dse.perf.intervals import CLASS, EQUIVALENT_FACTOR, LABEL, THROUGHPUT_METRICS, interval
 from dse.perf.machines import Machines
 from dse.perf.serving import BOTTLENECKS
 from dse.quality.laws import predicted_loss
 from dse.space.batches import EXPERT_AXES
 from dse.specs.blocks import WEIGHT_PARTS
 from dse.specs.calibration import KINDS
+from dse.study.loads import load_row, whole
 
 # Metrics that are given of each workload of a mix.
 BY_WORKLOAD = (
-    "ttft_s", "tpot_s", "e2e_s", "prefill_s", "decode_step_s", "latency_floor_s",
-    "output_tokens_per_s", "running_requests", "usd_per_million_input_tokens",
-    "usd_per_million_output_tokens", "usd_per_million_total_tokens",
+    "ttft_s", "ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation", "tpot_s", "e2e_s",
+    "prefill_s", "decode_step_s", "latency_floor_s", "output_tokens_per_s", "running_requests",
+    "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_total_tokens",
     "usd_per_million_output_tokens_all_in", "joules_per_output_token", "memory_bytes_per_chip",
     "mfu", "mbu",
 )  # fmt: skip
@@ -78,15 +79,7 @@ def describe_metrics(
     """Every metric of candidate `i`, with its feasibility, intervals and provenance."""
     values = {name: number(array[i]) for name, array in metrics.values.items()}
     parts = {part: values.pop(f"memory_{part}_bytes_per_chip") for part in MEMORY_PARTS}
-    violations = [
-        {"constraint": name, "amount": number(amount[i]), "meaning": RULES[name]}
-        for name, amount in metrics.violations.items()
-        if amount[i] > 0.0
-    ] + [
-        {"constraint": limit.text, "amount": number(limit.amount(metrics)[i]), "meaning": "limit"}
-        for limit in limits
-        if limit.amount(metrics)[i] > 0.0
-    ]
+    broken = violations(metrics, i, limits)
     trained = values["predicted_loss"] is not None
     extrapolates, at_bounds = (
         sorted(name for name, flags in table.items() if flags[i]) if trained else []
@@ -96,8 +89,8 @@ def describe_metrics(
         **{name: round(v) if name in WHOLE and v is not None else v for name, v in values.items()},
         "memory_bytes_per_chip_parts": parts,
         "bottleneck": BOTTLENECKS[metrics.heaviest(i).performance.bottleneck[i]],
-        "feasible": not violations,
-        "violations": violations,
+        "feasible": not broken,
+        "violations": broken,
         "intervals": _intervals(metrics, i, values),
         "interval_kind": LABEL,
         "provenance": _provenance(values, KINDS[metrics.provenance[i]], bool(extrapolates)),
@@ -106,18 +99,35 @@ def describe_metrics(
     }
 
 
+def violations(metrics: Metrics, i: int, limits: tuple[Limit, ...] = ()) -> list[dict[str, Any]]:
+    """The rules and limits that candidate `i` breaks, and by how much (used / limit - 1). Of a
+    limit, also its metric and the value that breaks it; both null where there is no value."""
+    rules = [
+        {"constraint": name, "amount": number(amount[i]), "meaning": RULES[name]}
+        for name, amount in metrics.violations.items()
+        if amount[i] > 0.0
+    ]
+    return rules + [
+        {
+            "constraint": limit.text,
+            "amount": None if value is None else number(limit.amount(metrics)[i]),
+            "meaning": "limit",
+            "metric": limit.metric,
+            "value": value,
+        }
+        for limit in limits
+        if limit.amount(metrics)[i] > 0.0
+        for value in (number(limit.used(metrics)[i]),)
+    ]
+
+
 def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:
     """Candidate `i` under each workload of a mix as if that were alone; empty where there is one.
     `chip_seconds_share` is the part of the deployment's time that the workload takes."""
     total = sum(float(member.chip_s[i]) for member in metrics.members)
     return [
         {
-            "name": member.name,
-            "weight": member.weight,
-            "prompt_tokens": round(float(member.workload.prompt_tokens[0])),
-            "output_tokens": round(float(member.workload.output_tokens[0])),
-            "serving": member.workload.serving,
-            "backend": member.workload.backend.id,
+            **load_row(member),
             "chip_seconds_share": number(float(member.chip_s[i]) / total),
             **{name: number(member.metrics.values[name][i]) for name in BY_WORKLOAD},
             "bottleneck": BOTTLENECKS[member.metrics.performance.bottleneck[i]],
@@ -127,12 +137,14 @@ def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:
 
 
 def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, list[float]]:
-    """80% intervals by metric, [low, high]."""
+    """80% intervals by metric, [low, high]. Requests that arrive no faster than they are served
+    set the rate, and with it cost and energy: no measured row says how far these may be off."""
     one = metrics.provenance[i : i + 1]
+    demanded = _demanded(values)
     result = {}
     for metric in CLASS:
         value = values[metric]
-        if value is not None:
+        if value is not None and not (demanded and metric in THROUGHPUT_METRICS):
             low, high = interval(metric, np.array([value]), one, metrics.spread)
             result[metric] = [float(low[0]), float(high[0])]
     equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
@@ -141,14 +153,24 @@ def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str,
         factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
         ends = np.array([equivalent * factor, equivalent / factor])
         losses = predicted_loss(ends, np.array([tokens, tokens]))
+        # What quantising the weights adds is the same at both ends: its own error is not known.
+        law = predicted_loss(np.array([equivalent]), np.array([tokens]))
+        losses += values["predicted_loss"] - law
         result["predicted_loss"] = [float(losses[0]), float(losses[1])]
         result["dense_equivalent_parameters"] = [float(ends[1]), float(ends[0])]
     return result
 
 
+def _demanded(values: Mapping[str, Any]) -> bool:
+    """Whether arrivals below capacity set the rate."""
+    return values["utilisation"] is not None and values["utilisation"] < 1.0
+
+
 def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dict[str, str]:
     """How each metric is known: by kernel efficiencies of that kind, by a fitted law, by count."""
     known = dict.fromkeys(CLASS, kind)
+    if _demanded(values):
+        known |= dict.fromkeys(THROUGHPUT_METRICS, "derived")
     known["latency_floor_s"] = "derived"
     for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
         known[counted] = "derived"
@@ -161,7 +183,7 @@ def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dic
 def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> dict[str, Any]:
     """The deployment of candidate `i` under the names of the command line."""
     degrees = {
-        name: _integer(getattr(batch, name)[i])
+        name: whole(getattr(batch, name)[i])
         for name in (
             "chips", "tensor_parallel", "pipeline_parallel", "data_parallel",
             "expert_parallel", "replicas", "concurrency",
@@ -180,10 +202,6 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
         "weight_dtypes": dtypes,
         "kv_dtype": DTYPES[batch.kv_dtype[i]],
     }
-
-
-def _integer(value: float) -> float | int:
-    return int(value) if float(value).is_integer() else float(value)
 
 
 def _sparse(batch: CandidateBatch, i: int) -> bool:

@@ -42,7 +42,7 @@ def elsewhere(
                 limits=problem.limits,
             )
         except InputError as error:
-            refused = {"feasible": False, "why_not": str(error), "metrics": None}
+            refused = {"feasible": False, "why_not": error.message, "metrics": None}
             rows.append({**row, **refused, "bottleneck": None, "efficiency": None, "note": None})
             continue
         rows.append(row | _answer(problem, found, dtype))

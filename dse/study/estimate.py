@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from dse.evaluate import Metrics
 from dse.mix import Mix, alone, evaluate_mix
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.operators.moe import ROUTING_SKEW
-from dse.perf.workload import Workload
+from dse.perf.workload import POISSON, Workload
 from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, batch_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
@@ -76,17 +77,8 @@ def estimate(
     batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
     mix = alone(workload) if isinstance(workload, Workload) else workload
     metrics = evaluate_mix(batch, mix, machines, keep=keep)
-    assumed = assumptions(catalog, model, chip, int(metrics.provenance[0]), price_basis)
-    spec = catalog.chip(chip)
-    measured = max(catalog.efficiencies[spec.efficiency].all_reduce.latency_s)
-    group = float(batch.tensor_parallel[0] * batch.data_parallel[0])
-    if min(group, catalog.systems[spec.system].levels[0].size or math.inf) > measured:
-        assumed.append(f"{chip}: collectives between more than {measured} chips are extrapolated")
-    if batch.routing_skew is None and any(block.kind == "moe" for block in model.blocks):
-        assumed.append(
-            f"{model.name}: routing skew {ROUTING_SKEW:g}, that of measured kernels under a power "
-            "law, not of this model"
-        )
+    written = describe_deployment(batch, 0, machines)
+    assumed = assumptions(catalog, model, written, mix, int(metrics.provenance[0]), price_basis)
     return Estimate(
         model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed)
     )
@@ -94,13 +86,15 @@ def estimate(
 
 def assumptions(
     catalog: Catalog,
-    model: Model | None,
-    chip: str,
+    model: Model,
+    deployment: Mapping[str, Any],
+    mix: Mix,
     provenance: int,
     price_basis: str,
 ) -> list[str]:
-    """What the answer rests on beyond sourced figures, a sentence each, worst first. `provenance`
-    indexes `machines.KINDS`."""
+    """What the answer rests on beyond sourced figures, a sentence each, worst first. `deployment`
+    as `describe_deployment` gives it; `provenance` indexes `machines.KINDS`."""
+    chip = deployment["chip"]
     spec = catalog.chip(chip)
     system = catalog.systems[spec.system]
     sentences = []
@@ -116,12 +110,65 @@ def assumptions(
     sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
     if chip not in catalog.prices.select(price_basis):
         sentences.append(f"{chip} has no price on basis {price_basis}: costs are null")
-    if model is not None:
-        sentences += [f"{model.name}: {text}" for text in model.assumed]
-        if model.training_tokens is None:
-            sentences.append(f"{model.name}: training tokens unknown: no loss is predicted")
+    drafts = any(_drafts(share.workload) for share in mix)
+    texts = _drafting(model.assumed) if drafts else model.assumed
+    sentences += [f"{model.name}: {text}" for text in texts]
+    if model.training_tokens is None:
+        sentences.append(f"{model.name}: training tokens unknown: no loss is predicted")
+    measured = max(catalog.efficiencies[spec.efficiency].all_reduce.latency_s)
+    group = deployment["tensor_parallel"] * deployment["data_parallel"]
+    if min(group, system.levels[0].size or math.inf) > measured:
+        sentences.append(f"{chip}: collectives between more than {measured} chips are extrapolated")
+    if "routing_skew" not in deployment and any(block.kind == "moe" for block in model.blocks):
+        sentences.append(
+            f"routing skew {ROUTING_SKEW:g}, that of measured kernels under a power law, not of "
+            "this model"
+        )
+    sentences += _unmeasured(mix)
     sentences.append(
         "80% intervals are how far held-out measured rows were off, by efficiency kind"
     )
     sentences.append("power is the chip's rated power, all the time")
+    return sentences
+
+
+def _drafts(load: Workload) -> bool:
+    """Whether a multi-token-prediction module drafts."""
+    return load.speculation is not None and load.speculation.draft_share is None
+
+
+def _drafting(texts: Sequence[str]) -> list[str]:
+    """What a model that drafts with such a module assumes: not that this is left out."""
+    texts = [text.replace("the multi-token-prediction module and ", "") for text in texts]
+    return [text for text in texts if not re.search("multi-token.prediction", text)]
+
+
+def _unmeasured(mix: Mix) -> list[str]:
+    """What of the workloads no measured row has, so that no interval was tested on it."""
+    loads = [share.workload for share in mix]
+    sentences, parts = [], []
+    if any(load.serving == POISSON for load in loads):
+        parts.append("Poisson arrivals")
+        sentences.append(
+            "below capacity the arrivals set output rate, cost and energy: these have no interval"
+        )
+    if any(load.speculation is not None for load in loads):
+        parts.append("speculative decoding")
+        sentences.append("the acceptance of drafted tokens is as given: nothing predicts it")
+    if any(_drafts(load) for load in loads):
+        sentences.append(
+            "drafts are those of a multi-token-prediction module of one mean layer of the model, "
+            "a projection and the model's own output head, whether or not it has one (assumed)"
+        )
+    if any(load.prefix_hit_rate for load in loads):
+        parts.append("cached prefixes")
+        sentences.append(
+            "the share of cached prefixes is as given; memory that requests share is not credited"
+        )
+    if len(loads) > 1:
+        parts.append("a mix of workloads")
+    if parts:
+        sentences.append(
+            f"no measured row has {', '.join(parts)}: intervals are those of closed loops without"
+        )
     return sentences

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.evaluate import Member
 from dse.mix import Mix, Share
 from dse.perf.speculative import Speculation
-from dse.perf.workload import Workload
+from dse.perf.workload import POISSON, Workload
 from dse.specs.backend import Backend, find_backend
 
 
@@ -23,6 +24,11 @@ def one_load(loads: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     if len(loads) > 1:
         return None
     return {key: value for key, value in loads[0].items() if key not in ("name", "weight")}
+
+
+def held(loads: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the requests in flight are held at `concurrency`: not where they arrive at random."""
+    return all(load["serving"] != POISSON for load in loads)
 
 
 def mix_of(loads: Sequence[Mapping[str, Any]], backends: dict[str, Backend]) -> Mix:
@@ -66,15 +72,20 @@ def _details(load: Workload) -> dict[str, Any]:
     return found
 
 
-def load_row(share: Share) -> dict[str, Any]:
+def load_row(share: Share | Member) -> dict[str, Any]:
     """The inverse of `mix_of`, for one workload."""
     load = share.workload
     return {
         "name": share.name,
         "weight": share.weight,
-        "prompt_tokens": float(load.prompt_tokens[0]),
-        "output_tokens": float(load.output_tokens[0]),
+        "prompt_tokens": whole(load.prompt_tokens[0]),
+        "output_tokens": whole(load.output_tokens[0]),
         "serving": load.serving,
         "backend": load.backend.id,
         **_details(load),
     }
+
+
+def whole(value: float) -> float | int:
+    """A whole number without its point."""
+    return int(value) if float(value).is_integer() else float(value)

@@ -6,25 +6,32 @@ from typing import Any
 
 import numpy as np
 
+from dse.candidates import Floats
 from dse.economics.cost import cost
 from dse.economics.energy import joules_per_output_token
-from dse.perf.disaggregated import Disaggregated, predict_disaggregated
-from dse.perf.intervals import CLASS, interval
+from dse.errors import InputError
+from dse.perf.disaggregated import Disaggregated, in_one_domain, predict_disaggregated
+from dse.perf.intervals import CLASS, LABEL, interval
+from dse.perf.ledger import Ledger
+from dse.perf.serving import BOTTLENECKS
+from dse.specs.calibration import KINDS
 from dse.study.describe import describe_deployment, number
 from dse.study.estimate import Estimate
 from dse.study.loads import load_row, one_load
 
 TIMES = (
-    "ttft_s", "tpot_s", "queue_s", "prefill_s", "transfer_s", "decode_step_s",
-    "output_tokens_per_s", "running_requests", "latency_floor_s",
+    "ttft_s", "tpot_s", "e2e_s", "queue_s", "prefill_s", "transfer_s", "decode_step_s",
+    "output_tokens_per_s", "running_requests", "latency_floor_s", "mfu", "mbu",
 )  # fmt: skip
 
 
 def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
     """The document of `dse estimate --serving disaggregated --json`: the metrics of both pools
     together under the names of one, and each pool's deployment and memory. The concurrency is that
-    of `decode`; its workload is the one served."""
+    of `decode`; its workload is the one served. `bottleneck` is that of the larger pool. Raises
+    InputError where a chip has no bandwidth of the link that the cache crosses."""
     load = decode.mix[0].workload
+    link = _link(prefill, decode)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = predict_disaggregated(
             prefill.batch, decode.batch, load, prefill.machines, decode.machines
@@ -41,6 +48,13 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
         for row in one.as_json()["violations"]
     ]
     worst = np.maximum(prefill.metrics.provenance, decode.metrics.provenance)
+    kind = KINDS[int(worst[0])]
+    first = _pool(prefill, "prefill", found.prefill_ledger, found.prefill_s, np.ones(1))
+    first["utilisation"] = number(found.utilisation[0])
+    ranks = decode.batch.replicas * decode.batch.data_parallel
+    rows = np.maximum(np.ceil(found.running_requests / ranks), 1.0)
+    second = _pool(decode, "decode", found.decode_ledger, found.decode_step_s, rows)
+    larger = first if prefill.batch.chips[0] > decode.batch.chips[0] else second
     intervals = {}
     for metric in CLASS:
         value = values.get(metric)
@@ -49,12 +63,15 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
             intervals[metric] = [float(low[0]), float(high[0])]
     return {
         **values,
-        "prefill_pool": _pool(prefill) | {"utilisation": number(found.utilisation[0])},
-        "decode_pool": _pool(decode),
+        "prefill_pool": first,
+        "decode_pool": second,
+        "bottleneck": larger["bottleneck"],
         "feasible": not violations,
         "violations": violations,
         "intervals": intervals,
-        "assumed": list(dict.fromkeys([*prefill.assumed, *decode.assumed])),
+        "interval_kind": LABEL,
+        "provenance": dict.fromkeys(intervals, kind) | {"latency_floor_s": "derived"},
+        "assumed": list(dict.fromkeys([link, *prefill.assumed, *decode.assumed])),
         "model": decode.model.name,
         "workload": (one_load([load_row(share) for share in decode.mix]) or {})
         | {"serving": "disaggregated"},
@@ -62,13 +79,45 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
     }
 
 
-def _pool(one: Estimate) -> dict[str, Any]:
+def _pool(
+    one: Estimate, phase: str, ledger: Ledger, step_s: Floats, requests: Floats
+) -> dict[str, Any]:
+    """One pool, whose step of `phase` takes `step_s`, with `requests` on each attention rank."""
     memory = one.metrics.performance.memory
+    fixed_s = ledger.fixed_s + step_s - ledger.seconds
+    parts = [ledger.compute_s, ledger.memory_s, ledger.network_s, fixed_s]
+    names = [name for name in BOTTLENECKS if name.startswith(phase)]
     return {
         "deployment": describe_deployment(one.batch, 0, one.machines),
+        "bottleneck": names[int(np.argmax([part[0] for part in parts]))],
+        "memory_bytes_per_chip": number((memory.base + requests * memory.kv_reserved)[0]),
         "memory_base_bytes_per_chip": number(memory.base[0]),
         "memory_capacity_bytes_per_chip": number(memory.capacity[0]),
     }
+
+
+def _link(prefill: Estimate, decode: Estimate) -> str:
+    """What is assumed of the link that the cache crosses. Raises InputError where its bandwidth is
+    not known."""
+    inside = in_one_domain(prefill.batch, decode.batch, prefill.machines, decode.machines)[0]
+    name = "links" if inside else "scale-out network"
+    ids = []
+    for one in (prefill, decode):
+        chip = one.batch.chip[0]
+        ids.append(one.machines.ids[chip])
+        network_s = one.machines.scale_out_s_per_byte[chip]
+        if np.isinf(one.machines.link_bytes_per_s[chip]) if inside else network_s == 0.0:
+            raise InputError(
+                f"{ids[-1]} has no bandwidth_per_direction of {name}, which the cache crosses "
+                "between the pools",
+                accepted="a chip file of yours with that figure (dse hardware new)",
+            )
+    if ids[0] == ids[1]:
+        return f"the cache crosses the {name} of {ids[0]}, not overlapped with the prefill"
+    return (
+        f"the cache crosses the {name} of {ids[0]} and {ids[1]} at the speed of the slower: that "
+        "the two can be joined is assumed; not overlapped with the prefill"
+    )
 
 
 def _money(

@@ -39,6 +39,7 @@ from dse.study.estimate import assumptions
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.loads import one_load
 from dse.study.physics import PhysicsProblem, on_terms, pose
+from dse.study.robust import front_probability
 from dse.study.shapes import model_at
 from dse.study.sources import price_rows, source_rows
 from dse.study.table import front_table
@@ -143,6 +144,9 @@ def _documents(
     names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
     chosen = choose(front.F, names, log)
     items = _items(problem, catalog, metrics, front.index, chosen, out)
+    likely = front_probability(problem, front.index, identity["seed"])
+    for item, probability in zip(items, likely, strict=True):
+        item["front_probability"] = float(probability)
     scale = Scale.of(front.F, log)
     loads = [load.row() for load in study.workloads]
     document = {
@@ -232,7 +236,6 @@ def _items(
     out: Path,
 ) -> list[dict[str, Any]]:
     batch = problem.batch(index)
-    assumed: dict[tuple[str, int], list[str]] = {}
     items = []
     for i in range(len(index)):
         tokens = number(metrics.values["training_tokens"][i])
@@ -241,11 +244,6 @@ def _items(
         else:
             model = problem.model
         deployment = describe_deployment(batch, i, problem.machines)
-        key = (deployment["chip"], int(metrics.provenance[i]))
-        if key not in assumed:
-            assumed[key] = assumptions(
-                catalog, problem.model, key[0], key[1], problem.study.price_basis
-            )
         workloads = describe_workloads(metrics, i)
         items.append(
             {
@@ -255,7 +253,14 @@ def _items(
                 "deployment": deployment,
                 "metrics": {
                     **describe_metrics(metrics, i, batch, problem.limits),
-                    "assumed": assumed[key],
+                    "assumed": assumptions(
+                        catalog,
+                        model,
+                        deployment,
+                        problem.mix,
+                        int(metrics.provenance[i]),
+                        problem.study.price_basis,
+                    ),
                 },
                 **({"workloads": workloads} if workloads else {}),
                 "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",

@@ -27,12 +27,13 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("point", "names", *MODEL, *DEPLOYMENT, *metrics))
+    writer.writerow(("point", "names", "front_probability", *MODEL, *DEPLOYMENT, *metrics))
     for item in items:
         writer.writerow(
             [
                 item["point"],
                 " ".join(item["names"]),
+                _cell(item["front_probability"]),
                 *(_cell(item["model"].get(name)) for name in MODEL),
                 *(_cell(item["deployment"][name]) for name in DEPLOYMENT),
                 *(_cell(item["metrics"][name]) for name in metrics),

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from dse.errors import NothingFeasible
-from dse.evaluate import RULES, Metrics
+from dse.evaluate import RULES
 from dse.search.run import Result
 from dse.specs.own_config import config_of
-from dse.study.describe import describe_deployment, limits_of, number
+from dse.study.describe import describe_deployment, limits_of, violations
 from dse.study.estimate import Estimate
 from dse.study.folder import read_study
+from dse.study.loads import held, load_row, loads_of
 from dse.study.physics import KNOWN, PhysicsProblem
 from dse.study.shapes import model_at
 from dse.study.words import SHAPE_KEY, SHORT, deployment_words, short_shape, show, violation_words
@@ -25,14 +26,8 @@ SHOWN = 5
 def why_not(folder: Path, answer: Estimate) -> dict[str, Any]:
     """`answer` must have been made for the study's workload and price basis."""
     study, items = read_study(folder)
-    limits = limits_of(study)
     metrics = answer.as_json()
-    broken = [violation_words(row) for row in metrics["violations"]] + [
-        f"breaks the limit {limit.text}: "
-        f"{show(limit.metric, number(limit.used(answer.metrics)[0]))}"
-        for limit in limits
-        if limit.amount(answer.metrics)[0] > 0.0
-    ]
+    broken = [violation_words(row) for row in violations(answer.metrics, 0, limits_of(study))]
     if broken:
         return {"on_front": False, "reasons": broken, "dominated_by": []}
     objectives = [objective["metric"] for objective in study["objectives"]]
@@ -48,7 +43,7 @@ def why_not(folder: Path, answer: Estimate) -> dict[str, Any]:
             f"(here {show(name, metrics[name])})"
             for name in objectives
         )
-        + f"; {deployment_words(item['deployment'])}"
+        + f"; {deployment_words(item['deployment'], held(loads_of(study)))}"
         for item in better[:SHOWN]
     ]
     if len(better) > SHOWN:
@@ -78,6 +73,7 @@ def nothing_feasible(problem: PhysicsProblem, result: Result) -> NothingFeasible
     assert result.miss is not None
     index = problem.space.unrank(np.array([result.miss.id]))
     metrics, batch = problem.metrics(index), problem.batch(index)
+    deployment = describe_deployment(batch, 0, problem.machines)
     if problem.model is not None:
         shape = problem.model.name
     else:
@@ -91,35 +87,12 @@ def nothing_feasible(problem: PhysicsProblem, result: Result) -> NothingFeasible
             if tally.violated
         ),
         f"The nearest miss: {shape}",
-        f"on {deployment_words(describe_deployment(batch, 0, problem.machines))}:",
-        *(f"  {violation_words(row)}" for row in _broken(problem, metrics)),
+        f"on {deployment_words(deployment, held([load_row(share) for share in problem.mix]))}:",
+        *(f"  {violation_words(row)}" for row in violations(metrics, 0, problem.limits)),
+        *(
+            f"  breaks {KNOWN}: {o.metric} has none, see `dse estimate` of this model and chip"
+            for o in problem.objectives
+            if np.isnan(metrics.values[o.metric][0])
+        ),
     ]
     return NothingFeasible("\n".join(lines))
-
-
-def _broken(problem: PhysicsProblem, metrics: Metrics) -> list[dict[str, Any]]:
-    rules = [
-        {"constraint": name, "amount": number(amount[0]), "meaning": RULES[name]}
-        for name, amount in metrics.violations.items()
-        if amount[0] > 0.0
-    ]
-    limits = [
-        {
-            "constraint": f"{limit.text}, at {show(limit.metric, number(value))},",
-            "amount": number(limit.amount(metrics)[0]),
-            "meaning": "limit",
-        }
-        for limit in problem.limits
-        if limit.amount(metrics)[0] > 0.0
-        for value in (limit.used(metrics)[0],)
-    ]
-    unknown = [
-        {
-            "constraint": KNOWN,
-            "amount": 1.0,
-            "meaning": f"{objective.metric} has none, see `dse estimate` of this model and chip",
-        }
-        for objective in problem.objectives
-        if np.isnan(metrics.values[objective.metric][0])
-    ]
-    return rules + limits + unknown

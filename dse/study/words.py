@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.study.loads import held, loads_of
+
 SHOWN = {
     "ttft_s": "time to first token",
     "ttft_mean_s": "time to first token, mean",
@@ -77,8 +79,9 @@ WORKLOAD_COLUMNS = (
     "ttft_s", "tpot_s", "usd_per_million_input_tokens", "usd_per_million_output_tokens",
     "usd_per_million_total_tokens",
 )  # fmt: skip
-WORKLOAD_TITLES = (
-    "workload", "requests", "of the time", *(SHORT[metric] for metric in WORKLOAD_COLUMNS),
+# The same where requests of one arrive at random.
+ARRIVAL_COLUMNS = (
+    "ttft_s", "ttft_p99_s", "utilisation", "tpot_s", "usd_per_million_total_tokens",
 )  # fmt: skip
 MIX = (
     "Several workloads share the deployment's time, each alone in its turn. Cost, energy and "
@@ -126,11 +129,10 @@ def heading(answer: Mapping[str, Any]) -> list[str]:
     """Model, deployment, workload and price basis of an estimate."""
     load = answer["workload"]
     words = mix_words(answer["workloads"]) if load is None else load_words(load)
-    held = load is None or load["serving"] != "poisson"
-    backend = answer["workloads"][0]["backend"] if load is None else load["backend"]
+    loads = loads_of(answer)
     return [
-        f"{answer['model']} on {deployment_words(answer['deployment'], held)}",
-        f"{words}, backend {backend}; prices: {answer['price_basis']}",
+        f"{answer['model']} on {deployment_words(answer['deployment'], held(loads))}",
+        f"{words}, backend {loads[0]['backend']}; prices: {answer['price_basis']}",
     ]
 
 
@@ -186,14 +188,18 @@ def mix_words(loads: Sequence[Mapping[str, Any]]) -> str:
     return f"{', '.join(parts)}, by requests"
 
 
-def workload_lines(loads: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """The row of each workload of a mix, under WORKLOAD_TITLES."""
-    return [
+def workload_table(
+    loads: Sequence[Mapping[str, Any]],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """(titles, the row of each workload of a mix)."""
+    columns = WORKLOAD_COLUMNS if held(loads) else ARRIVAL_COLUMNS
+    titles = ("workload", "requests", "of the time", *(SHORT[metric] for metric in columns))
+    return titles, [
         (
             load["name"],
             f"{load['weight'] * 100:.3g}%",
             f"{load['chip_seconds_share']:.1%}",
-            *(show(metric, load[metric]) for metric in WORKLOAD_COLUMNS),
+            *(show(metric, load[metric]) for metric in columns),
         )
         for load in loads
     ]
@@ -211,8 +217,10 @@ def violation_words(row: Mapping[str, Any]) -> str:
     """A broken constraint; how far, where it is a quantity and not a rule."""
     amount = row["amount"]
     if row["meaning"] == "limit":
-        by = "beyond any bound" if amount is None else f"by {amount:.1%}"
-        return f"breaks the limit {row['constraint']} {by}"
+        if amount is None:
+            return f"breaks the limit {row['constraint']}: it has no finite value"
+        value = show(row["metric"], row["value"])
+        return f"breaks the limit {row['constraint']}, at {value}, by {amount:.1%}"
     if row["constraint"] == "memory_capacity":
         by = "" if amount is None else f" ({amount:.1%} too much)"
         return f"breaks memory_capacity: {row['meaning']}{by}"
@@ -255,9 +263,9 @@ SHAPE_KEY = (
     "e experts x their width / used per token + shared"
 )
 DEPLOYMENT_KEY = (
-    "TP tensor, PP pipeline, DP attention data, EP expert parallel, R replicas, "
-    "weight/KV formats, c requests in flight"
+    "TP tensor, PP pipeline, DP attention data, EP expert parallel, R replicas, weight/KV formats"
 )
+HELD_KEY = ", c requests in flight"
 
 
 def short_shape(model: Mapping[str, Any]) -> str:
@@ -276,8 +284,9 @@ def short_shape(model: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def short_deployment(deployment: Mapping[str, Any]) -> str:
-    """`8 h200_sxm TP4 R2 fp8/bf16 c64`, by DEPLOYMENT_KEY; degrees of 1 are left out."""
+def short_deployment(deployment: Mapping[str, Any], held: bool = True) -> str:
+    """`8 h200_sxm TP4 R2 fp8/bf16 c64`, by DEPLOYMENT_KEY and, the last where that number is held,
+    HELD_KEY; degrees of 1 are left out."""
     degrees = [
         f"{short}{deployment[name]}"
         for name, short in (
@@ -291,7 +300,7 @@ def short_deployment(deployment: Mapping[str, Any]) -> str:
             f"{deployment['chips']} {deployment['chip']}",
             *degrees,
             f"{deployment['weight_dtype']}/{deployment['kv_dtype']}",
-            f"c{deployment['concurrency']}",
+            *([f"c{deployment['concurrency']}"] if held else []),
         )
     )
 

@@ -32,29 +32,39 @@ def held_out(
     progress("fit to all rows")
     start = fit(problem)
     log_ratio, slopes = linearise(problem, start)
+    return {by: without_each(problem, by, start, log_ratio, slopes, progress) for by in FOLDS}
+
+
+def without_each(
+    problem: Problem,
+    by: str,
+    start: Floats,
+    log_ratio: Floats,
+    slopes: Floats,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Floats:
+    """(n, 5) as `held_out`, of one kind of fold; `log_ratio` and `slopes` are those of
+    `linearise` at `start`, the fit to all rows."""
     used = problem.weight > 0.0
-    answer = {}
-    for by in FOLDS:
-        numbers = np.full((len(problem.readout), 5), np.nan)
-        keys = problem.table[by].to_numpy()
-        names = sorted(set(keys[used]))
-        for k, name in enumerate(names):
-            progress(f"without one {by}: {k + 1} of {len(names)}")
-            weight = problem.weight[used] * (keys[used] != name)
-            logs = refit(start, log_ratio, slopes, weight)
-            rows = keys == name
-            numbers[rows] = problem.predict(logs)[rows]
-        for name in names:
-            rows = keys == name
-            others = used & ~rows
-            spread = spread_table(
-                problem.table[others],
-                problem.measured[others] / numbers[others, 0],
-                numbers[others, 4],
-            )
-            _set_intervals(problem.table, numbers, rows & np.isfinite(numbers[:, 0]), spread)
-        answer[by] = numbers
-    return answer
+    numbers = np.full((len(problem.readout), 5), np.nan)
+    keys = problem.table[by].to_numpy()
+    names = sorted(set(keys[used]))
+    for k, name in enumerate(names):
+        progress(f"without one {by}: {k + 1} of {len(names)}")
+        weight = problem.weight[used] * (keys[used] != name)
+        logs = refit(start, log_ratio, slopes, weight)
+        rows = keys == name
+        numbers[rows] = problem.predict(logs)[rows]
+    for name in names:
+        rows = keys == name
+        others = used & ~rows
+        spread = spread_table(
+            problem.table[others],
+            problem.measured[others] / numbers[others, 0],
+            numbers[others, 4],
+        )
+        _set_intervals(problem.table, numbers, rows & np.isfinite(numbers[:, 0]), spread)
+    return numbers
 
 
 def _set_intervals(

@@ -12,6 +12,7 @@ import pandas as pd
 
 from dse.candidates import CandidateBatch
 from dse.errors import InputError
+from dse.evaluate import worst_kind
 from dse.perf.disaggregated import predict_disaggregated
 from dse.perf.intervals import interval
 from dse.perf.machines import Machines
@@ -62,16 +63,18 @@ def _pools(cells: dict[str, str], catalog: Catalog, models: dict[str, Model | st
         raise InputError(f"serving {cells['serving']!r} is not disaggregated")
     if cells["metric"] not in ("ttft_s", "tpot_s"):
         raise InputError(f"metric {cells['metric']!r} is not modelled")
-    rows = []
+    rows, both = [], 0.0
     for pool in POOLS:
         own = {name: cells.get(name, "") for name in (*NUMBERS, *TEXTS)}
         own |= {axis: cells.get(f"{pool}_{axis}", "") for axis in AXES}
         chips = number(cells, f"{pool}_workers")
         for axis in ("tp", "pp", "dp"):
             chips *= number(own, axis, 1.0)
+        both += chips
         rows.append(
             read_row(own | {"serving": "continuous", "n_chips": str(chips)}, catalog, models)
         )
+    catalog.require(rows[0].chip, both)  # the cache crosses a link between the pools
     return rows[0], rows[1]
 
 
@@ -93,7 +96,7 @@ def _predict(pairs: list[Pair], catalog: Catalog, backend: str, machines: Machin
     load = Workload(prompt, output, "continuous", catalog.backends[backend], ROUNDS)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = predict_disaggregated(prefill, decode, load, machines, machines)
-    kind = machines.law_kind[decode.chip, decode.weight_dtype["experts"]]
+    kind = np.maximum(worst_kind(prefill, machines), worst_kind(decode, machines))
     first = np.array([pair[0].metric == "ttft_s" for pair in pairs])
     values = np.where(first, found.ttft_s, found.tpot_s)
     floor = np.where(first, found.prefill_floor_s, found.latency_floor_s)

@@ -19,7 +19,7 @@ from dse.specs.catalog import MEASUREMENTS
 from dse.validation.calibrate import as_factors, fit, pose
 from dse.validation.crossvalidate import held_out
 from dse.validation.points import read_table
-from dse.validation.spread import spread_table
+from dse.validation.spread import shared_variance, spread_table
 
 DATA = "inference.csv"
 DATE = "2026-11-21"
@@ -55,9 +55,11 @@ def text(path: Path) -> str:
         *(f"  {name}: {_round(factor)}" for name, factor in factors.items()),
         "spread:",
     ]
+    shared = shared_variance(table, problem.measured[used] / numbers[used, 0])
     for name, kinds in spread.items():
         ends = (f"{kind}: [{_round(low)}, {_round(high)}]" for kind, (low, high) in kinds.items())
         lines.append(f"  {name}: {{{', '.join(ends)}}}")
+    lines.append(f"shared: {_round(shared)}")
     return "\n".join(lines) + "\n"
 
 

@@ -85,12 +85,18 @@ def covered(answer: pd.DataFrame) -> pd.DataFrame:
 def accuracy(answer: pd.DataFrame) -> dict[str, Any]:
     """The document of `dse validate --json` from predicted rows."""
     scored = covered(answer)
-    tpot = scored[scored["metric"] == "tpot_s"]
     return {
         "rows": len(answer),
         "covered": len(scored),
         "not_covered": not_covered(answer),
         "scores": score(scored),
+    } | across(scored)
+
+
+def across(scored: pd.DataFrame) -> dict[str, Any]:
+    """The scores that join several metrics or chips."""
+    tpot = scored[scored["metric"] == "tpot_s"]
+    return {
         "static_all": together(scored, "static"),
         "rank_correlation": {
             "metric": "tpot_s",
@@ -123,9 +129,10 @@ def cross_validated(
 
 
 def held_out(folds: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    """The scores of each kind of fold, and under `worst`, for each metric and serving, the largest
-    `group_median_error` of them."""
-    document: dict[str, Any] = {name: score(covered(ready(t))) for name, t in folds.items()}
+    """The scores of each kind of fold; under `across`, what `across` says of each; under `worst`,
+    for each metric and serving, the largest `group_median_error` of them."""
+    scored = {name: covered(ready(table)) for name, table in folds.items()}
+    document: dict[str, Any] = {name: score(rows) for name, rows in scored.items()}
     worst: dict[tuple[str, str], dict[str, Any]] = {}
     for name, scores in document.items():
         for item in scores:
@@ -137,7 +144,8 @@ def held_out(folds: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
                 worst[key] = {
                     "metric": key[0], "serving": key[1], "fold": name, "group_median_error": error,
                 }  # fmt: skip
-    return document | {"worst": list(worst.values())}
+    joined = {name: across(rows) for name, rows in scored.items()}
+    return document | {"across": joined, "worst": list(worst.values())}
 
 
 def worst_groups(answer: pd.DataFrame) -> list[dict[str, Any]]:

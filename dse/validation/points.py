@@ -7,7 +7,7 @@ catalog (its backends) and any machines. `dse.validation.rows` has the rules of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from dse.perf.workload import Workload
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.specs.catalog import Catalog, load_catalog
 from dse.specs.model import Model
-from dse.validation.rows import NEEDED, NUMBERS, RATES, TEXTS, Row, read_row
+from dse.validation.rows import NEEDED, NUMBERS, RATES, TEXTS, Row, interval_metric, read_row
 
 # Prompts that a measured closed loop sent, over its concurrency (the format's own statement).
 ROUNDS = 10.0
@@ -124,8 +124,14 @@ def estimate_rows(table: pd.DataFrame) -> pd.DataFrame:
     """The table with the columns ADDED. Raises InputError where a needed column is missing."""
     catalog = load_catalog()
     readout = read_rows(table, catalog)
-    numbers = predict_rows(readout, catalog, machines_of(catalog))
-    return with_predictions(table, readout, numbers)
+    found = list(_evaluated(readout, catalog, machines_of(catalog)))
+    answer = with_predictions(table, readout, _numbers(readout, found))
+    broken = _broken(found)
+    answer["assumed"] = [
+        "; ".join(filter(None, (text, broken.get(position))))
+        for position, text in enumerate(readout.assumed)
+    ]
+    return answer
 
 
 def machines_of(catalog: Catalog) -> Machines:
@@ -134,11 +140,15 @@ def machines_of(catalog: Catalog) -> Machines:
 
 
 def with_predictions(table: pd.DataFrame, readout: Readout, numbers: Floats) -> pd.DataFrame:
-    """The table with the columns ADDED from `predict_rows`' (n, 5) answer."""
+    """The table with the columns ADDED from `predict_rows`' (n, 5) answer. A row whose prediction
+    is not finite is not covered."""
     answer = table.copy()
+    covered = np.array([status == "ok" for status in readout.status], dtype=bool)
+    endless = covered & ~np.isfinite(numbers[:, 0])
+    numbers = np.where(endless[:, None], np.nan, numbers)
     for k, name in enumerate(ADDED[:4]):
         answer[name] = numbers[:, k]
-    answer["status"] = list(readout.status)
+    answer["status"] = np.where(endless, "no finite prediction", list(readout.status))
     answer["assumed"] = list(readout.assumed)
     return answer
 
@@ -172,7 +182,13 @@ def predict_rows(readout: Readout, catalog: Catalog, machines: Machines) -> Floa
     """(n, 5): predicted, low and high end of the 80% interval, roofline floor, kind of efficiency
     (index of KINDS); NaN for a row that is not covered, and for a floor that does not apply.
     `machines` has every chip of the readout; of the catalog only the backends are used."""
-    answer = np.full((len(readout), 5), np.nan)
+    return _numbers(readout, _evaluated(readout, catalog, machines))
+
+
+def _evaluated(
+    readout: Readout, catalog: Catalog, machines: Machines
+) -> Iterator[tuple[RowGroup, Metrics]]:
+    """Each group with the metrics of its configurations."""
     codes = np.array([machines.code(chip) for chip in readout.chips], dtype=np.intp)
     for group in readout.groups:
         batch = replace(group.batch, chip=codes[group.batch.chip])
@@ -185,16 +201,32 @@ def predict_rows(readout: Readout, catalog: Catalog, machines: Machines) -> Floa
             ROUNDS,
             IN_STEP * synchronised_share(group.output, ROUNDS, group.length_spread),
         )
-        metrics = evaluate(batch, load, machines)
+        yield group, evaluate(batch, load, machines)
+
+
+def _numbers(readout: Readout, found: Iterable[tuple[RowGroup, Metrics]]) -> Floats:
+    """The answer of `predict_rows`."""
+    answer = np.full((len(readout), 5), np.nan)
+    for group, metrics in found:
         for metric in sorted(set(group.metric.tolist())):
             rows = group.metric == metric
             where = group.configuration[rows]
             values, floor = (column[where] for column in _metric(metrics, metric, group))
-            like = "output_tokens_per_s" if metric in RATES else metric
             kind = metrics.provenance[where]
-            low, high = interval(like, values, kind, metrics.spread)
+            low, high = interval(interval_metric(metric), values, kind, metrics.spread)
             answer[group.position[rows]] = np.stack([values, low, high, floor, kind], axis=1)
     return answer
+
+
+def _broken(found: Iterable[tuple[RowGroup, Metrics]]) -> dict[int, str]:
+    """By row of the table, the rules of `dse.evaluate` that its configuration breaks, in words."""
+    rules: dict[int, str] = {}
+    for group, metrics in found:
+        for position, k in zip(group.position.tolist(), group.configuration, strict=True):
+            names = [name for name, amount in metrics.violations.items() if amount[k] > 0.0]
+            if names:
+                rules[position] = f"it breaks {', '.join(names)}"
+    return rules
 
 
 def not_covered(answer: pd.DataFrame) -> list[dict[str, Any]]:

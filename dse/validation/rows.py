@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.dtypes import ALIASES, DTYPES
+from dse.dtypes import ALIASES, BITS, DTYPES
 from dse.errors import InputError
 from dse.perf.workload import SERVING
 from dse.specs.catalog import Catalog
@@ -30,6 +30,8 @@ from dse.specs.model import Model
 from dse.specs.model_catalog import load_models, resolve_model
 
 NUMBERS = ("n_chips", "tp", "pp", "ep", "dp", "prompt_tokens", "output_tokens", "concurrency")
+LOAD = ("prompt_tokens", "output_tokens", "concurrency")
+LARGEST_LOAD, LARGEST_COUNT = 100_000_000, 100_000
 TEXTS = (
     "model",
     "chip",
@@ -105,7 +107,8 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
     if cells["kv_dtype"]:
         kv = _dtype(cells["kv_dtype"], "kv_dtype")
     else:
-        narrow = (weight or min(model.weight_dtypes.values(), key=_bits)) not in ("bf16", "int8")
+        narrowest = weight or min(model.weight_dtypes.values(), key=BITS.__getitem__)
+        narrow = narrowest not in ("bf16", "int8")
         kv = "fp8" if backend == "trtllm" and narrow else "bf16"
         assumed.append(f"KV cache {kv}")
     for axis, degree in (("dp", dp), ("ep", ep)):
@@ -168,9 +171,14 @@ def backend_of(engine: str) -> tuple[str, list[str]]:
     return "generic", [f"backend generic for {engine or 'an unnamed one'}"]
 
 
+def interval_metric(metric: str) -> str:
+    """The metric of `dse.perf.intervals` that a metric of the format has its interval from."""
+    return "output_tokens_per_s" if metric in RATES else metric
+
+
 def number(cells: Mapping[str, str], name: str, default: float | None = None) -> float:
-    """A positive number. Raises InputError where the cell holds none, or nothing without a
-    default."""
+    """A positive number: of LOAD, up to LARGEST_LOAD; else a count, whole and up to LARGEST_COUNT.
+    Raises InputError where the cell holds none, or nothing without a default."""
     text = cells[name]
     if not text and default is not None:
         return default
@@ -180,6 +188,11 @@ def number(cells: Mapping[str, str], name: str, default: float | None = None) ->
         value = np.nan
     if not (np.isfinite(value) and value > 0):
         raise InputError(f"{name} is {'empty' if not text else 'not a positive number'}")
+    most = LARGEST_LOAD if name in LOAD else LARGEST_COUNT
+    if value > most:
+        raise InputError(f"{name} is above {most:,}")
+    if name not in LOAD and value % 1.0:
+        raise InputError(f"{name} is not a whole number")
     return value
 
 
@@ -198,7 +211,3 @@ def _dtype(text: str, name: str) -> str:
     if value not in DTYPES:
         raise InputError(f"{name} {text!r} is not known")
     return value
-
-
-def _bits(dtype: str) -> int:
-    return {"bf16": 16, "fp8": 8, "int8": 8}.get(dtype, 4)

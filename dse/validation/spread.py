@@ -15,7 +15,7 @@ import pandas as pd
 from dse.candidates import Floats
 from dse.perf.intervals import CLASS, CLASSES
 from dse.specs.calibration import KINDS
-from dse.validation.rows import RATES
+from dse.validation.rows import interval_metric
 
 SHARES = (0.1, 0.9)
 
@@ -24,7 +24,7 @@ SpreadTable = dict[str, dict[str, tuple[float, float]]]
 
 def class_of(metric: str) -> str:
     """The class of a metric of the measurement format."""
-    return "throughput" if metric in RATES else CLASS[metric]
+    return CLASS[interval_metric(metric)]
 
 
 def spread_table(table: pd.DataFrame, ratio: Floats, kind: Floats) -> SpreadTable:
@@ -55,6 +55,19 @@ def spread_table(table: pd.DataFrame, ratio: Floats, kind: Floats) -> SpreadTabl
             low, high = (float(np.exp(end * wider)) for end in ends[name])
             found[name][label] = (low, high)
     return found
+
+
+def shared_variance(table: pd.DataFrame, ratio: Floats) -> float:
+    """Part of the variance of log(measured / predicted) of times per output token that the rows of
+    a group share: median absolute deviation of the groups' medians, squared, over that plus the
+    same within groups."""
+    rows = table["metric"].isin(("tpot_s", "decode_step_s")).to_numpy()
+    frame = pd.DataFrame({"group": table["group"].to_numpy(), "log": np.log(ratio)})[rows]
+    frame = frame[frame.groupby("group")["log"].transform("size") >= 5]
+    medians = frame.groupby("group")["log"].median()
+    within = (frame["log"] - frame["group"].map(medians)).abs().groupby(frame["group"]).median()
+    between = float((medians - medians.median()).abs().median()) ** 2
+    return between / (between + float(within.median()) ** 2)
 
 
 def weighted_quantile(values: pd.Series, weights: pd.Series, share: float) -> float:

@@ -65,3 +65,13 @@ def test_prices_never_mix(space: Callable[..., Path], pair: tuple[Path, Path], t
     assert said.code == 2
     assert "rental_3yr" in said.err
     assert "on_demand" in said.err
+
+
+def test_other_workloads_are_said(space: Callable[..., Path], tmp_path: Path):
+    a, b = tmp_path / "short", tmp_path / "long"
+    assert dse("run", space(), "--out", a).code == 0
+    assert dse("run", space("output_tokens: 256", "output_tokens: 512"), "--out", b).code == 0
+    assert not dse("compare", a, b, "--json").json()["same_workload"]
+    assert "They serve different workloads" in dse("compare", a, b).out
+    assert dse("compare", a, a, "--json").json()["same_workload"]
+    assert "different workloads" not in dse("compare", a, a).out

@@ -158,3 +158,185 @@ def test_mistakes_of_a_space_are_named(tmp_path: Path, written, instead, named) 
     said = dse("spaces", "check", path)
     assert said.code == 2
     assert named in said.err
+
+
+RATES = (
+    "output_tokens_per_s", "output_tokens_per_s_per_chip", "usd_per_million_total_tokens",
+    "usd_per_million_output_tokens_all_in", "joules_per_output_token",
+)  # fmt: skip
+
+
+def test_below_capacity_the_rate_is_that_of_the_arrivals() -> None:
+    """No interval says that more could leave than arrives."""
+    below = dse(*POINT, *POISSON, 4, "--json").json()
+    above = dse(*POINT, *POISSON, 1e4, "--json").json()
+    for metric in RATES:
+        assert metric not in below["intervals"]
+        assert below["provenance"][metric] == "derived"
+        assert metric in above["intervals"]
+    assert "tpot_s" in below["intervals"]
+    assert dse(*POINT, "--json").json()["intervals"].keys() >= set(RATES)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ((*POISSON, 4), "Poisson arrivals"),
+        (("--draft-tokens", 2, "--acceptance", 0.5), "speculative decoding"),
+        (("--prefix-hit-rate", 0.5), "cached prefixes"),
+        (("--workload", "a=1:100/10", "--workload", "b=1:200/10"), "a mix of workloads"),
+    ],
+)
+def test_an_answer_says_that_no_measured_row_is_like_it(flags: tuple, words: str) -> None:
+    plain = dse(*POINT, "--json").json()["assumed"]
+    assert not any("no measured row has" in sentence for sentence in plain)
+    assumed = dse(*POINT, *flags, "--json").json()["assumed"]
+    assert f"no measured row has {words}: intervals are those of closed loops without" in assumed
+
+
+def test_a_module_that_drafts_is_not_left_out() -> None:
+    model = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", 8, "--json")
+    drafts = ("--draft-tokens", 1, "--acceptance", 0.8)
+    left_out = "DeepSeek-V3: the multi-token-prediction module is left out"
+    assert left_out in dse("estimate", *model).json()["assumed"]
+    assert left_out in dse("estimate", *model, *drafts, "--draft-share", 0.1).json()["assumed"]
+    assumed = dse("estimate", *model, *drafts).json()["assumed"]
+    assert left_out not in assumed
+    assert any("a multi-token-prediction module of one mean layer" in text for text in assumed)
+    other = dse("estimate", *model[2:], "--model", "deepseek-v4-flash", *drafts).json()["assumed"]
+    assert "DeepSeek-V4-Flash: the mixtures of residual streams are left out" in other
+
+
+def test_copies_of_experts_need_ranks() -> None:
+    model = ("estimate", "--model", "deepseek-v3", "--chip", "h200_sxm", "--dp", 8)
+    said = dse(*model, "--redundant-experts", 32)
+    assert said.code == 2
+    assert "--redundant-experts" in said.err
+    answer = dse(*model, "--ep", 8, "--redundant-experts", 32, "--json").json()
+    assert answer["feasible"]
+    uneven = dse(*model, "--ep", 8, "--redundant-experts", 30, "--json").json()
+    assert [row["constraint"] for row in uneven["violations"]] == [
+        "experts_divide_by_expert_parallel"
+    ]
+
+
+def test_a_study_of_arrivals_holds_no_number_in_flight(tmp_path: Path) -> None:
+    text = SPACE.replace("  draft_tokens: 3\n  acceptance: 0.7\n", "")
+    (tmp_path / "arrivals.yaml").write_text(text, encoding="utf-8")
+    out = tmp_path / "out"
+    said = dse("run", tmp_path / "arrivals.yaml", "--out", out)
+    assert said.code == 0, said.err
+    assert " c1" not in said.out
+    assert "in flight" not in said.out
+    worse = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--pp", 2)
+    reasons = dse("explain", "--why-not", out, *worse)
+    assert "at least as good" in reasons.out
+    assert "in flight" not in reasons.out
+    refused = dse("explain", "--why-not", out, *worse, "--concurrency", 500)
+    assert refused.code == 2
+    assert "--concurrency" in refused.err
+    never = tmp_path / "never.yaml"
+    never.write_text(text.replace("ttft_p99_s <= 2 s", "ttft_p99_s <= 1 us"), encoding="utf-8")
+    nothing = dse("run", never, "--out", tmp_path / "never")
+    assert "The nearest miss" in nothing.err
+    assert "in flight" not in nothing.err
+    load = json.loads((out / "study.json").read_text(encoding="utf-8"))["workload"]
+    assert "details" not in load
+    assert load["requests_per_second"] == 4
+
+
+def test_each_stream_of_a_mix_says_its_rate_and_its_tail(tmp_path: Path) -> None:
+    start, end = SPACE.index("workload:"), SPACE.index("price_basis")
+    loads = """workloads:
+  - {name: chat, prompt_tokens: 1000, output_tokens: 250, serving: poisson, requests_per_second: 3}
+  - {name: rag, prompt_tokens: 4000, output_tokens: 100, serving: poisson, requests_per_second: 1,
+     draft_tokens: 2, acceptance: 0.6, draft_share: 0.1}
+"""
+    path = tmp_path / "streams.yaml"
+    path.write_text(SPACE[:start] + loads + SPACE[end:], encoding="utf-8")
+    assert dse("run", path, "--out", tmp_path / "out").code == 0
+    chat, rag = dse("estimate", tmp_path / "out", 1, "--json").json()["workloads"]
+    assert (chat["requests_per_second"], rag["requests_per_second"]) == (3, 1)
+    assert (rag["draft_tokens"], rag["acceptance"], rag["draft_share"]) == (2, 0.6, 0.1)
+    for load in (chat, rag):
+        assert load["ttft_s"] < load["ttft_p90_s"] < load["ttft_p99_s"]
+        assert 0 < load["utilisation"] < 1
+    said = dse("estimate", tmp_path / "out", 1)
+    assert "3 requests a second at random" in " ".join(said.out.split())
+    assert "2 drafted tokens accepted at 0.6" in " ".join(said.out.split())
+    assert "first, p99" in said.out
+    assert "in flight" not in said.out
+    assert fits(said.out, 100)
+
+
+def test_a_front_says_all_that_its_points_rest_on(tmp_path: Path) -> None:
+    """front.json and an estimate of the same point: one list."""
+    text = (
+        SPACE[: SPACE.index("workload:")]
+        + """workload:
+  {prompt_tokens: 1024, output_tokens: 128, serving: continuous}
+price_basis: rental_3yr
+model: mixtral-8x7b
+deployment: {chip: h100_sxm, tensor_parallel: [2, 8], replicas: 1, weight_dtype: bf16,
+  kv_dtype: bf16, concurrency: 8}
+objectives: {tpot_s: minimize}
+"""
+    )
+    (tmp_path / "sparse.yaml").write_text(text, encoding="utf-8")
+    out = tmp_path / "out"
+    assert dse("run", tmp_path / "sparse.yaml", "--out", out).code == 0
+    item = json.loads((out / "front.json").read_text(encoding="utf-8"))["items"][0]
+    again = dse("estimate", out, 1, "--json").json()["assumed"]
+    assert any("routing skew" in sentence for sentence in item["metrics"]["assumed"])
+    assert item["metrics"]["assumed"] == again[:-1]
+
+
+def test_pools_say_what_one_pool_says() -> None:
+    answer = dse(*POOLS, "--json").json()
+    assert answer["e2e_s"] == pytest.approx(answer["ttft_s"] + 511 * answer["tpot_s"])
+    assert answer["bottleneck"] == answer["decode_pool"]["bottleneck"]
+    assert answer["prefill_pool"]["bottleneck"].startswith("prefill: ")
+    assert 0.0 < answer["mfu"] < 1.0
+    assert 0.0 < answer["mbu"] < 1.0
+    assert answer["provenance"]["ttft_s"] == "fitted"
+    assert set(answer["provenance"]) - {"latency_floor_s"} == set(answer["intervals"])
+    for pool in ("prefill_pool", "decode_pool"):
+        base, used, most = (
+            answer[pool][f"memory_{name}bytes_per_chip"] for name in ("base_", "", "capacity_")
+        )
+        assert base < used < most
+    other = dse(*POOLS, "--prefill-chip", "b200_sxm", "--json").json()
+    assert "that the two can be joined is assumed" in other["assumed"][0]
+
+
+def test_a_cache_cannot_cross_a_link_without_a_figure() -> None:
+    flags = ("estimate", "--serving", "disaggregated", "--model", "llama-3-70b")
+    for chips in (("--chip", "mtia_300"), ("--chip", "h100_sxm", "--prefill-chip", "mtia_300")):
+        said = dse(*flags, *chips)
+        assert said.code == 2
+        assert "mtia_300 has no bandwidth_per_direction of scale-out network" in said.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ((*POOLS, "--pp", 2), "no pipeline stages"),
+        ((*POOLS, "--replicas", 2), "--prefill-workers and --decode-workers"),
+        (("explain", *POOLS[1:7]), "estimated alone"),
+    ],
+)
+def test_pools_are_refused_with_the_reason(flags, named) -> None:
+    said = dse(*flags)
+    assert said.code == 2
+    assert named in " ".join(said.err.split())
+
+
+def test_the_rate_is_of_all_workloads_together() -> None:
+    loads = ("--workload", "chat=3:1000/250", "--workload", "retrieval=1:6000/400")
+    point = ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--serving", "poisson")
+    answer = dse(*point, *loads, "--requests-per-second", 2, "--json").json()
+    assert answer["feasible"]
+    assert answer["output_tokens_per_s"] == pytest.approx(1.5 * 250 + 0.5 * 400)
+    assert [load["requests_per_second"] for load in answer["workloads"]] == [1.5, 0.5]
+    full = dse(*point, *loads, "--requests-per-second", 1000, "--json").json()
+    assert "arrivals_within_capacity" in [row["constraint"] for row in full["violations"]]

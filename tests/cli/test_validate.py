@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,38 @@ def test_nothing_covered_is_an_answer(tmp_path: Path) -> None:
     assert "no chip 'abacus'" in said.out
     document = dse("validate", "--data", path, "--json").json()
     assert document["scores"] == []
+
+
+def test_rows_that_cannot_run_say_so(tmp_path: Path) -> None:
+    """Shapes that no machine has are refused; what breaks a rule is predicted and says which."""
+    wrong = {
+        "2.5": "tp is not a whole number", "1e9": "tp is above 100,000", "-1": "tp is not a pos",
+    }  # fmt: skip
+    head = "model,chip,tp,prompt_tokens,output_tokens,concurrency,serving,metric"
+    rows = [f"llama-3-70b,h100_sxm,{tp},1000,100,8,continuous,tpot_s" for tp in (*wrong, 1, 7, 8)]
+    rows.append("llama-3-70b,h100_sxm,8,1e300,100,8,continuous,tpot_s")
+    path, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
+    counted = dse("estimate", "--points", path, "--out", out, "--json").json()
+    assert counted == {"rows": 7, "ok": 3}
+    with out.open(encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    for row, said in zip(found, wrong.values(), strict=False):
+        assert row["status"].startswith(said)
+        assert row["predicted"] == ""
+    assert "it breaks memory_capacity" in found[3]["assumed"]
+    assert "it breaks heads_divide_by_tensor_parallel" in found[4]["assumed"]
+    assert "breaks" not in found[5]["assumed"]
+    assert found[6]["status"] == "prompt_tokens is above 100,000,000"
+
+
+def test_groups_too_small_to_count_are_all_counted(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(HEAD + ROW, encoding="utf-8")
+    said = dse("validate", "--data", path)
+    assert "has 5 rows: theirs is over all groups." in " ".join(said.out.split())
+    path.write_text(HEAD + ROW * 5, encoding="utf-8")
+    assert "No group of" not in dse("validate", "--data", path).out
 
 
 def test_missing_file_and_folder_that_is_a_file(tmp_path: Path) -> None:

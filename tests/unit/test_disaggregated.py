@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from dse.perf.disaggregated import Disaggregated, predict_disaggregated
+from dse.perf.intervals import interval
+from dse.specs.calibration import KINDS
 from dse.validation.disaggregated import estimate_disaggregated
 from tests.helpers import deploy, machines, scaled, workload
 
@@ -83,6 +85,22 @@ def test_requests_in_flight_are_those_of_littles_law() -> None:
         assert in_flight[0] == pytest.approx(concurrency, rel=0.1)
 
 
+def test_no_more_requests_are_in_flight_than_asked() -> None:
+    """Also where ranks of one prefill worker wait for each other."""
+    both = [
+        deploy(
+            "deepseek-v3", "h200_sxm", data_parallel=8, expert_parallel=8,
+            concurrency=[1, 8, 32, 256, 4096],
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    found = predict_disaggregated(*both, workload(8192, 256), ON, ON)
+    in_flight = found.requests_per_s * (found.ttft_s + 255 * found.tpot_s)
+    assert (in_flight <= both[1].concurrency * (1 + 1e-9)).all()
+    assert (in_flight >= both[1].concurrency * 0.9).all()
+    assert found.e2e_s == pytest.approx(found.ttft_s + 255 * found.tpot_s)
+
+
 def test_the_cache_crosses_the_slower_link() -> None:
     """80 layers x 2 x 8 heads x 128 numbers x 2 bytes a token, an eighth on each chip, over a
     400 Gbit/s card: 16 chips are no NVLink domain."""
@@ -117,6 +135,30 @@ def test_a_candidate_does_not_depend_on_its_batch() -> None:
         alone = pools(concurrency=concurrency)
         for name in ("ttft_s", "tpot_s", "requests_per_s", "transfer_s"):
             assert getattr(together, name)[i].tobytes() == getattr(alone, name)[0].tobytes(), name
+
+
+def test_intervals_are_of_the_worst_law_of_either_pool() -> None:
+    """Mamba layers borrow their laws: derived, though the experts' own were fitted."""
+    row = {
+        "model": "jamba-v0.1", "chip": "h100_sxm", "weight_dtype": "bf16", "engine": "sglang",
+        "serving": "disaggregated", "prompt_tokens": "4096", "output_tokens": "512",
+        "concurrency": "16", "prefill_workers": "1", "prefill_tp": "4", "decode_workers": "1",
+        "decode_tp": "4", "metric": "tpot_s",
+    }  # fmt: skip
+    answer = estimate_disaggregated(pd.DataFrame([row])).iloc[0]
+    derived = np.array([KINDS.index("derived")])
+    low, high = interval("tpot_s", np.array([answer["predicted"]]), derived, ON.spread)
+    assert (answer["predicted_low"], answer["predicted_high"]) == (low[0], high[0])
+
+
+def test_a_row_without_a_link_between_its_pools_is_refused() -> None:
+    row = {
+        "model": "llama-3-8b", "chip": "mtia_300", "weight_dtype": "bf16", "engine": "sglang",
+        "serving": "disaggregated", "prompt_tokens": "4096", "output_tokens": "512",
+        "concurrency": "4", "prefill_workers": "1", "decode_workers": "1", "metric": "tpot_s",
+    }  # fmt: skip
+    status = estimate_disaggregated(pd.DataFrame([row]))["status"][0]
+    assert "mtia_300 has no bandwidth_per_direction of scale-out network" in status
 
 
 def test_rows_of_the_format_are_predicted_or_refused_with_a_reason() -> None:

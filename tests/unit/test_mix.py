@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from dse.perf.workload import Workload
 from dse.problem import Evaluation
 from dse.specs.catalog import load_catalog
 from dse.specs.study import Study, load_study
-from dse.study.describe import Limit, describe_workloads
+from dse.study.describe import Limit, describe_workloads, violations
 from dse.study.physics import pose
+from dse.study.words import violation_words
 from tests.helpers import CHIPS, deploy, machines, run, workload
 
 ON = machines("rental_3yr")
@@ -131,6 +133,13 @@ def test_a_limit_of_one_workload_looks_at_that_one() -> None:
     assert amounts[0] < 0.0 < amounts[1] == amounts[2]
 
 
+def test_an_unknown_value_breaks_a_limit_by_no_amount() -> None:
+    offline = evaluate_mix(batch(), alone(workload(1000, 250, "offline")), ON)
+    row = violations(offline, 0, (Limit("ttft_s", 1.0, 2.0, "ttft_s <= 2 s"),))[-1]
+    assert (row["amount"], row["value"]) == (None, None)
+    assert violation_words(row) == "breaks the limit ttft_s <= 2 s: it has no finite value"
+
+
 def test_a_candidate_does_not_depend_on_its_batch() -> None:
     parts = mix((0.2, CHAT), (0.3, RETRIEVAL), (0.5, workload(3000, 30)))
     whole = evaluate_mix(batch(), parts, ON)
@@ -139,6 +148,65 @@ def test_a_candidate_does_not_depend_on_its_batch() -> None:
         for table in ("values", "violations"):
             for name, array in getattr(whole, table).items():
                 assert array[i].tobytes() == getattr(single, table)[name][0].tobytes(), name
+
+
+def stream(per_s: float, prompt: float = 1000, output: float = 250) -> Workload:
+    return replace(workload(prompt, output, "poisson"), requests_per_s=np.array([per_s]))
+
+
+def streams(*loads: Workload) -> Metrics:
+    rates = [float(load.requests_per_s[0]) for load in loads]
+    parts = [(rate / sum(rates), load) for rate, load in zip(rates, loads, strict=True)]
+    return evaluate_mix(batch(), mix(*parts), ON)
+
+
+def test_a_stream_split_in_two_is_that_stream() -> None:
+    for rate in (0.5, 4.0, 1000.0):
+        whole, halves = run(batch(), stream(rate), ON), streams(stream(rate / 2), stream(rate / 2))
+        for name, array in whole.values.items():
+            assert halves.values[name] == pytest.approx(array, rel=1e-9, nan_ok=True), name
+        for name, array in whole.violations.items():
+            assert halves.violations[name] == pytest.approx(array, rel=1e-9), name
+
+
+def test_loads_of_streams_add_up_and_all_their_tokens_are_served() -> None:
+    both, rates = streams(stream(4.0), stream(1.0, 6000, 400)), (4.0, 1.0)
+    alone = [run(batch(), one, ON) for one in (stream(4.0), stream(1.0, 6000, 400))]
+    load = alone[0].values["utilisation"] + alone[1].values["utilisation"]
+    assert (both.values["utilisation"] >= load).all()
+    assert both.values["utilisation"] == pytest.approx(load, rel=0.1)
+    fine = both.feasible
+    assert fine.any()
+    offered = 4.0 * 250 + 1.0 * 400
+    assert both.values["output_tokens_per_s"][fine] == pytest.approx(offered, rel=1e-9)
+    dollars = PRICE / 3600 * batch().chips / offered * 1e6
+    found = both.values["usd_per_million_output_tokens_all_in"]
+    assert found[fine] == pytest.approx(dollars[fine], rel=1e-9)
+    for member, one, rate in zip(both.members, alone, rates, strict=True):
+        assert (member.metrics.values["tpot_s"] > one.values["tpot_s"]).all(), rate
+
+
+def test_streams_that_fit_alone_may_be_too_much_together() -> None:
+    rates = [
+        0.8 * float(one.requests_per_s[0]) / run(batch(), one, ON).values["utilisation"][-1]
+        for one in (stream(1.0), stream(0.2, 6000, 400))
+    ]
+    first, second = stream(rates[0]), stream(rates[1], 6000, 400)
+    for one in (first, second):
+        assert run(batch(), one, ON).violations["arrivals_within_capacity"][-1] < 0.0
+    together = streams(first, second)
+    assert together.violations["arrivals_within_capacity"][-1] > 0.5
+    assert not together.feasible[-1]
+    assert np.isinf(together.values["ttft_s"][-1])
+
+
+def test_a_stream_does_not_depend_on_its_batch() -> None:
+    parts = mix((0.8, stream(4.0)), (0.2, stream(1.0, 6000, 400)))
+    whole = evaluate_mix(batch(), parts, ON)
+    for i in range(len(batch())):
+        single = evaluate_mix(batch()[i : i + 1], parts, ON)
+        for name, array in whole.values.items():
+            assert array[i].tobytes() == single.values[name][0].tobytes(), name
 
 
 tokens = st.integers(16, 20_000)
@@ -240,9 +308,11 @@ def test_a_list_of_one_is_a_workload(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field", "said"),
     [
-        ("weight: 7", "weight: 0", "workloads[0].weight", "greater than 0"),
-        ("weight: 3", "weight: -1", "workloads[1].weight", "greater than 0"),
-        ("weight: 3", "weight: .inf", "workloads[1].weight", "finite"),
+        ("weight: 7", "weight: 0", "workloads[0].weight", "greater than or equal"),
+        ("weight: 3", "weight: -1", "workloads[1].weight", "greater than or equal"),
+        ("weight: 3", "weight: .inf", "workloads[1].weight", "less than or equal"),
+        ("weight: 3", "weight: 1.0e+308", "workloads[1].weight", "less than or equal"),
+        ("weight: 3", "weight: 1.0e-320", "workloads[1].weight", "greater than or equal"),
         ("weight: 3", "weight: much", "workloads[1].weight", "number"),
         ("weight: 3, ", "", "workloads[1].weight", "missing"),
         ("name: retrieval", "name: chat", "workloads[1].name", "two workloads"),
@@ -267,6 +337,48 @@ def test_mistake(tmp_path: Path, old: str, new: str, field: str, said: str) -> N
     assert found, [str(one) for one in errors]
     assert said in str(found[0])
     assert found[0].line
+
+
+ARRIVALS = """\
+workloads:
+  - {name: chat, prompt_tokens: 1000, output_tokens: 250, serving: poisson, requests_per_second: 6}
+  - {name: retrieval, prompt_tokens: 6000, output_tokens: 400, serving: poisson,
+     requests_per_second: 2}
+"""
+
+
+def arriving(tmp_path: Path, *changes: tuple[str, str]) -> Study:
+    text = ARRIVALS
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    held = ("concurrency: [1, 16, 64]", "concurrency: 1")
+    return read(tmp_path, ("".join(SPACE.splitlines(keepends=True)[1:5]), text), held)
+
+
+def test_weights_of_arrivals_follow_from_their_rates(tmp_path: Path) -> None:
+    written = (("name: chat", "name: chat, weight: 75"), ("retrieval,", "retrieval, weight: 25,"))
+    for changes in ((), written):
+        study = arriving(tmp_path, *changes)
+        assert [load.weight for load in study.workloads] == [0.75, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    [
+        ([("name: chat", "name: chat, weight: 7"), ("retrieval,", "retrieval, weight: 3,")],
+         "workloads[0].weight", "its rate 0.75 of the requests"),
+        ([("name: chat", "name: chat, weight: 0.75")], "workloads[0].weight", "no weight"),
+        ([("serving: poisson,\n     requests_per_second: 2", "serving: continuous")],
+         "workloads[1].serving", "poisson for all workloads or for none"),
+    ],
+)  # fmt: skip
+def test_mistake_of_arrivals(tmp_path: Path, changes: list, field: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        arriving(tmp_path, *changes)
+    error = caught.value
+    errors = error.errors if isinstance(error, InputErrors) else [error]
+    assert any(one.field == field and said in str(one) for one in errors), [*map(str, errors)]
 
 
 @pytest.mark.parametrize("written", ["workloads: []\n", "", "workload:\n", "workloads:\n"])

@@ -127,3 +127,14 @@ def test_a_rate_does_not_touch_the_others_of_its_batch() -> None:
         alone = arrivals([rate]).values
         for name, array in together.items():
             assert array[i].tobytes() == alone[name][0].tobytes(), name
+
+
+@pytest.mark.parametrize(("prompt", "output"), [(150_000, 10), (100, 10), (2000, 200)])
+def test_what_is_called_feasible_fits(prompt: int, output: int) -> None:
+    rates = np.geomspace(1e-2, 1e3, 60)
+    load = replace(workload(prompt, output, "poisson"), requests_per_s=rates)
+    metrics = run(deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, repeat=60), load)
+    memory = metrics.values["memory_bytes_per_chip"]
+    capacity = metrics.values["memory_capacity_bytes_per_chip"]
+    assert metrics.feasible.any()
+    assert (memory <= capacity)[metrics.feasible].all()

@@ -10,15 +10,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.cli import cli
 from dse.errors import StorageError
+from dse.quality.laws import predicted_loss
 from dse.report import write_report
-from dse.report.describe import deployment, shape
-from dse.report.elsewhere import elsewhere_rows
+from dse.report.cards import cards, quantisation
+from dse.report.describe import deployment, shape, trained
+from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.figures import figures
 from dse.report.folder import StudyFolder, read_study
 from dse.report.labels import GLOSSARY, LABELS, label, show, significant
@@ -27,7 +32,8 @@ from dse.report.page import Explainer, linked
 from dse.report.roofline import operators, roofs
 from dse.report.roofline import roofline_figures as figures_of_roofs
 from dse.report.tables import front_data, script_json, tallies
-from dse.report.words import cards, lead, limits
+from dse.report.words import lead, limits, price_basis, summary
+from tests.finished_reports import REPORTS, command_of
 
 SAMPLE = Path(__file__).parents[1] / "data" / "study_sample"
 HOSTILE = "<script>alert(1)</script>|`]]>\u2028&amp;"
@@ -225,6 +231,74 @@ def test_a_deployment_names_degrees_above_one() -> None:
     assert "bf16 / fp8" in text
 
 
+def test_the_summary_has_a_row_for_each_point(sample: StudyFolder) -> None:
+    head, *rows = summary(sample)
+    assert len(rows) == len(sample.chosen)
+    assert {len(row) for row in rows} == {len(head)}
+    for row, chosen in zip(rows, sample.chosen, strict=True):
+        assert row[0] == f"{chosen.label} ({chosen.item['point']})"
+        assert show("tpot_s", chosen.metrics["tpot_s"]) in row
+        assert chosen.item["deployment"]["chip"] in row[-1]
+
+
+def test_more_tokens_than_any_model_had_are_told() -> None:
+    front, study = both()
+    for k, item in enumerate(front["items"]):
+        item["metrics"]["training_tokens"] = 80e12 if k % 2 else 15e12
+    assert len(lead(_folder(front, study))) == 4
+    assert "up to 80.0T" in lead(_folder(front, study))[2]
+    for item in front["items"]:
+        item["metrics"]["training_tokens"] = 40e12
+    assert len(lead(_folder(front, study))) == 3
+    assert trained(15e12) == "Trained on 15.0T tokens"
+    assert "more than any published model" in trained(80e12)
+
+
+def test_what_quantising_costs_is_told_apart() -> None:
+    tokens, size = 15e12, 8e9
+    loss = float(predicted_loss(np.array([size]), np.array([tokens]))[0])
+    metrics = {"training_tokens": tokens, "dense_equivalent_parameters": size}
+    assert quantisation(metrics | {"predicted_loss": loss}) == 0.0
+    assert quantisation(metrics | {"predicted_loss": loss + 0.25}) == pytest.approx(0.25)
+    assert quantisation({"predicted_loss": None}) == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int4"])
+def test_the_interval_of_the_loss_holds_the_loss(dtype: str) -> None:
+    flags = f"--model llama-3-8b --chip h100_sxm --weight-dtype {dtype} --concurrency 8 --json"
+    workload = "--prompt-tokens 1024 --output-tokens 256"
+    result = CliRunner().invoke(cli, ["estimate", *flags.split(), *workload.split()])
+    answer = json.loads(result.stdout)
+    low, high = answer["intervals"]["predicted_loss"]
+    assert low < answer["predicted_loss"] < high
+
+
+def test_bought_chips_state_their_terms() -> None:
+    front, study = both()
+    study["price"]["basis"] = "purchase"
+    study["purchase"] = {"life_s": 4 * 31536000.0, "utilisation": 0.6, "usd_per_kwh": 0.12}
+    text = price_basis(_folder(front, study))
+    assert "over 4 years of which they serve 60%, at $0.12 per kWh" in text
+
+
+def test_finished_reports_are_made_by_their_first_line() -> None:
+    assert command_of("tiny") == [
+        "dse",
+        "run",
+        "tiny",
+        "--out",
+        "reports/tiny",
+        "--seed",
+        "0",
+        "--engine",
+        "auto",
+    ]
+    for folder in (path for path in REPORTS.iterdir() if path.is_dir()):
+        words = command_of(folder.name)
+        assert words[:3] == ["dse", "run", folder.name]
+        assert words[words.index("--out") + 1] == f"reports/{folder.name}"
+
+
 # -- figures and columns ---------------------------------------------------------------------
 
 
@@ -323,13 +397,14 @@ def test_other_chips_come_with_ratio_or_reason(sample: StudyFolder) -> None:
         own = chosen.item["deployment"]["chip"]
         assert rows[0].chip == own
         assert rows[0].own
-        assert {row.chip for row in rows} == {row["chip"] for row in chosen.detail["elsewhere"]}
+        chips = {row["chip"] for row in chosen.detail["elsewhere"]}
+        assert {row.chip for row in rows} == chips - {"small_chip"}
+        assert refused(chosen) == "no figure for memory_bandwidth: small_chip"
         assert [row.feasible for row in rows[1:]] == sorted(r.feasible for r in rows[1:])[::-1]
-        assert rows[-1].chip == "small_chip"
-        assert rows[-1].verdict == "no: small_chip: no figure for memory_bandwidth"
-        assert rows[-1].values == (("–", ""),) * 3
-        for row in rows[1:-1]:
-            assert all(ratio.startswith("× ") for _, ratio in row.values[1:])
+        metrics = [objective["metric"] for objective in compared(sample, chosen)]
+        assert metrics == ["usd_per_million_total_tokens", "tpot_s"]
+        for row in rows[1:]:
+            assert all(ratio.startswith("× ") for _, ratio in row.values)
 
 
 # -- the page --------------------------------------------------------------------------------
@@ -399,7 +474,9 @@ def test_five_thousand_points_stay_below_six_megabytes(tmp_path: Path) -> None:
         front["items"].append(item)
     folder = report_of(tmp_path, front)
     assert (folder / "report.html").stat().st_size < 6_000_000
-    assert "The first 50 of 5,000 points" in (folder / "report.md").read_text(encoding="utf-8")
+    assert " of 5,000 points, evenly along the front" in (folder / "report.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_study_without_a_feasible_point_says_so(tmp_path: Path) -> None:
@@ -419,7 +496,7 @@ def test_a_fixed_model_without_quality_has_a_report(tmp_path: Path) -> None:
         item["metrics"] |= {"predicted_loss": None, "dense_equivalent_parameters": None}
         item["model"] = {"name": "llama-3-70b", "hidden_size": 8192, "num_hidden_layers": 80}
     page = Page(report_of(tmp_path, front, study) / "report.html")
-    assert "start from the knee: llama-3-70b on" in page.text
+    assert "start from, the knee: llama-3-70b on" in page.text
     assert "Predicted loss" not in page.text
 
 

@@ -11,7 +11,6 @@ import pytest
 from dse import dtypes
 from dse.errors import InputError, InputErrors
 from dse.space.space import Space
-from dse.specs import workloads as workloads_module
 from dse.specs.metrics import METRICS, parse_constraint
 from dse.specs.study import Study, load_study, resolve_space
 
@@ -202,18 +201,37 @@ def test_fixed_model(tmp_path: Path) -> None:
     assert "llama-3-70b" in str(errors[0])
 
 
-def test_named_workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "workloads").mkdir()
-    workload = tmp_path / "workloads" / "chat.yaml"
-    workload.write_text("prompt_tokens: 512\noutput_tokens: 128\nserving: static\n")
-    monkeypatch.setattr(workloads_module, "search_spaces_dir", lambda: tmp_path)
-    inline = DENSE.splitlines()[1]
-    study = read(tmp_path, DENSE.replace(inline, "workload: chat"))
-    load = study.workloads[0]
-    assert (load.prompt_tokens, load.serving) == (512, "static")
-    errors = mistakes(tmp_path, DENSE.replace(inline, "workload: chatt"))
-    assert errors[0].line == 2
-    assert "did you mean chat?" in str(errors[0])
+def test_a_workload_is_written_in_full(tmp_path: Path) -> None:
+    errors = mistakes(tmp_path, DENSE.replace(DENSE.splitlines()[1], "workload: chat"))
+    assert [(error.field, error.line) for error in errors] == [("workload", 2)]
+
+
+@pytest.mark.parametrize(
+    ("serving", "old", "new", "field"),
+    [
+        ("continuous", "[ttft_s <= 2 s", "[ttft_p99_s <= 2 s", "constraints[0]"),
+        ("continuous", "tpot_s: minimize", "utilisation: minimize", "objectives.utilisation"),
+        ("offline", "tpot_s: minimize", "ttft_s: minimize", "objectives.ttft_s"),
+        ("offline", "[ttft_s <= 2 s", "[tpot_s <= 2 s, ttft_s <= 2 s", "constraints[1]"),
+    ],
+)
+def test_a_metric_that_the_serving_does_not_have(
+    tmp_path: Path, serving: str, old: str, new: str, field: str
+) -> None:
+    text = DENSE.replace("serving: continuous", f"serving: {serving}").replace(old, new)
+    errors = [error for error in mistakes(tmp_path, text) if error.field == field]
+    assert len(errors) == 1
+    assert f"means nothing with serving {serving}" in str(errors[0])
+
+
+def test_a_metric_that_one_of_the_servings_has(tmp_path: Path) -> None:
+    loads = """workloads:
+  - {name: chat, weight: 1, prompt_tokens: 1024, output_tokens: 256, serving: continuous}
+  - {name: night, weight: 1, prompt_tokens: 1024, output_tokens: 256, serving: offline%s}"""
+    text = DENSE.replace("tpot_s <= 30 ms", "tpot_s <= 90 ms")
+    assert read(tmp_path, text.replace(DENSE.splitlines()[1], loads % "")).constraints
+    own = text.replace(DENSE.splitlines()[1], loads % ", constraints: [ttft_s <= 1 s]")
+    assert [error.field for error in mistakes(tmp_path, own)] == ["workloads[1].constraints[0]"]
 
 
 def test_resolve_space(tmp_path: Path) -> None:

@@ -80,3 +80,19 @@ def test_the_rest_of_a_prompt_attends_to_what_is_cached() -> None:
     rest = values(replace(workload(131_072, 64), prefix_hit_rate=0.75), concurrency=1)
     short = values(workload(32_768, 64), concurrency=1)
     assert rest["prefill_s"][0] > 1.2 * short["prefill_s"][0]
+
+
+@pytest.mark.parametrize("output", [16, 64, 512])
+def test_free_and_perfect_drafts_never_cost_throughput(output: int) -> None:
+    plain = values(workload(2000, output))["output_tokens_per_s"]
+    for drafted in (1, 3, 8):
+        load = replace(workload(2000, output), speculation=Speculation(drafted, 1.0, 0.0))
+        assert (values(load)["output_tokens_per_s"] > 0.9 * plain).all(), drafted
+
+
+def test_drafts_are_an_operator_of_their_own() -> None:
+    load = replace(LOAD, speculation=Speculation(3, 0.8, 0.3))
+    batch = deploy("llama-3-70b", "h200_sxm", tensor_parallel=8, concurrency=8)
+    ledger = run(batch, load).performance.decode_ledger
+    assert ledger.seconds[0] > run(batch, LOAD).performance.decode_ledger.seconds[0]
+    assert (ledger.memory_s >= ledger.drafts_s).all()

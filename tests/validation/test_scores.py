@@ -113,6 +113,17 @@ def test_the_shipped_rows_are_read_once_and_predicted_the_same_every_time() -> N
     assert (numbers[ok, 0] < numbers[ok, 2]).all()
 
 
+def test_a_prediction_that_is_not_finite_is_none() -> None:
+    rows = measurements.shipped()[0].iloc[:3].reset_index(drop=True)
+    readout = read_rows(rows, load_catalog())
+    numbers = np.ones((3, 5))
+    numbers[1] = np.inf
+    assert readout.status == ("ok", "ok", "ok")
+    answer = with_predictions(rows, readout, numbers)
+    assert answer["status"].tolist() == ["ok", "no finite prediction", "ok"]
+    assert np.isnan(answer["predicted"][1])
+
+
 def test_shipped_rows_keep_source_and_licence() -> None:
     for rows in measurements.shipped():
         assert (rows["source"] != "").all()

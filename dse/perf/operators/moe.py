@@ -120,7 +120,8 @@ def add(step: Step, block: Block) -> None:
     distinct = distinct * copies / (experts * ranks)  # copies of an expert are read on their ranks
     mean = tokens * block["experts_per_token"] / ranks
     slots = experts + SPREAD_BY_A_COPY * (copies - experts)
-    busiest = busiest_rank(mean, ranks, slots, skew)
+    most = tokens * np.minimum(block["experts_per_token"], experts / ranks)
+    busiest = np.minimum(busiest_rank(mean, ranks, slots, skew), most)
     weight = block["matrices"] * latent * routed
     padded = busiest + deployed.expert_padding_rows * distinct
     touched = distinct * weight * deployed.weight_bytes["experts"]

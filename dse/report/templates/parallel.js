@@ -32,7 +32,7 @@ const axes = columns.map((column) => {
   }
   const ticks = [low, high, ...inner.filter((value) => value > low && value < high)];
   const at = (row) => (column.values[row] === null ? undefined : fraction(column.values[row]));
-  return { column, ticks: ticks.map((value) => [fraction(value), actions.text(column, Number(value.toPrecision(3)))]), at };
+  return { column, ticks: ticks.map((value) => [fraction(value), actions.text(column, Number.isInteger(value) ? value : Number(value.toPrecision(3)))]), at };
 });
 const brushes = new Map();
 let drawn = null;

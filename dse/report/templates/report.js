@@ -85,7 +85,8 @@ function rings(rows, x, y, size) {
   };
 }
 
-// The chosen points' names, each where it covers no other name or ring, as far as there is room.
+// The chosen points' names, each where it covers no other name or ring and few marks, as far as
+// there is room.
 function names(plot, rows, x, y, size) {
   const place = (key, row) => (isLog(by[key]) ? Math.log10(by[key].values[row]) : by[key].values[row]);
   const [wide, high] = [plot.clientWidth - 90, plot.clientHeight - 90];
@@ -100,6 +101,7 @@ function names(plot, rows, x, y, size) {
   const [across, up] = [pixel(x, wide), pixel(y, high)];
   const chosen = known.filter(isChosen);
   const r = size / 2 + 2;
+  const dots = known.map((row) => [across(row), up(row)]);
   const taken = chosen.map((row) => ({ left: across(row) - r, right: across(row) + r, low: up(row) - r, top: up(row) + r }));
   const overlap = (a, b) => Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.top, b.top) - Math.max(a.low, b.low));
   const sides = [[0, -1], [0, 1], [1, 0], [-1, 0], [1, -1], [-1, -1], [1, 1], [-1, 1]];
@@ -111,7 +113,8 @@ function names(plot, rows, x, y, size) {
       const centre = up(row) + level * (r + height / 2);
       const box = { side, level, left: middle - width / 2, right: middle + width / 2, low: centre - height / 2, top: centre + height / 2 };
       const outside = Math.max(0, -box.left) + Math.max(0, box.right - wide) + Math.max(0, -box.low) + Math.max(0, box.top - high);
-      box.cost = taken.reduce((sum, other) => sum + overlap(box, other), 0) + 20 * outside;
+      box.cost = taken.reduce((sum, other) => sum + overlap(box, other), 0) + 20 * outside
+        + 30 * dots.filter(([h, v]) => h > box.left && h < box.right && v > box.low && v < box.top).length;
       return box;
     });
     const best = boxes.reduce((a, b) => (b.cost < a.cost ? b : a));

@@ -1,0 +1,94 @@
+"""How likely each front point is to be on the front, given how sure its predictions are.
+
+Errors are drawn from the 80% intervals (`dse.perf.intervals`, normal in the logarithm on either
+side). A slow machine is slow in all: one deviate moves the times and costs of a point. Part of its
+variance is shared by all points on the same chip, as the errors of measured rows are shared by
+their group (`Calibration.shared`); the rest by all shapes on the same deployment of it (degrees,
+formats, requests in flight; assumed). An error that two points share does not change their order.
+Predicted loss is left as it is. Rivals are the front and what lies closest behind it one parameter
+away.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.candidates import Floats
+from dse.evaluate import Metrics
+from dse.pareto.front import non_dominated
+from dse.perf.intervals import CLASS, THROUGHPUT_METRICS, interval
+from dse.study.physics import PhysicsProblem
+
+DRAWS = 100
+RIVALS = 2_000  # beside the front
+STARTS = 1_000  # front points whose neighbours are rivals, evenly along it
+P90 = 1.2815515594  # standard normal
+
+
+def front_probability(problem: PhysicsProblem, index: NDArray[np.int64], seed: int) -> Floats:
+    """(n,) share of DRAWS in which the front points `index` (n, d) are not dominated."""
+    every = max(len(index) // STARTS, 1)
+    behind = _closest(problem, problem.space.neighbours(index[::every]))
+    metrics = problem.metrics(np.concatenate([index, behind]))
+    slower = _slower(problem, metrics)
+    rng = np.random.default_rng((seed, len(index)))
+    chip, deployment = _shared(problem, np.concatenate([index, behind]))
+    shared = problem.machines.shared_error
+    on_front = np.zeros(len(index))
+    for _ in range(DRAWS):
+        common = rng.standard_normal(len(problem.machines.ids))[chip]
+        own = rng.standard_normal(deployment.max() + 1)[deployment]
+        z = (np.sqrt(shared) * common + np.sqrt(1.0 - shared) * own) / P90
+        F = np.stack([column(z) for column in slower], axis=1)
+        on_front += non_dominated(F)[: len(index)]
+    return on_front / DRAWS
+
+
+def _shared(
+    problem: PhysicsProblem, index: NDArray[np.int64]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(chip, deployment), (n,) each: numbers that rows with the same errors share."""
+    batch = problem.batch(index)
+    columns = [
+        batch.chip, batch.tensor_parallel, batch.pipeline_parallel, batch.data_parallel,
+        batch.expert_parallel, batch.replicas, batch.concurrency, batch.kv_dtype,
+        *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
+    ]  # fmt: skip
+    _, deployment = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    return batch.chip, deployment.ravel()
+
+
+def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Up to RIVALS feasible rows of `index`, layer by layer of non-dominated points."""
+    found = problem.evaluate(index)
+    feasible = (found.G <= 0.0).all(axis=1)
+    index, F = index[feasible], found.F[feasible]
+    layers, count = [index[:0]], 0
+    while len(F) and count < RIVALS:
+        keep = non_dominated(F)
+        layers.append(index[keep][: RIVALS - count])
+        count += len(layers[-1])
+        index, F = index[~keep], F[~keep]
+    return np.concatenate(layers)
+
+
+def _slower(problem: PhysicsProblem, metrics: Metrics):
+    """For each objective, its column of F as a function of deviates z (n,); z = 1 is the end of the
+    80% interval on the slow side."""
+
+    def column(metric: str, sign: float):
+        value = metrics.values[metric]
+        if metric not in CLASS:
+            return lambda _: sign * value
+        ones = np.ones(len(value))
+        low, high = interval(metric, ones, metrics.provenance, metrics.spread)
+        slow, fast = (low, high) if metric.startswith("output_tokens") else (high, low)
+        up, down = np.log(slow), -np.log(fast)
+        if metric in THROUGHPUT_METRICS:  # which arrivals below capacity set
+            up, down = (
+                np.where(metrics.values["utilisation"] < 1.0, 0.0, end) for end in (up, down)
+            )
+        return lambda z: sign * value * np.exp(z * np.where(z > 0.0, up, down))
+
+    return [column(o.metric, o.sign) for o in problem.objectives]

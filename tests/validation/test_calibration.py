@@ -1,0 +1,302 @@
+"""Factors, the fit that finds them and the spread that it leaves: laws, known truths, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dse.data import hardware_dir
+from dse.dtypes import CODE, arithmetic
+from dse.errors import InputError
+from dse.perf.calibrated import BACKENDS, KERNELS, calibrated_machines
+from dse.perf.intervals import CLASSES
+from dse.perf.machines import Machines, compile_machines
+from dse.specs.calibration import FILE, KINDS, NONE, Calibration, load_calibration
+from dse.specs.catalog import load_catalog
+from dse.validation import fit_serving, measurements
+from dse.validation.calibrate import (
+    PARAMETERS,
+    Problem,
+    as_factors,
+    fit,
+    linearise,
+    pose,
+    refit,
+    row_weights,
+)
+from dse.validation.crossvalidate import without_each
+from dse.validation.spread import spread_table, weighted_quantile
+
+CHIPS = ("h100_sxm", "b200_sxm", "mi300x", "trn1", "gaudi2")
+SHIPPED = hardware_dir() / "efficiency" / FILE
+
+
+@pytest.fixture(scope="module")
+def machines() -> Machines:
+    return compile_machines(replace(load_catalog(), calibration=NONE), CHIPS)
+
+
+def arrays(machines: Machines) -> dict[str, np.ndarray]:
+    found = {
+        f"{name} {field}": getattr(law, field)
+        for name, law in machines.laws.items()
+        for field in ("s_per_flop", "s_per_byte", "fixed_s", "floor_of_compute")
+    }
+    links = ("latency_s", "s_per_byte")
+    return found | {
+        f"{name} {field}": getattr(machines, f"{name}_{field}")
+        for name in ("all_reduce", "all_gather", "all_to_all")
+        for field in links
+    }
+
+
+def moved(before: Machines, after: Machines) -> set[str]:
+    """Arrays that differ by more than rounding."""
+    old, new = arrays(before), arrays(after)
+    return {name for name in old if not np.allclose(old[name], new[name], rtol=1e-12, atol=0.0)}
+
+
+def test_a_factor_of_one_changes_nothing(machines: Machines) -> None:
+    assert not moved(machines, calibrated_machines(machines, {p.name: 1.0 for p in KERNELS}))
+    backends = load_catalog().backends
+    for backend in backends.values():
+        assert Calibration({p.name: 1.0 for p in BACKENDS}, {}).backend(backend) == backend
+
+
+@pytest.mark.parametrize("factor", [1.3, 100.0])
+def test_no_fraction_passes_the_peak(machines: Machines, factor: float) -> None:
+    """Compute and memory at most the data sheet's, whatever the factors."""
+    catalog = load_catalog()
+    after = calibrated_machines(machines, {p.name: factor for p in KERNELS})
+    for name, law in after.laws.items():
+        peak_s = law.s_per_flop * law.floor_of_compute
+        before = machines.laws[name]
+        assert peak_s == pytest.approx(before.s_per_flop * before.floor_of_compute)
+        assert (law.floor_of_compute <= 1.0).all()
+        assert (law.s_per_flop <= before.s_per_flop).all()
+        for row, chip in enumerate(CHIPS):
+            bandwidth = catalog.chips[chip].memories[0].bytes_per_s
+            assert (law.s_per_byte[row] >= 1.0 / bandwidth * (1.0 - 1e-12)).all()
+
+
+@pytest.mark.parametrize("parameter", [p.name for p in KERNELS])
+def test_a_factor_moves_its_own_law_alone(machines: Machines, parameter: str) -> None:
+    """Half the fraction takes twice the time; a factor of 0.5 of a time halves it."""
+    owner, _, part = parameter.partition(".")
+    after = calibrated_machines(machines, {parameter: 0.5})
+    field = {
+        "compute": "s_per_flop", "memory": "s_per_byte", "fixed": "fixed_s",
+        "latency": "latency_s", "bandwidth": "s_per_byte",
+    }[part]  # fmt: skip
+    laws = {
+        "gemm": ["gemm"], "gemm_narrow": ["gemm"], "experts": ["experts"],
+        "prefill_attention": ["prefill_attention", "mla_prefill_attention"],
+        "decode_attention": ["decode_attention", "mla_decode_attention"],
+        "all_reduce": ["all_reduce"], "exchange": ["all_gather", "all_to_all"],
+    }.get(owner, list(machines.laws))  # fmt: skip
+    expected = {f"{law} {field}" for law in laws}
+    floors = {f"{law} floor_of_compute" for law in laws} if part == "compute" else set()
+    assert moved(machines, after) == expected | floors
+    for name in expected:
+        ratio = arrays(after)[name] / arrays(machines)[name]
+        slower = 0.5 if field in ("fixed_s", "latency_s") else 2.0
+        assert set(np.unique(ratio.round(12))) <= {1.0, slower}
+        if owner.startswith("class_"):
+            rows = [f"class_{'trainium' if 'trn' in c else 'gaudi'}" for c in CHIPS]
+            mine = np.array([c in ("trn1", "gaudi2") for c in CHIPS]) & (np.array(rows) == owner)
+            assert (ratio[mine] == slower).all()
+            assert (ratio[~mine] == 1.0).all()
+
+
+def test_narrow_formats_have_factors_of_their_own_where_the_chip_computes_in_them(
+    machines: Machines,
+) -> None:
+    after = calibrated_machines(machines, {"gemm_narrow.compute": 0.5})
+    ratio = after.laws["gemm"].s_per_flop / machines.laws["gemm"].s_per_flop
+    chips = load_catalog().chips
+    for row, chip in enumerate(CHIPS):
+        for dtype, code in CODE.items():
+            narrow = dtype not in ("bf16", "fp16", "fp32")
+            native = arithmetic(dtype) in chips[chip].peak_flops_per_s
+            assert ratio[row, code] == pytest.approx(2.0 if narrow and native else 1.0), dtype
+
+
+def test_factors_of_backends_multiply_fields_of_their_files() -> None:
+    backend = load_catalog().backends["vllm"]
+    changed = Calibration({"vllm.gap_s_per_step": 3.0, "trtllm.first_token_s": 9.0}, {})
+    expected = replace(backend, gap_s_per_step=3.0 * backend.gap_s_per_step)
+    assert changed.backend(backend) == expected
+
+
+def test_the_shipped_file_is_within_the_room_of_its_factors() -> None:
+    calibration = load_calibration(SHIPPED)
+    assert set(calibration.factors) == {p.name for p in PARAMETERS}
+    for parameter in KERNELS:
+        if not parameter.name.startswith("class_"):
+            moved_by = abs(np.log(calibration.factors[parameter.name]))
+            assert moved_by < 3.0 * parameter.sd, parameter.name
+    assert set(calibration.spread) == set(CLASSES)
+    for kinds in calibration.spread.values():
+        widths = [kinds[kind][1] / kinds[kind][0] for kind in KINDS]
+        assert widths == sorted(widths)
+        assert all(low < 1.0 < high for low, high in kinds.values())
+
+
+def test_a_wrong_calibration_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "calibration.yaml"
+    text = SHIPPED.read_text(encoding="utf-8")
+    path.write_text(text.replace("gemm.fixed: ", "gemm.fixed: much ", 1), encoding="utf-8")
+    with pytest.raises(InputError, match=r"gemm\.fixed"):
+        load_calibration(path)
+
+
+# The fit
+
+
+@pytest.fixture(scope="module")
+def small() -> Problem:
+    """A few rows of every group of two chips."""
+    table = measurements.scored_rows(measurements.shipped()[0])
+    table = table[table["serving"].isin(["continuous", "offline"])]
+    table = table[table["chip"].isin(["h100_sxm", "h200_sxm"])]
+    return pose(table.groupby(["group", "engine", "metric"]).head(6).reset_index(drop=True))
+
+
+def test_a_known_truth_is_recovered(small: Problem) -> None:
+    """Rows made by the model itself with other factors: predicted again within 1% at the median,
+    and factors that many rows depend on come back within a tenth."""
+    truth = np.zeros(len(PARAMETERS))
+    names = [p.name for p in PARAMETERS]
+    told = {"sglang.first_token_s": 0.8, "trtllm.first_token_s": -0.8, "gemm.memory": -0.1}
+    for name, log in told.items():
+        truth[names.index(name)] = log
+    made = replace(small, measured=small.predict(truth)[:, 0])
+    found = fit(made)
+    error = np.abs(np.expm1(made.logs(found)))
+    assert np.median(error) < 0.01
+    assert error.mean() < np.abs(np.expm1(made.logs(np.zeros_like(truth)))).mean() / 3
+    for name, log in told.items():
+        assert found[names.index(name)] == pytest.approx(log, abs=0.1), name
+
+
+def test_without_a_miss_no_factor_moves(small: Problem) -> None:
+    zeros = np.zeros(len(PARAMETERS))
+    made = replace(small, measured=small.predict(zeros)[:, 0])
+    assert np.abs(fit(made)).max() < 1e-6
+    assert set(as_factors(zeros).values()) == {1.0}
+
+
+def test_a_row_that_is_far_off_pulls_less_than_one_that_is_near(small: Problem) -> None:
+    """Ten times as slow as predicted, a row moves the fit by little: it is a stalled server."""
+    zeros = np.zeros(len(PARAMETERS))
+    measured = small.predict(zeros)[:, 0]
+    used = np.flatnonzero(small.weight > 0.0)
+    stalled = measured.copy()
+    stalled[used[::10]] *= 10.0
+    assert np.abs(fit(replace(small, measured=stalled))).max() < 0.3
+
+
+def test_rows_of_no_weight_do_not_enter(small: Problem) -> None:
+    """Three times as slow or not, they leave the fit where it was."""
+    start = fit(small, rounds=2)
+    group = small.table["group"].iloc[0]
+    rows = (small.table["group"] == group).to_numpy()
+    weight = np.where(rows, 0.0, small.weight)[small.weight > 0.0]
+    answers = []
+    for factor in (1.0, 3.0):
+        problem = replace(small, measured=small.measured * np.where(rows, factor, 1.0))
+        answers.append(refit(start, *linearise(problem, start), weight))
+    assert answers[0] == pytest.approx(answers[1], abs=1e-9)
+
+
+def test_every_row_is_predicted_by_a_fit_without_it(small: Problem) -> None:
+    start = np.zeros(len(PARAMETERS))
+    numbers = without_each(small, "model", start, *linearise(small, start))
+    used = small.weight > 0.0
+    assert np.isfinite(numbers[used, :3]).all()
+    assert (numbers[used, 1] < numbers[used, 0]).all()
+    assert (numbers[used, 0] < numbers[used, 2]).all()
+
+
+def test_groups_weigh_the_same_and_small_ones_less() -> None:
+    table = pd.DataFrame(
+        {
+            "metric": "tpot_s",
+            "serving": "continuous",
+            "group": ["a"] * 20 + ["b"] * 5 + ["c"] * 2 + ["d"],
+        }
+    )
+    counted = np.ones(len(table), dtype=bool)
+    counted[-1] = False
+    weight = row_weights(table, counted)
+    by = pd.Series(weight).groupby(table["group"]).sum()
+    assert by["a"] == by["b"] == pytest.approx(1.0 / 3.0)
+    assert by["c"] == pytest.approx(2.0 / 5.0 / 3.0)
+    assert by["d"] == 0.0
+    offline = row_weights(table.assign(serving="offline", metric="output_tokens_per_s"), counted)
+    assert offline == pytest.approx(0.6 * weight)
+
+
+# The spread
+
+
+def test_quantiles_by_hand() -> None:
+    """A value stands at the middle of its weight: 1, 2, 3, 4 at 1/8, 3/8, 5/8, 7/8."""
+    values, equal = pd.Series([3.0, 1.0, 4.0, 2.0]), pd.Series([1.0] * 4)
+    for share, expected in ((0.5, 2.5), (0.125, 1.0), (0.25, 1.5), (0.9, 4.0), (0.0, 1.0)):
+        assert weighted_quantile(values, equal, share) == pytest.approx(expected)
+    # 0 at 3/8, 10 at 7/8 of the weight: the middle is a quarter of the way.
+    heavy = weighted_quantile(pd.Series([0.0, 10.0]), pd.Series([3.0, 1.0]), 0.5)
+    assert heavy == pytest.approx(2.5)
+
+
+def spread_rows(kinds: list[str], logs: list[list[float]]) -> tuple[pd.DataFrame, np.ndarray]:
+    """One group of tpot_s for each list; ttft_s and throughput rows with the same errors."""
+    rows = [
+        {"metric": metric, "serving": "continuous", "group": f"m{k}|x", "kind": kind, "log": log}
+        for metric in ("tpot_s", "ttft_s", "output_tokens_per_s")
+        for k, (kind, group) in enumerate(zip(kinds, logs, strict=True))
+        for log in group
+    ]
+    table = pd.DataFrame(rows)
+    return table, table["kind"].map(KINDS.index).to_numpy(dtype=float)
+
+
+def test_spread_by_hand() -> None:
+    """Errors of 0.1 and -0.1 in turn: 10th and 90th percentile at the ends; derived ones three
+    times as large widen threefold; assumed ones, which came out smaller, stay as wide."""
+    table, kind = spread_rows(
+        ["fitted", "derived", "assumed"], [[0.1, -0.1] * 5, [0.3, -0.3] * 5, [0.01] * 5]
+    )
+    found = spread_table(table, np.exp(table["log"].to_numpy()), kind)
+    assert set(found) == set(CLASSES)
+    for name in CLASSES:
+        assert found[name]["fitted"] == pytest.approx((np.exp(-0.1), np.exp(0.1)))
+        assert found[name]["derived"] == pytest.approx((np.exp(-0.3), np.exp(0.3)))
+        assert found[name]["assumed"] == found[name]["derived"]
+
+
+def test_derived_is_never_narrower_than_fitted() -> None:
+    table, kind = spread_rows(["fitted", "derived"], [[0.2, -0.2] * 5, [0.01, -0.01] * 5])
+    found = spread_table(table, np.exp(table["log"].to_numpy()), kind)["step"]
+    assert found["derived"] == found["fitted"] == found["assumed"]
+
+
+def test_a_large_group_weighs_by_the_root_of_its_rows() -> None:
+    """100 exact rows weigh 10, 4 rows off by 0.5 weigh 2, of 12: the 90th percentile lies among
+    the latter, where it would not if rows counted alike."""
+    table, kind = spread_rows(["fitted", "fitted"], [[0.0] * 100, [0.5] * 4])
+    found = spread_table(table, np.exp(table["log"].to_numpy()), kind)["step"]["fitted"]
+    assert found[0] == pytest.approx(1.0)
+    assert found[1] == pytest.approx(np.exp(0.5))
+
+
+@pytest.mark.extra
+def test_the_shipped_file_is_written_from_the_shipped_rows() -> None:
+    """Byte for byte, but for the last digit that another machine may round otherwise."""
+    rows = hardware_dir() / "measurements" / fit_serving.DATA
+    assert fit_serving.text(rows) == SHIPPED.read_text(encoding="utf-8")
