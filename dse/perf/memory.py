@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dse.candidates import Floats
+from dse.candidates import Block, Floats
 from dse.perf.deployed import ACTIVATION_BYTES, Deployed
 from dse.perf.operators import KINDS
 from dse.perf.step import layers_per_stage, padded_vocabulary, weight_bytes_per_chip
@@ -47,6 +47,15 @@ class Memory:
         return self.weights + self.activations + self.communication + self.runtime
 
 
+def _whole(block: Block) -> Block:
+    """The block with every token in the cache, whatever its window or chunk."""
+    sizes = {
+        name: np.zeros_like(size) if name in ("window", "chunk") else size
+        for name, size in block.sizes.items()
+    }
+    return replace(block, sizes=sizes)
+
+
 def memory(deployed: Deployed, prompt: Floats, output: Floats, backend: Backend) -> Memory:
     """Sizes a deployment for requests of `prompt` + `output` tokens, (n,) or (1,).
 
@@ -63,8 +72,9 @@ def memory(deployed: Deployed, prompt: Floats, output: Floats, backend: Backend)
     for block in batch.blocks:
         layers = layers_per_stage(block, deployed.pipeline_parallel)
         kv = KINDS[block.kind].kv_bytes_per_request
-        full = full + layers * kv(deployed, block, prompt + output)
-        reserved = reserved + layers * kv(deployed, block, admission)
+        kept = block if backend.window_cache else _whole(block)
+        full = full + layers * kv(deployed, kept, prompt + output)
+        reserved = reserved + layers * kv(deployed, kept, admission)
         if block.kind == "mlp":
             width = block["intermediate_size"] / deployed.tensor_parallel
         elif block.kind == "moe":

@@ -68,10 +68,12 @@ class Case:
 
     def step_s(self, device_s: Floats, requests: Floats | float = 0.0) -> Floats:
         """A step is the larger of device and host time, plus the gap between two steps and the
-        host's work on each decoding request."""
+        host's work on each decoding request; if overlapped, that runs beside the device."""
         backend = self.workload.backend
-        serial = backend.gap_s_per_step + backend.host_s_per_request * requests
-        return np.maximum(device_s, backend.host_s_per_step) + serial
+        host, each = backend.host_s_per_step, backend.host_s_per_request * requests
+        if backend.overlapped:
+            return np.maximum(device_s, host + each) + backend.gap_s_per_step
+        return np.maximum(device_s, host) + (backend.gap_s_per_step + each)
 
 
 def case_of(

@@ -150,13 +150,23 @@ def first_token_s(backend: Backend, rank: Rank) -> Floats:
     return backend.first_token_s + backend.first_token_steps * rank.step_s
 
 
+def evened(queued: Floats, fits: Floats) -> Floats:
+    """(n,) requests that run in the mean of a benchmark that ends: `queued` ones of equal length go
+    through in whole rounds of at most `fits`, and the last is seldom full. 0 queued: no end."""
+    rounds = np.maximum(np.ceil(queued / fits), 1.0)
+    return np.where(queued > 0.0, np.maximum(queued / rounds, 1.0), fits)
+
+
 def _closed_loop(case: Case) -> Performance:
     deployed, workload, output = case.deployed, case.workload, case.output
     batch = deployed.batch
     offline = workload.serving == "offline"
     fits = _fits(case)
-    waiting = fits if offline else np.ceil(batch.concurrency / batch.replicas)
-    running = np.minimum(waiting, fits)
+    if offline:
+        waiting = running = evened(workload.queued / batch.replicas, fits)
+    else:
+        waiting = np.ceil(batch.concurrency / batch.replicas)
+        running = np.minimum(waiting, fits)
     prefill_s, prefill = prefill_step(case, case.fresh, 1.0 / deployed.data_parallel)
     rank, decode = _full_rank(case, running, prefill_s)
     latency = closed_loop(rank, workload.rounds, workload.synchronised)

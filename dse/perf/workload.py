@@ -26,6 +26,8 @@ class Workload:
     `concurrency` prompts, the first `concurrency` of them at once. `synchronised`, (1,) or (n,), is
     the share of requests that stay in step (`dse.perf.queueing.synchronised_share`).
 
+    `queued`, (1,) or (n,): requests of equal length that `offline` serving starts with; 0: no end.
+
     `prefix_hit_rate`: share of the prompt's tokens whose keys and values are cached already. They
     are not prefilled, the others attend to them, and every request is counted with its whole cache:
     that requests may share it is not credited.
@@ -38,6 +40,7 @@ class Workload:
     rounds: float = np.inf
     synchronised: Floats = field(default_factory=lambda: np.zeros(1))
     requests_per_s: Floats = field(default_factory=lambda: np.zeros(1))
+    queued: Floats = field(default_factory=lambda: np.zeros(1))
     speculation: Speculation | None = None
     prefix_hit_rate: float = 0.0
 

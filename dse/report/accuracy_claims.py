@@ -18,6 +18,12 @@ CHOICES = (
     "1)",
     "sparse models in TensorRT-LLM's performance overview ran with attention data-parallel over "
     "all their chips, as its notes on the settings say",
+    "its overview queued the requests of its own table, which go through in whole rounds, and "
+    "TensorRT-LLM kept whole lengths in the cache of windowed layers",
+    "TensorRT-LLM's work on requests runs beside the device (its documentation), the others' does "
+    "not",
+    "optimum-habana computes every expert for every token (its source)",
+    "A100's experts take H100's fractions, its decode attention the rows of vLLM alone",
     "fp8 caches are read by the kernels that TensorRT-LLM has for grouped queries",
     "which expert kernels stand for mxfp4 (gpt-oss) on each chip",
     "how each backend admits requests, and the 10 us of host time a running request that its "

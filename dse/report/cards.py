@@ -11,6 +11,7 @@ from dse.report.describe import deployment, shape
 from dse.report.folder import Chosen, Json, StudyFolder
 from dse.report.labels import BOUND_NAMES, label, seconds, show, significant
 from dse.report.words import basis, bottleneck, capital, chip_price, extreme, limits, span
+from dse.study.loads import held, loads_of
 
 TITLES = {
     "cheapest": "Cheapest",
@@ -53,7 +54,10 @@ def cards(folder: StudyFolder) -> list[Card]:
             ),
             (
                 ("Build", (shape(chosen.item),)),
-                ("Run it on", (deployment(chosen.item["deployment"]),)),
+                (
+                    "Run it on",
+                    (deployment(chosen.item["deployment"], held(loads_of(folder.study))),),
+                ),
                 ("It costs", cost(folder, chosen)),
                 ("It gives", gives(folder, chosen.metrics)),
                 ("Bound by", bound(folder, chosen)),
@@ -186,6 +190,12 @@ def certainty(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
     kind = metrics.get("interval_kind")
     width = f" (its width is {kind})" if kind else ""
     sentences = [f"80% interval{width}: {', '.join(parts)}.", *basis(chosen, provenance)]
+    likely = chosen.item.get("front_probability")
+    if likely is not None:
+        sentences.append(
+            f"With errors drawn from these intervals it is on the front in {likely:.0%} of draws; "
+            "in the others a near neighbour takes its place (front_probability in front.csv)."
+        )
     count = len(metrics.get("assumed", ()))
     if count:
         sentences.append(f"{count} assumption{'s' * (count > 1)}, listed under Certainty.")

@@ -76,8 +76,8 @@ def brief_shape(item: Json) -> str:
     return f"a dense model of {show('total_parameters', total)} parameters"
 
 
-def deployment(d: Json) -> str:
-    """Chips, how they are divided, dtypes and load in one sentence."""
+def deployment(d: Json, held: bool = True) -> str:
+    """Chips, how they are divided, dtypes and, where it is held, the load in one sentence."""
     chips, replicas = d["chips"], d["replicas"]
     degrees = [
         f"{name} {d[key]}"
@@ -92,10 +92,12 @@ def deployment(d: Json) -> str:
     each = chips // replicas
     split = f" of {each} chip{'s' * (each > 1)}" + (f" ({', '.join(degrees)})" if degrees else "")
     copies = f"{replicas} replicas{split}" if replicas > 1 else f"one instance{split}"
+    flight = (
+        f"; {d['concurrency']:,} request{'s' * (d['concurrency'] > 1)} in flight over all chips"
+    )
     return (
         f"{chips} × {d['chip']}, {copies}; weights in {dtypes(d['weight_dtype'])}, KV cache in "
-        f"{d['kv_dtype']}; {d['concurrency']:,} request{'s' * (d['concurrency'] > 1)} in flight "
-        "over all chips."
+        f"{d['kv_dtype']}{flight if held else ''}."
     )
 
 

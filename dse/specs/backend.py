@@ -22,7 +22,8 @@ class Backend:
     """One serving backend of one age.
 
     `host_s_per_step` runs beside the device (a step is the larger of the two); `gap_s_per_step`
-    and `host_s_per_request` (for each running request) are serial time between two steps;
+    and `host_s_per_request` (for each running request) are serial time between two steps, but
+    for a backend that is `overlapped`, whose work on requests runs beside the device too;
     `first_token_s` and `first_token_steps` decode steps are added once to the time to first token;
     `chunk_tokens` bounds the prompt tokens of one step; `max_running_requests` is its cap per
     instance. `scheduler` is "mixed"
@@ -30,7 +31,8 @@ class Backend:
 
     `memory_fraction` is what the backend takes, by `memory_rule` of the whole chip ("capacity"), of
     what weights and buffers leave ("free"), or of the chip for weights and cache alone ("static").
-    It admits a request with the cache of its prompt and `reserved_output` of its output.
+    It admits a request with the cache of its prompt and `reserved_output` of its output;
+    without `window_cache`, layers with a window or chunks keep the whole length too.
     """
 
     id: str
@@ -40,10 +42,12 @@ class Backend:
     host_s_per_request: float
     first_token_s: float
     first_token_steps: float
+    overlapped: bool
     chunk_tokens: float
     memory_fraction: float
     memory_rule: str
     reserved_output: float
+    window_cache: bool
     max_running_requests: float
     scheduler: str
     kind: str
@@ -61,10 +65,12 @@ class _BackendFile(BaseModel):
     host_per_request: str
     first_token: str
     first_token_steps: float = Field(default=0.0, ge=0)
+    overlapped: bool = False
     chunk_tokens: int = Field(gt=0)
     memory_fraction: float = Field(gt=0, le=1)
     memory_rule: Literal["capacity", "free", "static"]
     reserved_output: float = Field(ge=0, le=1)
+    window_cache: bool = True
     max_running_requests: int = Field(gt=0)
     scheduler: Literal["mixed", "prefill_first"] = "mixed"
     kind: str
@@ -88,10 +94,12 @@ def load_backend(path: Path) -> Backend:
         host_s_per_request=seconds["host_per_request"],
         first_token_s=seconds["first_token"],
         first_token_steps=spec.first_token_steps,
+        overlapped=spec.overlapped,
         chunk_tokens=float(spec.chunk_tokens),
         memory_fraction=spec.memory_fraction,
         memory_rule=spec.memory_rule,
         reserved_output=spec.reserved_output,
+        window_cache=spec.window_cache,
         max_running_requests=float(spec.max_running_requests),
         scheduler=spec.scheduler,
         kind=spec.kind,

@@ -73,9 +73,12 @@ def derive(law_: dict, note: str, compute: float = 1.0, kind: str = "derived") -
     return {"compute": scaled, **kept, "kind": kind, "note": note}
 
 
-def complete(chip: Chip, laws: Laws, fp8_ratio: float, hopper_decode: dict) -> Laws:
+def complete(chip: Chip, laws: Laws, fp8_ratio: float, hopper: Laws) -> Laws:
     """Fills what was not measured by the rules of docs/efficiency.md."""
     gemm, experts = laws["gemm"], laws["experts"]
+    if chip.system == "a100_sxm":
+        note = "fractions of H100: A100 has balanced rows for one slow kernel only"
+        experts["bf16"] = derive(hopper["experts"]["bf16"], note)
     native8, native4 = "fp8" in chip.peaks, "nvfp4" in chip.peaks
     for table, four in ((gemm, "nvfp4"), (experts, "mxfp4")):
         table.setdefault(four, derive(table["bf16"], WEIGHT_ONLY))
@@ -92,7 +95,9 @@ def complete(chip: Chip, laws: Laws, fp8_ratio: float, hopper_decode: dict) -> L
     gemm["mxfp4"] = derive(gemm["nvfp4"], rule)
     experts.setdefault("nvfp4", derive(experts["mxfp4"], f"as mxfp4; {WEIGHT_ONLY}"))
     note = "fractions of H100: the A100 rows miss their own fit by over 35%"
-    laws["mla_decode_attention"].setdefault("bf16", derive(hopper_decode, note))
+    laws["mla_decode_attention"].setdefault(
+        "bf16", derive(hopper["mla_decode_attention"]["bf16"], note)
+    )
     for operator in ATTENTION:
         share = chip.peaks["bf16"] / chip.peaks.get("fp8", chip.peaks["bf16"])
         note = "as bf16: 16-bit arithmetic on an fp8 cache" if native8 else UNPACKED
@@ -295,7 +300,7 @@ def main(folder: str | Path, out_dir: str | Path) -> None:
     laws = {name: measured_laws(table) for name, table in tables.items()}
     gemms = [table["gemm"] for table in laws.values() if "fp8" in table["gemm"]]
     ratio = float(np.median([gemm["fp8"]["compute"] / gemm["bf16"]["compute"] for gemm in gemms]))
-    hopper = laws["h100_sxm"]["mla_decode_attention"]["bf16"]
+    hopper = laws["h100_sxm"]
     laws = {name: complete(CHIPS[name], table, ratio, hopper) for name, table in laws.items()}
     links = {name: measured_links(table) for name, table in tables.items()}
     out = Path(out_dir)

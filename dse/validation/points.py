@@ -41,7 +41,8 @@ ADDED = ("predicted", "predicted_low", "predicted_high", "floor", "status", "ass
 class RowGroup:
     """Covered rows of one serving and backend: m configurations and the r rows that measure them.
 
-    `batch`, `prompt`, `output`, `length_spread`: (m,); `batch.chip` indexes `Readout.chips`.
+    `batch`, `prompt`, `output`, `length_spread`, `queued`: (m,);
+    `batch.chip` indexes `Readout.chips`.
     `position` (row of the table), `configuration` (index into the batch) and `metric`: (r,).
     """
 
@@ -51,6 +52,7 @@ class RowGroup:
     prompt: Floats
     output: Floats
     length_spread: Floats
+    queued: Floats
     position: NDArray[np.intp]
     configuration: NDArray[np.intp]
     metric: NDArray[np.str_]
@@ -200,6 +202,7 @@ def _evaluated(
             backend,
             ROUNDS,
             IN_STEP * synchronised_share(group.output, ROUNDS, group.length_spread),
+            queued=group.queued,
         )
         yield group, evaluate(batch, load, machines)
 
@@ -251,6 +254,7 @@ def _group(rows: list[tuple[int, Row]], chips: tuple[str, ...]) -> RowGroup:
         key = (
             row.model.id, row.model.source, row.chip, row.weight_dtype, row.kv_dtype,
             *row.deployment.values(), row.prompt, row.output, row.length_spread,
+            row.queued,
         )  # fmt: skip
         if key not in distinct:
             distinct[key] = len(firsts)
@@ -270,6 +274,7 @@ def _group(rows: list[tuple[int, Row]], chips: tuple[str, ...]) -> RowGroup:
         prompt=np.array([row.prompt for row in firsts]),
         output=np.array([row.output for row in firsts]),
         length_spread=np.array([row.length_spread for row in firsts]),
+        queued=np.array([row.queued for row in firsts]),
         position=np.array([position for position, _ in rows], dtype=np.intp),
         configuration=np.array(configuration, dtype=np.intp),
         metric=np.array([row.metric for _, row in rows]),

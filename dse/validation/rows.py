@@ -11,13 +11,14 @@ each request uniformly from 0.8 to 1 of the nominal ones (`--random-range-ratio 
 scripts), so that a nominal length stands for a mean of 0.9 of it, and starts SGLang on Blackwell
 with long stream and polling intervals. A mean length that is no whole number says the same of any
 row; whole lengths are taken as equal ones. TensorRT-LLM's performance overview ran sparse models
-with attention data-parallel over all the chips that it lists as tensor parallelism.
+with attention data-parallel over all the chips that it lists as tensor parallelism, and queued as
+many requests as its table "Input Length | Output Length | num_requests" says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -46,8 +47,17 @@ TEXTS = (
 NEEDED = ("model", "chip", "serving", "metric", "prompt_tokens", "output_tokens")
 RATES = ("output_tokens_per_s", "input_tokens_per_s", "total_tokens_per_s")
 TIMES = ("ttft_s", "tpot_s", "prefill_s", "decode_step_s", "e2e_s")
+EVERY_EXPERT = "optimum-habana"  # what `_with_every_expert` describes
 INFERENCEX = "InferenceX DB"
 ATTENTION_DP = "enable_attention_dp true for MoE models"
+OVERVIEW = "offline max throughput"  # TensorRT-LLM's performance overview
+# Its requests by prompt and output tokens, the same in v0.17, v1.0 and v1.2.
+QUEUED = {
+    (128, 128): 30000, (128, 4096): 1500, (1000, 2000): 1500, (2048, 2048): 1500,
+    (5000, 500): 1500, (8192, 1024): 1500, (1024, 8192): 1500, (20000, 2000): 1000,
+    (32768, 1024): 1000, (1024, 32768): 1000,
+}  # fmt: skip
+OTHERWISE_QUEUED = 3000.0  # 128/2048, 500/2000, 1000/1000, 1024/1024, 2048/128
 RANGE_RATIO = 0.8
 # Chips whose `tp` counts cores.
 CORES_PER_CHIP = {"trn1": 2.0, "inf2": 2.0}
@@ -56,7 +66,8 @@ CORES_PER_CHIP = {"trn1": 2.0, "inf2": 2.0}
 @dataclass(frozen=True, slots=True)
 class Row:
     """One covered row. `deployment` holds the axes of `dse.space.batches.DEPLOYMENT_AXES`;
-    `length_spread`: lengths are uniform within their mean (1 +- it); `assumed` says what the row
+    `length_spread`: lengths are uniform within their mean (1 +- it); `queued`:
+    requests of an offline run, 0 where the row does not say; `assumed` says what the row
     left open."""
 
     model: Model
@@ -67,6 +78,7 @@ class Row:
     prompt: float
     output: float
     length_spread: float
+    queued: float
     serving: str
     backend: str
     metric: str
@@ -93,6 +105,9 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
     tp = max(tp / CORES_PER_CHIP.get(cells["chip"], 1.0), 1.0)
     ep = number(cells, "ep", 1.0)
     backend, assumed = backend_of(cells["engine"])
+    if sparse and EVERY_EXPERT in cells["engine"]:
+        model = _with_every_expert(model)
+        assumed.append("every expert computes every token")
     if sparse and ATTENTION_DP in cells["notes"] and not cells["dp"]:
         tp, dp, ep = 1.0, tp, tp
         assumed.append(f"attention data-parallel over {dp:g} chips, experts too")
@@ -137,11 +152,28 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         prompt=prompt,
         output=output,
         length_spread=spread,
+        queued=_queued(prompt, output) if OVERVIEW in cells["notes"] else 0.0,
         serving=serving,
         backend=backend,
         metric=metric,
         assumed="; ".join(assumed),
     )
+
+
+def _queued(prompt: float, output: float) -> float:
+    return float(QUEUED.get((round(prompt), round(output)), OTHERWISE_QUEUED))
+
+
+def _with_every_expert(model: Model) -> Model:
+    """The model as optimum-habana runs it: in static shapes, each expert computes all tokens, with
+    weight 0 where it is not chosen (`gaudi_mixtral_block_sparse_moe_forward`)."""
+    blocks = tuple(
+        replace(block, sizes={**block.sizes, "experts_per_token": block.sizes["experts"]})
+        if block.kind == "moe"
+        else block
+        for block in model.blocks
+    )
+    return replace(model, blocks=blocks)
 
 
 def _lengths(

@@ -228,7 +228,7 @@ def test_a_study_of_arrivals_holds_no_number_in_flight(tmp_path: Path) -> None:
     assert said.code == 0, said.err
     assert " c1" not in said.out
     assert "in flight" not in said.out
-    worse = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--pp", 2)
+    worse = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--pp", 8)
     reasons = dse("explain", "--why-not", out, *worse)
     assert "at least as good" in reasons.out
     assert "in flight" not in reasons.out

@@ -1,0 +1,43 @@
+"""What a backend's file decides: host work beside the device, whole caches of windowed layers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dse.perf.workload import Workload
+from dse.specs.catalog import load_catalog
+from tests.helpers import deploy, run
+
+BACKEND = load_catalog().backends["trtllm"]
+
+
+def metrics(backend, model="llama-3-8b", **axes):
+    load = Workload.of(1024, 256, "continuous", backend)
+    return run(deploy(model, "h100_sxm", **({"concurrency": 64} | axes)), load)
+
+
+def test_overlapped_host_work_hides_behind_the_device() -> None:
+    """A step is the larger of device and host, not their sum, until the host is the larger."""
+    quick = replace(BACKEND, host_s_per_request=0.0)
+    busy = replace(BACKEND, host_s_per_request=2e-5)
+    slow = replace(BACKEND, host_s_per_request=1e-2)
+    step = [metrics(b).values["decode_step_s"][0] for b in (quick, busy, slow)]
+    assert step[0] == step[1]
+    # A few of the 64 are being prefilled.
+    np.testing.assert_allclose(step[2], 64 * 1e-2, rtol=0.01)
+    apart = metrics(replace(busy, overlapped=False)).values["decode_step_s"][0]
+    np.testing.assert_allclose(apart - step[1], 64 * 2e-5, rtol=0.05)
+
+
+def test_without_window_caches_every_layer_keeps_the_whole_length() -> None:
+    kept, whole = (
+        metrics(replace(BACKEND, window_cache=own), "gpt-oss-120b").performance.memory
+        for own in (True, False)
+    )
+    # Half of its layers have a window of 128 tokens.
+    ratio = whole.kv_per_request / kept.kv_per_request
+    assert 1.6 < ratio[0] < 2.0
+    same = [metrics(replace(BACKEND, window_cache=own)) for own in (True, False)]
+    assert same[0].performance.memory.kv_per_request == same[1].performance.memory.kv_per_request
