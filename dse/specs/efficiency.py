@@ -85,7 +85,8 @@ class Efficiency:
     def of_chip(self, chip: Chip) -> Efficiency:
         """These laws for a chip that they were not measured on, as "file:chip": the fractions refer
         to the chip's own figures, and what was fitted elsewhere is derived here. 4-bit experts on a
-        chip without 4-bit arithmetic are unpacked and reach the fraction of 16-bit ones."""
+        chip without 4-bit arithmetic are unpacked and reach the fraction of 16-bit ones; where only
+        the other chip has it, 4 bits reach the fraction of fp8."""
         return replace(
             self,
             id=f"{self.id}:{chip.id}",
@@ -104,15 +105,15 @@ class Efficiency:
 
     def _unpacked(self, operator: str, dtype: str, chip: Chip) -> Law:
         laws = self.operators[operator]
-        native = self.is_class or arithmetic(dtype) in self.peak_flops_per_s
-        if (
-            operator != "experts"
-            or not native
-            or BITS[dtype] >= 8
-            or dtype in chip.peak_flops_per_s
-        ):
+        if operator not in ("gemm", "experts") or BITS[dtype] >= 8:
             return laws[dtype]
-        return replace(laws[dtype], compute=laws["bf16"].compute)
+        here = self.is_class or arithmetic(dtype) in self.peak_flops_per_s
+        there = dtype in chip.peak_flops_per_s
+        if here and not there and operator == "experts":
+            return replace(laws[dtype], compute=laws["bf16"].compute)
+        if there and not here:
+            return replace(laws[dtype], compute=laws.get("fp8", laws["bf16"]).compute)
+        return laws[dtype]
 
 
 Measured = TypeVar("Measured", Law, Collective)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dse.candidates import Floats
-from dse.perf.intervals import CLASS, CLASSES
+from dse.perf.intervals import CLASS, CLASSES, UNKNOWN
 from dse.specs.calibration import KINDS
 from dse.validation.rows import interval_metric
 
@@ -44,9 +44,12 @@ def spread_table(table: pd.DataFrame, ratio: Floats, kind: Floats) -> SpreadTabl
     for name, rows in fitted.groupby("class"):
         ends[name] = [weighted_quantile(rows["log"], rows["weight"], share) for share in SHARES]
         typical[name] = weighted_quantile(rows["log"].abs(), rows["weight"], 0.5)
-    frame["error"] = frame["log"].abs() / frame["class"].map(typical)
     found: SpreadTable = {name: {} for name in CLASSES}
     wider = 1.0
+    for name in CLASSES:  # a class without such a row: as wide as a factor of two
+        ends.setdefault(name, list(np.log(UNKNOWN)))
+        typical.setdefault(name, float(np.log(UNKNOWN[1])) / 2.0)
+    frame["error"] = frame["log"].abs() / frame["class"].map(typical)
     for code, label in enumerate(KINDS):
         groups = frame[frame["kind"] == code].groupby("group")["error"].median()
         if code and len(groups):

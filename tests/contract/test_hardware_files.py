@@ -458,3 +458,16 @@ def test_figures_keep_the_vendors_words_and_the_conflicts() -> None:
     bandwidth = CHIPS["b200_sxm"].figure("memory_bandwidth")
     assert bandwidth is not None
     assert 7.7e12 in {other.value for other in bandwidth.alternatives}
+
+
+def test_four_bits_follow_the_arithmetic_of_the_chip_that_borrows() -> None:
+    """Laws of a chip with 4-bit arithmetic reach what 16 bits do on one without, and laws of 4-bit
+    weights alone reach what fp8 does on a chip that computes in 4 bits."""
+    catalog = load_catalog()
+    blackwell, hopper = catalog.efficiencies["b200_sxm"], catalog.efficiencies["h100_sxm"]
+    on_hopper = blackwell.of_chip(catalog.chips["h200_sxm"]).operators["experts"]
+    assert on_hopper["nvfp4"].compute == blackwell.operators["experts"]["bf16"].compute
+    on_blackwell = hopper.of_chip(catalog.chips["b200_sxm"])
+    for operator in ("gemm", "experts"):
+        laws = on_blackwell.operators[operator]
+        assert laws["nvfp4"].compute == laws["fp8"].compute

@@ -300,3 +300,10 @@ def test_the_shipped_file_is_written_from_the_shipped_rows() -> None:
     """Byte for byte, but for the last digit that another machine may round otherwise."""
     rows = hardware_dir() / "measurements" / fit_serving.DATA
     assert fit_serving.text(rows) == SHIPPED.read_text(encoding="utf-8")
+
+
+def test_a_class_of_metrics_without_rows_is_a_factor_of_two() -> None:
+    table = pd.DataFrame({"metric": ["tpot_s"] * 6, "serving": "static", "group": "a|b"})
+    found = spread_table(table, np.linspace(0.8, 1.3, 6), np.zeros(6))
+    assert found["throughput"]["fitted"] == pytest.approx((0.5, 2.0))
+    assert found["step"]["fitted"][0] < 1.0 < found["step"]["fitted"][1]
