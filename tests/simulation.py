@@ -15,6 +15,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +57,13 @@ def closed_loop(
     prompts: Sequence[int] | NDArray[np.int64],
     outputs: Sequence[int] | NDArray[np.int64],
     in_flight: int,
-    **engine: float | str,
+    **engine: Any,
 ) -> Served:
     """The first `in_flight` requests arrive at once, each other when one has finished and its
     client has taken an exponential time of mean `turnaround_s`."""
     arrivals = np.zeros(len(prompts))
     arrivals[in_flight:] = np.inf
-    return _Engine(step_s, prompts, outputs, arrivals, in_flight, **engine).run()  # type: ignore[arg-type]
+    return _Engine(step_s, prompts, outputs, arrivals, in_flight, **engine).run()
 
 
 def open_loop(
@@ -70,10 +71,10 @@ def open_loop(
     prompts: Sequence[int] | NDArray[np.int64],
     outputs: Sequence[int] | NDArray[np.int64],
     arrivals: NDArray[np.float64],
-    **engine: float | str,
+    **engine: Any,
 ) -> Served:
     """Requests arrive at given times, (m,) seconds, rising."""
-    return _Engine(step_s, prompts, outputs, arrivals, len(prompts), **engine).run()  # type: ignore[arg-type]
+    return _Engine(step_s, prompts, outputs, arrivals, len(prompts), **engine).run()
 
 
 class _Engine:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from plotly.offline import get_plotlyjs
 
 from dse.report.accuracy_markdown import accuracy_markdown
 from dse.report.accuracy_svg import pictures
@@ -24,7 +23,7 @@ from dse.report.accuracy_words import (
 )
 from dse.report.figures import PALETTE, SYMBOLS
 from dse.report.labels import GLOSSARY
-from dse.report.page import Explainer, environment, template_text
+from dse.report.page import PLOTLY, Explainer, environment, template_text
 from dse.report.tables import script_json
 from dse.study.folder import write_text
 
@@ -122,7 +121,7 @@ def accuracy_page(document: dict[str, Any], answer: pd.DataFrame, lead: Sequence
         percent=percent,
         sources=_sources(answer),
         glossary=WORDS,
-        plotly=get_plotlyjs(),
+        plotly=template_text(PLOTLY),
         data_json=script_json(data),
         page_json=script_json(
             {

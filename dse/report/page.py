@@ -8,7 +8,6 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
 
 from dse.report import tables, words
 from dse.report.cards import cards
@@ -18,6 +17,8 @@ from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, label, show
 from dse.report.roofline import operators, roofline_figures, roofline_rows
 
+# The bundle of plotly.js that draws scatters and bars, as published, without maps and surfaces.
+PLOTLY = "plotly-basic.min.js"
 TABLE_ROWS, PRINTED_ROWS = 200, 40
 DRAWN_POINTS = 1_500
 DRAWN_LINES = 600
@@ -82,7 +83,7 @@ def page(folder: StudyFolder) -> str:
                 "drawn_lines": DRAWN_LINES,
             }
         ),
-        plotly=get_plotlyjs(),
+        plotly=template_text(PLOTLY),
         script=template_text("common.js", "parallel.js", "report.js"),
         style=template_text("report.css"),
     )

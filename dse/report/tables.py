@@ -11,7 +11,7 @@ from dse.report.folder import Chosen, Json, StudyFolder
 from dse.report.labels import LABELS, axis_title, label, show
 from dse.report.words import efficiency_shares, limits, span
 
-# Text of the front that one page may carry beside plotly.js (4.8 MB), so that it stays below 6 MB.
+# Text of the front that one page may carry beside plotly.js (1.2 MB).
 DATA_BYTES = 900_000
 # Choices that only the parallel coordinates show: elsewhere `shape` and `split` say them.
 AXES_ONLY = {

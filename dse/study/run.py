@@ -45,7 +45,7 @@ from dse.study.sources import price_rows, source_rows
 from dse.study.table import front_table
 from dse.study.why_not import nothing_feasible
 
-LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas", "plotly")
+LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas")
 NAMES = {
     "usd_per_million_total_tokens": "cheapest",
     "usd_per_million_output_tokens": "cheapest",

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from plotly.offline import get_plotlyjs
 
 from dse.cli import cli
 from dse.errors import StorageError
@@ -28,7 +29,7 @@ from dse.report.figures import figures
 from dse.report.folder import StudyFolder, read_study
 from dse.report.labels import GLOSSARY, LABELS, label, show, significant
 from dse.report.markdown import code, escape
-from dse.report.page import Explainer, linked
+from dse.report.page import PLOTLY, Explainer, linked, template_text
 from dse.report.roofline import operators, roofs
 from dse.report.roofline import roofline_figures as figures_of_roofs
 from dse.report.tables import front_data, script_json, tallies
@@ -300,6 +301,15 @@ def test_finished_reports_are_made_by_their_first_line() -> None:
 
 
 # -- figures and columns ---------------------------------------------------------------------
+
+
+def test_the_bundle_is_of_the_version_whose_schema_figures_follow() -> None:
+    pattern = r"plotly\.js (?:\(basic - minified\) )?v(\d+\.\d+\.\d+)"
+    bundle, full = (
+        re.findall(pattern, text[:300]) for text in (template_text(PLOTLY), get_plotlyjs())
+    )
+    assert len(bundle) == 1
+    assert bundle == full
 
 
 def test_figures_follow_plotlys_schema(sample: StudyFolder) -> None:
