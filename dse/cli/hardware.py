@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dse.cli.fit import command as fit
 from dse.cli.options import json_option, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 @click.group("hardware")
 def command() -> None:
     """Chips, their systems and their prices; every figure with its source."""
+
+
+command.add_command(fit)
 
 
 _chip_file_option = click.option(

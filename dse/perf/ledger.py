@@ -17,10 +17,8 @@ import numpy as np
 
 from dse.candidates import Floats
 from dse.perf.deployed import Deployed, Law
+from dse.perf.tiers import TierTraffic
 
-# Launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by which the
-# smallest GEMMs undercut their fitted fixed cost.
-STREAM_FIXED_S = 2e-6
 PARTS = ("compute_s", "memory_s", "network_s", "fixed_s", "flops", "bytes", "peak_s")
 
 
@@ -56,6 +54,8 @@ class Ledger:
         self.floor_compute_s = np.zeros(n)
         self.touched_bytes = np.zeros(n)
         self.drafts_s: Floats | float = 0.0
+        self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)
+        self.tier_s: Floats | float = 0.0
         self.entries: list[Entry] | None = [] if keep else None
 
     def operator(
@@ -68,10 +68,12 @@ class Ledger:
         touched: Floats | float,
         present: Floats | None = None,
         useful: Floats | None = None,
+        held: str = "weights",
     ) -> None:
         """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
         them weights or cache; `present` is 0 where the step does not run it, so that its fixed
-        cost goes too; `useful` is the share of the flops that is not padding or imbalance."""
+        cost goes too; `useful` is the share of the flops that is not padding or imbalance; `held`
+        says what is touched: weights, experts or cache."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
@@ -90,6 +92,8 @@ class Ledger:
         busy += law.fixed_s
         busy *= times
         self.seconds += busy
+        if self.tier is not None:
+            self.tier.add(held, times * touched)
         if not self.parts:
             return
         compute *= times
@@ -111,7 +115,7 @@ class Ledger:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
         memory = bytes_ * law.s_per_byte
         memory *= count
-        fixed = STREAM_FIXED_S * count
+        fixed = self.deployed.stream_fixed_s * count
         seconds = memory + fixed
         self.seconds += seconds
         if not self.parts:
@@ -137,6 +141,17 @@ class Ledger:
             self.network_s += seconds
             self._keep(name, seconds, network_s=seconds)
 
+    def wait_for_tier(self) -> None:
+        """Adds what the step waits for weights and cache in a memory tier, once all else is in."""
+        if self.tier is None:
+            return
+        waits = self.tier.wait_s(self.seconds)
+        self.seconds = self.seconds + waits
+        if self.parts:
+            self.tier_s = waits
+            self.memory_s = self.memory_s + waits
+            self._keep("wait for the memory tier", waits, memory_s=waits, bytes=self.tier.bytes)
+
     def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:
         if self.entries is not None:
             zeros = np.zeros(self.deployed.n)
@@ -144,10 +159,15 @@ class Ledger:
 
     @property
     def floor_memory_s(self) -> Floats:
-        """(n,) seconds to read the weights and cache of this step once at the full bandwidth."""
-        return self.touched_bytes * self.deployed.floor_s_per_byte
+        """(n,) seconds to read the weights and cache of this step once at the full bandwidth, but
+        for those in a memory tier."""
+        if self.tier is None:
+            return self.touched_bytes * self.deployed.floor_s_per_byte
+        here = np.maximum(self.touched_bytes - self.tier.bytes, 0.0)
+        return here * self.deployed.floor_s_per_byte
 
     @property
     def floor_s(self) -> Floats:
         """(n,) seconds below which no software can bring this step on these chips."""
-        return np.maximum(self.floor_compute_s, self.floor_memory_s)
+        floor = np.maximum(self.floor_compute_s, self.floor_memory_s)
+        return floor if self.tier is None else np.maximum(floor, self.tier.floor_s)

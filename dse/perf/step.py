@@ -100,6 +100,7 @@ class Step:
         ledger.network("gather logits", self.always, latency, transfer)
         for hops, latency, transfer in stage_hops(deployed, self.rows * row_bytes):
             ledger.network("pipeline hops", hops, latency, transfer)
+        ledger.wait_for_tier()
 
     @property
     def seconds(self) -> Floats:
