@@ -153,11 +153,10 @@ def place(
 def rules(tier: TierMemory, requests: Floats) -> dict[str, Floats]:
     """The rules of a tier: used / capacity - 1, and whether the chip has the tier at all."""
     used, has = tier.used(requests), tier.capacity > 0.0
-    over = used / np.where(has, tier.capacity, 1.0) - 1.0
-    return {
-        "offload_tier_exists": ((used > 0.0) & ~has) * 1.0,
-        "offload_tier_capacity": np.where(has, over, -1.0),
-    }
+    over: Floats = used / np.where(has, tier.capacity, 1.0) - 1.0
+    lacks: Floats = ((used > 0.0) & ~has).astype(np.float64)
+    over = np.where(has, over, -1.0)
+    return {"offload_tier_exists": lacks, "offload_tier_capacity": over}
 
 
 RULES = {

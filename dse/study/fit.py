@@ -18,6 +18,7 @@ import numpy as np
 
 from dse.candidates import CandidateBatch
 from dse.evaluate import Metrics, evaluate
+from dse.mix import alone as mix_alone
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.phases import layer_imbalance
 from dse.perf.workload import Workload
@@ -34,6 +35,8 @@ CHUNK = 10_000
 ROWS = 8  # of the table from fewest chips to fastest
 HEADS = ("heads", "key_heads", "value_heads")
 MOST_DATA_PARALLEL = 64
+# Sentences of an estimate that have no bearing on chips and seconds.
+NOT_HERE = ("costs are null", "no loss is predicted", "80% intervals", "power is the chip's")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +107,14 @@ def fit(
         written = describe_deployment(found.batch[i : i + 1], 0, machines)
     document["weight_dtype"], document["kv_dtype"] = written["weight_dtype"], written["kv_dtype"]
     document["command"] = _command(document, written, model) if rows else None
-    mix = _mix_of_one(workload)
     document["assumed"] = offload_assumptions(catalog, written) + [
         text
         for text in assumptions(
-            catalog, model, written, mix, int(alone.provenance[0]), "rental_3yr"
+            catalog, model, written, mix_alone(workload), int(alone.provenance[0]), "rental_3yr"
         )
-        if not text.endswith("costs are null") and "no loss is predicted" not in text
+        if not any(words in text for words in NOT_HERE)
     ]
     return document
-
-
-def _mix_of_one(workload: Workload):
-    from dse.mix import alone  # noqa: PLC0415
-
-    return alone(workload)
 
 
 def _largest_instance(catalog: Catalog, chip: str, most: int) -> tuple[int, str | None]:
