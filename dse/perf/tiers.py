@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Table = NDArray[np.float64]
 # Layers of offloaded weights that the device keeps room for: one that computes, one that arrives.
 STAGED_LAYERS = 2.0
-SMALLEST = 1e-300  # a request that keeps nothing on the device takes no room there
+SMALLEST = 1e-3  # bytes of a request that keeps nothing on the device, in place of 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -149,3 +150,16 @@ def _behind_host(chip: Chip, name: str, defaults: TierDefaults) -> Tier | None:
         limit = link.value
         reasons.append(f"{link.name}: {link.note}")
     return Tier(name, kind, bytes_, min(rate, limit), tuple(reasons))
+
+
+def offload_words(deployment: Mapping[str, Any]) -> list[str]:
+    """`50% of the weights and 25% of the cache in host memory`, or nothing."""
+    name = deployment.get("offload_tier")
+    if name is None:
+        return []
+    parts = [
+        f"{deployment[share] * 100:.3g}% of the {what}"
+        for share, what in (("weights_offloaded", "weights"), ("kv_offloaded", "cache"))
+        if deployment[share]
+    ]
+    return [f"{' and '.join(parts)} in {name} memory"] if parts else []

@@ -24,16 +24,3 @@ def offload_assumptions(catalog: Catalog, deployment: Mapping[str, Any]) -> list
     if tier is None:
         return []
     return [f"{chip}: {text}" for text in tier.assumed] + [catalog.tiers.reason, OVERLAP]
-
-
-def offload_words(deployment: Mapping[str, Any]) -> list[str]:
-    """`50% of the weights and 25% of the cache in host memory`, or nothing."""
-    name = deployment.get("offload_tier")
-    if name is None:
-        return []
-    parts = [
-        f"{deployment[share] * 100:.3g}% of the {what}"
-        for share, what in (("weights_offloaded", "weights"), ("kv_offloaded", "cache"))
-        if deployment[share]
-    ]
-    return [f"{' and '.join(parts)} in {name} memory"] if parts else []

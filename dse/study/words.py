@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.specs.tiers import offload_words
 from dse.study.loads import held, loads_of
-from dse.study.tiers import offload_words
 
 SHOWN = {
     "ttft_s": "time to first token",
