@@ -53,6 +53,8 @@ class CandidateBatch:
     deployment is a post-training quantisation. `redundant_experts` are copies of busy experts in
     each sparse layer over all ranks, None for none; `routing_skew` is the coefficient of variation
     of how often experts are chosen, None for the default of `dse.perf.operators.moe`.
+    `weights_offloaded` and `kv_offloaded` are shares, 0 to 1, of the weights and of the cache that
+    lie in memory tier `offload_tier`, a code of `dse.specs.tiers.TIERS`; None: all on the device.
     """
 
     hidden_size: Floats
@@ -72,6 +74,9 @@ class CandidateBatch:
     trained_bits: Floats
     redundant_experts: Floats | None = None
     routing_skew: Floats | None = None
+    weights_offloaded: Floats | None = None
+    kv_offloaded: Floats | None = None
+    offload_tier: Codes | None = None
 
     def __len__(self) -> int:
         return len(self.hidden_size)

@@ -26,6 +26,8 @@ from dse.perf.parameters import (
     parameters,
 )
 from dse.perf.serving import Performance, predict
+from dse.perf.tiers import RULES as TIER_RULES
+from dse.perf.tiers import rules as tier_rules
 from dse.perf.workload import Workload
 from dse.quality.laws import Quality, quality, quantisation_penalty, tokens_at_compute
 from dse.specs.calibration import KINDS
@@ -168,6 +170,8 @@ def _evaluate(
         "chips": chips,
         "chip_usd_per_hour": price,
     }
+    if memory.tier is not None:
+        values |= _in_tier(batch, workload, performance)
     return Metrics(
         values=values,
         violations=_violations(batch, workload, performance),
@@ -188,6 +192,21 @@ def _arrivals(batch: CandidateBatch, performance: Performance) -> dict[str, Floa
         "ttft_p90_s": found.ttft_p90_s,
         "ttft_p99_s": found.ttft_p99_s,
         "utilisation": found.utilisation,
+    }
+
+
+def _in_tier(
+    batch: CandidateBatch, workload: Workload, performance: Performance
+) -> dict[str, Floats]:
+    """What the busiest chip holds in its memory tier, and how long a decode step waits for it."""
+    tier = performance.memory.tier
+    assert tier is not None
+    cache = tier.kv_per_request if workload.serving == "static" else tier.kv_reserved
+    requests = np.ceil(performance.running_per_instance / batch.data_parallel)
+    return {
+        "tier_bytes_per_chip": tier.weights + cache * requests,
+        "tier_capacity_bytes_per_chip": tier.capacity,
+        "tier_wait_s": performance.decode_ledger.tier_s + np.zeros(len(batch)),
     }
 
 
@@ -231,6 +250,10 @@ def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
     worst = np.zeros(len(batch), dtype=np.intp)
     for part in ("attention", "mlp", "experts"):
         worst = np.maximum(worst, machines.law_kind[batch.chip, batch.weight_dtype[part]])
+    if batch.offload_tier is not None:  # no measured row has weights or cache in a tier
+        for share in (batch.weights_offloaded, batch.kv_offloaded):
+            used = np.zeros(len(batch)) if share is None else share
+            worst = np.maximum(worst, (used > 0.0) * KINDS.index("assumed"))
     for block in batch.blocks:
         borrowed = borrows_laws(block)
         if borrowed is not None:
@@ -294,6 +317,8 @@ def _violations(
     rules["memory_capacity"] = (
         memory.base + requests * memory.kv_per_request
     ) / memory.capacity - 1.0
+    if memory.tier is not None:
+        rules |= tier_rules(memory.tier, requests)
     return rules
 
 
@@ -310,4 +335,5 @@ RULES = {
     "stages_within_layers": "pipeline stages are at most the layers",
     "chips_divide_into_instances": "chips divide into whole instances",
     "arrivals_within_capacity": "requests arrive no faster than they are served",
+    **TIER_RULES,
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dse.cli import collectives
+from dse.cli.fit import command as fit
 from dse.cli.options import json_option, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def command() -> None:
 
 
 command.add_command(collectives.command)
+command.add_command(fit)
+
 
 _chip_file_option = click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."

@@ -140,7 +140,21 @@ _POINT_OPTIONS = (
     click.option(
         "--jitter-distribution", metavar="NAME", help="exponential, normal or pareto delays."
     ),
-    click.option("--backend", default="generic", help="Serving software (hardware/backends)."),
+    click.option(
+        "--weights-offload",
+        type=Between(0.0, 1.0),
+        help="Share of the weights that lies in a memory tier behind the device memory.",
+    ),
+    click.option("--kv-offload", type=Between(0.0, 1.0), help="The same of the KV cache."),
+    click.option(
+        "--offload-tier",
+        metavar="TIER",
+        help="Where they lie: host (DRAM; the default), flash, or a second memory of the chip.",
+    ),
+    click.option(
+        "--backend",
+        help="Serving software (hardware/backends); generic unless the chip names its own.",
+    ),
     click.option(
         "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
     ),
@@ -155,7 +169,7 @@ POINT_FLAGS = (
     "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
     "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
     "network_overlap", "jitter", "jitter_distribution",
-    "price_basis", "training_tokens", "chip_files",
+    "price_basis", "training_tokens", "chip_files", "weights_offload", "kv_offload", "offload_tier",
 )  # fmt: skip
 
 
@@ -228,7 +242,6 @@ def estimate_flags(
     from dataclasses import replace
 
     from dse import units
-    from dse.dtypes import ALIASES, DTYPES
     from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
     from dse.space.batches import EXPERT_AXES
@@ -244,17 +257,7 @@ def estimate_flags(
             raise InputError(
                 f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
             )
-    for name in ("weight_dtype", "kv_dtype"):
-        value = flags[name]
-        if value is not None:
-            value = ALIASES.get(value.lower(), value.lower())
-            if value not in DTYPES:
-                raise InputError(
-                    f"unknown dtype {flags[name]!r}",
-                    field=f"--{name.replace('_', '-')}",
-                    accepted=", ".join(DTYPES),
-                )
-            flags[name] = value
+    known_dtypes(flags)
     chip, chip_files = chip_and_files(flags["chip"], flags["chip_files"])
     catalog = load_catalog(extra_chip_files=chip_files)
     if flags["price_basis"] == PURCHASE:
@@ -286,6 +289,9 @@ def estimate_flags(
                     f"{model.name} has no experts", field=flag, accepted="no such flag"
                 )
             deployment[name] = flags[name]
+    deployment |= offload_of(flags, catalog, chip)
+    backend_default = flags["backend"] is None and not loads
+    flags["backend"] = flags["backend"] or catalog.chip(chip).backend
     if flags["redundant_experts"] and flags["ep"] == 1:
         raise InputError(
             "copies of experts without expert parallelism",
@@ -303,7 +309,47 @@ def estimate_flags(
         price_basis=flags["price_basis"],
         keep=keep,
         jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
+        backend_default=backend_default,
     )
+
+
+def known_dtypes(flags: dict[str, Any]) -> None:
+    """Puts the formats of the flags in their own spelling. Raises InputError for an unknown one."""
+    from dse.dtypes import ALIASES, DTYPES
+    from dse.errors import InputError
+
+    for name in ("weight_dtype", "kv_dtype"):
+        value = flags[name]
+        if value is not None:
+            value = ALIASES.get(value.lower(), value.lower())
+            if value not in DTYPES:
+                raise InputError(
+                    f"unknown dtype {flags[name]!r}",
+                    field=f"--{name.replace('_', '-')}",
+                    accepted=", ".join(DTYPES),
+                )
+            flags[name] = value
+
+
+def offload_of(flags: dict[str, Any], catalog: Any, chip: str) -> dict[str, Any]:
+    """Shares in a memory tier, and its name, where anything is put there."""
+    from dse.errors import InputError
+    from dse.specs.tiers import find_tier
+
+    shares = {
+        "weights_offloaded": flags["weights_offload"] or 0.0,
+        "kv_offloaded": flags["kv_offload"] or 0.0,
+    }
+    asked = flags["offload_tier"]
+    if flags["weights_offload"] is None and flags["kv_offload"] is None:
+        if asked is not None:
+            raise InputError(
+                f"nothing is put into {asked!r}",
+                field="--offload-tier",
+                accepted="also --weights-offload or --kv-offload",
+            )
+        return {}
+    return shares | {"offload_tier": find_tier(catalog.chip(chip), catalog.tiers, asked)}
 
 
 def _loads(flags: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 from dse.candidates import CandidateBatch, Codes, Floats
 from dse.dtypes import BYTES, CODE, DTYPES
 from dse.perf.machines import LawTable, Machines
+from dse.perf.tiers import offload_of
 
 if TYPE_CHECKING:
     from dse.perf.collectives import Group
@@ -60,6 +61,8 @@ class Deployed:
         self.expert_padding_rows = machines.expert_padding_rows[chip]
         self.kv_bytes = BYTES[batch.kv_dtype]
         self.weight_bytes = {part: BYTES[code] for part, code in batch.weight_dtype.items()}
+        self.offload = offload_of(batch, machines.tiers)
+        self.stream_fixed_s = machines.stream_fixed_s[chip]
         self._laws: dict[tuple[str, str], Law] = {}
         self.groups: tuple[Group, Group] | None = None  # made on first use by `collectives`
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from dse.candidates import Floats
 from dse.perf.deployed import Deployed, Law
+from dse.perf.tiers import TierTraffic
 
 if TYPE_CHECKING:
     from dse.perf.collectives import Cost, Sent
@@ -69,6 +70,8 @@ class Ledger:
         self.touched_bytes = np.zeros(n)
         self.drafts_s: Floats | float = 0.0
         self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
+        self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)
+        self.tier_s: Floats | float = 0.0
         self.entries: list[Entry] | None = [] if keep else None
 
     def operator(
@@ -81,10 +84,12 @@ class Ledger:
         touched: Floats | float,
         present: Floats | None = None,
         useful: Floats | None = None,
+        held: str = "weights",
     ) -> None:
         """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
         them weights or cache; `present` is 0 where the step does not run it, so that its fixed
-        cost goes too; `useful` is the share of the flops that is not padding or imbalance."""
+        cost goes too; `useful` is the share of the flops that is not padding or imbalance; `held`
+        says what is touched: weights, experts or cache."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
@@ -103,6 +108,8 @@ class Ledger:
         busy += law.fixed_s
         busy *= times
         self.seconds += busy
+        if self.tier is not None:
+            self.tier.add(held, times * touched)
         if not self.parts:
             return
         compute *= times
@@ -124,7 +131,7 @@ class Ledger:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
         memory = bytes_ * law.s_per_byte
         memory *= count
-        fixed = STREAM_FIXED_S * count
+        fixed = self.deployed.stream_fixed_s * count
         seconds = memory + fixed
         self.seconds += seconds
         if not self.parts:
@@ -162,6 +169,16 @@ class Ledger:
         self.seconds = self.seconds - hidden
         self.network_s = self.network_s - hidden
         self._keep("network behind compute", -hidden, network_s=-hidden)
+    def wait_for_tier(self) -> None:
+        """Adds what the step waits for weights and cache in a memory tier, once all else is in."""
+        if self.tier is None:
+            return
+        waits = self.tier.wait_s(self.seconds)
+        self.seconds = self.seconds + waits
+        if self.parts:
+            self.tier_s = waits
+            self.memory_s = self.memory_s + waits
+            self._keep("wait for the memory tier", waits, memory_s=waits, bytes=self.tier.bytes)
 
     def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:
         if self.entries is not None:
@@ -187,10 +204,15 @@ class Ledger:
 
     @property
     def floor_memory_s(self) -> Floats:
-        """(n,) seconds to read the weights and cache of this step once at the full bandwidth."""
-        return self.touched_bytes * self.deployed.floor_s_per_byte
+        """(n,) seconds to read the weights and cache of this step once at the full bandwidth, but
+        for those in a memory tier."""
+        if self.tier is None:
+            return self.touched_bytes * self.deployed.floor_s_per_byte
+        here = np.maximum(self.touched_bytes - self.tier.bytes, 0.0)
+        return here * self.deployed.floor_s_per_byte
 
     @property
     def floor_s(self) -> Floats:
         """(n,) seconds below which no software can bring this step on these chips."""
-        return np.maximum(self.floor_compute_s, self.floor_memory_s)
+        floor = np.maximum(self.floor_compute_s, self.floor_memory_s)
+        return floor if self.tier is None else np.maximum(floor, self.tier.floor_s)

@@ -16,6 +16,7 @@ from dse.dtypes import ARITHMETIC, DTYPES, arithmetic
 from dse.perf.calibrated import calibrated_machines
 from dse.perf.fabrics import Fabric, compile_fabric
 from dse.perf.intervals import Spread, spread_of
+from dse.perf.tiers import TierTable, tier_table
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import ROOFLINE, Chip
@@ -60,6 +61,8 @@ class Machines:
     law_kind: NDArray[np.intp]
     spread: Spread
     shared_error: float
+    tiers: TierTable
+    stream_fixed_s: Table  # fixed cost of an element-wise kernel
 
     def code(self, chip: str) -> int:
         return self.ids.index(chip)
@@ -98,6 +101,8 @@ def compile_machines(
         law_kind=kind,
         spread=spread_of(catalog.calibration),
         shared_error=catalog.calibration.shared,
+        tiers=tier_table(rows, catalog.tiers),
+        stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
     )
     return calibrated_machines(machines, catalog.calibration.factors)
 

@@ -10,21 +10,22 @@ from dse.candidates import Block, Floats
 from dse.perf.deployed import ACTIVATION_BYTES, Deployed
 from dse.perf.operators import KINDS
 from dse.perf.step import layers_per_stage, padded_vocabulary, weight_bytes_per_chip
+from dse.perf.tiers import SMALLEST, TierMemory, place
 from dse.specs.backend import Backend
 
 # Live activations of one step: six hidden-sized and three feed-forward-sized buffers a token
 # (residual, norm, query-key-value, attention output, gather; gate, up, product), and logits in
-# float32. Collective libraries take buffers of their own. Both assumed.
+# float32: assumed. Collective libraries take buffers of their own (the backend's file).
 HIDDEN_BUFFERS = 6.0
 FEED_FORWARD_BUFFERS = 3.0
-COMMUNICATION_BYTES = 4e8
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes on the busiest chip, (n,). `kv_per_request` is the cache of one request at its full
     length (prompt and output), `kv_reserved` what the backend admits one with; `admitted` the
-    requests that one instance can hold, `runtime` what the backend leaves unused."""
+    requests that one instance can hold, `runtime` what the backend leaves unused; `tier` what lies
+    in a memory tier instead."""
 
     weights: Floats
     activations: Floats
@@ -34,12 +35,15 @@ class Memory:
     kv_reserved: Floats
     capacity: Floats
     admitted: Floats
+    tier: TierMemory | None = None
 
     def with_weights(self, more: Floats, data_parallel: Floats) -> Memory:
         """With `more` bytes of weights on the busiest chip, taken from the cache's room."""
         room = self.capacity - self.base
         left = np.maximum(room - more, 0.0)
         admitted = np.floor(left / self.kv_reserved) * data_parallel
+        if self.tier is not None:
+            admitted = np.minimum(admitted, self.tier.admits(data_parallel))
         return replace(self, weights=self.weights + more, admitted=admitted)
 
     @property
@@ -90,9 +94,18 @@ def memory(deployed: Deployed, prompt: Floats, output: Floats, backend: Backend)
     activations = rows * row * ACTIVATION_BYTES + logits
     shared = deployed.group * deployed.pipeline_parallel > 1.0
     communication = np.where(
-        shared, COMMUNICATION_BYTES + 2.0 * rows * batch.hidden_size * ACTIVATION_BYTES, 0.0
+        shared,
+        backend.communication_bytes + 2.0 * rows * batch.hidden_size * ACTIVATION_BYTES,
+        0.0,
     )
     capacity = deployed.capacity_bytes
+    tier = None
+    if deployed.offload is not None:
+        layers = np.ceil(batch.layers / deployed.pipeline_parallel)
+        tier = place(deployed.offload, layers, weights, full, reserved)
+        weights, full = weights - tier.weights, full - tier.kv_per_request
+        reserved = np.maximum(reserved - tier.kv_reserved, SMALLEST)
+        activations = activations + tier.staged
     fraction = backend.memory_fraction
     fixed = weights + activations + communication
     if backend.memory_rule == "free":
@@ -104,4 +117,8 @@ def memory(deployed: Deployed, prompt: Floats, output: Floats, backend: Backend)
     room = np.maximum(room, 0.0)
     runtime = np.maximum(capacity - fixed - room, 0.0)
     admitted = np.floor(room / reserved) * deployed.data_parallel
-    return Memory(weights, activations, communication, runtime, full, reserved, capacity, admitted)
+    if tier is not None:
+        admitted = np.minimum(admitted, tier.admits(deployed.data_parallel))
+    return Memory(
+        weights, activations, communication, runtime, full, reserved, capacity, admitted, tier
+    )

@@ -63,8 +63,7 @@ class Case:
     @property
     def imbalance(self) -> Floats:
         """(n,) layers of the fullest pipeline stage over the mean."""
-        layers, stages = self.deployed.batch.layers, self.deployed.pipeline_parallel
-        return np.ceil(layers / stages) * stages / layers
+        return layer_imbalance(self.deployed.batch)
 
     def step_s(self, device_s: Floats, requests: Floats | float = 0.0) -> Floats:
         """A step is the larger of device and host time, plus the gap between two steps and the
@@ -74,6 +73,12 @@ class Case:
         if backend.overlapped:
             return np.maximum(device_s, host + each) + backend.gap_s_per_step
         return np.maximum(device_s, host) + (backend.gap_s_per_step + each)
+
+
+def layer_imbalance(batch: CandidateBatch) -> Floats:
+    """(n,) layers of the fullest pipeline stage over the mean."""
+    layers, stages = batch.layers, batch.pipeline_parallel
+    return np.ceil(layers / stages) * stages / layers
 
 
 def case_of(

@@ -34,8 +34,9 @@ from dse.specs.backend import Backend
 BOTTLENECKS = (
     "decode: compute", "decode: memory bandwidth", "decode: network",
     "decode: fixed overhead", "prefill: compute", "prefill: memory bandwidth",
-    "prefill: network", "prefill: fixed overhead",
+    "prefill: network", "prefill: fixed overhead", "decode: memory tier", "prefill: memory tier",
 )  # fmt: skip
+TIER = BOTTLENECKS.index("decode: memory tier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +297,10 @@ def _bottleneck(
         for k, part in enumerate(parts[1:], start=1):
             where = np.where(part > largest, offset + k, where)
             largest = np.maximum(part, largest)
+        if ledger.tier is not None:  # waits for it are a part of memory time
+            tier_s = ledger.tier_s
+            waiting = (where == offset + 1) & (tier_s > ledger.memory_s - tier_s)
+            where = np.where(waiting, TIER + offset // 4, where)
         chosen = prefill_dominates if offset else ~prefill_dominates
         best = np.where(chosen, where, best)
     return best

@@ -60,7 +60,12 @@ def module(batch: CandidateBatch) -> CandidateBatch:
     for block in batch.blocks:
         total = mixers if block.kind in MIXERS else others
         blocks.append(Block(block.kind, block.count / np.maximum(total, 1.0), block.sizes))
-    return replace(batch, blocks=tuple(blocks), pipeline_parallel=np.ones(len(batch)))
+    return replace(
+        batch,
+        blocks=tuple(blocks),
+        pipeline_parallel=np.ones(len(batch)),
+        offload_tier=None,  # a module stays on the device
+    )
 
 
 def module_bytes(deployed: Deployed) -> Floats:

@@ -102,6 +102,7 @@ class Step:
         for hops, cost in stage_hops(deployed, self.rows * row_bytes):
             ledger.network("pipeline hops", hops, cost)
         ledger.overlap()
+        ledger.wait_for_tier()
 
     @property
     def seconds(self) -> Floats:

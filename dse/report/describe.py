@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dse.report.folder import Json
 from dse.report.labels import show
+from dse.specs.tiers import offload_words
 
 # Llama 4 Scout, the most of search_spaces/models.csv (its model card).
 MOST_TOKENS = 40e12
@@ -97,7 +98,8 @@ def deployment(d: Json, held: bool = True) -> str:
     )
     return (
         f"{chips} × {d['chip']}, {copies}; weights in {dtypes(d['weight_dtype'])}, KV cache in "
-        f"{d['kv_dtype']}{flight if held else ''}."
+        f"{d['kv_dtype']}{''.join(f'; {words}' for words in offload_words(d))}"
+        f"{flight if held else ''}."
     )
 
 
@@ -143,5 +145,5 @@ def short_split(d: Json) -> str:
             ("expert_parallel", "EP"),
         )
         if (d.get(key) or 1) > 1
-    ]
+    ] + offload_words(d)
     return f"{d['replicas']} × ({', '.join(degrees) or '1 chip'})"

@@ -172,6 +172,7 @@ BOUNDS = {
     "compute": "the chips' arithmetic is the limit",
     "memory bandwidth": "chips wait for weights and KV cache to come from their memory",
     "network": "chips wait for each other's results",
+    "memory tier": "chips wait for weights and KV cache to come from a slower memory behind theirs",
     "fixed overhead": "launching kernels and scheduling on the host take the time, not the work",
 }
 BOUND_NAMES = {

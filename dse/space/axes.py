@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dse.dtypes import CODE
 from dse.specs.axes import Axis
+from dse.specs.tiers import TIERS
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -25,6 +26,8 @@ class AxisTable:
         kind, inactive = axis.rule.kind, axis.rule.inactive
         if kind == "chip":
             self.table: Values = np.array([0, *range(self.cardinality)], dtype=np.intp)
+        elif kind == "tier":
+            self.table = np.array([0, *(TIERS.index(str(v)) for v in axis.values)], dtype=np.intp)
         elif kind == "dtype":
             self.table = np.array([0, *(CODE[str(v)] for v in axis.values)], dtype=np.intp)
         else:

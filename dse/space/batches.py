@@ -20,6 +20,9 @@ DEPLOYMENT_AXES = (
     "concurrency",
 )  # fmt: skip
 EXPERT_AXES = ("redundant_experts", "routing_skew")  # of sparse models, where they are given
+# Shares in a memory tier, and its code (`dse.specs.tiers.TIERS`), where something is put there.
+OFFLOAD_AXES = ("weights_offloaded", "kv_offloaded", "offload_tier")
+PERCENT_AXES = {f"{share}_percent": share for share in OFFLOAD_AXES[:2]}
 
 
 def deployed_dtypes(model: Model, weight_dtype: str | None) -> dict[str, str]:
@@ -42,8 +45,8 @@ def batch_of(
     deployment: Mapping[str, Floats],
 ) -> CandidateBatch:
     """n models on n deployments: `models[i]` on chip code `chip[i]`; `deployment` holds the axes
-    DEPLOYMENT_AXES, (n,) each, and any of EXPERT_AXES. Block lists are aligned by kind and padded
-    with empty blocks."""
+    DEPLOYMENT_AXES, (n,) each, and any of EXPERT_AXES and OFFLOAD_AXES. Block lists are
+    aligned by kind and padded with empty blocks."""
     n = len(models)
 
     def column(values: Sequence[float] | Floats) -> Floats:
@@ -52,6 +55,7 @@ def batch_of(
     parts = [
         deployed_dtypes(model, dtype) for model, dtype in zip(models, weight_dtypes, strict=True)
     ]
+    tier = deployment.get("offload_tier")
     return CandidateBatch(
         hidden_size=column([model.hidden_size for model in models]),
         vocab_size=column([model.vocab_size for model in models]),
@@ -69,8 +73,12 @@ def batch_of(
         trained_bits=column([_trained_bits(model) for model in models]),
         **{
             axis: np.broadcast_to(column(deployment[axis]), n).copy()
-            for axis in (*DEPLOYMENT_AXES, *(axis for axis in EXPERT_AXES if axis in deployment))
+            for axis in (
+                *DEPLOYMENT_AXES,
+                *(axis for axis in (*EXPERT_AXES, *OFFLOAD_AXES[:2]) if axis in deployment),
+            )
         },
+        offload_tier=None if tier is None else np.broadcast_to(np.array(tier, np.intp), n).copy(),
     )
 
 
@@ -137,6 +145,11 @@ def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None
         "concurrency": values["concurrency"],
         "training_tokens": values.get("training_tokens", np.full(n, np.nan)),
     }
+    for axis, share in PERCENT_AXES.items():
+        if axis in values:
+            deployment[share] = values[axis] / 100.0
+    if "offload_tier" in values:
+        deployment["offload_tier"] = values["offload_tier"].astype(np.intp)
     if model is not None:
         return _fixed(model, n, weight, deployment)
     bf16 = np.full(n, BF16)

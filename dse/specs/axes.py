@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dse.errors import InputError
 
 Section = Literal["model", "deployment"]
-Kind = Literal["size", "flag", "dtype", "chip"]
+Kind = Literal["size", "flag", "dtype", "chip", "tier"]
 Value = bool | int | float | str
 
 LARGEST_SIZE = 10**9
@@ -22,8 +22,8 @@ MOST_BRANCHES = 4_096
 class AxisRule:
     """What the language knows of an axis.
 
-    `least` is the smallest size; `inactive` the value where the axis does not count; `default` the
-    value of an axis that the file leaves out (None: it stays out). A `sparse` axis counts only
+    `least` and `most` bound a size; `inactive` the value where the axis does not count; `default`
+    the value of an axis that the file leaves out (None: it stays out). A `sparse` axis counts only
     where the model has experts. An `unconditional` axis counts in every point and may carry no
     condition.
     """
@@ -32,6 +32,7 @@ class AxisRule:
     kind: Kind
     meaning: str
     least: int = 1
+    most: int = LARGEST_SIZE
     inactive: float = 0.0
     default: Value | None = None
     required: bool = False
@@ -57,6 +58,10 @@ def _degree(meaning: str) -> AxisRule:
 
 def _deployed(meaning: str, kind: Kind = "size", *, required: bool = True) -> AxisRule:
     return AxisRule("deployment", kind, meaning, required=required, unconditional=True)
+
+
+def _percent(meaning: str) -> AxisRule:
+    return AxisRule("deployment", "size", f"{meaning}, percent", least=0, most=100)
 
 
 # In this order the axes stand in a space, after what they depend on.
@@ -86,6 +91,9 @@ AXES: Mapping[str, AxisRule] = {
     "weight_dtype": _deployed("format of the weights", "dtype"),
     "kv_dtype": _deployed("format of the key-value cache", "dtype"),
     "concurrency": _deployed("requests in flight over all chips"),
+    "offload_tier": AxisRule("deployment", "tier", "memory tier behind the device memory"),
+    "weights_offloaded_percent": _percent("share of the weights in the memory tier"),
+    "kv_offloaded_percent": _percent("share of the key-value cache in the memory tier"),
 }
 
 

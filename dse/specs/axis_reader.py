@@ -23,9 +23,11 @@ from dse.specs.axes import (
     branches,
 )
 from dse.specs.loader import Document, KeyPath, did_you_mean
+from dse.specs.tiers import TIERS
 
 MOST_VALUES = 10_000
 _SPARSE_REQUIRED = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+_SHARES = ("weights_offloaded_percent", "kv_offloaded_percent")
 # The three ways to write the values of an axis, and what goes with each.
 _FORMS = {
     "values": ("values", "when"),
@@ -80,6 +82,7 @@ def read_axes(
                 mistakes.add((section,), f"the axis {name} is missing", f"{name}: {rule.meaning}")
         if section == "deployment":
             _check_chips(reader)
+            _check_tier(reader)
     axes = reader.finish(sections)
     if len(mistakes.errors) == before:
         axes = _in_order(axes, reader)
@@ -148,8 +151,8 @@ class _Reader:
         least = AXES[name].least
         low, high = (self._whole(name, key, written, least) for key in ("from", "to"))
         step = self._whole(name, steps[0], written, 1 if steps[0] == "multiple_of" else 2)
-        if high > LARGEST_SIZE:
-            self.wrong(name, f"read {high}", f"at most {LARGEST_SIZE}", "to")
+        if high > AXES[name].most:
+            self.wrong(name, f"read {high}", f"at most {AXES[name].most}", "to")
             return ()
         if steps[0] == "multiple_of":
             found: Sequence[int] = range(-(-low // step) * step, high + 1, step)
@@ -188,7 +191,7 @@ class _Reader:
             why = "; ".join(str(self.chips[chip]) for chip in self.left_out[:3])
             accepted = "chips with a price on the price_basis and every figure that is needed"
             self.wrong(name, f"no chip here can be compared: {why}", accepted)
-        return tuple(found if kind in ("chip", "dtype") else sorted(found))
+        return tuple(found if kind in ("chip", "dtype", "tier") else sorted(found))
 
     def _value(self, name: str, kind: str, item: Any, place: KeyPath) -> Value | None:
         """One value, or None where it is wrong."""
@@ -198,9 +201,10 @@ class _Reader:
         if kind == "size":
             least = AXES[name].least
             whole = isinstance(item, int) and not isinstance(item, bool)
-            if whole and least <= item <= LARGEST_SIZE:
+            most = AXES[name].most
+            if whole and least <= item <= most:
                 return item
-            accepted = f"a whole number from {least} to {LARGEST_SIZE}"
+            accepted = f"a whole number from {least} to {most}"
         if kind == "ratio" and (value := _ratio(item)) is not None:
             return value
         if kind == "dtype" and isinstance(item, str):
@@ -211,6 +215,10 @@ class _Reader:
             if item in self.chips:
                 return item
             hint = did_you_mean(item, self.chips)
+        if kind == "tier" and isinstance(item, str):
+            if item in TIERS:
+                return item
+            hint = did_you_mean(item, TIERS)
         self.wrong(name, f"read {item!r}{hint}", accepted, *place)
         return None
 
@@ -312,6 +320,14 @@ def _check_chips(reader: _Reader) -> None:
         reader.mistakes.add(("deployment",), said, "one of them; the other follows from it")
 
 
+def _check_tier(reader: _Reader) -> None:
+    shares = [name for name in _SHARES if name in reader.seen]
+    if shares and "offload_tier" not in reader.seen:
+        reader.wrong(shares[0], "in which memory tier?", f"also offload_tier: {' or '.join(TIERS)}")
+    if "offload_tier" in reader.seen and not shares:
+        reader.wrong("offload_tier", "nothing is put into it", f"also one of {', '.join(_SHARES)}")
+
+
 def _in_order(axes: Sequence[Axis], reader: _Reader) -> tuple[Axis, ...]:
     """Each axis after those it depends on, else in the order of AXES."""
     waiting, done = {axis.name: axis for axis in axes}, {}
@@ -393,6 +409,7 @@ _ACCEPTED = {
     "ratio": 'numbers above zero, or fractions such as "1/96"',
     "dtype": ", ".join(DTYPES),
     "chip": "chip ids, see `dse hardware list`",
+    "tier": ", ".join(TIERS),
 }
 
 

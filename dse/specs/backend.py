@@ -16,6 +16,9 @@ from dse import units
 from dse.errors import InputError
 from dse.specs.loader import load_yaml, validate
 
+# What a collective library takes on a chip that has peers: assumed.
+COMMUNICATION_BUFFERS = "0.4 GB"
+
 
 @dataclass(frozen=True, slots=True)
 class Backend:
@@ -32,7 +35,8 @@ class Backend:
     `memory_fraction` is what the backend takes, by `memory_rule` of the whole chip ("capacity"), of
     what weights and buffers leave ("free"), or of the chip for weights and cache alone ("static").
     It admits a request with the cache of its prompt and `reserved_output` of its output;
-    without `window_cache`, layers with a window or chunks keep the whole length too.
+    without `window_cache`, layers with a window or chunks keep the whole length too. Collectives
+    keep `communication_bytes` of a chip that has peers.
     """
 
     id: str
@@ -49,6 +53,7 @@ class Backend:
     reserved_output: float
     window_cache: bool
     max_running_requests: float
+    communication_bytes: float
     scheduler: str
     kind: str
     source: str
@@ -72,6 +77,7 @@ class _BackendFile(BaseModel):
     reserved_output: float = Field(ge=0, le=1)
     window_cache: bool = True
     max_running_requests: int = Field(gt=0)
+    communication_buffers: str = COMMUNICATION_BUFFERS
     scheduler: Literal["mixed", "prefill_first"] = "mixed"
     kind: str
     source: str
@@ -101,6 +107,9 @@ def load_backend(path: Path) -> Backend:
         reserved_output=spec.reserved_output,
         window_cache=spec.window_cache,
         max_running_requests=float(spec.max_running_requests),
+        communication_bytes=units.parse(
+            spec.communication_buffers, "bytes", field="communication_buffers"
+        ),
         scheduler=spec.scheduler,
         kind=spec.kind,
         source=spec.source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,8 @@ from dse.specs.loader import did_you_mean, load_yaml
 from dse.specs.own_chip import OwnChip, read_own_chip
 from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, load_prices, load_purchases
 from dse.specs.system import System, load_system
+from dse.specs.tiers import FILE as TIERS_FILE
+from dse.specs.tiers import NO_TIERS, TierDefaults, load_tiers
 
 MEASUREMENTS = "measurements"
 
@@ -50,6 +52,7 @@ class Catalog:
     purchases: tuple[PurchaseRow, ...]
     backends: dict[str, Backend]
     calibration: Calibration = NONE
+    tiers: TierDefaults = NO_TIERS
 
     def chip(self, name: str) -> Chip:
         """By id. Raises InputError with near spellings."""
@@ -133,11 +136,13 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
     shipped = [load_chip(path) for path in _files(folder / "chips")]
     written = _by_id([*shipped, *(one.chip for one in own)])
     systems |= {one.system.id: one.system for one in own if one.system is not None}
+    backends = load_backends(folder / "backends")
     classes = {name for name, efficiency in efficiencies.items() if efficiency.is_class}
     chips: dict[str, Chip] = {}
     for chip in written.values():
         _refer(chip, "system", systems)
         _refer(chip, "efficiency", efficiencies)
+        _refer(chip, "backend", backends)
         chips[chip.id] = chip
         if chip.efficiency != chip.id:
             borrowed = efficiencies[chip.efficiency].of_chip(chip)
@@ -149,11 +154,9 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
         efficiencies={name: e for name, e in efficiencies.items() if name not in classes},
         prices=_with_own(load_prices(folder / "prices.csv"), own),
         purchases=load_purchases(folder / "purchases.csv"),
-        backends={
-            name: calibration.backend(backend)
-            for name, backend in load_backends(folder / "backends").items()
-        },
+        backends={name: calibration.backend(backend) for name, backend in backends.items()},
         calibration=calibration,
+        tiers=load_tiers(folder / TIERS_FILE) if (folder / TIERS_FILE).exists() else NO_TIERS,
     )
 
 
@@ -180,7 +183,7 @@ def _by_id(entries: Iterable[EntryT]) -> dict[str, EntryT]:
     return known
 
 
-def _refer(chip: Chip, field: str, known: dict[str, System] | dict[str, Efficiency]) -> None:
+def _refer(chip: Chip, field: str, known: Mapping[str, object]) -> None:
     name = getattr(chip, field)
     if name not in known:
         accepted = ", ".join(key for key in known if ":" not in key)

@@ -50,6 +50,7 @@ EXPECTED = (
 )  # fmt: skip
 # What no estimate can do without.
 ROOFLINE = ("peak_bf16", "memory_capacity", "memory_bandwidth")
+GENERIC = "generic"  # the backend of a chip whose file names none
 # The date of a figure that the user's own file gives without one.
 UNDATED = "undated"
 
@@ -91,7 +92,8 @@ class Chip:
     chip computes in; `memories` starts with the device memory (of a machine without any other, its
     SRAM); `capacity_bytes` is that memory's size (NaN if unknown). `assumed` holds "name: reason"
     and `missing` the names of the figures that nobody published; `not_chosen` holds published
-    values of figures of which none could be believed.
+    values of figures of which none could be believed. `backend` is the serving software that
+    is meant where an estimate of one point names none.
     """
 
     id: str
@@ -102,6 +104,7 @@ class Chip:
     availability: str
     system: str
     efficiency: str
+    backend: str
     peak_flops_per_s: Mapping[str, float]
     memories: tuple[Memory, ...]
     capacity_bytes: float
@@ -226,6 +229,7 @@ class _ChipFile(BaseModel):
     memory_kind: str
     system: str
     efficiency: str
+    backend: str = GENERIC
     figures: _ChipFigures
     extra_memories: tuple[_ExtraMemory, ...] = ()
     not_chosen: Annotated[dict[str, tuple[SourcedSpec, ...]], AfterValidator(_figure_names)] = {}
@@ -272,6 +276,7 @@ def read_chip(document: Document) -> Chip:
         availability=spec.availability,
         system=spec.system,
         efficiency=spec.efficiency,
+        backend=spec.backend,
         peak_flops_per_s=MappingProxyType(
             {dtype: value[f"peak_{dtype}"] for dtype in ARITHMETIC if f"peak_{dtype}" in value}
         ),

@@ -21,6 +21,9 @@ from dse.specs.chip import Chip, Date
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, reject, validate
 
 LawKind = Literal["fitted", "derived", "assumed"]
+# Launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by which the
+# smallest GEMMs undercut their fitted fixed cost.
+ELEMENTWISE_FIXED = "2 us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Collective:
 class Efficiency:
     """Laws by operator and format, and the peaks and bandwidth that the fractions refer to.
 
+    `elementwise_fixed_s` is the fixed cost of a norm, an activation or a rotary embedding.
     `all_gather` stands for a reduce-scatter too; a file without it has that of `all_to_all`, which
     moves the same bytes. The file of a class of chips has no `divided_by`: its fractions refer to
     the figures of the chip that uses it, `peak_flops_per_s` is empty and `hbm_bytes_per_s` NaN
@@ -71,6 +75,7 @@ class Efficiency:
     hbm_bytes_per_s: float
     operators: Mapping[str, Mapping[str, Law]]
     expert_padding_rows: float
+    elementwise_fixed_s: float
     all_reduce: Collective
     all_gather: Collective
     all_to_all: Collective
@@ -208,6 +213,7 @@ class _EfficiencyFile(BaseModel):
     note: str | None = None
     operators: _Operators
     expert_padding_rows: float = Field(ge=0)
+    elementwise_fixed: str = ELEMENTWISE_FIXED
     all_reduce: _CollectiveSpec
     all_gather: _CollectiveSpec | None = None
     all_to_all: _CollectiveSpec
@@ -244,6 +250,7 @@ def load_efficiency(path: Path | str) -> Efficiency:
             for operator, laws in spec.operators
         },
         expert_padding_rows=spec.expert_padding_rows,
+        elementwise_fixed_s=document.quantity(("elementwise_fixed",), spec.elementwise_fixed, "s"),
         all_reduce=_collective(document, "all_reduce", spec.all_reduce, spec.source),
         all_gather=gather,
         all_to_all=to_all,

@@ -24,6 +24,7 @@ from dse.data import hardware_dir
 from dse.errors import InputError, InputErrors
 from dse.specs.chip import (
     DIMENSION,
+    GENERIC,
     UNDATED,
     Availability,
     Chip,
@@ -69,6 +70,16 @@ class _OwnSystem(BaseModel):
     scale_out_latency: str = "5 us"
 
 
+class _OwnMemory(BaseModel):
+    """A memory behind the device memory: `host`, `flash`, or any other kind."""
+
+    model_config = STRICT
+
+    kind: str
+    capacity: str
+    bandwidth: str
+
+
 class _OwnChip(BaseModel):
     model_config = STRICT
 
@@ -80,6 +91,8 @@ class _OwnChip(BaseModel):
     year: int | None = None
     availability: Availability = "own"
     memory_kind: str = "memory"
+    backend: str = GENERIC
+    extra_memories: tuple[_OwnMemory, ...] = ()
     system: Any = None
     prices: dict[str, str] = {}
     notes: tuple[str, ...] = ()
@@ -156,9 +169,17 @@ def _full_form(
         name: figure if isinstance(figure, Mapping) else _assumed(str(figure), document)
         for name, figure in written.items()
     }
-    frame = ("id", "name", "efficiency", "vendor", "family", "year", "availability", "memory_kind")
+    frame = (
+        "id", "name", "efficiency", "vendor", "family", "year", "availability", "memory_kind",
+        "backend",
+    )  # fmt: skip
     data = {name: getattr(spec, name) for name in frame}
     data |= {"system": system.id if system else spec.system or ALONE, "notes": list(spec.notes)}
+    data["extra_memories"] = [
+        {"kind": memory.kind}
+        | {name: _assumed(getattr(memory, name), document) for name in ("capacity", "bandwidth")}
+        for memory in spec.extra_memories
+    ]
     lines = dict(document.lines)
     lines |= {("figures", *path): n for path, n in document.lines.items() if path[0] in figures}
     return Document(document.file, {**data, "figures": figures}, lines)
@@ -220,6 +241,9 @@ efficiency:  # whose kernels: {classes}, or the id of a measured chip
 # family: own
 # year: 2026
 # memory_kind: HBM3e
+# backend: generic  # serving software, where a command names none
+# Memories behind the device memory, in place of the defaults (docs/tiers.md).
+# extra_memories: [{{kind: host, capacity: 256 GB, bandwidth: 64 GB/s}}]
 # notes: [a remark]
 """
 _HINT = {

@@ -16,9 +16,10 @@ from dse.perf.intervals import CLASS, EQUIVALENT_FACTOR, LABEL, THROUGHPUT_METRI
 from dse.perf.machines import Machines
 from dse.perf.serving import BOTTLENECKS
 from dse.quality.laws import predicted_loss
-from dse.space.batches import EXPERT_AXES
+from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
 from dse.specs.blocks import WEIGHT_PARTS
 from dse.specs.calibration import KINDS
+from dse.specs.tiers import TIERS
 from dse.study.loads import load_row, whole
 
 # Metrics that are given of each workload of a mix.
@@ -193,6 +194,11 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
         given = getattr(batch, name)
         if given is not None:
             degrees[name] = given[i].item()
+    if batch.offload_tier is not None:
+        for name in OFFLOAD_AXES[:2]:
+            given = getattr(batch, name)
+            degrees[name] = 0.0 if given is None else given[i].item()
+        degrees["offload_tier"] = TIERS[batch.offload_tier[i]]
     dtypes = {part: DTYPES[batch.weight_dtype[part][i]] for part in WEIGHT_PARTS}
     main = dtypes["experts"] if _sparse(batch, i) else dtypes["mlp"]
     return {

@@ -17,12 +17,15 @@ from dse.perf.jitter import with_jitter
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.operators.moe import ROUTING_SKEW
 from dse.perf.workload import POISSON, Workload
-from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, batch_of
+from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, OFFLOAD_AXES, batch_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
+from dse.specs.chip import GENERIC
 from dse.specs.model import Model
+from dse.specs.tiers import TIERS
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
 from dse.study.loads import load_row, one_load
+from dse.study.tiers import offload_assumptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +68,47 @@ def estimate(
     limits: tuple[Limit, ...] = (),
     keep: bool = False,
     jitter: tuple[float, str] | None = None,
+    backend_default: bool = False,
 ) -> Estimate:
     """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
-    distribution, takes the place of what the chip's system states. Raises InputError for an unknown
-    chip, dtype or price basis, and for a chip without a figure that the point needs."""
+    distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
+    for the backend, the chip's own was taken. Raises InputError for an unknown chip, dtype or price
+    basis, and for a chip without a figure that the point needs."""
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
     machines = compile_machines(catalog, [chip], price_basis)
     if jitter is not None:
         machines = with_jitter(machines, *jitter)
-    axes = {axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES}
-    axes |= {
-        axis: np.array([float(deployment[axis])]) for axis in EXPERT_AXES if axis in deployment
-    }
+    axes = axes_of(deployment)
     kv = kv_dtype or model.kv_dtype or "bf16"
     batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
     mix = alone(workload) if isinstance(workload, Workload) else workload
     metrics = evaluate_mix(batch, mix, machines, keep=keep)
     written = describe_deployment(batch, 0, machines)
-    assumed = assumptions(catalog, model, written, mix, int(metrics.provenance[0]), price_basis)
+    assumed = offload_assumptions(catalog, written)
+    if backend_default and catalog.chip(chip).backend != GENERIC:
+        name = catalog.chip(chip).backend
+        assumed.append(f"backend {name}, the default of {chip}: no --backend was given")
+    assumed += assumptions(catalog, model, written, mix, int(metrics.provenance[0]), price_basis)
     if jitter is not None:
         assumed.insert(0, f"{jitter[1]} delays of {jitter[0] * 1e6:g} us in collectives, as given")
     return Estimate(
         model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed)
     )
+
+
+def axes_of(deployment: Mapping[str, Any]) -> dict[str, Any]:
+    """The axes of one deployment for `batch_of`, (1,) each."""
+    axes: dict[str, Any] = {
+        axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES
+    }
+    axes |= {
+        axis: np.array([float(deployment[axis])]) for axis in EXPERT_AXES if axis in deployment
+    }
+    if deployment.get("offload_tier") is None:
+        return axes
+    shares = {axis: np.array([float(deployment[axis])]) for axis in OFFLOAD_AXES[:2]}
+    return axes | shares | {"offload_tier": np.array([TIERS.index(deployment["offload_tier"])])}
 
 
 def assumptions(

@@ -18,6 +18,7 @@ from dse.candidates import Floats
 from dse.evaluate import Metrics
 from dse.pareto.front import non_dominated
 from dse.perf.intervals import CLASS, THROUGHPUT_METRICS, interval
+from dse.space.batches import OFFLOAD_AXES
 from dse.study.physics import PhysicsProblem
 
 DRAWS = 100
@@ -54,6 +55,7 @@ def _shared(
         batch.chip, batch.tensor_parallel, batch.pipeline_parallel, batch.data_parallel,
         batch.expert_parallel, batch.replicas, batch.concurrency, batch.kv_dtype,
         *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
+        *(getattr(batch, name) for name in OFFLOAD_AXES if getattr(batch, name) is not None),
     ]  # fmt: skip
     _, deployment = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     return batch.chip, deployment.ravel()

@@ -16,6 +16,7 @@ DEPLOYMENT = (
     "chip", "chips", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
     "replicas", "weight_dtype", "kv_dtype", "concurrency",
 )  # fmt: skip
+TIER = ("weights_offloaded", "kv_offloaded", "offload_tier")  # of studies with memory tiers
 
 
 def front_table(items: Sequence[Mapping[str, Any]]) -> str:
@@ -25,9 +26,10 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
         for name, value in items[0]["metrics"].items()
         if isinstance(value, (int, float, str, type(None))) and name != "interval_kind"
     ]
+    deployment = (*DEPLOYMENT, *(name for name in TIER if name in items[0]["deployment"]))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("point", "names", "front_probability", *MODEL, *DEPLOYMENT, *metrics))
+    writer.writerow(("point", "names", "front_probability", *MODEL, *deployment, *metrics))
     for item in items:
         writer.writerow(
             [
@@ -35,7 +37,7 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
                 " ".join(item["names"]),
                 _cell(item["front_probability"]),
                 *(_cell(item["model"].get(name)) for name in MODEL),
-                *(_cell(item["deployment"][name]) for name in DEPLOYMENT),
+                *(_cell(item["deployment"][name]) for name in deployment),
                 *(_cell(item["metrics"][name]) for name in metrics),
             ]
         )

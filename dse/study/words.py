@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.specs.tiers import offload_words
 from dse.study.loads import held, loads_of
 
 SHOWN = {
@@ -29,6 +30,9 @@ SHOWN = {
     "joules_per_output_token": "joules per output token",
     "memory_bytes_per_chip": "memory used per chip",
     "memory_capacity_bytes_per_chip": "memory capacity per chip",
+    "tier_bytes_per_chip": "in the memory tier per chip",
+    "tier_capacity_bytes_per_chip": "memory tier capacity per chip",
+    "tier_wait_s": "wait for the tier in a decode step",
     "mfu": "prefill FLOP utilisation",
     "mbu": "decode bandwidth utilisation",
     "predicted_loss": "predicted loss (nats per token)",
@@ -233,7 +237,7 @@ def metric_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """(name, value, interval, provenance) of every metric worth a line."""
     lines = []
     for metric, name in SHOWN.items():
-        if metric in OF_ARRIVALS and answer[metric] is None:
+        if metric not in answer or (metric in OF_ARRIVALS and answer[metric] is None):
             continue
         ends = answer["intervals"].get(metric)
         between = f"{show(metric, ends[0])} .. {show(metric, ends[1])}" if ends else ""
@@ -255,6 +259,7 @@ def deployment_words(deployment: Mapping[str, Any], held: bool = True) -> str:
     if replicas > 1:
         words.append(f"{replicas} replicas")
     words += [f"{deployment['weight_dtype']} weights", f"{deployment['kv_dtype']} KV"]
+    words += offload_words(deployment)
     if held:
         words.append(f"{deployment['concurrency']:,} in flight")
     return f"{deployment['chips']} x {deployment['chip']}: " + ", ".join(words)
@@ -302,6 +307,7 @@ def short_deployment(deployment: Mapping[str, Any], held: bool = True) -> str:
             f"{deployment['chips']} {deployment['chip']}",
             *degrees,
             f"{deployment['weight_dtype']}/{deployment['kv_dtype']}",
+            *offload_words(deployment),
             *([f"c{deployment['concurrency']}"] if held else []),
         )
     )

@@ -37,7 +37,7 @@ def test_list_shows_every_chip_within_100_columns() -> None:
     for row in rows:
         line = next(text for text in listed.out.splitlines() if text.split()[:1] == [row["id"]])
         assert row["efficiency"] in line
-    assert all(row["peak_bf16_flops_per_s"] is None for row in rows if row["id"] == "wse3")
+    assert all(row["peak_bf16_flops_per_s"] is None for row in rows if row["id"] == "graphcore_bow")
 
 
 def test_list_filters_and_sorts() -> None:
@@ -71,7 +71,7 @@ def test_an_unknown_filter_is_explained(option: str, value: str, hint: str) -> N
 
 
 def test_list_says_what_is_missing() -> None:
-    run = dse("hardware", "list", "--vendor", "cerebras", "--missing")
+    run = dse("hardware", "list", "--vendor", "graphcore", "--missing")
     assert "refused" in run.out
     assert "peak_bf16" in run.out
     assert "2 lack a figure" in run.out
@@ -86,8 +86,12 @@ def test_show_prints_every_figure_with_its_source() -> None:
     for word in ("elsewhere", "purchase_low", "27,500", "rental_3yr", "[1] "):
         assert word in text
     wafer = dse("hardware", "show", "wse3").out
-    assert "peak_fp16, not used" in wafer
-    assert "no estimate: wse3 has no peak_bf16" in wafer
+    assert "peak_fp8, not used" in wafer
+    assert "assumed: peak_bf16: 16-bit weights are taken to run at the fp16 peak" in " ".join(
+        wafer.split()
+    )
+    ipu = dse("hardware", "show", "graphcore_bow").out
+    assert "no estimate: graphcore_bow has no peak_bf16" in ipu
 
 
 def test_a_chip_that_does_not_exist(mine: Path) -> None:

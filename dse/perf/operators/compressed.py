@@ -101,6 +101,7 @@ def add(step: Step, block: Block) -> None:
         cache,
         cache,
         step.has_decode,
+        held="cache",
     )
     step.gemm("attention output, within groups", count, "attention", rows, *first)
     step.gemm("attention output projection", count, "attention", rows, *second)

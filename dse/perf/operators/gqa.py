@@ -104,6 +104,7 @@ def add(step: Step, block: Block) -> None:
         cache,
         cache,
         step.has_decode,
+        held="cache",
     )
     step.gemm("attention output projection", count, "attention", step.rows, hidden, out)
     step.tensor_all_reduce("attention all-reduce", count)

@@ -73,4 +73,5 @@ def add_scores(step: Step, block: Block, query_rows: Floats, ratio: Floats | flo
         pairs * step.verified * SCORE_BYTES + keys,
         keys,
         step.has_decode,
+        held="cache",
     )

@@ -106,6 +106,7 @@ def add(step: Step, block: Block) -> None:
         cache,
         cache,
         step.has_decode,
+        held="cache",
     )
     step.gemm("attention output projection", count, "attention", rows, *out)
     step.tensor_all_reduce("attention all-reduce", count)

@@ -55,4 +55,5 @@ def scan(
         moved,
         moved,
         step.has_decode,
+        held="cache",
     )

@@ -1,0 +1,147 @@
+"""Memory tiers and `dse hardware fit` as a person uses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import dse, fits
+
+POINT = ("estimate", "--model", "llama-3-70b", "--chip", "h100_sxm", "--tp", 8)
+SPLIT = (*POINT, "--weights-offload", 0.5, "--kv-offload", 0.25)
+
+
+def test_capacity_without_bandwidth_starves_the_compute() -> None:
+    """Claim 9: 0, 50 and 100% of the weights in host DRAM."""
+    answers = [dse(*POINT, "--weights-offload", share, "--json").json() for share in (0, 0.5, 1)]
+    rates = [answer["output_tokens_per_s"] for answer in answers]
+    assert rates[0] > 4 * rates[1] > 4 * 1.5 * rates[2]
+    for metric in ("mfu", "output_tokens_per_s"):
+        values = [answer[metric] for answer in answers]
+        assert values == sorted(values, reverse=True)
+    assert answers[0]["bottleneck"] != "decode: memory tier"
+    assert [answer["bottleneck"] for answer in answers[1:]] == ["decode: memory tier"] * 2
+    assert answers[0]["provenance"]["tpot_s"] == "fitted"
+    assert answers[1]["provenance"]["tpot_s"] == "assumed"
+
+
+def test_an_estimate_says_what_lies_where_and_what_that_rests_on() -> None:
+    said = dse(*SPLIT)
+    assert said.code == 0
+    assert fits(said.out, 100)
+    words = " ".join(said.out.split())
+    assert "50% of the weights and 25% of the cache in host memory" in words
+    assert "host capacity: 2 TB of a DGX H100 over its 8 GPUs" in words
+    assert "routed experts and cache on demand" in words
+    answer = dse(*SPLIT, "--json").json()
+    assert answer["deployment"]["offload_tier"] == "host"
+    parts = answer["memory_bytes_per_chip_parts"]
+    assert parts["weights"] < answer["tier_bytes_per_chip"] < answer["tier_capacity_bytes_per_chip"]
+    plain = dse(*POINT, "--json").json()
+    assert not {name for name in plain if name.startswith("tier_")}
+    assert "offload_tier" not in plain["deployment"]
+
+
+def test_explain_shows_the_wait() -> None:
+    arguments = ("explain", *SPLIT[1:], "--offload-tier", "flash")
+    answer = dse(*arguments, "--json").json()
+    waits = next(r for r in answer["breakdown"] if r["operator"] == "wait for the memory tier")
+    assert waits["decode_s"] == pytest.approx(answer["tier_wait_s"])
+    assert waits["bound"] == "memory"
+    assert "wait for the memory tier" in dse(*arguments).out
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--offload-tier", "host"), "nothing is put into 'host'"),
+        (("--weights-offload", 1.5), "0 to 1"),
+        (("--weights-offload", "half"), "0 to 1"),
+        (("--kv-offload", 0.5, "--offload-tier", "hots"), "did you mean host?"),
+        (("--kv-offload", 0.5, "--offload-tier", "attached"), "accepted: host, flash"),
+    ],
+)
+def test_bad_input_is_explained(flags: tuple[object, ...], said: str) -> None:
+    wrong = dse(*POINT, *flags)
+    assert wrong.code == 2
+    assert said in wrong.err
+    assert "Traceback" not in wrong.err
+
+
+def test_ones_own_chip_brings_its_memories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "id: mine\nname: Mine\nefficiency: class_gpu\nmemory_capacity: 96 GB\n"
+        "memory_bandwidth: 4 TB/s\npeak_bf16: 1000 TFLOP/s\nhost_link_bandwidth: 64 GB/s\n"
+        "extra_memories:\n"
+        "- {kind: host, capacity: 100 GB, bandwidth: 20 GB/s}\n"
+        "- {kind: CXL, capacity: 1 TB, bandwidth: 50 GB/s}\n"
+    )
+    Path("mine.yaml").write_text(text, encoding="utf-8")
+    point = ("estimate", "--model", "llama-3-8b", "--chip", "./mine.yaml", "--weights-offload", 1)
+    host, cxl = (dse(*point, "--offload-tier", tier, "--json").json() for tier in ("host", "cxl"))
+    assert host["tier_capacity_bytes_per_chip"] == 100e9
+    assert cxl["tier_capacity_bytes_per_chip"] == 1e12
+    assert host["latency_floor_s"] == pytest.approx(2.5 * cxl["latency_floor_s"])
+    Path("mine.yaml").write_text(text.replace("50 GB/s", "50 GB"), encoding="utf-8")
+    wrong = dse("hardware", "check", "mine.yaml")
+    assert wrong.code == 2
+    assert "mine.yaml:10: extra_memories[1].bandwidth" in wrong.err
+
+
+def test_the_backend_of_a_chip_is_taken_and_said() -> None:
+    point = ("estimate", "--model", "llama-3-8b", "--chip", "wse3", "--concurrency", 1)
+    own, asked = dse(*point, "--json").json(), dse(*point, "--backend", "vllm", "--json").json()
+    assert own["workload"]["backend"] == "compiled"
+    assert "backend compiled, the default of wse3: no --backend was given" in own["assumed"]
+    assert asked["workload"]["backend"] == "vllm"
+    assert not any("default of wse3" in text for text in asked["assumed"])
+    gpu = dse(*POINT, "--json").json()
+    assert gpu["workload"]["backend"] == "generic"
+    assert not any(text.startswith("backend") for text in gpu["assumed"])
+
+
+FIT = ("hardware", "fit", "groq_lpu_v1", "--model", "llama-3-70b", "--weight-dtype", "int8")
+
+
+def test_fit_answers_first_and_its_command_reproduces_it() -> None:
+    said = dse(*FIT)
+    assert said.code == 0
+    assert fits(said.out, 100)
+    answer = dse(*FIT, "--json").json()
+    assert said.out.startswith(f"groq_lpu_v1: {answer['fewest']['chips']:,} chips at least.")
+    again = dse(*answer["command"].split()[1:], "--json").json()
+    assert again["feasible"]
+    assert again["tpot_s"] == answer["fewest"]["tpot_s"]
+    assert again["deployment"]["chips"] == answer["fewest"]["chips"]
+
+
+def test_fit_of_more_chips_than_a_domain_says_so() -> None:
+    said = dse("hardware", "fit", "groq3_lp30", "--model", "deepseek-v3")
+    assert "More chips than one scale-up domain has (256)" in said.out
+
+
+def test_a_model_that_does_not_fit_is_an_answer() -> None:
+    said = dse("hardware", "fit", "wse3", "--model", "deepseek-v3", "--most-chips", 4)
+    assert said.code == 0
+    assert said.out.startswith("Does not fit: DeepSeek-V3")
+    assert "fill the memory of 16 chips" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("wse9", "--model", "llama-3-8b"), "did you mean wse3?"),
+        (("wse3", "--model", "lama-3-8b"), "near: llama-3-8b"),
+        (("wse3", "--model", "llama-3-8b", "--weight-dtype", "fp9"), "unknown dtype 'fp9'"),
+        (("wse3", "--model", "llama-3-8b", "--most-chips", 0), "1 to 100,000"),
+        (("wse3", "--model", "llama-3-8b", "--backend", "compild"), "did you mean compiled?"),
+        (("etched_sohu", "--model", "llama-3-8b"), "has no"),
+        (("wse3",), "--model"),
+    ],
+)
+def test_bad_input_of_fit_is_explained(arguments: tuple[object, ...], said: str) -> None:
+    wrong = dse("hardware", "fit", *arguments)
+    assert wrong.code == 2
+    assert said in wrong.err

@@ -1,0 +1,326 @@
+"""Weights and cache behind the device memory: bytes add up, time follows the tier's bandwidth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.candidates import CandidateBatch
+from dse.errors import InputError, InputErrors
+from dse.evaluate import Metrics
+from dse.perf.machines import Machines, compile_machines
+from dse.perf.workload import Workload
+from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.specs.catalog import Catalog, load_catalog
+from dse.specs.model_catalog import resolve_model
+from dse.specs.study import load_study
+from dse.specs.tiers import TIERS, find_tier, load_tiers, tiers_of
+from dse.study.physics import pose
+from tests.helpers import run
+
+CHIPS = ("h100_sxm", "gh200_141", "sn40l", "groq_lpu_v1")
+HOST, ATTACHED, FLASH = (TIERS.index(name) for name in ("host", "attached", "flash"))
+MODELS = ("llama-3-8b", "deepseek-v3", "qwen3-next-80b-a3b", "deepseek-v4-flash", "mixtral-8x7b")
+SERVINGS = ("continuous", "static", "offline")
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@pytest.fixture(scope="module")
+def on(catalog: Catalog) -> Machines:
+    return compile_machines(catalog, CHIPS)
+
+
+def batch(
+    model: str,
+    chip: str,
+    *,
+    weights: float | list[float] | None = None,
+    kv: float | list[float] = 0.0,
+    tier: int = HOST,
+    dtype: str | None = None,
+    n: int = 1,
+    **axes: float,
+) -> CandidateBatch:
+    """n copies on one chip; without `weights` nothing is said of a tier."""
+    degrees: dict[str, Any] = {axis: np.full(n, axes.get(axis, 1.0)) for axis in DEPLOYMENT_AXES}
+    if weights is not None:
+        degrees |= {"weights_offloaded": np.broadcast_to(weights, n)}
+        degrees |= {"kv_offloaded": np.broadcast_to(kv, n), "offload_tier": np.full(n, tier)}
+    codes = np.full(n, CHIPS.index(chip), dtype=np.intp)
+    return batch_of([resolve_model(model)] * n, codes, [dtype] * n, ["bf16"] * n, degrees)
+
+
+def load(catalog: Catalog, prompt: float = 1024, output: float = 256, serving: str = "continuous"):
+    return Workload.of(prompt, output, serving, catalog.backends["generic"])
+
+
+@pytest.mark.parametrize("serving", SERVINGS)
+@pytest.mark.parametrize("model", MODELS)
+def test_nothing_offloaded_changes_no_bit(
+    catalog: Catalog, on: Machines, model: str, serving: str
+) -> None:
+    work = load(catalog, serving=serving)
+    degrees = {"tensor_parallel": 8.0, "pipeline_parallel": 2.0, "concurrency": 64.0}
+    plain = run(batch(model, "h100_sxm", **degrees), work, on)
+    for tier in (HOST, ATTACHED, FLASH):
+        same = run(batch(model, "h100_sxm", weights=0.0, tier=tier, **degrees), work, on)
+        for name, values in plain.values.items():
+            assert np.array_equal(same.values[name], values, equal_nan=True), name
+        for name, values in plain.violations.items():
+            if not name.startswith("offload"):
+                assert np.array_equal(same.violations[name], values), name
+        assert np.array_equal(same.provenance, plain.provenance)
+        assert all((same.violations[name] <= 0.0).all() for name in same.violations)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    weights=st.floats(0.0, 1.0),
+    kv=st.floats(0.0, 1.0),
+    model=st.sampled_from(MODELS),
+    stages=st.sampled_from([1.0, 4.0]),
+)
+def test_bytes_add_up(weights: float, kv: float, model: str, stages: float) -> None:
+    catalog = load_catalog()
+    on, work = compile_machines(catalog, CHIPS), load(catalog)
+    degrees = {"tensor_parallel": 8.0, "pipeline_parallel": stages, "concurrency": 16.0}
+    plain = run(batch(model, "h100_sxm", **degrees), work, on).performance.memory
+    split = run(
+        batch(model, "h100_sxm", weights=weights, kv=kv, **degrees), work, on
+    ).performance.memory
+    assert split.tier is not None
+    for whole, here, there in (
+        (plain.weights, split.weights, split.tier.weights),
+        (plain.kv_per_request, split.kv_per_request, split.tier.kv_per_request),
+        (plain.kv_reserved, split.kv_reserved, split.tier.kv_reserved),
+    ):
+        assert here + there == pytest.approx(whole, rel=1e-12)
+    assert split.tier.weights == pytest.approx(weights * plain.weights, rel=1e-12)
+    assert (split.activations - plain.activations <= split.tier.weights).all()
+
+
+@pytest.mark.parametrize("serving", SERVINGS)
+@pytest.mark.parametrize("model", MODELS)
+def test_more_in_the_tier_is_never_faster(
+    catalog: Catalog, on: Machines, model: str, serving: str
+) -> None:
+    """One batch of shares; each member alone gives the same bits."""
+    shares = [k / 10 for k in range(11)]
+    degrees = {"tensor_parallel": 8.0, "data_parallel": 2.0, "concurrency": 16.0}
+    work = load(catalog, serving=serving)
+    for weights, kv in ((shares, [0.0] * 11), ([0.0] * 11, shares), (shares, shares)):
+        for tier in (HOST, FLASH):
+            many = batch(model, "gh200_141", weights=weights, kv=kv, tier=tier, n=11, **degrees)
+            metrics = run(many, work, on)
+            # How many run at once may grow with what is offloaded, so steps are compared.
+            # The floor is not: two memories read at once are faster than one of them.
+            steps = ("prefill_s",) if serving == "offline" else ("decode_step_s", "prefill_s")
+            for name in steps:
+                assert (np.diff(metrics.values[name]) >= -1e-15).all(), name
+            assert (metrics.values["latency_floor_s"] <= metrics.values["decode_step_s"]).all()
+            for i in (0, 4, 10):
+                one = run(many[i : i + 1], work, on)
+                for name, values in metrics.values.items():
+                    assert np.array_equal(one.values[name], values[i : i + 1], equal_nan=True), name
+
+
+def _faster(on: Machines, factor: float) -> Machines:
+    return replace(on, tiers=replace(on.tiers, s_per_byte=on.tiers.s_per_byte / factor))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_faster_tier_is_never_slower(catalog: Catalog, on: Machines, model: str) -> None:
+    shares = {"weights": 0.5, "kv": 0.5, "tensor_parallel": 8.0, "concurrency": 8.0}
+    one, work = batch(model, "h100_sxm", **shares), load(catalog)
+    seconds = [run(one, work, _faster(on, factor)).values for factor in (0.5, 1.0, 2.0, 10.0, 1e6)]
+    for name in ("decode_step_s", "prefill_s", "tpot_s", "latency_floor_s"):
+        found = [values[name][0] for values in seconds]
+        assert found == sorted(found, reverse=True), name
+    # A tier that takes no time leaves what the device needs.
+    plain = run(
+        batch(model, "h100_sxm", weights=0.0, tensor_parallel=8.0, concurrency=8.0), work, on
+    )
+    if plain.feasible[0]:
+        expected = plain.values["decode_step_s"]
+        assert seconds[-1]["decode_step_s"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_step_bound_by_the_link_takes_the_time_of_its_bytes(
+    catalog: Catalog, on: Machines
+) -> None:
+    """Closed form: all weights but the input table cross min(DRAM share, host link) at the reached
+    share, and the step adds the backend's serial time alone."""
+    model = resolve_model("llama-3-8b")
+    work = load(catalog)
+    found = run(batch("llama-3-8b", "h100_sxm", weights=1.0), work, on)
+    table = model.vocab_size * model.hidden_size
+    bytes_ = 2.0 * (found.parameters.total[0] - table)
+    link = min(76.8e9, 64e9)
+    backend = work.backend
+    expected = bytes_ / (0.85 * link) + backend.gap_s_per_step + backend.host_s_per_request
+    assert found.values["decode_step_s"][0] == pytest.approx(expected, rel=2e-3)
+    assert found.values["latency_floor_s"][0] == pytest.approx(bytes_ / link, rel=2e-3)
+    ledger = found.performance.decode_ledger
+    assert ledger.tier is not None
+    assert ledger.tier.on_demand[0] == 0.0
+    # The cache comes on demand: its bytes over the link on top of a step that is not shortened.
+    both = run(batch("llama-3-8b", "h100_sxm", weights=1.0, kv=1.0), work, on)
+    context = 1024 + 256 / 2
+    cache = context * 32 * 2 * 8 * 128 * 2
+    more = both.values["decode_step_s"][0] - found.values["decode_step_s"][0]
+    assert more == pytest.approx(cache / (0.85 * link), rel=1e-6)
+
+
+def test_weights_hide_behind_a_step_that_is_long_enough(catalog: Catalog, on: Machines) -> None:
+    """A prompt of 8k tokens computes longer than a third of the weights takes to arrive."""
+    work = load(catalog, prompt=8192)
+    plain = run(batch("llama-3-8b", "gh200_141"), work, on)
+    split = run(batch("llama-3-8b", "gh200_141", weights=0.33), work, on)
+    assert split.values["prefill_s"] == plain.values["prefill_s"]
+    assert split.values["decode_step_s"] > plain.values["decode_step_s"]
+
+
+def test_experts_wait_for_the_router(catalog: Catalog, on: Machines) -> None:
+    work = load(catalog)
+    ledger = run(
+        batch("mixtral-8x7b", "h100_sxm", weights=1.0, tensor_parallel=2.0), work, on
+    ).performance.decode_ledger
+    assert ledger.tier is not None
+    assert ledger.tier.on_demand[0] > ledger.tier.ahead[0] > 0.0
+    assert ledger.tier.bytes[0] <= ledger.touched_bytes[0]
+
+
+def test_what_leaves_the_device_makes_room_for_requests(catalog: Catalog, on: Machines) -> None:
+    degrees = {"tensor_parallel": 2.0, "concurrency": 4096.0}
+    work = load(catalog, prompt=4096, output=1024)
+
+    def running(**shares: float) -> float:
+        return float(
+            run(batch("llama-3-70b", "h100_sxm", **shares, **degrees), work, on).values[
+                "running_requests"
+            ][0]
+        )
+
+    assert running(weights=0.0) < running(weights=0.5) < running(weights=1.0)
+    assert running(weights=0.5) < running(weights=0.5, kv=0.5)
+    refused = run(batch("llama-3-70b", "h100_sxm", dtype="bf16"), work, on)
+    fits = run(batch("llama-3-70b", "h100_sxm", dtype="bf16", weights=0.8), work, on)
+    assert not refused.feasible[0]
+    assert fits.feasible[0]
+
+
+def _broken(metrics: Metrics) -> set[str]:
+    return {name for name, amount in metrics.violations.items() if amount[0] > 0.0}
+
+
+def test_rules_are_named(catalog: Catalog, on: Machines) -> None:
+    work = load(catalog)
+    full = run(batch("deepseek-v3", "h100_sxm", weights=1.0), work, on)
+    assert _broken(full) == {"offload_tier_capacity"}  # 690 GB in 256 GB
+    assert full.violations["offload_tier_capacity"][0] == pytest.approx(
+        full.performance.memory.tier.used(np.ones(1))[0] / 256e9 - 1.0  # type: ignore[union-attr]
+    )
+    flash = run(batch("deepseek-v3", "h100_sxm", weights=1.0, tier=FLASH), work, on)
+    assert "offload_tier_capacity" not in _broken(flash)
+    none = run(batch("llama-3-8b", "h100_sxm", weights=0.5, tier=ATTACHED), work, on)
+    assert _broken(none) == {"offload_tier_exists"}
+    assert np.isinf(none.values["decode_step_s"][0])
+
+
+def test_tiers_of_chips(catalog: Catalog) -> None:
+    def of(chip: str):
+        return tiers_of(catalog.chips[chip], catalog.tiers)
+
+    assert (of("h100_sxm")["host"].bytes, of("h100_sxm")["host"].bytes_per_s) == (256e9, 64e9)
+    assert of("h100_sxm")["flash"].bytes_per_s == 6.8e9
+    grace = of("gh200_141")["host"]
+    assert (grace.bytes, grace.bytes_per_s, grace.assumed) == (480e9, 384e9, ())
+    assert of("sn40l")["attached"].bytes == 1.5e12
+    assert any("host link" in text for text in of("sn40l")["host"].assumed)
+    assert set(of("h100_sxm")) == {"host", "flash"}
+    chip = catalog.chips["sn40l"]
+    assert find_tier(chip, catalog.tiers, "ddr5 third tier") == "attached"
+    assert find_tier(chip, catalog.tiers, None) == "host"
+    with pytest.raises(InputError, match="did you mean flash"):
+        find_tier(chip, catalog.tiers, "flsh")
+
+
+def test_the_file_of_defaults_says_what_is_wrong(tmp_path: Path) -> None:
+    from dse.data import hardware_dir
+
+    text = (hardware_dir() / "tiers.yaml").read_text(encoding="utf-8")
+    for wrong, right, said in (
+        ("value: 0.85", "value: 1.85", "reached.value.*1.85"),
+        ("76.8 GB/s", "76.8 GB", "host.bandwidth.value"),
+        ("link:", "lnik:", "did you mean link"),
+    ):
+        path = tmp_path / "tiers.yaml"
+        path.write_text(text.replace(wrong, right, 1), encoding="utf-8")
+        with pytest.raises((InputError, InputErrors), match=said):
+            load_tiers(path)
+
+
+SPACE = """\
+name: tiers
+workload: {prompt_tokens: 1024, output_tokens: 256, serving: continuous, backend: current}
+price_basis: rental_3yr
+model: llama-3-70b
+deployment:
+  chip: [h100_sxm, h200_sxm]
+  replicas: 1
+  tensor_parallel: 1
+  weight_dtype: fp8
+  kv_dtype: bf16
+  concurrency: [1, 32]
+  weights_offloaded_percent: [0, 50, 100]
+  kv_offloaded_percent: [0, 50]
+  offload_tier: [host, flash]
+objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
+"""
+
+
+def test_a_space_searches_tiers(tmp_path: Path, catalog: Catalog) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(SPACE, encoding="utf-8")
+    problem = pose(load_study(path), catalog)
+    index = problem.space.unrank(np.arange(problem.space.size))
+    assert len(index) == 48
+    made, metrics = problem.batch(index), problem.metrics(index)
+    assert made.weights_offloaded is not None
+    assert made.offload_tier is not None
+    assert set(made.weights_offloaded) == {0.0, 0.5, 1.0}
+    assert set(made.offload_tier) == {HOST, FLASH}
+    nothing = (made.weights_offloaded == 0.0) & (made.kv_offloaded == 0.0)
+    flash = made.offload_tier == FLASH
+    assert (metrics.values["tier_wait_s"][nothing] == 0.0).all()
+    assert (metrics.values["tier_wait_s"][~nothing] > 0.0).all()
+    slower = metrics.values["decode_step_s"]
+    assert slower[flash & ~nothing].min() > slower[nothing].min()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "said"),
+    [
+        ("percent: [0, 50, 100]", "percent: [0, 50, 101]", "from 0 to 100"),
+        ("[host, flash]", "[host, flsh]", "did you mean flash"),
+        ("  offload_tier: [host, flash]\n", "", "in which memory tier"),
+        ("[0, 50, 100]", "{from: 0, to: 200, multiple_of: 50}", "at most 100"),
+    ],
+)
+def test_a_space_says_what_is_wrong_with_its_tiers(
+    tmp_path: Path, wrong: str, right: str, said: str
+) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(SPACE.replace(wrong, right), encoding="utf-8")
+    with pytest.raises(InputErrors, match=said):
+        load_study(path)
