@@ -52,7 +52,8 @@ class CandidateBatch:
     compute; `trained_bits` are the bits of a weight of the trained checkpoint, below which a
     deployment is a post-training quantisation. `redundant_experts` are copies of busy experts in
     each sparse layer over all ranks, None for none; `routing_skew` is the coefficient of variation
-    of how often experts are chosen, None for the default of `dse.perf.operators.moe`.
+    of how often experts are chosen, None for the default of `dse.perf.operators.moe`. `domain` is
+    a hypothetical scale-up domain in chips, None for that of each chip's system.
     """
 
     hidden_size: Floats
@@ -72,6 +73,7 @@ class CandidateBatch:
     trained_bits: Floats
     redundant_experts: Floats | None = None
     routing_skew: Floats | None = None
+    domain: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.hidden_size)

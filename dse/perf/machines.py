@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from dse.dtypes import ARITHMETIC, DTYPES, arithmetic
 from dse.perf.calibrated import calibrated_machines
 from dse.perf.intervals import Spread, spread_of
+from dse.perf.racks import RackTable, rack_table
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import ROOFLINE, Chip
 from dse.specs.efficiency import Collective, Efficiency, Law
+from dse.specs.rack import Rack
 from dse.specs.system import FabricLevel, System
 
 GROUPS = 14  # groups of up to 2**13 chips
@@ -86,16 +88,20 @@ class Machines:
     law_kind: NDArray[np.intp]
     spread: Spread
     shared_error: float
+    rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
 
     def code(self, chip: str) -> int:
         return self.ids.index(chip)
 
 
 def compile_machines(
-    catalog: Catalog, chips: Sequence[str | Chip], price_basis: str | None = None
+    catalog: Catalog,
+    chips: Sequence[str | Chip],
+    price_basis: str | None = None,
+    rack: Rack | None = None,
 ) -> Machines:
-    """Arrays of the named chips. Raises InputError for a chip or price that does not exist, and for
-    a chip without a figure that every estimate needs."""
+    """Arrays of the named chips, in `rack` where their domain is hypothetical. Raises InputError
+    for an unknown chip or price, and for a chip without a figure that every estimate needs."""
     rows = [chip if isinstance(chip, Chip) else catalog.chip(chip) for chip in chips]
     for row in rows:
         row.require(*ROOFLINE)
@@ -108,6 +114,7 @@ def compile_machines(
         for name in ("all_reduce", "all_gather", "all_to_all")
     }
     scale_out = np.array([_bandwidth(s.levels[-1]) for s in systems])
+    links = [_bandwidth(s.levels[0]) for s in systems]
     kind = np.array(
         [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
     )
@@ -123,7 +130,7 @@ def compile_machines(
         floor_s_per_byte=np.array([1 / row.memories[0].bytes_per_s for row in rows]),
         expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
         domain=np.array([float(s.levels[0].size or 1) for s in systems]),
-        link_bytes_per_s=np.array([_bandwidth(s.levels[0]) for s in systems]),
+        link_bytes_per_s=np.array(links),
         all_reduce_latency_s=fabric["all_reduce"][:, 0],
         all_reduce_s_per_byte=fabric["all_reduce"][:, 1],
         all_reduce_ramp=fabric["all_reduce"][:, 2],
@@ -144,6 +151,7 @@ def compile_machines(
         law_kind=kind,
         spread=spread_of(catalog.calibration),
         shared_error=catalog.calibration.shared,
+        rack=rack and rack_table(rack, [row.tdp_w for row in rows], links),
     )
     return calibrated_machines(machines, catalog.calibration.factors)
 

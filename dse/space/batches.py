@@ -20,6 +20,7 @@ DEPLOYMENT_AXES = (
     "concurrency",
 )  # fmt: skip
 EXPERT_AXES = ("redundant_experts", "routing_skew")  # of sparse models, where they are given
+DOMAIN_AXIS = "scale_up_domain"  # hypothetical, where it is given
 
 
 def deployed_dtypes(model: Model, weight_dtype: str | None) -> dict[str, str]:
@@ -42,8 +43,8 @@ def batch_of(
     deployment: Mapping[str, Floats],
 ) -> CandidateBatch:
     """n models on n deployments: `models[i]` on chip code `chip[i]`; `deployment` holds the axes
-    DEPLOYMENT_AXES, (n,) each, and any of EXPERT_AXES. Block lists are aligned by kind and padded
-    with empty blocks."""
+    DEPLOYMENT_AXES, (n,) each, and any of EXPERT_AXES and DOMAIN_AXIS. Block lists are aligned by
+    kind and padded with empty blocks."""
     n = len(models)
 
     def column(values: Sequence[float] | Floats) -> Floats:
@@ -71,6 +72,9 @@ def batch_of(
             axis: np.broadcast_to(column(deployment[axis]), n).copy()
             for axis in (*DEPLOYMENT_AXES, *(axis for axis in EXPERT_AXES if axis in deployment))
         },
+        domain=np.broadcast_to(column(deployment[DOMAIN_AXIS]), n).copy()
+        if DOMAIN_AXIS in deployment
+        else None,
     )
 
 
@@ -136,6 +140,7 @@ def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None
         "replicas": replicas,
         "concurrency": values["concurrency"],
         "training_tokens": values.get("training_tokens", np.full(n, np.nan)),
+        "domain": values.get(DOMAIN_AXIS),
     }
     if model is not None:
         return _fixed(model, n, weight, deployment)

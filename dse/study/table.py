@@ -16,10 +16,12 @@ DEPLOYMENT = (
     "chip", "chips", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
     "replicas", "weight_dtype", "kv_dtype", "concurrency",
 )  # fmt: skip
+SEARCHED = ("scale_up_domain",)  # columns of the studies that vary them
 
 
 def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     """The text of front.csv. A value that does not apply is an empty cell."""
+    searched = [name for name in SEARCHED if name in items[0]["deployment"]]
     metrics = [
         name
         for name, value in items[0]["metrics"].items()
@@ -27,7 +29,9 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("point", "names", "front_probability", *MODEL, *DEPLOYMENT, *metrics))
+    writer.writerow(
+        ("point", "names", "front_probability", *MODEL, *DEPLOYMENT, *searched, *metrics)
+    )
     for item in items:
         writer.writerow(
             [
@@ -35,7 +39,7 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
                 " ".join(item["names"]),
                 _cell(item["front_probability"]),
                 *(_cell(item["model"].get(name)) for name in MODEL),
-                *(_cell(item["deployment"][name]) for name in DEPLOYMENT),
+                *(_cell(item["deployment"][name]) for name in (*DEPLOYMENT, *searched)),
                 *(_cell(item["metrics"][name]) for name in metrics),
             ]
         )

@@ -1,0 +1,88 @@
+"""A hypothetical scale-up domain in words: what it rests on, and where its rack ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dse.errors import InputError
+from dse.perf.machines import Machines
+from dse.perf.racks import RACK_RULES, Stop, next_stops, with_chip
+from dse.specs.catalog import Catalog
+from dse.specs.rack import Rack, refusal, shipped_racks
+from dse.specs.system import System
+
+
+def check_domain(catalog: Catalog, chip: str) -> None:
+    """Raises InputError for a chip whose scale-up domain cannot be varied."""
+    reason = refusal(chip, catalog.systems[catalog.chip(chip).system])
+    if reason is not None:
+        accepted = "a chip behind switches, such as h200_sxm or gb200_nvl72"
+        raise InputError(reason, field="--domain", accepted=accepted)
+
+
+def domain_assumptions(system: System, domain: float, rack: Rack | None) -> list[str]:
+    """What a domain of `domain` chips rests on, a sentence each."""
+    inner = system.levels[0]
+    size = "any number" if inner.size is None else f"{inner.size}"
+    sentences = [
+        f"a scale-up domain of {domain:g} chips is hypothetical: {system.id} has {size}, and the "
+        f"latency and bandwidth of its {inner.name} are taken to stay"
+    ]
+    if rack is None:
+        return [*sentences, "no rack was named: that such a domain can be built is not checked"]
+    label = "hypothetical rack" if rack.hypothetical else "rack"
+    count = len(rack.assumed)
+    return [
+        *sentences,
+        f"the domain stands in the {label} {rack.id}, {count} of whose {len(rack.figures)} figures "
+        f"are assumed (dse hardware rack {rack.id})",
+    ]
+
+
+def study_rack(machines: Machines) -> dict[str, Any]:
+    """What a study says of its rack: `named` finds it again; `chips` says of every chip where its
+    domain ends, what stops it there, and after that; `sentences` say the same."""
+    table = machines.rack
+    assert table is not None
+    rack = table.rack
+    shipped = shipped_racks().get(rack.id)
+    chips = [
+        {"chip": chip, "stops": [stop_row(stop) for stop in next_stops(with_chip(table, k))]}
+        for k, chip in enumerate(machines.ids)
+    ]
+    return {
+        "id": rack.id,
+        "name": rack.name,
+        "named": rack.id if Path(rack.file) == shipped else rack.file,
+        "hypothetical": rack.hypothetical,
+        "chips": chips,
+        "sentences": [
+            f"The scale-up domain is hypothetical and stands in the rack {rack.id} "
+            f"({rack.name}{', which nobody sells' if rack.hypothetical else ''}).",
+            *(f"On {row['chip']} {stops_sentence(row['stops'])}" for row in chips),
+        ],
+    }
+
+
+def stop_row(stop: Stop) -> dict[str, Any]:
+    """A stop as JSON; `bound` is null where nothing stops it."""
+    meaning = RACK_RULES.get(stop.bound or "")
+    return {
+        "largest": stop.largest, "bound": stop.bound, "meaning": meaning,
+        "without": list(stop.without),
+    }  # fmt: skip
+
+
+def stops_sentence(stops: Sequence[dict[str, Any]]) -> str:
+    """`it ends at 104 chips, stopped by rack_cable_reach; without that at 256 (rack_space).`"""
+    first, *others = stops
+    words = f"it ends at {first['largest']:,} chips, stopped by {first['bound']}"
+    if first["bound"] is None:
+        words = f"nothing stops it up to {first['largest']:,} chips"
+    for k, row in enumerate(others):
+        lifted = "that" if k == 0 else "both" if k == 1 else "all of these"
+        bound = row["bound"] or "the largest that is looked at"
+        words += f"; without {lifted} at {row['largest']:,} ({bound})"
+    return f"{words}."
