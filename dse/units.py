@@ -72,7 +72,7 @@ _PRINTED: dict[str, tuple[str, ...]] = {
     "tokens": ("", "k", "M", "B", "T"),
     "count": ("",),
     "m": ("mm", "m", "km"),
-    "m2": ("mm2", "m2"),
+    "m2": ("mm2", "cm2", "m2"),
     "kg": ("g", "kg", "t"),
     "kg/m2": ("kg/m2",),
 }

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.specs.chip import UNDATED, Figure, FigureSpec, quantity, read_figure, reasons
+from dse.specs.chip import UNDATED, Figure, FigureSpec, quantity, read_figure, reasons, together
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.system import System
 
@@ -117,7 +117,7 @@ class Rack:
         if chosen is None:
             known = [cable.kind for cable in self.cables]
             raise InputError(
-                f"{self.id} has no {kind} cable{did_you_mean(kind, known)}",
+                f"{self.id} has no {kind} cable",
                 file=self.file, field="cables", accepted=", ".join(known) or "no cable",
             )  # fmt: skip
         return replace(self, cables=(chosen, *(c for c in self.cables if c is not chosen)))
@@ -220,7 +220,7 @@ class _RackFile(BaseModel):
     frame: _Frame
     power_feed: Written
     floor_load: Written
-    cooling: tuple[_Cooling, ...] = Field(min_length=1)
+    cooling: tuple[_Cooling, ...]
     cables: tuple[_Cable, ...] = ()
     cable_space: _CableSpace | None = None
     cable_path: _CablePath | None = None
@@ -296,8 +296,10 @@ def load_rack(path: Path | str) -> Rack:
     )
     cables = tuple(_cable(reader, k, cable) for k, cable in enumerate(spec.cables))
     space, lead_m, between_m = _cabling(reader, spec)
+    if reader.errors:
+        raise together(reader.errors)
     if abs(math.fsum(medium.share for medium in cooling) - 1.0) > 1e-6:
-        shares = " + ".join(f"{medium.share:g}" for medium in cooling)
+        shares = " + ".join(f"{medium.share:g}" for medium in cooling) or "nothing"
         raise document.error(("cooling",), f"shares of {shares}", "shares that add up to 1")
     if box["allowed_mass"] <= box["mass"]:
         raise document.error(
@@ -349,12 +351,22 @@ class _Reader:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.figures: list[Figure] = []
+        self.errors: list[InputError] = []
 
     def value(self, path: KeyPath, written: FigureSpec | None, owner: str = "") -> float:
-        """SI value at `path`; 0 for what is left out. Raises InputError: another dimension, not a
-        whole number, a share above 1."""
+        """SI value at `path`; 0 for what is left out, 1 for what is wrong and in `errors`."""
         if written is None:
             return 0.0
+        try:
+            figure = self._figure(path, written, owner)
+        except InputError as error:
+            self.errors.append(error)
+            return 1.0
+        self.figures.append(figure)
+        return figure.value
+
+    def _figure(self, path: KeyPath, written: FigureSpec, owner: str) -> Figure:
+        """Raises InputError: another dimension, not a whole number, a share above 1."""
         field = str(path[-1])
         dimension = _DIMENSION.get(field, "count")
         own = written.source == OWN_SOURCE
@@ -369,8 +381,7 @@ class _Reader:
             raise self.document.error(place, f"read {written.value!r}", "above 0, at most 1")
         if field == "racks_per_domain" and figure.value > MOST_RACKS:
             raise self.document.error(place, f"read {written.value!r}", f"at most {MOST_RACKS}")
-        self.figures.append(figure)
-        return figure.value
+        return figure
 
 
 def _cable(reader: _Reader, k: int, spec: _Cable) -> Cable:

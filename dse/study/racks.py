@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dse.errors import InputError
 from dse.perf.machines import Machines
-from dse.perf.racks import RACK_RULES, Stop, next_stops, with_chip
+from dse.perf.racks import (
+    RACK_RULES,
+    Stop,
+    alone,
+    limits,
+    next_stops,
+    rack_use,
+    racks_needed,
+    relaxed,
+    stages,
+    stop,
+    with_chip,
+)
 from dse.specs.catalog import Catalog
 from dse.specs.rack import Rack, refusal, shipped_racks
 from dse.specs.system import System
@@ -86,3 +102,65 @@ def stops_sentence(stops: Sequence[dict[str, Any]]) -> str:
         bound = row["bound"] or "the largest that is looked at"
         words += f"; without {lifted} at {row['largest']:,} ({bound})"
     return f"{words}."
+
+
+def rack_answer(rack: Rack, sizes: Sequence[int]) -> dict[str, Any]:
+    """Everything that is said of a rack: the bounds at domains of `sizes`, where the domain ends,
+    with each bound lifted, by each bound alone, with one stage of switches for any number, within
+    one rack, and with its other cables. Claim 12 is this of `gb200_nvl72`.
+
+    `next_breaks` holds use / limit of what one more tray breaks, worst first; `alone` the largest
+    domain that each bound would allow (null: no end up to `dse.perf.racks.MOST_CHIPS`).
+    """
+    domain = np.array(sizes, dtype=np.float64)
+    use, racks, stage = rack_use(rack, domain), racks_needed(rack, domain), stages(rack, domain)
+    found, first = limits(rack), stop(rack)
+    flat = replace(rack, stage_chips=math.inf)
+    after = rack_use(rack, np.array([float(first.largest + rack.tray_chips)]))
+    return {
+        "id": rack.id,
+        "name": rack.name,
+        "hypothetical": rack.hypothetical,
+        "chip": rack.chip,
+        "domain": rack.domain,
+        "racks_per_domain": rack.racks,
+        "chips_per_tray": rack.tray_chips,
+        "cable": rack.cable.kind if rack.cable else None,
+        "largest": first.largest,
+        "bound": first.bound,
+        "next_breaks": {
+            name: float(u[0])
+            for name, u in sorted(after.items(), key=lambda item: -float(item[1][0]))
+            if u[0] > 1.0
+        },
+        "stops": [stop_row(one) for one in next_stops(rack)],
+        "relaxed": {name: stop_row(one) for name, one in relaxed(rack).items()},
+        "alone": _largest(alone(rack)),
+        "chips_per_stage": None if math.isinf(rack.stage_chips) else rack.stage_chips,
+        "one_stage": {**stop_row(stop(flat)), "alone": _largest(alone(flat))},
+        "one_rack": stop_row(stop(rack.with_racks(1))),
+        "other_cables": [
+            {"cable": cable.kind, "stops": [stop_row(one) for one in next_stops(changed)]}
+            for cable in rack.cables[1:]
+            for changed in (rack.with_cable(cable.kind),)
+        ],
+        "limits": {name: {"value": v, "unit": unit} for name, (v, unit) in found.items()},
+        "sizes": [
+            {
+                "chips": size,
+                "racks": int(racks[k]),
+                "stages": int(stage[k]),
+                "use": {name: float(u[k]) if name in found else None for name, u in use.items()},
+                "bound": worst if use[worst][k] > 1.0 else None,
+            }
+            for k, size in enumerate(sizes)
+            for worst in (max(use, key=lambda name, k=k: float(use[name][k])),)
+        ],
+        "assumed": list(rack.assumed),
+        "notes": list(rack.notes),
+    }
+
+
+def _largest(stops: dict[str, Stop]) -> dict[str, int | None]:
+    """The largest domain by bound; None where the bound does not end it."""
+    return {name: None if one.bound is None else one.largest for name, one in stops.items()}
