@@ -105,7 +105,6 @@ def _chosen(folder: StudyFolder) -> list[str]:
         f"Of {evaluations:,} evaluated designs. Violated counts every design over the limit; alone "
         "those that nothing else ruled out.",
         "",
-        *_rack(folder),
     ]
     return lines + _table(
         ("constraint", "meaning", "violated", "alone", "share of evaluated"),
@@ -121,12 +120,6 @@ def _chosen(folder: StudyFolder) -> list[str]:
             if row["violated"]
         ),
     )
-
-
-def _rack(folder: StudyFolder) -> list[str]:
-    """Where the rack of a hypothetical domain ends it."""
-    sentences = folder.study.get("rack", {}).get("sentences", ())
-    return [" ".join(escape(sentence) for sentence in sentences), ""] if sentences else []
 
 
 def _front(folder: StudyFolder) -> list[str]:

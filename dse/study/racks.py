@@ -75,8 +75,8 @@ def study_rack(machines: Machines) -> dict[str, Any]:
         "hypothetical": rack.hypothetical,
         "chips": chips,
         "sentences": [
-            f"The scale-up domain is hypothetical and stands in the rack {rack.id} "
-            f"({rack.name}{', which nobody sells' if rack.hypothetical else ''}).",
+            f"The scale-up domain is hypothetical and stands in the "
+            f"{'hypothetical ' if rack.hypothetical else ''}rack {rack.id}: {rack.name}.",
             *(f"On {row['chip']} {stops_sentence(row['stops'])}" for row in chips),
         ],
     }

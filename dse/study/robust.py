@@ -54,7 +54,6 @@ def _shared(
         batch.chip, batch.tensor_parallel, batch.pipeline_parallel, batch.data_parallel,
         batch.expert_parallel, batch.replicas, batch.concurrency, batch.kv_dtype,
         *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
-        *([] if batch.domain is None else [batch.domain]),
     ]  # fmt: skip
     _, deployment = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     return batch.chip, deployment.ravel()

@@ -150,3 +150,21 @@ def test_a_study_of_ones_own_rack(tmp_path: Path) -> None:
     again = dse("estimate", out, items[0]["point"], "--json").json()
     assert again["tpot_s"] == items[0]["metrics"]["tpot_s"]
     assert again["deployment"] == items[0]["deployment"]
+
+
+def test_pools_of_one_hypothetical_domain_need_no_network() -> None:
+    pools = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--serving", "disaggregated")
+    pools += ("--dp", 8, "--ep", 8, "--prefill-tp", 8, "--prefill-workers", 2)
+    plain = dse("estimate", *pools, "--json").json()
+    joined = dse("estimate", *pools, "--domain", 64, "--json").json()
+    assert joined["transfer_s"] < plain["transfer_s"]
+    assert joined["tpot_s"] == pytest.approx(plain["tpot_s"], rel=0.01)
+
+
+def test_why_not_takes_the_rack_of_the_study(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert dse("run", "rack-domain", "--out", out).code == 0
+    flags = (*POINT, "--replicas", 2, "--weight-dtype", "fp8", "--kv-dtype", "fp8")
+    said = dse("explain", "--why-not", out, *flags, "--concurrency", 1024, "--domain", 128)
+    assert said.code == 0, said.err
+    assert "breaks rack_cable_reach" in said.out
