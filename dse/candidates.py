@@ -55,6 +55,7 @@ class CandidateBatch:
     of how often experts are chosen, None for the default of `dse.perf.operators.moe`.
     `weights_offloaded` and `kv_offloaded` are shares, 0 to 1, of the weights and of the cache that
     lie in memory tier `offload_tier`, a code of `dse.specs.tiers.TIERS`; None: all on the device.
+    `domain` is a hypothetical scale-up domain in chips, None for that of each chip's system.
     """
 
     hidden_size: Floats
@@ -77,6 +78,7 @@ class CandidateBatch:
     weights_offloaded: Floats | None = None
     kv_offloaded: Floats | None = None
     offload_tier: Codes | None = None
+    domain: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.hidden_size)

@@ -25,6 +25,7 @@ from dse.perf.parameters import (
     kv_elements_per_token,
     parameters,
 )
+from dse.perf.racks import RACK_RULES, rack_violations
 from dse.perf.serving import Performance, predict
 from dse.perf.tiers import RULES as TIER_RULES
 from dse.perf.tiers import rules as tier_rules
@@ -174,7 +175,7 @@ def _evaluate(
         values |= _in_tier(batch, workload, performance)
     return Metrics(
         values=values,
-        violations=_violations(batch, workload, performance),
+        violations=_violations(batch, workload, performance) | _of_rack(batch, machines),
         quality=shape_quality,
         performance=performance,
         parameters=count,
@@ -322,6 +323,13 @@ def _violations(
     return rules
 
 
+def _of_rack(batch: CandidateBatch, machines: Machines) -> dict[str, Floats]:
+    """The bounds of the rack that a hypothetical scale-up domain stands in; none without one."""
+    if machines.rack is None or batch.domain is None:
+        return {}
+    return rack_violations(machines.rack, batch.domain, batch.chip)
+
+
 RULES = {
     "memory_capacity": "weights, buffers and the cache of one request fit the memory of a chip",
     "heads_divide_by_tensor_parallel": "query heads divide by the tensor parallelism",
@@ -337,3 +345,5 @@ RULES = {
     "arrivals_within_capacity": "requests arrive no faster than they are served",
     **TIER_RULES,
 }
+# What every rule means, those of a rack too, which only a hypothetical domain is held to.
+MEANINGS = {**RULES, **RACK_RULES}

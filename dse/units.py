@@ -37,6 +37,9 @@ _TIME |= {"days": Decimal(86400), "year": Decimal(31536000), "years": Decimal(31
 _THOUSANDS = {"": Decimal(1), "k": Decimal("1e3"), "K": Decimal("1e3"), "M": Decimal("1e6")}
 _THOUSANDS |= {"B": Decimal("1e9"), "T": Decimal("1e12")}
 
+_POUND = Decimal("0.45359237")
+_KILONEWTON = 1000 / Decimal("9.80665")  # kilograms that weigh 1 kN (standard gravity)
+
 # Factor of every unit that is read, by dimension.
 _READ: dict[str, dict[str, Decimal]] = {
     "bytes": _data(""),
@@ -50,6 +53,10 @@ _READ: dict[str, dict[str, Decimal]] = {
     "usd": _scaled("USD", "", "k", "M") | _scaled("$", "") | _scaled("usd", ""),
     "tokens": _THOUSANDS | {f"{p} tokens".strip(): factor for p, factor in _THOUSANDS.items()},
     "count": {"": Decimal(1)},
+    "m": {"mm": Decimal("1e-3"), "cm": Decimal("1e-2"), "m": Decimal(1), "km": Decimal(1000)},
+    "m2": {"mm2": Decimal("1e-6"), "cm2": Decimal("1e-4"), "m2": Decimal(1)},
+    "kg": {"g": Decimal("1e-3"), "kg": Decimal(1), "t": Decimal(1000), "lb": _POUND},
+    "kg/m2": {"kg/m2": Decimal(1), "kN/m2": _KILONEWTON, "kPa": _KILONEWTON},
 }
 # Units that are printed, smallest first.
 _PRINTED: dict[str, tuple[str, ...]] = {
@@ -64,17 +71,23 @@ _PRINTED: dict[str, tuple[str, ...]] = {
     "usd": ("USD",),
     "tokens": ("", "k", "M", "B", "T"),
     "count": ("",),
+    "m": ("mm", "m", "km"),
+    "m2": ("mm2", "cm2", "m2"),
+    "kg": ("g", "kg", "t"),
+    "kg/m2": ("kg/m2",),
 }
 _NOUN = {
     "bytes": "a size", "bytes/s": "a bandwidth", "flop/s": "a rate of arithmetic",
     "flop": "an amount of arithmetic", "s": "a time", "Hz": "a frequency", "W": "a power",
     "usd/h": "a price per hour", "usd": "a price", "tokens": "a number of tokens",
-    "count": "a number",
+    "count": "a number", "m": "a length", "m2": "an area", "kg": "a mass",
+    "kg/m2": "a floor load",
 }  # fmt: skip
 _EXAMPLE = {
     "bytes": "80 GB or 180 GiB", "bytes/s": "3.35 TB/s or 400 Gb/s", "flop/s": "989 TFLOP/s",
     "flop": "1e24 FLOP", "s": "1.5 us or 30 ms", "Hz": "1830 MHz", "W": "700 W",
     "usd/h": "2.5 USD/h", "usd": "30000 USD", "tokens": "15.6T or 8192", "count": "8",
+    "m": "1.5 m or 2 mm", "m2": "240 cm2", "kg": "1360 kg", "kg/m2": "2500 kg/m2 or 25 kN/m2",
 }  # fmt: skip
 DIMENSIONS = tuple(_READ)
 

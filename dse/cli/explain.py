@@ -67,6 +67,9 @@ def command(
             taken = (*taken, "concurrency")
         refuse(taken, f"--why-not, which takes it from {why_not}")
         asked = {key: study_document.get(key) for key in ("price_basis", "purchase")}
+        if flags["domain"] is not None and "rack" in study_document:
+            refuse(["rack"], f"--why-not, which takes it from {why_not}")
+            asked["rack"] = study_document["rack"]["named"]
         document = reasons(Path(why_not), estimate_flags(flags | asked, loads=loads))
         if as_json:
             print_json(document)

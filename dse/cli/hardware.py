@@ -11,6 +11,7 @@ import click
 from dse.cli import collectives
 from dse.cli.fit import command as fit
 from dse.cli.options import json_option, print_json, print_table, say
+from dse.cli.racks import rack
 
 if TYPE_CHECKING:
     from dse.specs.chip import Figure
@@ -202,8 +203,8 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         "capacity_kind": spec.capacity_kind,
         "system": system.id,
         "efficiency": spec.efficiency,
-        "figures": [_figure(f) for f in (*spec.figures, *system.figures)],
-        "not_chosen": [_figure(f) for f in spec.not_chosen],
+        "figures": [figure_row(f) for f in (*spec.figures, *system.figures)],
+        "not_chosen": [figure_row(f) for f in spec.not_chosen],
         "prices": prices,
         "purchases": purchases,
         "assumed": [*spec.assumed, *system.assumed],
@@ -215,7 +216,7 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         print_json(document)
         return
     say(f"{spec.id}: {spec.vendor} {spec.name}, in system {system.id} ({system.name})", "  ")
-    _print_figures([*spec.figures, *system.figures], spec.not_chosen)
+    print_figures([*spec.figures, *system.figures], spec.not_chosen)
     _print_prices(prices, purchases)
     for sentence in document["notes"]:
         say(f"note: {sentence}", "  ")
@@ -227,7 +228,7 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         say(f"no estimate: {document['refused']}", "  ")
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def figure_row(figure: Figure) -> dict[str, Any]:
     from dse.study.describe import number
 
     return {
@@ -240,11 +241,11 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "kind": figure.kind,
         "quote": figure.quote,
         "note": figure.note,
-        "alternatives": [_figure(other) for other in figure.alternatives],
+        "alternatives": [figure_row(other) for other in figure.alternatives],
     }
 
 
-def _print_figures(figures: Sequence[Figure], not_chosen: Sequence[Figure]) -> None:
+def print_figures(figures: Sequence[Figure], not_chosen: Sequence[Figure]) -> None:
     """Every figure, what other sources say below it, and the sources by number."""
     lines = []
     for figure in figures:
@@ -322,3 +323,6 @@ def new_chip(chip: str) -> None:
         )
     classes = {c.efficiency.split(":")[0] for c in catalog.chips.values()}
     click.echo(template(chip, sorted(c for c in classes if c.startswith("class_"))), nl=False)
+
+
+command.add_command(rack)

@@ -79,6 +79,10 @@ _POINT_OPTIONS = (
     click.option("--ep", type=DEGREE, default=1, help="Expert parallelism."),
     click.option("--replicas", type=DEGREE, default=1, help="Independent instances."),
     click.option(
+        "--domain", type=DEGREE, help="Chips of a hypothetical scale-up domain, behind switches."
+    ),
+    click.option("--rack", help="A rack that bounds it (dse hardware rack), or a rack file."),
+    click.option(
         "--redundant-experts",
         type=Whole(0, 100_000),
         help="Copies of busy experts, a layer, over all ranks of expert parallelism.",
@@ -164,8 +168,8 @@ _POINT_OPTIONS = (
     ),
 )
 POINT_FLAGS = (
-    "model", "chip", "tp", "pp", "dp", "ep", "replicas", "redundant_experts", "routing_skew",
-    "weight_dtype", "kv_dtype",
+    "model", "chip", "tp", "pp", "dp", "ep", "replicas", "domain", "rack", "redundant_experts",
+    "routing_skew", "weight_dtype", "kv_dtype",
     "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
     "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
     "network_overlap", "jitter", "jitter_distribution",
@@ -244,11 +248,12 @@ def estimate_flags(
     from dse import units
     from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
-    from dse.space.batches import EXPERT_AXES
+    from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
     from dse.specs.purchase import BASIS as PURCHASE
     from dse.specs.purchase import PurchaseTerms
+    from dse.specs.rack import load_rack, resolve_rack
     from dse.study.estimate import estimate
     from dse.study.loads import mix_of
 
@@ -292,6 +297,10 @@ def estimate_flags(
     deployment |= offload_of(flags, catalog, chip)
     backend_default = flags["backend"] is None and not loads
     flags["backend"] = flags["backend"] or catalog.chip(chip).backend
+    if flags["domain"] is not None:
+        deployment[DOMAIN_AXIS] = flags["domain"]
+    elif flags["rack"]:
+        raise InputError("a rack without a domain", field="--rack", accepted="--domain N, too")
     if flags["redundant_experts"] and flags["ep"] == 1:
         raise InputError(
             "copies of experts without expert parallelism",
@@ -310,6 +319,7 @@ def estimate_flags(
         keep=keep,
         jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
         backend_default=backend_default,
+        rack=load_rack(resolve_rack(flags["rack"])) if flags["rack"] else None,
     )
 
 

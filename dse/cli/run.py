@@ -85,6 +85,7 @@ def _print(document: dict[str, Any], folder: Path) -> None:
     from dse.study.loads import loads_of
     from dse.study.words import (
         DEPLOYMENT_KEY,
+        DOMAIN_KEY,
         HELD_KEY,
         SHAPE_KEY,
         SHORT,
@@ -102,13 +103,16 @@ def _print(document: dict[str, Any], folder: Path) -> None:
     )
     if document["workload"] is None:
         say(f"Workloads: {mix_words(document['workloads'])}.", "  ")
+    for sentence in document.get("rack", {}).get("sentences", ()):
+        say(sentence, "  ")
     held = held_in(loads_of(document))
     one_shape = len({short_shape(item["model"]) for item in items}) == 1
     if one_shape:
         say(f"Model: {items[0]['model']['name']}")
     else:
         say(f"Shape: {SHAPE_KEY}.", "  ")
-    say(f"Deployment: {DEPLOYMENT_KEY}{HELD_KEY * held}; degrees of 1 are left out.", "  ")
+    key = f"{DEPLOYMENT_KEY}{DOMAIN_KEY * ('rack' in document)}{HELD_KEY * held}"
+    say(f"Deployment: {key}; degrees of 1 are left out.", "  ")
     shown = _shown(items)
     titles = [SHORT.get(metric, metric) for metric in objectives]
     values = [[show(m, item["metrics"][m]) for m in objectives] for item in shown]

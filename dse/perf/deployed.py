@@ -41,6 +41,11 @@ class Law:
         self.floor_of_compute: Floats = table.floor_of_compute.ravel().take(cell)
 
 
+def domain_of(batch: CandidateBatch, machines: Machines) -> Floats:
+    """(n,) chips of a scale-up domain: the hypothetical one where it is given."""
+    return machines.fabric.domain[batch.chip] if batch.domain is None else batch.domain
+
+
 class Deployed:
     """Gathers of n candidates. `experts_tensor_parallel` = tensor * data / expert parallel."""
 
@@ -56,7 +61,7 @@ class Deployed:
         self.group = batch.tensor_parallel * batch.data_parallel
         self.experts_tensor_parallel = np.maximum(self.group / batch.expert_parallel, 1.0)
         self.floor_s_per_byte = machines.floor_s_per_byte[chip]
-        self.domain = machines.fabric.domain[chip]
+        self.domain = domain_of(batch, machines)
         self.capacity_bytes = machines.capacity_bytes[chip]
         self.expert_padding_rows = machines.expert_padding_rows[chip]
         self.kv_bytes = BYTES[batch.kv_dtype]

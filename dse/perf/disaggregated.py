@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
 from dse.perf.collectives import network_of
-from dse.perf.deployed import Deployed
+from dse.perf.deployed import Deployed, domain_of
 from dse.perf.ledger import Ledger
 from dse.perf.machines import Machines
 from dse.perf.memory import Memory
@@ -188,9 +188,7 @@ def in_one_domain(
 ) -> NDArray[np.bool_]:
     """(n,) whether both pools fit one scale-up domain of either chip, so that the cache crosses its
     links and not the network."""
-    domain = np.minimum(
-        prefill_machines.fabric.domain[prefill.chip], decode_machines.fabric.domain[decode.chip]
-    )
+    domain = np.minimum(domain_of(prefill, prefill_machines), domain_of(decode, decode_machines))
     return prefill.chips + decode.chips <= domain
 
 

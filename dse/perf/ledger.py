@@ -169,6 +169,7 @@ class Ledger:
         self.seconds = self.seconds - hidden
         self.network_s = self.network_s - hidden
         self._keep("network behind compute", -hidden, network_s=-hidden)
+
     def wait_for_tier(self) -> None:
         """Adds what the step waits for weights and cache in a memory tier, once all else is in."""
         if self.tier is None:

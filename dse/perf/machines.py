@@ -16,11 +16,13 @@ from dse.dtypes import ARITHMETIC, DTYPES, arithmetic
 from dse.perf.calibrated import calibrated_machines
 from dse.perf.fabrics import Fabric, compile_fabric
 from dse.perf.intervals import Spread, spread_of
+from dse.perf.racks import RackTable, rack_table
 from dse.perf.tiers import TierTable, tier_table
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import ROOFLINE, Chip
 from dse.specs.efficiency import Efficiency, Law
+from dse.specs.rack import Rack
 
 OPERATORS = (
     "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
@@ -63,16 +65,20 @@ class Machines:
     shared_error: float
     tiers: TierTable
     stream_fixed_s: Table  # fixed cost of an element-wise kernel
+    rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
 
     def code(self, chip: str) -> int:
         return self.ids.index(chip)
 
 
 def compile_machines(
-    catalog: Catalog, chips: Sequence[str | Chip], price_basis: str | None = None
+    catalog: Catalog,
+    chips: Sequence[str | Chip],
+    price_basis: str | None = None,
+    rack: Rack | None = None,
 ) -> Machines:
-    """Arrays of the named chips. Raises InputError for a chip or price that does not exist, and for
-    a chip without a figure that every estimate needs."""
+    """Arrays of the named chips, in `rack` where their domain is hypothetical. Raises InputError
+    for an unknown chip or price, and for a chip without a figure that every estimate needs."""
     rows = [chip if isinstance(chip, Chip) else catalog.chip(chip) for chip in chips]
     for row in rows:
         row.require(*ROOFLINE)
@@ -80,6 +86,7 @@ def compile_machines(
     systems = [catalog.systems[row.system] for row in rows]
     efficiencies = [catalog.efficiencies[row.efficiency] for row in rows]
     pairs = list(zip(rows, efficiencies, strict=True))
+    links = [np.nan_to_num(s.levels[0].bytes_per_s_per_direction, nan=np.inf) for s in systems]
     kind = np.array(
         [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
     )
@@ -103,6 +110,12 @@ def compile_machines(
         shared_error=catalog.calibration.shared,
         tiers=tier_table(rows, catalog.tiers),
         stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
+        rack=rack
+        and rack_table(
+            rack,
+            [row.tdp_w for row in rows],
+            links,
+        ),
     )
     return calibrated_machines(machines, catalog.calibration.factors)
 

@@ -93,6 +93,8 @@ def deployment(d: Json, held: bool = True) -> str:
     each = chips // replicas
     split = f" of {each} chip{'s' * (each > 1)}" + (f" ({', '.join(degrees)})" if degrees else "")
     copies = f"{replicas} replicas{split}" if replicas > 1 else f"one instance{split}"
+    if "scale_up_domain" in d:
+        copies += f", scale-up domains of {d['scale_up_domain']} (hypothetical)"
     flight = (
         f"; {d['concurrency']:,} request{'s' * (d['concurrency'] > 1)} in flight over all chips"
     )
@@ -146,4 +148,5 @@ def short_split(d: Json) -> str:
         )
         if (d.get(key) or 1) > 1
     ] + offload_words(d)
-    return f"{d['replicas']} × ({', '.join(degrees) or '1 chip'})"
+    domain = f", hypothetical domain {d['scale_up_domain']}" if "scale_up_domain" in d else ""
+    return f"{d['replicas']} × ({', '.join(degrees) or '1 chip'}){domain}"

@@ -21,11 +21,12 @@ AXES_ONLY = {
     "replicas": "replicas",
     "tensor_parallel": "tensor parallel",
     "expert_parallel": "expert parallel",
+    "scale_up_domain": "scale-up domain (hypothetical)",
 }
 PARALLEL = (
     "chip", "kind", "num_hidden_layers", "hidden_size", "num_experts", "total_parameters",
     "active_parameters", "weights", "kv", "chips", "replicas", "tensor_parallel",
-    "expert_parallel", "concurrency",
+    "expert_parallel", "scale_up_domain", "concurrency",
 )  # fmt: skip
 NOT_PLOTTED = ("memory_capacity_bytes_per_chip",)
 

@@ -55,6 +55,7 @@ def lead(folder: StudyFolder) -> list[str]:
         + " ".join(basis(first, [o["metric"] for o in folder.objectives])),
         *untrained(folder),
         found,
+        *([" ".join(study["rack"]["sentences"])] if "rack" in study else []),
     ]
 
 
@@ -88,7 +89,8 @@ def summary(folder: StudyFolder) -> list[tuple[str, ...]]:
                 f"{chosen.label} ({chosen.item['point']})",
                 *(show(metric, chosen.metrics.get(metric)) for metric in wanted),
                 ", ".join(kinds) or "–",
-                f"{brief_shape(chosen.item)}, {d['chips']} × {d['chip']}",
+                f"{brief_shape(chosen.item)}, {d['chips']} × {d['chip']}"
+                + (f", domains of {d['scale_up_domain']}" if "scale_up_domain" in d else ""),
             )
         )
     return rows

@@ -23,6 +23,7 @@ EXPERT_AXES = ("redundant_experts", "routing_skew")  # of sparse models, where t
 # Shares in a memory tier, and its code (`dse.specs.tiers.TIERS`), where something is put there.
 OFFLOAD_AXES = ("weights_offloaded", "kv_offloaded", "offload_tier")
 PERCENT_AXES = {f"{share}_percent": share for share in OFFLOAD_AXES[:2]}
+DOMAIN_AXIS = "scale_up_domain"  # hypothetical, where it is given
 
 
 def deployed_dtypes(model: Model, weight_dtype: str | None) -> dict[str, str]:
@@ -45,8 +46,8 @@ def batch_of(
     deployment: Mapping[str, Floats],
 ) -> CandidateBatch:
     """n models on n deployments: `models[i]` on chip code `chip[i]`; `deployment` holds the axes
-    DEPLOYMENT_AXES, (n,) each, and any of EXPERT_AXES and OFFLOAD_AXES. Block lists are
-    aligned by kind and padded with empty blocks."""
+    DEPLOYMENT_AXES, (n,) each, and any of EXPERT_AXES, OFFLOAD_AXES and DOMAIN_AXIS. Block lists
+    are aligned by kind and padded with empty blocks."""
     n = len(models)
 
     def column(values: Sequence[float] | Floats) -> Floats:
@@ -79,6 +80,9 @@ def batch_of(
             )
         },
         offload_tier=None if tier is None else np.broadcast_to(np.array(tier, np.intp), n).copy(),
+        domain=np.broadcast_to(column(deployment[DOMAIN_AXIS]), n).copy()
+        if DOMAIN_AXIS in deployment
+        else None,
     )
 
 
@@ -144,6 +148,7 @@ def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None
         "replicas": replicas,
         "concurrency": values["concurrency"],
         "training_tokens": values.get("training_tokens", np.full(n, np.nan)),
+        "domain": values.get(DOMAIN_AXIS),
     }
     for axis, share in PERCENT_AXES.items():
         if axis in values:

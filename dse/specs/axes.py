@@ -88,6 +88,7 @@ AXES: Mapping[str, AxisRule] = {
     "pipeline_parallel": _degree("stages of layers"),
     "data_parallel": _degree("attention data-parallel groups inside one instance"),
     "expert_parallel": _degree("groups that experts are spread over; divides TP x DP"),
+    "scale_up_domain": _deployed("chips of a hypothetical domain; takes a `rack`", required=False),
     "weight_dtype": _deployed("format of the weights", "dtype"),
     "kv_dtype": _deployed("format of the key-value cache", "dtype"),
     "concurrency": _deployed("requests in flight over all chips"),

@@ -23,6 +23,8 @@ from dse.specs.model_catalog import resolve_model
 from dse.specs.own_chip import read_own_chip
 from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
+from dse.specs.rack import Rack, load_rack, resolve_rack
+from dse.specs.rack import refusal as rack_refusal
 from dse.specs.workloads import (
     WeightedFile,
     WorkloadFile,
@@ -55,6 +57,7 @@ class Study:
     the chips that were asked for and have no price on the basis, or lack a figure that the space
     needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, None
     on every other price basis. `chip_files` are the paths of chip files that the space names.
+    `rack` is what a hypothetical scale-up domain stands in, where one is searched.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -77,6 +80,7 @@ class Study:
     chip_files: tuple[str, ...]
     fingerprint: str
     path: Path
+    rack: Rack | None = None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -97,6 +101,7 @@ class _StudyFile(BaseModel):
     purchase: PurchaseFile | None = None
     training_compute: Any = None
     training_tokens: Any = None
+    rack: str | None = None
     model: Any
     deployment: Any
     objectives: Any
@@ -143,7 +148,13 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
     unpriced = _unpriced(basis, catalog, mistakes)
     purchase = _purchase(frame.purchase, basis, mistakes) if frame else None
     most = _largest_instance(document)
-    chips = {chip: unpriced.get(chip) or catalog.refusal(chip, most) for chip in catalog.chips}
+    rack = _rack(frame.rack, document, mistakes) if frame else None
+    chips = {
+        chip: unpriced.get(chip)
+        or catalog.refusal(chip, most)
+        or (rack and rack_refusal(chip, catalog.systems[catalog.chips[chip].system]))
+        for chip in catalog.chips
+    }
     model = document.data.get("model")
     sections = ("deployment",) if isinstance(model, str) else ("model", "deployment")
     axes, left_out = read_axes(document, sections, chips, mistakes)
@@ -183,6 +194,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         content["purchase"] = asdict(purchase)
     if chip_files:
         content["chip_files"] = [_digest(Path(file)) for file in chip_files]
+    if rack is not None:
+        content["rack"] = _digest(Path(rack.file))
     return Study(
         name=frame.name,
         title=frame.title,
@@ -202,7 +215,27 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         chip_files=chip_files,
         fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
         path=Path(path),
+        rack=rack,
     )
+
+
+def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack | None:
+    """The rack of a hypothetical scale-up domain: both are given, or neither."""
+    deployment = document.data.get("deployment")
+    searched = isinstance(deployment, Mapping) and "scale_up_domain" in deployment
+    if written is None:
+        if searched:
+            at = ("deployment", "scale_up_domain")
+            mistakes.add(at, "a hypothetical domain stands in a rack", "rack: hypothetical_copper")
+        return None
+    if not searched:
+        mistakes.add(("rack",), "a rack without scale_up_domain", "the axis scale_up_domain, too")
+    try:
+        return load_rack(resolve_rack(written, Path(document.file).parent))
+    except InputError as error:
+        for item in error.errors if isinstance(error, InputErrors) else [error]:
+            mistakes.place(("rack",), item)
+    return None
 
 
 def _yaml_files(folder: Path) -> dict[str, Path]:

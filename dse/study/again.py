@@ -10,6 +10,7 @@ from dse.economics.ownership import with_purchase_prices
 from dse.specs.catalog import load_catalog
 from dse.specs.own_config import model_of
 from dse.specs.purchase import PurchaseTerms
+from dse.specs.rack import load_rack, resolve_rack
 from dse.study.describe import limits_of
 from dse.study.estimate import Estimate, estimate
 from dse.study.folder import FRONT, find_item, read_study
@@ -31,6 +32,7 @@ def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -
     if terms := study.get("purchase"):
         catalog = with_purchase_prices(catalog, PurchaseTerms(**terms))
     deployment = item["deployment"]
+    rack = study.get("rack")
     model = model_of(item["model"], source)
     limits = limits_of(study)
     dtype = deployment["weight_dtype"]
@@ -45,5 +47,6 @@ def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -
         price_basis=study["price_basis"],
         limits=limits,
         keep=keep,
+        rack=rack and load_rack(resolve_rack(rack["named"])),
     )
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))

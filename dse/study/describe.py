@@ -11,12 +11,12 @@ import numpy as np
 
 from dse.candidates import CandidateBatch, Floats
 from dse.dtypes import DTYPES
-from dse.evaluate import MEMORY_PARTS, RULES, Metrics
+from dse.evaluate import MEANINGS, MEMORY_PARTS, Metrics
 from dse.perf.intervals import CLASS, EQUIVALENT_FACTOR, LABEL, THROUGHPUT_METRICS, interval
 from dse.perf.machines import Machines
 from dse.perf.serving import BOTTLENECKS
 from dse.quality.laws import predicted_loss
-from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
+from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES
 from dse.specs.blocks import WEIGHT_PARTS
 from dse.specs.calibration import KINDS
 from dse.specs.tiers import TIERS
@@ -104,7 +104,7 @@ def violations(metrics: Metrics, i: int, limits: tuple[Limit, ...] = ()) -> list
     """The rules and limits that candidate `i` breaks, and by how much (used / limit - 1). Of a
     limit, also its metric and the value that breaks it; both null where there is no value."""
     rules = [
-        {"constraint": name, "amount": number(amount[i]), "meaning": RULES[name]}
+        {"constraint": name, "amount": number(amount[i]), "meaning": MEANINGS[name]}
         for name, amount in metrics.violations.items()
         if amount[i] > 0.0
     ]
@@ -199,6 +199,8 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
             given = getattr(batch, name)
             degrees[name] = 0.0 if given is None else given[i].item()
         degrees["offload_tier"] = TIERS[batch.offload_tier[i]]
+    if batch.domain is not None:
+        degrees[DOMAIN_AXIS] = whole(batch.domain[i])
     dtypes = {part: DTYPES[batch.weight_dtype[part][i]] for part in WEIGHT_PARTS}
     main = dtypes["experts"] if _sparse(batch, i) else dtypes["mlp"]
     return {

@@ -40,6 +40,7 @@ def elsewhere(
                 kv_dtype=deployment["kv_dtype"],
                 price_basis=problem.study.price_basis,
                 limits=problem.limits,
+                rack=problem.study.rack,
             )
         except InputError as error:
             refused = {"feasible": False, "why_not": error.message, "metrics": None}

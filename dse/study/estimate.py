@@ -17,14 +17,16 @@ from dse.perf.jitter import with_jitter
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.operators.moe import ROUTING_SKEW
 from dse.perf.workload import POISSON, Workload
-from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, OFFLOAD_AXES, batch_of
+from dse.space.batches import DEPLOYMENT_AXES, DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES, batch_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import GENERIC
 from dse.specs.model import Model
+from dse.specs.rack import Rack
 from dse.specs.tiers import TIERS
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
 from dse.study.loads import load_row, one_load
+from dse.study.racks import check_domain, domain_assumptions
 from dse.study.tiers import offload_assumptions
 
 
@@ -69,14 +71,18 @@ def estimate(
     keep: bool = False,
     jitter: tuple[float, str] | None = None,
     backend_default: bool = False,
+    rack: Rack | None = None,
 ) -> Estimate:
     """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
     distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
-    for the backend, the chip's own was taken. Raises InputError for an unknown chip, dtype or price
-    basis, and for a chip without a figure that the point needs."""
+    for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
+    of `rack` where one is given. Raises InputError for an unknown chip, dtype or price basis, and
+    for a chip without a figure that the point needs."""
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
-    machines = compile_machines(catalog, [chip], price_basis)
+    if DOMAIN_AXIS in deployment:
+        check_domain(catalog, chip)
+    machines = compile_machines(catalog, [chip], price_basis, rack)
     if jitter is not None:
         machines = with_jitter(machines, *jitter)
     axes = axes_of(deployment)
@@ -89,7 +95,8 @@ def estimate(
     if backend_default and catalog.chip(chip).backend != GENERIC:
         name = catalog.chip(chip).backend
         assumed.append(f"backend {name}, the default of {chip}: no --backend was given")
-    assumed += assumptions(catalog, model, written, mix, int(metrics.provenance[0]), price_basis)
+    known = int(metrics.provenance[0])
+    assumed += assumptions(catalog, model, written, mix, known, price_basis, rack)
     if jitter is not None:
         assumed.insert(0, f"{jitter[1]} delays of {jitter[0] * 1e6:g} us in collectives, as given")
     return Estimate(
@@ -103,7 +110,9 @@ def axes_of(deployment: Mapping[str, Any]) -> dict[str, Any]:
         axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES
     }
     axes |= {
-        axis: np.array([float(deployment[axis])]) for axis in EXPERT_AXES if axis in deployment
+        axis: np.array([float(deployment[axis])])
+        for axis in (*EXPERT_AXES, DOMAIN_AXIS)
+        if axis in deployment
     }
     if deployment.get("offload_tier") is None:
         return axes
@@ -118,13 +127,17 @@ def assumptions(
     mix: Mix,
     provenance: int,
     price_basis: str,
+    rack: Rack | None = None,
 ) -> list[str]:
     """What the answer rests on beyond sourced figures, a sentence each, worst first. `deployment`
     as `describe_deployment` gives it; `provenance` indexes `machines.KINDS`."""
     chip = deployment["chip"]
     spec = catalog.chip(chip)
     system = catalog.systems[spec.system]
+    domain = deployment.get(DOMAIN_AXIS, system.levels[0].size or math.inf)
     sentences = []
+    if DOMAIN_AXIS in deployment:
+        sentences += domain_assumptions(system, domain, rack)
     kind = KINDS[provenance]
     if kind != "fitted":
         sentences.append(
@@ -144,7 +157,7 @@ def assumptions(
         sentences.append(f"{model.name}: training tokens unknown: no loss is predicted")
     measured = max(catalog.efficiencies[spec.efficiency].all_reduce.latency_s)
     group = deployment["tensor_parallel"] * deployment["data_parallel"]
-    if min(group, system.levels[0].size or math.inf) > measured:
+    if min(group, domain) > measured:
         sentences.append(f"{chip}: collectives between more than {measured} chips are extrapolated")
     if "routing_skew" not in deployment and any(block.kind == "moe" for block in model.blocks):
         sentences.append(

@@ -12,6 +12,7 @@ from dse.economics.ownership import with_purchase_prices
 from dse.evaluate import RULES, Metrics
 from dse.mix import Mix, evaluate_mix
 from dse.perf.machines import Machines, compile_machines
+from dse.perf.racks import RACK_RULES
 from dse.problem import Evaluation, Objective
 from dse.space.batches import batch_of_values
 from dse.space.space import Space
@@ -42,7 +43,8 @@ class PhysicsProblem:
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        return (*RULES, *(limit.text for limit in self.limits), KNOWN)
+        rack = () if self.machines.rack is None else tuple(RACK_RULES)
+        return (*RULES, *rack, *(limit.text for limit in self.limits), KNOWN)
 
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d)."""
@@ -85,7 +87,7 @@ def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
     return PhysicsProblem(
         study=study,
         space=space,
-        machines=compile_machines(catalog, space.chips, study.price_basis),
+        machines=compile_machines(catalog, space.chips, study.price_basis, study.rack),
         mix=mix_of([load.row() for load in study.workloads], catalog.backends),
         objectives=tuple(
             Objective(o.metric, o.direction, METRICS[o.metric].log) for o in study.objectives

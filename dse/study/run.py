@@ -16,7 +16,7 @@ import numpy as np
 from dse import __version__
 from dse.data import hardware_dir
 from dse.errors import StorageError
-from dse.evaluate import RULES, Metrics
+from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.quality.fit_range import LAW
 from dse.search.engine import Budget
@@ -39,6 +39,7 @@ from dse.study.estimate import assumptions
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.loads import one_load
 from dse.study.physics import PhysicsProblem, on_terms, pose
+from dse.study.racks import study_rack
 from dse.study.robust import front_probability
 from dse.study.shapes import model_at
 from dse.study.sources import price_rows, source_rows
@@ -159,6 +160,7 @@ def _documents(
         "why_engine": result.why,
         "price_basis": study.price_basis,
         "purchase": asdict(study.purchase) if study.purchase else None,
+        **({"rack": study_rack(problem.machines)} if problem.machines.rack else {}),
         "workload": one_load(loads),
         **({"workloads": loads} if len(loads) > 1 else {}),
         "training_compute": study.training_compute,
@@ -180,7 +182,7 @@ def _documents(
         "constraint_tallies": [
             {
                 "constraint": tally.constraint,
-                "meaning": RULES.get(tally.constraint, "a limit of the space file"),
+                "meaning": MEANINGS.get(tally.constraint, "a limit of the space file"),
                 "violated": tally.violated,
                 "only": tally.only,
             }
@@ -260,6 +262,7 @@ def _items(
                         problem.mix,
                         int(metrics.provenance[i]),
                         problem.study.price_basis,
+                        problem.study.rack,
                     ),
                 },
                 **({"workloads": workloads} if workloads else {}),

@@ -16,17 +16,18 @@ DEPLOYMENT = (
     "chip", "chips", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
     "replicas", "weight_dtype", "kv_dtype", "concurrency",
 )  # fmt: skip
-TIER = ("weights_offloaded", "kv_offloaded", "offload_tier")  # of studies with memory tiers
+# Columns of the studies that vary them: memory tiers, a hypothetical scale-up domain.
+SEARCHED = ("weights_offloaded", "kv_offloaded", "offload_tier", "scale_up_domain")
 
 
 def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     """The text of front.csv. A value that does not apply is an empty cell."""
+    deployment = (*DEPLOYMENT, *(name for name in SEARCHED if name in items[0]["deployment"]))
     metrics = [
         name
         for name, value in items[0]["metrics"].items()
         if isinstance(value, (int, float, str, type(None))) and name != "interval_kind"
     ]
-    deployment = (*DEPLOYMENT, *(name for name in TIER if name in items[0]["deployment"]))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("point", "names", "front_probability", *MODEL, *deployment, *metrics))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dse.errors import NothingFeasible
-from dse.evaluate import RULES
+from dse.evaluate import MEANINGS
 from dse.search.run import Result
 from dse.specs.own_config import config_of
 from dse.study.describe import describe_deployment, limits_of, violations
@@ -82,7 +82,7 @@ def nothing_feasible(problem: PhysicsProblem, result: Result) -> NothingFeasible
         f"none of {result.evaluations:,} points is feasible. Removed (by it alone):",
         *(
             f"  {tally.violated:>9,} ({tally.only:,})  {tally.constraint}"
-            + (f": {RULES[tally.constraint]}" if tally.constraint in RULES else "")
+            + (f": {MEANINGS[tally.constraint]}" if tally.constraint in MEANINGS else "")
             for tally in sorted(result.tallies, key=lambda tally: -tally.violated)
             if tally.violated
         ),

@@ -258,6 +258,8 @@ def deployment_words(deployment: Mapping[str, Any], held: bool = True) -> str:
     replicas = deployment["replicas"]
     if replicas > 1:
         words.append(f"{replicas} replicas")
+    if "scale_up_domain" in deployment:
+        words.append(f"hypothetical domain {deployment['scale_up_domain']}")
     words += [f"{deployment['weight_dtype']} weights", f"{deployment['kv_dtype']} KV"]
     words += offload_words(deployment)
     if held:
@@ -273,6 +275,7 @@ DEPLOYMENT_KEY = (
     "TP tensor, PP pipeline, DP attention data, EP expert parallel, R replicas, weight/KV formats"
 )
 HELD_KEY = ", c requests in flight"
+DOMAIN_KEY = ", D hypothetical scale-up domain"
 
 
 def short_shape(model: Mapping[str, Any]) -> str:
@@ -293,7 +296,7 @@ def short_shape(model: Mapping[str, Any]) -> str:
 
 def short_deployment(deployment: Mapping[str, Any], held: bool = True) -> str:
     """`8 h200_sxm TP4 R2 fp8/bf16 c64`, by DEPLOYMENT_KEY and, the last where that number is held,
-    HELD_KEY; degrees of 1 are left out."""
+    HELD_KEY; degrees of 1 are left out. `D64` is a hypothetical domain (DOMAIN_KEY)."""
     degrees = [
         f"{short}{deployment[name]}"
         for name, short in (
@@ -306,6 +309,7 @@ def short_deployment(deployment: Mapping[str, Any], held: bool = True) -> str:
         (
             f"{deployment['chips']} {deployment['chip']}",
             *degrees,
+            *([f"D{deployment['scale_up_domain']}"] if "scale_up_domain" in deployment else []),
             f"{deployment['weight_dtype']}/{deployment['kv_dtype']}",
             *offload_words(deployment),
             *([f"c{deployment['concurrency']}"] if held else []),

@@ -25,6 +25,7 @@ POINTS = {
     "quickstart": (800_000, 2_500_000),
     "deploy-llama-3-70b": (1_000, 100_000),
     "deploy-deepseek-v3": (10_000, 1_000_000),
+    "rack-domain": (1_000, 300_000),
     "deploy-gpt-oss-120b": (1_000, 1_000_000),
     "shape-for-edge": (500_000, 10_000_000),
     "consumer-fleet": (1_000_000, 100_000_000),

@@ -22,6 +22,10 @@ FACTORS = {
     "usd": {"USD": 1, "kUSD": 1e3},
     "tokens": {"": 1, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "T tokens": 1e12},
     "count": {"": 1},
+    "m": {"mm": 1e-3, "cm": 1e-2, "m": 1, "km": 1e3},
+    "m2": {"mm2": 1e-6, "cm2": 1e-4, "m2": 1},
+    "kg": {"g": 1e-3, "kg": 1, "t": 1e3, "lb": 0.45359237},
+    "kg/m2": {"kg/m2": 1, "kN/m2": 1000 / 9.80665, "kPa": 1000 / 9.80665},
 }
 UNITS = [(dimension, unit) for dimension, known in FACTORS.items() for unit in known]
 

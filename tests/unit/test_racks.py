@@ -1,0 +1,426 @@
+"""Racks: published figures by hand, bounds that never fall, and a search that they stop by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.errors import InputError, InputErrors
+from dse.evaluate import RULES, evaluate
+from dse.perf.machines import compile_machines
+from dse.perf.racks import (
+    MOST_CHIPS,
+    RACK_RULES,
+    alone,
+    next_stops,
+    rack_table,
+    rack_use,
+    racks_needed,
+    relaxed,
+    stages,
+    stop,
+)
+from dse.perf.workload import Workload
+from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.specs.catalog import load_catalog
+from dse.specs.model_catalog import resolve_model
+from dse.specs.rack import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks
+from dse.specs.study import load_study, shipped_spaces
+from dse.study.physics import pose
+from dse.study.racks import rack_answer
+
+RACKS = {name: load_rack(path) for name, path in shipped_racks().items()}
+NVL72 = RACKS["gb200_nvl72"]
+OWN = """\
+id: my_rack
+name: My rack
+chip: h200_sxm
+domain: 8
+racks_per_domain: 2
+chips_per_tray: 8
+per_chip: {power: 700 W, other_power: 575 W, height_units: 1, mass: 16.3 kg, cables: 36}
+frame: {height_units: 42, mass: 150 kg, allowed_mass: 1360 kg, width: 600 mm, depth: 1200 mm}
+power_feed: 40 kW
+floor_load: 12 kPa
+cooling: [{kind: air, share: 1, capacity: 40 kW}]
+cables:
+- {kind: passive_copper, rate: 200 Gb/s, diameter: 2 mm, bend_multiple: 5, reach: 2 m}
+cable_space: {area: 300 cm2, fill: 0.5, bend_depth: 100 mm, tray_width: 440 mm}
+cable_path: {lead: 0.6 m, between_racks: 0.6 m}
+"""
+
+
+def sizes(*chips: float) -> np.ndarray:
+    return np.array(chips, dtype=np.float64)
+
+
+def use_at(rack: Rack, chips: float) -> dict[str, float]:
+    return {name: float(u[0]) for name, u in rack_use(rack, sizes(chips)).items()}
+
+
+def own(folder: Path, text: str) -> Path:
+    path = folder / "my_rack.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# The published figures of NVL72.
+
+
+def test_nvl72_has_5184_cables_of_two_thirds_of_a_metre() -> None:
+    assert NVL72.domain * NVL72.cables_per_chip == 5184
+    # Mean way up the rack: half of 9 units of switches and half of 9 of trays on either side.
+    mean_m = NVL72.lead_m + 9 * HEIGHT_UNIT_M
+    assert 5184 * mean_m == pytest.approx(2 * 1609.344, rel=0.01)
+
+
+def test_nvl72_draws_132_kw_and_weighs_1360_kg() -> None:
+    use = use_at(NVL72, 72)
+    assert use["rack_power"] * NVL72.feed_w == pytest.approx(132e3, rel=0.001)
+    assert use["rack_weight"] * NVL72.allowed_kg == pytest.approx(1360, rel=0.001)
+    floor = use["rack_floor_load"] * NVL72.floor_kg_per_m2
+    assert floor == pytest.approx(1360 / (0.6 * 1.068), rel=0.001)
+
+
+def test_nvl72_by_hand() -> None:
+    use = use_at(NVL72, 72)
+    copper = NVL72.cables[0]
+    pair_m2 = math.pi / 4 * 0.002**2
+    assert use["rack_cables"] == pytest.approx(2592 * pair_m2 / (0.5 * 0.0315))
+    assert use["rack_cable_reach"] == pytest.approx((0.22 + 18 * 0.04445) / 1.5)
+    # 288 cables of 2 mm over 440 mm lie in two layers around a radius of five diameters.
+    assert use["rack_bend_radius"] == pytest.approx((5 + 2) * 0.002 / 0.06)
+    assert use["rack_cooling"] == pytest.approx(0.8 * use["rack_power"] * 140e3 / 111.6e3)
+    assert use["rack_space"] == pytest.approx((18 + 9) / 38)
+    assert copper.power_w == 0.0
+
+
+def test_optics_add_the_published_20_kw() -> None:
+    optical = NVL72.with_cable("optical")
+    more = use_at(optical, 72)["rack_power"] - use_at(NVL72, 72)["rack_power"]
+    assert more * NVL72.feed_w == pytest.approx(20e3, rel=0.01)
+    assert stop(optical).largest < 72
+
+
+@pytest.mark.parametrize("name", RACKS)
+def test_a_product_fits_its_own_rack(name: str) -> None:
+    rack = RACKS[name]
+    assert max(use_at(rack, rack.domain).values()) <= 1.0
+    assert stop(rack).largest >= rack.domain
+
+
+@pytest.mark.parametrize("name", RACKS)
+def test_a_rack_is_that_of_its_chip(name: str) -> None:
+    rack, catalog = RACKS[name], load_catalog()
+    assert rack.id == name
+    level = catalog.systems[catalog.chip(rack.chip).system].levels[0]
+    if not rack.hypothetical:
+        assert rack.domain == level.size
+    table = rack_table(rack, [None], [level.bytes_per_s_per_direction])
+    if rack.cable is not None:
+        assert table.cables[0] == pytest.approx(rack.cables_per_chip, rel=0.15)
+    assert table.chip_w[0] == rack.chip_w
+
+
+@pytest.mark.parametrize("name", RACKS)
+def test_every_figure_has_a_source_of_its_own(name: str) -> None:
+    for figure in RACKS[name].figures:
+        assert figure.source != OWN_SOURCE
+        assert figure.date != "undated"
+        if figure.kind == "derived":
+            assert figure.note, figure.name
+
+
+# Laws.
+
+
+@given(
+    name=st.sampled_from(sorted(RACKS)),
+    chips=st.lists(st.integers(1, MOST_CHIPS), min_size=2, max_size=20),
+    racks=st.integers(1, 64),
+)
+def test_a_larger_domain_relaxes_no_bound(name: str, chips: list[int], racks: int) -> None:
+    rack = RACKS[name].with_racks(racks)
+    for bound, use in rack_use(rack, sizes(*sorted(chips))).items():
+        assert np.all(np.diff(use) >= 0.0), bound
+
+
+@given(
+    name=st.sampled_from(sorted(RACKS)),
+    chips=st.lists(st.integers(1, MOST_CHIPS), min_size=2, max_size=8),
+)
+def test_a_row_does_not_depend_on_its_neighbours(name: str, chips: list[int]) -> None:
+    whole = rack_use(RACKS[name], sizes(*chips))
+    for k, size in enumerate(chips):
+        for bound, use in rack_use(RACKS[name], sizes(size)).items():
+            assert use[0] == whole[bound][k]
+
+
+@given(
+    name=st.sampled_from(sorted(RACKS)),
+    chips=st.integers(1, MOST_CHIPS),
+    field=st.sampled_from(["feed_w", "allowed_kg", "floor_kg_per_m2"]),
+)
+def test_more_of_what_a_bound_limits_never_hurts(name: str, chips: int, field: str) -> None:
+    rack = RACKS[name]
+    better = replace(rack, **{field: 1.5 * getattr(rack, field)})
+    before, after = use_at(rack, chips), use_at(better, chips)
+    assert all(after[bound] <= before[bound] for bound in RACK_RULES)
+
+
+@pytest.mark.parametrize(
+    ("chips", "expected"), [(8, 1), (72, 1), (73, 2), (2592, 2), (2593, 3), (93_312, 3)]
+)
+def test_stages_of_a_folded_clos(chips: int, expected: int) -> None:
+    assert stages(NVL72, sizes(chips))[0] == expected
+    assert stages(replace(NVL72, stage_chips=math.inf), sizes(chips))[0] == 1
+
+
+def test_a_second_stage_doubles_the_cables_and_triples_the_switches() -> None:
+    flat = replace(NVL72, stage_chips=math.inf)
+    once, twice = use_at(flat, 76), use_at(NVL72, 76)
+    assert twice["rack_cables"] == pytest.approx(2 * once["rack_cables"])
+    more_w = (twice["rack_power"] - once["rack_power"]) * NVL72.feed_w
+    assert more_w == pytest.approx(76 * 2 * NVL72.stage_w)
+    more_units = (twice["rack_space"] - once["rack_space"]) * NVL72.frame_units
+    assert more_units == pytest.approx(76 * 2 * 0.125)
+
+
+def test_a_second_rack_adds_its_width_to_the_reach() -> None:
+    rack = replace(RACKS["hypothetical_copper"], stage_chips=math.inf)
+    one, two = 104.0, 108.0
+    assert racks_needed(rack, sizes(one, two)).tolist() == [1.0, 2.0]
+    use = rack_use(rack, sizes(one, two))["rack_cable_reach"] * 1.5
+    assert use[1] - use[0] == pytest.approx(0.6 + 4 * 0.25 * HEIGHT_UNIT_M)
+
+
+# Where the domain ends, and why: claim 12.
+
+
+def test_the_domain_of_nvl72_ends_at_72() -> None:
+    answer = rack_answer(NVL72, [72, 76])
+    assert answer["largest"] == 72
+    assert answer["bound"] in ("rack_cable_reach", "rack_cooling", "rack_power", "rack_space")
+    assert set(answer["next_breaks"]) >= {"rack_cable_reach", "rack_power", "rack_space"}
+    # No single bound holds it there, and bending never does.
+    assert {row["largest"] for row in answer["relaxed"].values()} == {72}
+    assert answer["alone"]["rack_bend_radius"] is None
+    assert [row["bound"] is None for row in answer["sizes"]] == [True, False]
+
+
+def test_with_one_stage_power_and_cooling_end_the_domain_first() -> None:
+    flat = replace(NVL72, stage_chips=math.inf)
+    ends = {name: found.largest for name, found in alone(flat).items() if found.bound}
+    assert min(ends.values()) == ends["rack_power"] == ends["rack_cooling"] == stop(flat).largest
+    assert ends["rack_power"] == 4 * math.floor(140e3 / (1200 + 383 + 250) / 4)
+    assert ends["rack_space"] == 4 * math.floor(38 / 0.375 / 4)
+
+
+@pytest.mark.parametrize("name", RACKS)
+def test_lifting_a_bound_never_shrinks_the_domain(name: str) -> None:
+    rack = RACKS[name]
+    first, chain = stop(rack), next_stops(rack, 6)
+    assert all(found.largest >= first.largest for found in relaxed(rack).values())
+    assert [found.largest for found in chain] == sorted(found.largest for found in chain)
+    named = [found.bound for found in chain if found.bound]
+    assert len(set(named)) == len(named)
+    assert first.largest == min(found.largest for found in alone(rack).values())
+
+
+@pytest.mark.parametrize("name", RACKS)
+def test_the_named_bound_is_broken_by_the_next_tray(name: str) -> None:
+    rack = RACKS[name]
+    found = stop(rack)
+    assert found.bound is not None
+    assert use_at(rack, found.largest)[found.bound] <= 1.0
+    assert use_at(rack, found.largest + rack.tray_chips)[found.bound] > 1.0
+
+
+def test_a_printed_backplane_has_no_bound_of_cables() -> None:
+    use = use_at(RACKS["rubin_ultra_nvl576"], 16_000)
+    assert use["rack_cables"] == use["rack_cable_reach"] == use["rack_bend_radius"] == 0.0
+
+
+def test_power_and_cables_follow_the_chip() -> None:
+    rack = RACKS["hypothetical_copper"]
+    table = rack_table(rack, [700.0, None], [450e9, math.inf])
+    assert table.cables.tolist() == [36.0, 72.0]
+    assert table.chip_w.tolist() == [700.0, 1200.0]
+    use = rack_use(rack, sizes(96, 96), table.chip_w, table.cables)
+    assert use["rack_power"][0] < use["rack_power"][1]
+    assert 2 * use["rack_cables"][0] == pytest.approx(use["rack_cables"][1])
+
+
+# Files.
+
+
+def test_a_rack_file_of_values_alone(tmp_path: Path) -> None:
+    rack = load_rack(own(tmp_path, OWN))
+    assert len(rack.assumed) == len(rack.figures)
+    assert rack.floor_kg_per_m2 == pytest.approx(12_000 / 9.80665)
+    assert rack.cables[0].power_w == 0.0
+    assert rack.stage_chips == math.inf
+    assert use_at(rack, 8)["rack_power"] == pytest.approx(8 * 1275 / 40e3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "words"),
+    [
+        ("power: 700 W", "power: 700 kg", 7, "per_chip.power", "a mass, not a power"),
+        ("mass: 150 kg", "mass: 150", 8, "frame.mass", "its unit is missing"),
+        ("domain: 8", "domain: 8.5", 4, "domain", "a whole number"),
+        ("share: 1,", "share: 0.9,", 11, "cooling", "shares that add up to 1"),
+        ("fill: 0.5", "fill: 1.5", 14, "cable_space.fill", "at most 1"),
+        ("racks_per_domain: 2", "racks_per_domain: 900", 5, "racks_per_domain", "at most 64"),
+        ("power_feed", "power_fed", 9, "power_fed", "did you mean power_feed?"),
+        ("kind: air", "kind: wind", 11, "cooling[0].kind", "'air'"),
+        ("allowed_mass: 1360 kg", "allowed_mass: 100 kg", 8, "frame.allowed_mass", "more than"),
+        (", cables: 36", "", 7, "per_chip.cables", "missing beside cables"),
+    ],
+)
+def test_a_mistake_has_its_line_and_field(
+    tmp_path: Path, old: str, new: str, line: int, field: str, words: str
+) -> None:
+    assert OWN.count(old) == 1
+    with pytest.raises(InputError) as caught:
+        load_rack(own(tmp_path, OWN.replace(old, new)))
+    error = caught.value
+    assert error.line == line
+    assert error.field == field
+    assert words in str(error)
+
+
+def test_six_mistakes_get_six_messages(tmp_path: Path) -> None:
+    text = OWN
+    for old, new in (
+        ("domain: 8", "domain: 8.5"), ("power: 700 W", "power: 700"), ("150 kg", "150 W"),
+        ("power_feed: 40 kW", "power_feed: much"), ("fill: 0.5", "fill: 2"), ("0.6 m,", "0.6 kg,"),
+    ):  # fmt: skip
+        text = text.replace(old, new)
+    with pytest.raises(InputErrors) as caught:
+        load_rack(own(tmp_path, text))
+    assert [(error.line, error.field) for error in caught.value.errors] == [
+        (4, "domain"), (7, "per_chip.power"), (8, "frame.mass"), (9, "power_feed"),
+        (14, "cable_space.fill"), (15, "cable_path.lead"),
+    ]  # fmt: skip
+
+
+# In a search.
+
+
+def batch(chip: str, domain: float | None, dp: float = 16.0):
+    deployment = {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
+    deployment |= {"data_parallel": sizes(dp), "expert_parallel": sizes(dp)}
+    if domain is not None:
+        deployment["scale_up_domain"] = sizes(domain)
+    model = resolve_model("deepseek-v3")
+    return batch_of([model], np.zeros(1, dtype=np.intp), ["fp8"], ["fp8"], deployment)
+
+
+def test_the_domain_of_the_product_changes_nothing() -> None:
+    catalog = load_catalog()
+    on = compile_machines(catalog, ["h100_sxm"])
+    load = Workload.of(1024, 256, "continuous", catalog.backends["generic"])
+    given, own_domain = (evaluate(batch("h100_sxm", d), load, on) for d in (8.0, None))
+    for metric, values in given.values.items():
+        assert np.array_equal(values, own_domain.values[metric], equal_nan=True), metric
+    assert tuple(given.violations) == tuple(RULES)  # no rack, no bound
+    wide = evaluate(batch("h100_sxm", 16.0), load, on)
+    assert wide.values["tpot_s"][0] < given.values["tpot_s"][0]
+
+
+def test_the_bounds_stop_a_candidate_by_name() -> None:
+    catalog = load_catalog()
+    rack = RACKS["hypothetical_copper"]
+    on = compile_machines(catalog, ["h100_sxm"], None, rack)
+    load = Workload.of(1024, 256, "continuous", catalog.backends["generic"])
+    small, large = (evaluate(batch("h100_sxm", d), load, on) for d in (64.0, 128.0))
+    assert tuple(small.violations) == (*RULES, *RACK_RULES)
+    assert small.feasible[0]
+    assert [name for name, amount in large.violations.items() if amount[0] > 0] == [
+        "rack_cable_reach"
+    ]
+
+
+def test_the_shipped_space_is_stopped_by_name() -> None:
+    study = load_study(shipped_spaces()["rack-domain"])
+    problem = pose(study, load_catalog())
+    index = problem.space.unrank(np.arange(problem.space.size))
+    found = problem.evaluate(index)
+    assert found.G.shape[1] == len(problem.constraints)
+    domain = problem.space.values(index)["scale_up_domain"]
+    names = [k for k, name in enumerate(problem.constraints) if name in RACK_RULES]
+    assert len(names) == len(RACK_RULES)
+    fits = (found.G[:, names] <= 0.0).all(axis=1)
+    assert np.unique(domain[fits]).max() == 96.0
+    assert np.unique(domain[~fits]).min() == 128.0
+    reach = found.G[:, problem.constraints.index("rack_cable_reach")] > 0.0
+    others = (found.G[:, [k for k in names if problem.constraints[k] != "rack_cable_reach"]]) > 0
+    assert (reach & ~others.any(axis=1)).any()
+
+
+SPACE = """\
+name: own
+workload: {prompt_tokens: 1024, output_tokens: 256, serving: continuous, backend: current}
+price_basis: rental_3yr
+RACK
+model: deepseek-v3
+deployment:
+  chip: CHIP
+  replicas: 1
+  tensor_parallel: 8
+DOMAIN
+  weight_dtype: fp8
+  kv_dtype: fp8
+  concurrency: 64
+objectives: {tpot_s: minimize}
+"""
+
+
+def space(folder: Path, rack: str, domain: str, chip: str = "h200_sxm") -> Path:
+    text = SPACE.replace("RACK", rack).replace("DOMAIN", domain).replace("CHIP", chip)
+    path = folder / "space.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rack", "domain", "field", "words"),
+    [
+        ("", "  scale_up_domain: 16", "deployment.scale_up_domain", "stands in a rack"),
+        ("rack: gb200_nvl72", "", "rack", "the axis scale_up_domain"),
+        ("rack: gb200_nvl27", "  scale_up_domain: 16", "rack", "did you mean gb200_nvl72?"),
+        ("rack: none.yaml", "  scale_up_domain: 16", "rack", "no such file"),
+    ],
+)
+def test_a_space_names_both_or_neither(
+    tmp_path: Path, rack: str, domain: str, field: str, words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load_study(space(tmp_path, rack, domain))
+    errors = [error for error in caught.value.errors if error.field == field]  # type: ignore[attr-defined]
+    assert errors
+    assert words in str(errors[0])
+
+
+def test_only_chips_behind_switches_take_another_domain(tmp_path: Path) -> None:
+    path = space(
+        tmp_path, "rack: hypothetical_copper", "  scale_up_domain: 16", "[h200_sxm, mi300x]"
+    )
+    study = load_study(path)
+    assert study.left_out == ("mi300x",)
+    assert "full_mesh" in study.why_left_out["mi300x"]
+
+
+def test_what_is_in_the_rack_decides_the_study(tmp_path: Path) -> None:
+    own(tmp_path, OWN)
+    path = space(tmp_path, "rack: my_rack.yaml", "  scale_up_domain: [8, 16]")
+    before = load_study(path).fingerprint
+    own(tmp_path, OWN.replace("power_feed: 40 kW", "power_feed: 50 kW"))
+    assert load_study(path).fingerprint != before
