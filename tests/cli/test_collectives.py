@@ -1,0 +1,179 @@
+"""`dse hardware collectives`, and the flags of jitter and overlap."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import dse, fits
+
+COLLECTIVES = [
+    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "experts_all_to_all",
+    "point_to_point",
+]  # fmt: skip
+POINT = (
+    "estimate", "--model", "deepseek-v3", "--chip", "h200_sxm", "--dp", 16, "--ep", 16,
+    "--concurrency", 512,
+)  # fmt: skip
+
+
+def collectives(*arguments: object):
+    return dse("hardware", "collectives", *arguments)
+
+
+def of(answer, size: float, name: str):
+    message = next(m for m in answer["messages"] if m["bytes"] == size)
+    return next(one for one in message["collectives"] if one["collective"] == name)
+
+
+def test_one_rack_against_eight_boxes():
+    """64 chips at 32 KiB, 1 MiB and 128 MiB, with the measured ratios beside."""
+    answer = collectives(
+        "gb200_nvl72", "--against", "b200_sxm", "--against-system", "hgx_b200_efa", "--json"
+    ).json()
+    boxes = answer["against"]
+    assert (answer["domains"], boxes["domains"]) == (1, 8)
+    assert [m["bytes"] for m in answer["messages"]] == [2**15, 2**20, 2**27]
+    for message in (*answer["messages"], *boxes["messages"]):
+        assert [one["collective"] for one in message["collectives"]] == COLLECTIVES
+    ratios = [
+        of(boxes, size, "all_reduce")["seconds"] / of(answer, size, "all_reduce")["seconds"]
+        for size in (2**15, 2**20, 2**27)
+    ]
+    assert ratios[0] > ratios[1] > ratios[2] > 3
+    assert [round(row["measured"], 1) for row in boxes["measured_ratios"]] == [120, 6.7, 2.9]
+    assert "opened" in boxes["measured_ratios"][0]["note"]
+    for row in boxes["measured_ratios"][1:]:
+        assert row["predicted"] == pytest.approx(row["measured"], rel=0.2)
+
+
+def test_copies_of_a_token_leave_a_domain_once():
+    answer = collectives("h200_sxm", "--chips", 64, "--bytes", "128 MiB", "--json").json()
+    plain, spared = (of(answer, 2**27, n) for n in ("all_to_all", "experts_all_to_all"))
+    assert spared["seconds"] < plain["seconds"]
+    assert spared["sent_outside_bytes"] < plain["sent_outside_bytes"]
+    few = collectives("h200_sxm", "--chips", 64, "--bytes", "1MiB", "--json").json()
+    assert (
+        of(few, 2**20, "experts_all_to_all")["seconds"] == of(few, 2**20, "all_to_all")["seconds"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("chip", "chips", "kind"),
+    [
+        ("h100_sxm", 8, "fitted"),
+        ("h100_sxm", 64, "derived"),
+        ("gb200_nvl72", 64, "extrapolated"),
+        ("tpu_v5p", 64, "assumed"),
+    ],
+)
+def test_what_a_figure_rests_on(chip: str, chips: int, kind: str):
+    answer = collectives(chip, "--chips", chips, "--bytes", "1 MiB", "--json").json()
+    assert of(answer, 2**20, "all_reduce")["kind"] == kind
+
+
+def test_algorithms_have_names():
+    named = {
+        (chip, chips): of(
+            collectives(chip, "--chips", chips, "--bytes", size, "--json").json(),
+            parsed, "all_reduce",
+        )["algorithm"]
+        for chip, chips, size, parsed in (
+            ("gb200_nvl72", 64, "1MiB", 2**20),
+            ("tpu_v5p", 64, "1MiB", 2**20),
+            ("trn3_gen2", 64, "1 B", 1),
+            ("h100_sxm", 8, "1MiB", 2**20),
+            ("h100_sxm", 32, "1MiB", 2**20),
+        )
+    }  # fmt: skip
+    assert named == {
+        ("gb200_nvl72", 64): "in network",
+        ("tpu_v5p", 64): "ring per axis",
+        ("trn3_gen2", 64): "one-shot",
+        ("h100_sxm", 8): "measured",
+        ("h100_sxm", 32): "halving and doubling between, measured inside",
+    }
+
+
+def test_the_tables_fit_a_console():
+    for arguments in (
+        ("gb200_nvl72", "--against", "b200_sxm"),
+        ("b200_sxm", "--system", "hgx_b200_efa", "--measured"),
+    ):
+        said = collectives(*arguments)
+        assert said.code == 0, said.err
+        assert fits(said.out, 100)
+        assert "nan" not in said.out
+
+
+def test_jitter_makes_collectives_wait():
+    still, late = (
+        collectives("h200_sxm", "--chips", 8, "--bytes", "1MiB", *flags, "--json").json()
+        for flags in ((), ("--jitter", "10us"))
+    )
+    waits = sum(1 / k for k in range(1, 9)) * 1e-5
+    before, after = (of(one, 2**20, "all_reduce")["seconds"] for one in (still, late))
+    assert after - before == pytest.approx(waits)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("h100",), "unknown chip 'h100'"),
+        (("h100_sxm", "--system", "hgx_h10"), "did you mean hgx_h100"),
+        (("h100_sxm", "--bytes", "12"), "its unit is missing"),
+        (("h100_sxm", "--bytes", "0 B"), "1 B to 1 PB"),
+        (("h100_sxm", "--chips", "1"), "accepted: 2 to 8,192"),
+        (("h100_sxm", "--against-system", "hgx_b200"), "--against is missing"),
+        (("h100_sxm", "--measured"), "no measured all-reduce of h100_sxm"),
+        (("h200_sxm", "--measured", "--chips", "16"), "--chips does not go with --measured"),
+        (("groq_lpu_v1", "--chips", "1000"), "no bandwidth_per_direction"),
+        (("h100_sxm", "--jitter-distribution", "normal"), "--jitter is missing"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: tuple[str, ...], says: str):
+    said = collectives(*arguments)
+    assert said.code == 2
+    assert says in said.err
+    assert "Traceback" not in said.err
+
+
+def test_jitter_and_overlap_of_a_point():
+    plain, late, hidden = (
+        dse(*POINT, *flags, "--json").json()
+        for flags in ((), ("--jitter", "20 us"), ("--network-overlap", "0.5"))
+    )
+    assert hidden["tpot_s"] < plain["tpot_s"] < late["tpot_s"]
+    assert "exponential delays of 20 us in collectives, as given" in late["assumed"]
+    assert hidden["workload"]["network_overlap"] == 0.5
+    assert any("overlap of network and compute is as given" in text for text in hidden["assumed"])
+
+
+def test_a_heavy_tail_waits_longer():
+    times = [
+        dse(*POINT, "--jitter", "20us", "--jitter-distribution", name, "--json").json()["tpot_s"]
+        for name in ("normal", "exponential", "pareto")
+    ]
+    assert times == sorted(times)
+    assert len(set(times)) == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--jitter", "20"), "its unit is missing"),
+        (("--jitter-distribution", "paretto"), "accepted: exponential, normal, pareto"),
+        (("--network-overlap", "1.5"), "accepted: 0 to 1"),
+    ],
+)
+def test_a_flag_out_of_range(flags: tuple[str, ...], says: str):
+    said = dse(*POINT, *flags)
+    assert said.code == 2
+    assert says in said.err
+
+
+def test_explain_shows_what_is_hidden():
+    said = dse("explain", *POINT[1:], "--network-overlap", "0.5", "--json").json()
+    rows = {row["operator"]: row for row in said["breakdown"]}
+    assert rows["network behind compute"]["decode_s"] < 0
+    total = sum(row["decode_s"] for row in said["breakdown"])
+    assert total == pytest.approx(said["decode_step_s"], rel=1e-6)
