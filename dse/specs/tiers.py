@@ -138,6 +138,8 @@ def _behind_host(chip: Chip, name: str, defaults: TierDefaults) -> Tier | None:
         return None
     given, link = defaults.figures[name], defaults.figures["host"]["link"]
     own, reasons = _own(chip, name), []
+    if own is None and name == "host" and "unified" in chip.memories[0].kind.lower():
+        return None  # the host's memory is the device memory
     kind = {"host": "host DRAM", "flash": "flash"}[name]
     if own is None:
         bytes_, rate = given["capacity"].value, given["bandwidth"].value
