@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,10 +174,12 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
     file."""
     from dse.specs.catalog import chip_and_files, load_catalog
+    from dse.specs.tiers import tier_words, tiers_of
 
     name, files = chip_and_files(chip, chip_files)
     catalog = load_catalog(extra_chip_files=files)
     spec = catalog.chip(name)
+    tiers = tiers_of(spec, catalog.tiers)
     system = catalog.systems[spec.system]
     prices = [
         {"basis": basis, "usd_per_chip_hour": price.usd_per_chip_hour, "rule": price.rule,
@@ -201,6 +204,7 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         "availability": spec.availability,
         "memories": [memory.kind for memory in spec.memories],
         "capacity_kind": spec.capacity_kind,
+        "tiers": [asdict(tier) for tier in tiers.values()],
         "system": system.id,
         "efficiency": spec.efficiency,
         "figures": [figure_row(f) for f in (*spec.figures, *system.figures)],
@@ -218,6 +222,8 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     say(f"{spec.id}: {spec.vendor} {spec.name}, in system {system.id} ({system.name})", "  ")
     print_figures([*spec.figures, *system.figures], spec.not_chosen)
     _print_prices(prices, purchases)
+    if tiers:
+        say(f"memory tiers: {'; '.join(map(tier_words, tiers.values()))}", "  ")
     for sentence in document["notes"]:
         say(f"note: {sentence}", "  ")
     for sentence in document["assumed"]:

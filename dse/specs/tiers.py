@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dse import units
 from dse.errors import InputError
 from dse.specs.chip import Chip, Figure, FigureSpec, Memory, read_figure
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
@@ -75,7 +76,8 @@ def load_tiers(path: Path) -> TierDefaults:
         name: _figures(document, (name,), name, place)
         for name, place in (("host", spec.host), ("flash", spec.flash))
     }
-    return TierDefaults(figures, reached.value, f"{reached.text} of a tier's bandwidth is reached")
+    reason = f"copies reach {reached.text} of a tier's bandwidth ({reached.kind})"
+    return TierDefaults(figures, reached.value, reason)
 
 
 def _figures(document: Document, path: KeyPath, name: str, place: _Place) -> dict[str, Figure]:
@@ -136,6 +138,8 @@ def _behind_host(chip: Chip, name: str, defaults: TierDefaults) -> Tier | None:
         return None
     given, link = defaults.figures[name], defaults.figures["host"]["link"]
     own, reasons = _own(chip, name), []
+    if own is None and name == "host" and "unified" in chip.memories[0].kind.lower():
+        return None  # the host's memory is the device memory
     kind = {"host": "host DRAM", "flash": "flash"}[name]
     if own is None:
         bytes_, rate = given["capacity"].value, given["bandwidth"].value
@@ -150,6 +154,13 @@ def _behind_host(chip: Chip, name: str, defaults: TierDefaults) -> Tier | None:
         limit = link.value
         reasons.append(f"{link.name}: {link.note}")
     return Tier(name, kind, bytes_, min(rate, limit), tuple(reasons))
+
+
+def tier_words(tier: Tier) -> str:
+    """`host (host DRAM) 256 GB at 64 GB/s, assumed`."""
+    size, rate = units.format(tier.bytes, "bytes"), units.format(tier.bytes_per_s, "bytes/s")
+    kind = "" if tier.kind == tier.name else f" ({tier.kind})"
+    return f"{tier.name}{kind} {size} at {rate}{', assumed' if tier.assumed else ''}"
 
 
 def offload_words(deployment: Mapping[str, Any]) -> list[str]:

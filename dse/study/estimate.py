@@ -21,6 +21,7 @@ from dse.space.batches import DEPLOYMENT_AXES, DOMAIN_AXIS, EXPERT_AXES, OFFLOAD
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import GENERIC
+from dse.specs.efficiency import Efficiency
 from dse.specs.model import Model
 from dse.specs.rack import Rack
 from dse.specs.tiers import TIERS
@@ -91,7 +92,7 @@ def estimate(
     mix = alone(workload) if isinstance(workload, Workload) else workload
     metrics = evaluate_mix(batch, mix, machines, keep=keep)
     written = describe_deployment(batch, 0, machines)
-    assumed = offload_assumptions(catalog, written)
+    assumed: list[str] = []
     if backend_default and catalog.chip(chip).backend != GENERIC:
         name = catalog.chip(chip).backend
         assumed.append(f"backend {name}, the default of {chip}: no --backend was given")
@@ -135,10 +136,13 @@ def assumptions(
     spec = catalog.chip(chip)
     system = catalog.systems[spec.system]
     domain = deployment.get(DOMAIN_AXIS, system.levels[0].size or math.inf)
-    sentences = []
+    sentences = offload_assumptions(catalog, deployment)
+    tiered = bool(sentences)
     if DOMAIN_AXIS in deployment:
         sentences += domain_assumptions(system, domain, rack)
     kind = KINDS[provenance]
+    if tiered:  # the tier is assumed, whatever the kernels are
+        kind = _kernels(catalog.efficiencies[spec.efficiency], deployment)
     if kind != "fitted":
         sentences.append(
             f"kernel efficiencies of {chip} are {kind} ({spec.efficiency}): no kernel of this chip "
@@ -170,6 +174,13 @@ def assumptions(
     )
     sentences.append("power is the chip's rated power, all the time")
     return sentences
+
+
+def _kernels(efficiency: Efficiency, deployment: Mapping[str, Any]) -> str:
+    """The worst kind of the GEMM laws that a deployment's weights run on."""
+    laws = efficiency.operators["gemm"]
+    used = {laws.get(dtype, laws["bf16"]).kind for dtype in deployment["weight_dtypes"].values()}
+    return max(used, key=KINDS.index)
 
 
 def _drafts(load: Workload) -> bool:

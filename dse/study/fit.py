@@ -29,7 +29,6 @@ from dse.specs.model import Model
 from dse.study.describe import describe_deployment, number
 from dse.study.estimate import assumptions, axes_of
 from dse.study.loads import whole
-from dse.study.tiers import offload_assumptions
 
 CHUNK = 10_000
 ROWS = 8  # of the table from fewest chips to fastest
@@ -107,7 +106,7 @@ def fit(
         written = describe_deployment(found.batch[i : i + 1], 0, machines)
     document["weight_dtype"], document["kv_dtype"] = written["weight_dtype"], written["kv_dtype"]
     document["command"] = _command(document, written, model) if rows else None
-    document["assumed"] = offload_assumptions(catalog, written) + [
+    document["assumed"] = [
         text
         for text in assumptions(
             catalog, model, written, mix_alone(workload), int(alone.provenance[0]), "rental_3yr"

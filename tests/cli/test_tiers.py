@@ -90,6 +90,20 @@ def test_ones_own_chip_brings_its_memories(tmp_path: Path, monkeypatch: pytest.M
     assert "mine.yaml:10: extra_memories[1].bandwidth" in wrong.err
 
 
+def test_pools_and_the_list_of_tiers() -> None:
+    point = ("estimate", "--serving", "disaggregated", *POINT[1:], "--prefill-tp", 8)
+    plain, split = (
+        dse(*point, *more, "--json").json()
+        for more in ((), ("--kv-offload", 1, "--concurrency", 64))
+    )
+    assert split["tpot_s"] > plain["tpot_s"]
+    assert split["provenance"]["tpot_s"] == "assumed"
+    words = " ".join(dse("hardware", "show", "gh200_141").out.split())
+    assert "memory tiers: host (host LPDDR5X) 480 GB at 384 GB/s; flash 3.84 TB" in words
+    tiers = dse("hardware", "show", "sn40l", "--json").json()["tiers"]
+    assert [tier["name"] for tier in tiers] == ["host", "attached", "flash"]
+
+
 def test_the_backend_of_a_chip_is_taken_and_said() -> None:
     point = ("estimate", "--model", "llama-3-8b", "--chip", "wse3", "--concurrency", 1)
     own, asked = dse(*point, "--json").json(), dse(*point, "--backend", "vllm", "--json").json()

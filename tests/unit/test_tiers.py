@@ -248,6 +248,8 @@ def test_tiers_of_chips(catalog: Catalog) -> None:
     assert of("sn40l")["attached"].bytes == 1.5e12
     assert any("host link" in text for text in of("sn40l")["host"].assumed)
     assert set(of("h100_sxm")) == {"host", "flash"}
+    assert "host" not in of("m4_max")  # its host's memory is its own
+    assert of("wse3")["host"].bytes_per_s == 150e9
     chip = catalog.chips["sn40l"]
     assert find_tier(chip, catalog.tiers, "ddr5 third tier") == "attached"
     assert find_tier(chip, catalog.tiers, None) == "host"
