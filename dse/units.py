@@ -46,6 +46,8 @@ _READ: dict[str, dict[str, Decimal]] = {
     "s": _TIME,
     "Hz": _scaled("Hz", "", "k", "M", "G"),
     "W": _scaled("W", "m", "", "k", "M"),
+    "J": _scaled("J", "n", "u", "m", "", "k", "M") | {"pJ": Decimal("1e-12")},
+    "J/byte": {"pJ/bit": Decimal("8e-12"), "pJ/B": Decimal("1e-12"), "J/B": Decimal(1)},
     "usd/h": _scaled("USD/h", "") | _scaled("$/h", "") | _scaled("usd/h", ""),
     "usd": _scaled("USD", "", "k", "M") | _scaled("$", "") | _scaled("usd", ""),
     "tokens": _THOUSANDS | {f"{p} tokens".strip(): factor for p, factor in _THOUSANDS.items()},
@@ -60,6 +62,8 @@ _PRINTED: dict[str, tuple[str, ...]] = {
     "s": ("ns", "us", "ms", "s"),
     "Hz": ("Hz", "kHz", "MHz", "GHz"),
     "W": ("W", "kW", "MW"),
+    "J": ("pJ", "nJ", "uJ", "mJ", "J", "kJ", "MJ"),
+    "J/byte": ("pJ/B", "pJ/bit"),
     "usd/h": ("USD/h",),
     "usd": ("USD",),
     "tokens": ("", "k", "M", "B", "T"),
@@ -68,12 +72,14 @@ _PRINTED: dict[str, tuple[str, ...]] = {
 _NOUN = {
     "bytes": "a size", "bytes/s": "a bandwidth", "flop/s": "a rate of arithmetic",
     "flop": "an amount of arithmetic", "s": "a time", "Hz": "a frequency", "W": "a power",
+    "J": "an energy", "J/byte": "an energy per byte",
     "usd/h": "a price per hour", "usd": "a price", "tokens": "a number of tokens",
     "count": "a number",
 }  # fmt: skip
 _EXAMPLE = {
     "bytes": "80 GB or 180 GiB", "bytes/s": "3.35 TB/s or 400 Gb/s", "flop/s": "989 TFLOP/s",
     "flop": "1e24 FLOP", "s": "1.5 us or 30 ms", "Hz": "1830 MHz", "W": "700 W",
+    "J": "300 mJ", "J/byte": "7 pJ/bit",
     "usd/h": "2.5 USD/h", "usd": "30000 USD", "tokens": "15.6T or 8192", "count": "8",
 }  # fmt: skip
 DIMENSIONS = tuple(_READ)

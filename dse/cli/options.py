@@ -130,6 +130,7 @@ _POINT_OPTIONS = (
         "--prefix-hit-rate", type=Between(0.0, 0.999), help="Share of prompt tokens in the cache."
     ),
     click.option("--backend", default="generic", help="Serving software (hardware/backends)."),
+    click.option("--power-cap", help="Watts that a chip may draw, such as 500W; else as rated."),
     click.option(
         "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
     ),
@@ -143,7 +144,7 @@ POINT_FLAGS = (
     "weight_dtype", "kv_dtype",
     "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
     "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
-    "price_basis", "training_tokens", "chip_files",
+    "power_cap", "price_basis", "training_tokens", "chip_files",
 )  # fmt: skip
 
 
@@ -203,6 +204,7 @@ def estimate_flags(
     from dse.specs.model_catalog import resolve_model
     from dse.specs.purchase import BASIS as PURCHASE
     from dse.specs.purchase import PurchaseTerms
+    from dse.study.energy import check_power_cap
     from dse.study.estimate import estimate
     from dse.study.loads import mix_of
 
@@ -237,6 +239,10 @@ def estimate_flags(
                 accepted="1 to 1e18 tokens, such as 15T",
             )
         model = replace(model, training_tokens=tokens)
+    cap_w = None
+    if flags["power_cap"]:
+        cap_w = units.parse(flags["power_cap"], "W", field="--power-cap")
+        check_power_cap(catalog, chip, cap_w)
     deployment = {
         "tensor_parallel": flags["tp"],
         "pipeline_parallel": flags["pp"],
@@ -268,6 +274,7 @@ def estimate_flags(
         weight_dtype=flags["weight_dtype"],
         kv_dtype=flags["kv_dtype"],
         price_basis=flags["price_basis"],
+        power_cap_w=cap_w,
         keep=keep,
     )
 

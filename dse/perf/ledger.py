@@ -40,9 +40,30 @@ class Entry:
     peak_s: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Work of a step on the chips of other ranks, for each chip of this one: (n,) or 0."""
+
+    peak_s: Floats | float = 0.0
+    bytes: Floats | float = 0.0
+    touched_bytes: Floats | float = 0.0
+
+    def plus(self, peak_s: Floats, bytes_: Floats, touched_bytes: Floats) -> Elsewhere:
+        return Elsewhere(
+            self.peak_s + peak_s, self.bytes + bytes_, self.touched_bytes + touched_bytes
+        )
+
+
 class Ledger:
     """Sums a step. `keep` retains every entry for `dse explain`; without `parts` only the seconds
-    are summed. Sums are made in place: this is where a search spends its time."""
+    are summed. Sums are made in place: this is where a search spends its time.
+
+    For its energy (`dse.perf.power`): `peak_s`, seconds of its arithmetic at the dense peak, with
+    padding; `bytes` through the device memory; `link_bytes` and `scale_out_bytes` that a chip
+    sends inside and outside its domain; `elsewhere`. Where a power cap may slow the clock: `clock`
+    (n,), None for the full one, and `compute_slope_s`, how many seconds of the step are for its
+    arithmetic, to first order.
+    """
 
     def __init__(self, deployed: Deployed, *, keep: bool = False, parts: bool = True) -> None:
         self.deployed = deployed
@@ -55,6 +76,13 @@ class Ledger:
         self.fixed_s = np.zeros(n)
         self.floor_compute_s = np.zeros(n)
         self.touched_bytes = np.zeros(n)
+        self.peak_s = np.zeros(n)
+        self.bytes = np.zeros(n)
+        self.elsewhere = Elsewhere()
+        self.link_bytes = np.zeros(n)
+        self.scale_out_bytes = np.zeros(n)
+        self.clock = deployed.clock
+        self.compute_slope_s = np.zeros(n)
         self.drafts_s: Floats | float = 0.0
         self.entries: list[Entry] | None = [] if keep else None
 
@@ -68,10 +96,12 @@ class Ledger:
         touched: Floats | float,
         present: Floats | None = None,
         useful: Floats | None = None,
+        elsewhere: Floats | None = None,
     ) -> None:
         """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
         them weights or cache; `present` is 0 where the step does not run it, so that its fixed
-        cost goes too; `useful` is the share of the flops that is not padding or imbalance."""
+        cost goes too; `useful` is the share of the flops that is not padding or imbalance;
+        `elsewhere`: on how many other chips for each one of this rank the same work runs."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
@@ -87,15 +117,25 @@ class Ledger:
             busy *= larger
             if law.sums is not None:
                 np.add(compute, memory, out=busy, where=law.sums)
+        if self.deployed.power_capped and self.parts:
+            slope = busy / (1.0 + (memory / np.maximum(compute, 1e-300)) ** law.p)
+            self.compute_slope_s += np.where(law.p == 1.0, compute, slope) * times
         busy += law.fixed_s
         busy *= times
         self.seconds += busy
         if not self.parts:
             return
         compute *= times
-        memory *= times
+        moved = bytes_ * times
+        memory = moved * law.s_per_byte
         fixed = law.fixed_s * times
         peak = compute * law.floor_of_compute
+        self.peak_s += peak
+        self.bytes += moved
+        if elsewhere is not None:
+            self.elsewhere = self.elsewhere.plus(
+                elsewhere * peak, elsewhere * moved, elsewhere * (times * touched)
+            )
         self.floor_compute_s += peak if useful is None else peak * useful
         self.touched_bytes += times * touched
         self.compute_s += compute
@@ -104,7 +144,7 @@ class Ledger:
         if self.entries is not None:
             self._keep(
                 name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
-                flops=flops * times, bytes=bytes_ * times, peak_s=peak,
+                flops=flops * times, bytes=moved, peak_s=peak,
             )  # fmt: skip
 
     def stream(self, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
@@ -116,13 +156,19 @@ class Ledger:
         self.seconds += seconds
         if not self.parts:
             return
+        moved = bytes_ * count
+        self.bytes += moved
         self.memory_s += memory
         self.fixed_s += fixed
         if self.entries is not None:
-            self._keep(name, seconds, memory_s=memory, fixed_s=fixed, bytes=bytes_ * count)
+            self._keep(name, seconds, memory_s=memory, fixed_s=fixed, bytes=moved)
 
     def drafts(self, seconds: Floats) -> None:
-        """Time of drafting, which reads weights and cache as a decode step does."""
+        """Time of drafting, which reads weights and cache as a decode step does, at the power of
+        the step that it precedes."""
+        longer = 1.0 + seconds / self.seconds
+        self.peak_s = self.peak_s * longer
+        self.bytes = self.bytes * longer
         self.drafts_s = seconds
         self.seconds = self.seconds + seconds
         self.memory_s = self.memory_s + seconds
@@ -135,6 +181,9 @@ class Ledger:
         self.seconds += seconds
         if self.parts:
             self.network_s += seconds
+            sent = transfer_s * count
+            self.link_bytes += sent * self.deployed.link_bytes_per_s
+            self.scale_out_bytes += sent * self.deployed.scale_out_bytes_per_s
             self._keep(name, seconds, network_s=seconds)
 
     def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:

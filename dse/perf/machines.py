@@ -7,14 +7,15 @@ Tables have shape (chips,), (chips, dtypes) or (chips, GROUPS); a dtype axis is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.dtypes import ARITHMETIC, DTYPES, arithmetic
+from dse.dtypes import ARITHMETIC, CODE, DTYPES, arithmetic
 from dse.perf.calibrated import calibrated_machines
 from dse.perf.intervals import Spread, spread_of
+from dse.perf.power import Power, compile_power
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import ROOFLINE, Chip
@@ -86,16 +87,21 @@ class Machines:
     law_kind: NDArray[np.intp]
     spread: Spread
     shared_error: float
+    power: Power = field(default_factory=Power)
 
     def code(self, chip: str) -> int:
         return self.ids.index(chip)
 
 
 def compile_machines(
-    catalog: Catalog, chips: Sequence[str | Chip], price_basis: str | None = None
+    catalog: Catalog,
+    chips: Sequence[str | Chip],
+    price_basis: str | None = None,
+    power_cap_w: float | None = None,
 ) -> Machines:
-    """Arrays of the named chips. Raises InputError for a chip or price that does not exist, and for
-    a chip without a figure that every estimate needs."""
+    """Arrays of the named chips, each allowed `power_cap_w` watts (None: its rated power). Raises
+    InputError for a chip or price that does not exist, and for a chip without a figure that every
+    estimate needs."""
     rows = [chip if isinstance(chip, Chip) else catalog.chip(chip) for chip in chips]
     for row in rows:
         row.require(*ROOFLINE)
@@ -145,7 +151,9 @@ def compile_machines(
         spread=spread_of(catalog.calibration),
         shared_error=catalog.calibration.shared,
     )
-    return calibrated_machines(machines, catalog.calibration.factors)
+    calibrated = calibrated_machines(machines, catalog.calibration.factors)
+    reached = calibrated.laws["gemm"].floor_of_compute[:, CODE["bf16"]]
+    return replace(calibrated, power=compile_power(rows, catalog.energy, reached, power_cap_w))
 
 
 def compute_dtype(chip: Chip, dtype: str) -> str:

@@ -16,6 +16,9 @@ from dse.specs.calibration import FILE as CALIBRATION
 from dse.specs.calibration import NONE, Calibration, load_calibration
 from dse.specs.chip import ROOFLINE, Chip, load_chip
 from dse.specs.efficiency import Efficiency, load_efficiency
+from dse.specs.energy import FILE as ENERGY
+from dse.specs.energy import NONE as NO_ENERGY
+from dse.specs.energy import EnergyConstants, load_energy
 from dse.specs.loader import did_you_mean, load_yaml
 from dse.specs.own_chip import OwnChip, read_own_chip
 from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, load_prices, load_purchases
@@ -50,6 +53,7 @@ class Catalog:
     purchases: tuple[PurchaseRow, ...]
     backends: dict[str, Backend]
     calibration: Calibration = NONE
+    energy: EnergyConstants = NO_ENERGY
 
     def chip(self, name: str) -> Chip:
         """By id. Raises InputError with near spellings."""
@@ -126,6 +130,7 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
     if not folder.is_dir():
         raise InputError("no such folder", file=str(folder))
     own = [read_own_chip(path) for path in extra_chip_files]
+    energy = load_energy(folder / ENERGY) if (folder / ENERGY).exists() else NO_ENERGY
     systems = _by_id([load_system(path) for path in _files(folder / "systems")])
     efficiencies = _by_id([load_efficiency(path) for path in _files(folder / "efficiency")])
     fitted = folder / "efficiency" / CALIBRATION
@@ -154,6 +159,7 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
             for name, backend in load_backends(folder / "backends").items()
         },
         calibration=calibration,
+        energy=energy,
     )
 
 

@@ -19,6 +19,7 @@ from dse.perf.workload import POISSON, Workload
 from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, batch_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
+from dse.specs.chip import Chip
 from dse.specs.model import Model
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
 from dse.study.loads import load_row, one_load
@@ -36,6 +37,7 @@ class Estimate:
     price_basis: str
     limits: tuple[Limit, ...]
     assumed: tuple[str, ...]
+    power_cap_w: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The document of `dse estimate --json`: the metrics, then what was asked."""
@@ -48,6 +50,7 @@ class Estimate:
             "deployment": describe_deployment(self.batch, 0, self.machines),
             "workload": one_load([load_row(share) for share in self.mix]),
             "price_basis": self.price_basis,
+            **({} if self.power_cap_w is None else {"power_cap_w": self.power_cap_w}),
         }
 
 
@@ -62,13 +65,15 @@ def estimate(
     kv_dtype: str | None = None,
     price_basis: str = "rental_3yr",
     limits: tuple[Limit, ...] = (),
+    power_cap_w: float | None = None,
     keep: bool = False,
 ) -> Estimate:
-    """Evaluates one point under a workload or a mix of several. Raises InputError for an unknown
-    chip, dtype or price basis, and for a chip without a figure that the point needs."""
+    """Evaluates one point under a workload or a mix of several, its chips held to `power_cap_w`
+    watts (None: their rated power). Raises InputError for an unknown chip, dtype or price basis,
+    and for a chip without a figure that the point needs."""
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
-    machines = compile_machines(catalog, [chip], price_basis)
+    machines = compile_machines(catalog, [chip], price_basis, power_cap_w)
     axes = {axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES}
     axes |= {
         axis: np.array([float(deployment[axis])]) for axis in EXPERT_AXES if axis in deployment
@@ -78,10 +83,13 @@ def estimate(
     mix = alone(workload) if isinstance(workload, Workload) else workload
     metrics = evaluate_mix(batch, mix, machines, keep=keep)
     written = describe_deployment(batch, 0, machines)
-    assumed = assumptions(catalog, model, written, mix, int(metrics.provenance[0]), price_basis)
-    return Estimate(
-        model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed)
+    assumed = assumptions(
+        catalog, model, written, mix, int(metrics.provenance[0]), price_basis, power_cap_w
     )
+    return Estimate(
+        model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
+        power_cap_w,
+    )  # fmt: skip
 
 
 def assumptions(
@@ -91,6 +99,7 @@ def assumptions(
     mix: Mix,
     provenance: int,
     price_basis: str,
+    power_cap_w: float | None = None,
 ) -> list[str]:
     """What the answer rests on beyond sourced figures, a sentence each, worst first. `deployment`
     as `describe_deployment` gives it; `provenance` indexes `machines.KINDS`."""
@@ -128,7 +137,23 @@ def assumptions(
     sentences.append(
         "80% intervals are how far held-out measured rows were off, by efficiency kind"
     )
-    sentences.append("power is the chip's rated power, all the time")
+    sentences += energy_words(catalog, spec, power_cap_w)
+    return sentences
+
+
+def energy_words(catalog: Catalog, chip: Chip, power_cap_w: float | None) -> list[str]:
+    """What the energy of a chip rests on."""
+    if chip.tdp_w is None:
+        return []
+    sentences = [
+        "energy is counted by operation and byte (docs/energy.md); no measured row was fitted: its "
+        "interval is a factor of two, that of power 0.7 to 1.4 (both assumed)",
+        *catalog.energy.assumed(chip),
+    ]
+    if power_cap_w is not None:
+        sentences.append(
+            "under a power cap dynamic power is taken to fall with the cube of the clock"
+        )
     return sentences
 
 
@@ -150,7 +175,7 @@ def _unmeasured(mix: Mix) -> list[str]:
     if any(load.serving == POISSON for load in loads):
         parts.append("Poisson arrivals")
         sentences.append(
-            "below capacity the arrivals set output rate, cost and energy: these have no interval"
+            "below capacity the arrivals set output rate and cost: these have no interval"
         )
     if any(load.speculation is not None for load in loads):
         parts.append("speculative decoding")

@@ -129,8 +129,9 @@ def add(step: Step, block: Block) -> None:
     law = deployed.law("experts", "experts")
     useful = mean / np.maximum(padded, 1e-9)  # no 0 / 0 in dense candidates
     step.ledger.operator(
-        "routed experts", count, law, 2.0 * padded * weight, bytes_, touched, useful=useful
-    )
+        "routed experts", count, law, 2.0 * padded * weight, bytes_, touched, useful=useful,
+        elsewhere=step.idle_ranks,
+    )  # fmt: skip
     _exchange(step, block, tokens, latent, busiest / np.maximum(mean, 1e-9))
 
 
