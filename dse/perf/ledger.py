@@ -97,11 +97,13 @@ class Ledger:
         present: Floats | None = None,
         useful: Floats | None = None,
         elsewhere: Floats | None = None,
+        mean: Floats | None = None,
     ) -> None:
         """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
         them weights or cache; `present` is 0 where the step does not run it, so that its fixed
         cost goes too; `useful` is the share of the flops that is not padding or imbalance;
-        `elsewhere`: on how many other chips for each one of this rank the same work runs."""
+        `elsewhere`: on how many other chips for each one of this rank the same work runs; `mean`:
+        what the mean chip does of the flops, which are those of the busiest."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
@@ -130,11 +132,12 @@ class Ledger:
         memory = moved * law.s_per_byte
         fixed = law.fixed_s * times
         peak = compute * law.floor_of_compute
-        self.peak_s += peak
+        worked = peak if mean is None else peak * mean
+        self.peak_s += worked
         self.bytes += moved
         if elsewhere is not None:
             self.elsewhere = self.elsewhere.plus(
-                elsewhere * peak, elsewhere * moved, elsewhere * (times * touched)
+                elsewhere * worked, elsewhere * moved, elsewhere * (times * touched)
             )
         self.floor_compute_s += peak if useful is None else peak * useful
         self.touched_bytes += times * touched
