@@ -22,10 +22,12 @@ def energy_metrics(energy: Energy, output_tokens: Floats) -> dict[str, Floats]:
     it serves. `energy_data_movement_share`: of all these joules, those that move data inside the
     chip, to its memory, over links and over the network.
     """
-    joules = energy.joules
+    levels = energy.of_phases
+    moved = levels.movement
+    joules = levels.arithmetic + moved + energy.idle
     return {
         "joules_per_output_token": joules / output_tokens,
         "tokens_per_joule": output_tokens / joules,
         "watts_per_chip": energy.watts,
-        "energy_data_movement_share": energy.of_phases.movement / joules,
+        "energy_data_movement_share": moved / joules,
     }

@@ -19,26 +19,40 @@ import numpy as np
 
 from dse.candidates import Floats
 from dse.perf.phases import Case
-from dse.perf.power import Draw, Levels, levels
+from dse.perf.power import Draw, Levels, Work
 from dse.perf.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One chip in a step, (n,): joules above idle as counted, the share of them that its power
+    leaves, and seconds."""
+
+    joules: Floats
+    share: Floats
+    seconds: Floats
+
+    @property
+    def watts(self) -> Floats:
+        """Above idle."""
+        return self.joules * self.share / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Energy:
     """Joules of a request over all chips, (n,); NaN where the chip's power is not known.
 
-    `prefill` and `decode` above idle, cut to what the chip may draw; `idle`. `prefill_w` and
-    `decode_w`: watts of a chip in either step, `watts` in the mean while serving, the network's
-    left out. `beyond`: by what share a step drew more than the chip's power before it was cut.
+    `prefill` and `decode` above idle, cut to what the chip may draw; `idle`. `watts` of a chip in
+    the mean while serving, the network's left out.
     """
 
     prefill: Levels
     decode: Levels
     idle: Floats
-    prefill_w: Floats
-    decode_w: Floats
+    idle_w: Floats
     watts: Floats
-    beyond: Floats
+    prefill_step: Phase
+    decode_step: Phase
 
     @property
     def of_phases(self) -> Levels:
@@ -49,33 +63,48 @@ class Energy:
         both = self.of_phases
         return both.of_chip + both.network + self.idle
 
+    @property
+    def prefill_w(self) -> Floats:
+        """(n,) watts of a chip in a step of prompts."""
+        return self.idle_w + self.prefill_step.watts
+
+    @property
+    def decode_w(self) -> Floats:
+        """(n,) watts of a chip in a decode step."""
+        return self.idle_w + self.decode_step.watts
+
+    @property
+    def beyond(self) -> Floats:
+        """(n,) by what share a step drew more than the chip's power before it was cut."""
+        return 1.0 / np.minimum(self.prefill_step.share, self.decode_step.share) - 1.0
+
 
 def request_energy(
     case: Case, prefill: Step, decode: Step, decode_step_s: Floats, chip_s: Floats, *, alone: bool
 ) -> Energy:
     """Of requests that each hold `chip_s`, (n,), chip-seconds in all; `alone` where prompts have
     steps without decodes and share them by what the batch gives (static serving)."""
-    deployed, ranks = case.deployed, case.deployed.tensor_parallel
-    draw = Draw(deployed.machines.power, deployed.batch.chip)
+    ranks = case.deployed.tensor_parallel
+    draw = Draw(case.deployed.machines.power, case.deployed.batch.chip)
     prompt = ranks * case.fresh / prefill.prefill_rows
     answer = ranks * np.maximum(case.output - 1.0, 0.0) / case.tokens_per_step / decode.decode_rows
     saved = 0.0 if alone else _read_once(case, prefill, decode)
-    first_s = prefill.ledger.seconds * case.imbalance
-    first, first_w, first_share = _phase(draw, prefill, first_s, saved)
-    second, second_w, second_share = _phase(draw, decode, decode_step_s, 0.0)
-    first, second = first.times(prompt), second.times(answer)
+    prefill_step_s = prefill.ledger.seconds * case.imbalance
+    first, prefill_phase = _phase(draw, prefill, prefill_step_s, prompt, saved)
+    second, decode_phase = _phase(draw, decode, decode_step_s, answer)
     left = (draw.cap_w - draw.idle_w) * chip_s
     own = first.of_chip + second.of_chip
     share = np.minimum(left / np.maximum(own, 1e-300), 1.0)
-    first, second = _cut(first, share), _cut(second, share)
+    if (share < 1.0).any():
+        first, second = first.cut(share), second.cut(share)
     return Energy(
         prefill=first,
         decode=second,
         idle=draw.idle_w * chip_s,
-        prefill_w=first_w,
-        decode_w=second_w,
+        idle_w=draw.idle_w,
         watts=draw.idle_w + own * share / chip_s,
-        beyond=1.0 / np.minimum(first_share, second_share) - 1.0,
+        prefill_step=prefill_phase,
+        decode_step=decode_phase,
     )
 
 
@@ -101,32 +130,27 @@ def pool_energy(case: Case, step: Step, step_s: Floats, chip_s: Floats) -> PoolE
     steps = np.maximum(case.output - 1.0, 0.0) / case.tokens_per_step
     steps = steps / np.maximum(step.decode_rows, 1e-300)
     count = case.deployed.tensor_parallel * np.where(step.prefill_rows > 0.0, tokens, steps)
-    of_step, _, _ = _phase(draw, step, step_s, 0.0)
-    dynamic = of_step.times(count)
+    dynamic, _ = _phase(draw, step, step_s, count)
     left = (draw.cap_w - draw.idle_w) * chip_s
     own = dynamic.of_chip
     share = np.minimum(left / np.maximum(own, 1e-300), 1.0)
-    return PoolEnergy(
-        _cut(dynamic, share), draw.idle_w * chip_s, draw.idle_w + own * share / chip_s
-    )
+    return PoolEnergy(dynamic.cut(share), draw.idle_w * chip_s, draw.idle_w + own * share / chip_s)
 
 
 def _phase(
-    draw: Draw, step: Step, seconds: Floats, saved: Floats | float
-) -> tuple[Levels, Floats, Floats]:
-    """Joules of a step, watts of a chip in it, and the share of its joules that the chip's power
-    leaves."""
-    own = levels(draw, step.ledger).of_chip
+    draw: Draw, step: Step, seconds: Floats, count: Floats, saved: Floats | float = 0.0
+) -> tuple[Levels, Phase]:
+    """Joules of `count` such steps, work for them on chips of other ranks included and of the bytes
+    of memory `saved` left out; and one chip in one of them."""
+    work = Work.of(step.ledger)
+    own = work.joules(draw)
     share = np.minimum((draw.cap_w - draw.idle_w) * seconds / np.maximum(own, 1e-300), 1.0)
-    whole = levels(draw, step.ledger, saved_bytes=saved, whole=True)
-    return _cut(whole, share), draw.idle_w + own * share / seconds, share
-
-
-def _cut(of: Levels, share: Floats) -> Levels:
-    """The chip's own levels times `share`; what the network draws is no part of its power."""
-    return Levels(
-        of.arithmetic * share, of.on_chip * share, of.memory * share, of.links * share, of.network
-    )
+    elsewhere = step.ledger.elsewhere
+    whole = Work(
+        work.peak_s + elsewhere.peak_s, work.bytes + elsewhere.bytes - saved,
+        work.link_bytes, work.network_bytes,
+    )  # fmt: skip
+    return whole.levels(draw, count * share, count), Phase(own, share, seconds)
 
 
 def _read_once(case: Case, prefill: Step, decode: Step) -> Floats:

@@ -79,8 +79,7 @@ class Ledger:
         self.peak_s = np.zeros(n)
         self.bytes = np.zeros(n)
         self.elsewhere = Elsewhere()
-        self.link_bytes = np.zeros(n)
-        self.scale_out_bytes = np.zeros(n)
+        self.transfer_s = np.zeros(n)
         self.clock = deployed.clock
         self.compute_slope_s = np.zeros(n)
         self.drafts_s: Floats | float = 0.0
@@ -129,7 +128,7 @@ class Ledger:
             return
         compute *= times
         moved = bytes_ * times
-        memory = moved * law.s_per_byte
+        np.multiply(moved, law.s_per_byte, out=memory)
         fixed = law.fixed_s * times
         peak = compute * law.floor_of_compute
         worked = peak if mean is None else peak * mean
@@ -184,15 +183,25 @@ class Ledger:
         self.seconds += seconds
         if self.parts:
             self.network_s += seconds
-            sent = transfer_s * count
-            self.link_bytes += sent * self.deployed.link_bytes_per_s
-            self.scale_out_bytes += sent * self.deployed.scale_out_bytes_per_s
+            self.transfer_s += transfer_s * count
             self._keep(name, seconds, network_s=seconds)
 
     def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:
         if self.entries is not None:
             zeros = np.zeros(self.deployed.n)
             self.entries.append(Entry(name, seconds, *(parts.get(k, zeros) for k in PARTS)))
+
+    @property
+    def link_bytes(self) -> Floats:
+        """(n,) bytes that a chip sends inside its scale-up domain, at most: what its transfers
+        could carry at the full bandwidth."""
+        return self.transfer_s * self.deployed.link_bytes_per_s
+
+    @property
+    def scale_out_bytes(self) -> Floats:
+        """(n,) bytes that a chip sends between domains, counted so where an instance has
+        several."""
+        return self.transfer_s * self.deployed.scale_out_bytes_per_s
 
     @property
     def floor_memory_s(self) -> Floats:

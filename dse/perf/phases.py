@@ -12,7 +12,7 @@ from dse.candidates import CandidateBatch, Floats
 from dse.perf.deployed import Deployed
 from dse.perf.machines import Machines
 from dse.perf.memory import Memory, memory
-from dse.perf.power import Draw, clock, levels
+from dse.perf.power import Draw, clock, waited_s
 from dse.perf.queueing import Rank
 from dse.perf.speculative import draft_s, module_bytes
 from dse.perf.step import Step
@@ -100,11 +100,7 @@ def run_step(case: Case, *, parts: bool = True, **work: Any) -> Step:
         return full
     draw = Draw(deployed.machines.power, deployed.batch.chip)
     slowed = Step(deployed.at_clock(clock(draw, full.ledger)), **work)
-    ledger = slowed.ledger
-    allowed_j = (draw.rated_w - draw.idle_w) * ledger.seconds
-    joules = levels(draw, ledger).within(allowed_j)[0].of_chip
-    waited = joules / (draw.cap_w - draw.idle_w)
-    ledger.seconds = np.where(waited > ledger.seconds, waited, ledger.seconds)
+    slowed.ledger.seconds = waited_s(draw, slowed.ledger)
     return slowed
 
 

@@ -165,21 +165,12 @@ class Levels:
     def movement(self) -> Floats:
         return self.on_chip + self.memory + self.links + self.network
 
-    def times(self, count: Floats) -> Levels:
+    def cut(self, share: Floats) -> Levels:
+        """The chip's own times `share`: what the network draws is no part of its power."""
         return Levels(
-            self.arithmetic * count, self.on_chip * count, self.memory * count,
-            self.links * count, self.network * count,
-        )  # fmt: skip
-
-    def within(self, joules: Floats) -> tuple[Levels, Floats]:
-        """These, the chip's own cut to `joules` where they are more, and the share that is left."""
-        own = self.of_chip
-        share = np.minimum(joules / np.maximum(own, 1e-300), 1.0)
-        cut = Levels(
             self.arithmetic * share, self.on_chip * share, self.memory * share, self.links * share,
             self.network,
         )  # fmt: skip
-        return cut, share
 
     def plus(self, other: Levels) -> Levels:
         return Levels(
@@ -188,42 +179,63 @@ class Levels:
         )  # fmt: skip
 
 
-def levels(
-    draw: Draw, ledger: Ledger, *, saved_bytes: Floats | float = 0.0, whole: bool = False
-) -> Levels:
-    """Joules above idle of one chip in a step, (n,), at the clock that its cap leaves; of the bytes
-    of its memory, `saved_bytes` are read by another step anyway. `whole` adds what chips of other
-    ranks do for the step, shared out over those of this one."""
-    peak_s, bytes_ = ledger.peak_s, ledger.bytes - saved_bytes
-    if whole:
-        peak_s, bytes_ = peak_s + ledger.elsewhere.peak_s, bytes_ + ledger.elsewhere.bytes
-    if ledger.clock is not None:
-        peak_s = peak_s * ledger.clock * ledger.clock
-    return Levels(
-        arithmetic=draw.arithmetic_w * peak_s,
-        on_chip=draw.operand_w * peak_s + draw.on_chip_j * bytes_,
-        memory=draw.memory_j * bytes_,
-        links=draw.link_j * ledger.link_bytes,
-        network=draw.network_j * ledger.scale_out_bytes,
-    )
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a chip does in a step, (n,): seconds of arithmetic at the dense peak, at a slower clock
+    those of equal energy; bytes through its memory, over its links, over the network."""
+
+    peak_s: Floats
+    bytes: Floats
+    link_bytes: Floats
+    network_bytes: Floats
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Work:
+        peak_s, clock = ledger.peak_s, ledger.clock
+        if clock is not None:
+            peak_s = peak_s * clock * clock
+        return cls(peak_s, ledger.bytes, ledger.link_bytes, ledger.scale_out_bytes)
+
+    def joules(self, draw: Draw) -> Floats:
+        """(n,) of the chip above idle."""
+        moved = draw.link_j * self.link_bytes + (draw.memory_j + draw.on_chip_j) * self.bytes
+        return (draw.arithmetic_w + draw.operand_w) * self.peak_s + moved
+
+    def levels(self, draw: Draw, count: Floats, network_count: Floats) -> Levels:
+        """Joules above idle of `count` such steps, (n,), in the network of `network_count`."""
+        peak_s, bytes_ = self.peak_s * count, self.bytes * count
+        return Levels(
+            arithmetic=draw.arithmetic_w * peak_s,
+            on_chip=draw.operand_w * peak_s + draw.on_chip_j * bytes_,
+            memory=draw.memory_j * bytes_,
+            links=draw.link_j * (self.link_bytes * count),
+            network=draw.network_j * (self.network_bytes * network_count),
+        )
 
 
 def clock(draw: Draw, ledger: Ledger) -> Floats:
     """(n,) share of the clock that the cap leaves, from a ledger at the full clock; 1 where the
     step fits, or where its power is not known."""
-    full = levels(draw, ledger)
+    work = Work.of(ledger)
     seconds, waiting = ledger.seconds, ledger.compute_slope_s
+    whole = work.joules(draw)
     # What the model draws beyond the rated power is not there to be saved.
-    cut, _ = full.within((draw.rated_w - draw.idle_w) * seconds)
-    arithmetic = (
-        cut.arithmetic + draw.operand_w / np.maximum(draw.arithmetic_w, 1e-300) * cut.arithmetic
-    )
-    other = cut.of_chip - arithmetic
+    real = np.minimum((draw.rated_w - draw.idle_w) * seconds / np.maximum(whole, 1e-300), 1.0)
+    arithmetic = np.maximum((draw.arithmetic_w + draw.operand_w) * work.peak_s * real, 1e-300)
+    other = whole * real - arithmetic
     left_w = draw.cap_w - draw.idle_w
-    slope = (other - left_w * (seconds - waiting)) / np.maximum(arithmetic, 1e-300)
-    constant = left_w * waiting / np.maximum(arithmetic, 1e-300)
-    found = np.clip(positive_root(slope, constant), draw.lowest_clock, 1.0)
-    return np.where(cut.of_chip > left_w * seconds, found, 1.0)
+    slope = (other - left_w * (seconds - waiting)) / arithmetic
+    found = np.clip(positive_root(slope, left_w * waiting / arithmetic), draw.lowest_clock, 1.0)
+    return np.where(whole * real > left_w * seconds, found, 1.0)
+
+
+def waited_s(draw: Draw, ledger: Ledger) -> Floats:
+    """(n,) seconds of a step at the clock that its cap leaves, and of waiting for what the cap
+    leaves beyond the lowest clock."""
+    allowed_j = (draw.rated_w - draw.idle_w) * ledger.seconds
+    joules = np.minimum(Work.of(ledger).joules(draw), allowed_j)
+    needed = joules / (draw.cap_w - draw.idle_w)
+    return np.where(needed > ledger.seconds, needed, ledger.seconds)
 
 
 def positive_root(p: Floats, q: Floats) -> Floats:
