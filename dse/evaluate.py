@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dse.candidates import Block, CandidateBatch, Floats
 from dse.dtypes import BITS, DTYPES
 from dse.economics.cost import cost
-from dse.economics.energy import joules_per_output_token
+from dse.economics.energy import energy_metrics
 from dse.perf.intervals import Spread
 from dse.perf.machines import Machines
 from dse.perf.operators import borrows_laws
@@ -147,9 +147,7 @@ def _evaluate(
         "usd_per_million_input_tokens": prices.usd_per_million_input_tokens,
         "usd_per_million_total_tokens": prices.usd_per_million_total_tokens,
         "usd_per_million_output_tokens_all_in": prices.usd_per_million_output_tokens_all_in,
-        "joules_per_output_token": joules_per_output_token(
-            chips, machines.tdp_w[batch.chip], performance.output_tokens_per_s
-        ),
+        **energy_metrics(performance.energy, np.broadcast_to(workload.output_tokens, len(batch))),
         "memory_bytes_per_chip": memory.base + kv_cache,
         "memory_weights_bytes_per_chip": memory.weights,
         "memory_kv_cache_bytes_per_chip": kv_cache,

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
 from dse.economics.cost import cost
-from dse.economics.energy import joules_per_output_token
 from dse.evaluate import MEMORY_PARTS, Member, Metrics, evaluate
 from dse.perf.machines import Machines
 from dse.perf.serving import Performance
@@ -121,6 +120,11 @@ def _pick(which: NDArray[np.intp], arrays: list[Floats]) -> Floats:
     return found
 
 
+def _chip_s(one: Performance) -> Floats:
+    """(n,) chip-seconds of a request."""
+    return one.prefill_chip_s + one.decode_chip_s
+
+
 def _values(
     batch: CandidateBatch, members: tuple[Member, ...], machines: Machines
 ) -> dict[str, Floats]:
@@ -163,9 +167,13 @@ def _values(
     rate = output / total(lambda one: 1.0 / one.requests_per_s)
     values["output_tokens_per_s"] = rate
     values["output_tokens_per_s_per_chip"] = rate / batch.chips
-    values["joules_per_output_token"] = joules_per_output_token(
-        batch.chips, machines.tdp_w[batch.chip], rate
-    )
+    joules = total(lambda one: one.energy.joules)
+    held = total(_chip_s)
+    values["joules_per_output_token"] = joules / output
+    values["tokens_per_joule"] = output / joules
+    values["watts_per_chip"] = total(lambda one: one.energy.watts * _chip_s(one)) / held
+    moved = total(lambda one: one.energy.of_phases.movement)
+    values["energy_data_movement_share"] = moved / joules
     values["mfu"] = mean("mfu", lambda one: one.prefill_chip_s)
     values["mbu"] = mean("mbu", lambda one: one.decode_chip_s)
     return values

@@ -49,6 +49,8 @@ _READ: dict[str, dict[str, Decimal]] = {
     "s": _TIME,
     "Hz": _scaled("Hz", "", "k", "M", "G"),
     "W": _scaled("W", "m", "", "k", "M"),
+    "J": _scaled("J", "n", "u", "m", "", "k", "M") | {"pJ": Decimal("1e-12")},
+    "J/byte": {"pJ/bit": Decimal("8e-12"), "pJ/B": Decimal("1e-12"), "J/B": Decimal(1)},
     "usd/h": _scaled("USD/h", "") | _scaled("$/h", "") | _scaled("usd/h", ""),
     "usd": _scaled("USD", "", "k", "M") | _scaled("$", "") | _scaled("usd", ""),
     "tokens": _THOUSANDS | {f"{p} tokens".strip(): factor for p, factor in _THOUSANDS.items()},
@@ -67,6 +69,8 @@ _PRINTED: dict[str, tuple[str, ...]] = {
     "s": ("ns", "us", "ms", "s"),
     "Hz": ("Hz", "kHz", "MHz", "GHz"),
     "W": ("W", "kW", "MW"),
+    "J": ("pJ", "nJ", "uJ", "mJ", "J", "kJ", "MJ"),
+    "J/byte": ("pJ/B", "pJ/bit"),
     "usd/h": ("USD/h",),
     "usd": ("USD",),
     "tokens": ("", "k", "M", "B", "T"),
@@ -79,6 +83,7 @@ _PRINTED: dict[str, tuple[str, ...]] = {
 _NOUN = {
     "bytes": "a size", "bytes/s": "a bandwidth", "flop/s": "a rate of arithmetic",
     "flop": "an amount of arithmetic", "s": "a time", "Hz": "a frequency", "W": "a power",
+    "J": "an energy", "J/byte": "an energy per byte",
     "usd/h": "a price per hour", "usd": "a price", "tokens": "a number of tokens",
     "count": "a number", "m": "a length", "m2": "an area", "kg": "a mass",
     "kg/m2": "a floor load",
@@ -86,6 +91,7 @@ _NOUN = {
 _EXAMPLE = {
     "bytes": "80 GB or 180 GiB", "bytes/s": "3.35 TB/s or 400 Gb/s", "flop/s": "989 TFLOP/s",
     "flop": "1e24 FLOP", "s": "1.5 us or 30 ms", "Hz": "1830 MHz", "W": "700 W",
+    "J": "300 mJ", "J/byte": "7 pJ/bit",
     "usd/h": "2.5 USD/h", "usd": "30000 USD", "tokens": "15.6T or 8192", "count": "8",
     "m": "1.5 m or 2 mm", "m2": "240 cm2", "kg": "1360 kg", "kg/m2": "2500 kg/m2 or 25 kN/m2",
 }  # fmt: skip

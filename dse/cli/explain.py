@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dse.cli.energy import print_by_batch, print_energy
 from dse.cli.options import (
     POINT_FLAGS,
     TOKENS,
@@ -30,16 +31,28 @@ from dse.cli.options import (
     metavar="STUDY",
     help="A study: why is this configuration not on its front?",
 )
+@click.option(
+    "--energy-by-batch",
+    "by_batch",
+    is_flag=True,
+    help="Tokens per joule with 1, 2, 4, ... requests in flight, as far as memory admits them.",
+)
 @point_options
 @json_option
 def command(
-    study: str | None, point: str | None, why_not: str | None, as_json: bool, **flags: Any
+    study: str | None,
+    point: str | None,
+    why_not: str | None,
+    by_batch: bool,
+    as_json: bool,
+    **flags: Any,
 ) -> None:
     """Where time, memory, money and energy of one point go, operator by operator.
 
     \b
     dse explain studies/quickstart knee
     dse explain --model deepseek-v3 --chip h200_sxm --tp 8 --concurrency 64
+    dse explain --model llama-3-70b --chip h100_sxm --tp 8 --energy-by-batch
     dse explain --why-not studies/deploy-llama-3-70b --model llama-3-70b --chip h100_sxm --tp 4
 
     POINT is a number of front.csv or one of cheapest, fastest, best, knee.
@@ -60,7 +73,7 @@ def command(
         from dse.study.why_not import why_not as reasons
 
         study_document = read_json(Path(why_not), STUDY)
-        taken = ("price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS)
+        taken = ("by_batch", "price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS)
         taken = (*taken, "jitter", "jitter_distribution")
         loads = loads_of(study_document)
         if not held(loads):
@@ -79,17 +92,36 @@ def command(
         return
     else:
         answer = estimate_flags(flags, keep=True)
-    _explain(answer, as_json)
+    if by_batch:
+        _by_batch(answer, as_json)
+    else:
+        _explain(answer, as_json)
+
+
+def _by_batch(answer: Any, as_json: bool) -> None:
+    """The same deployment with more and more requests in flight."""
+    from dse.study.energy import energy_by_batch
+    from dse.study.words import deployment_words, heading
+
+    document, table = answer.as_json(), energy_by_batch(answer)
+    if as_json:
+        print_json({**document, "energy_by_batch": table})
+        return
+    say(f"{document['model']} on {deployment_words(document['deployment'], held=False)}")
+    say(heading(document)[1])
+    print_by_batch(table)
 
 
 def _explain(answer: Any, as_json: bool) -> None:
     from dse.study.breakdown import breakdown
+    from dse.study.energy import energy_breakdown
     from dse.study.words import heading, show, verdict
 
     document = answer.as_json()
     where = breakdown(answer.metrics, 0)
+    energy = energy_breakdown(answer.metrics, 0)
     if as_json:
-        print_json({**document, **where})
+        print_json({**document, **where, "energy": energy})
         return
     for line in heading(document):
         say(line)
@@ -153,7 +185,7 @@ def _explain(answer: Any, as_json: bool) -> None:
         f"{show('usd', document['usd_per_million_output_tokens_all_in'])}.",
         "  ",
     )
-    click.echo(f"Joules per output token: {show('joules', document['joules_per_output_token'])}.")
+    print_energy(energy)
     for line in verdict(document):
         say(line, "  ")
 

@@ -159,6 +159,7 @@ _POINT_OPTIONS = (
         "--backend",
         help="Serving software (hardware/backends); generic unless the chip names its own.",
     ),
+    click.option("--power-cap", help="Watts that a chip may draw, such as 500W; else as rated."),
     click.option(
         "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
     ),
@@ -172,7 +173,7 @@ POINT_FLAGS = (
     "routing_skew", "weight_dtype", "kv_dtype",
     "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
     "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
-    "network_overlap", "jitter", "jitter_distribution",
+    "network_overlap", "power_cap", "jitter", "jitter_distribution",
     "price_basis", "training_tokens", "chip_files", "weights_offload", "kv_offload", "offload_tier",
 )  # fmt: skip
 
@@ -254,6 +255,7 @@ def estimate_flags(
     from dse.specs.purchase import BASIS as PURCHASE
     from dse.specs.purchase import PurchaseTerms
     from dse.specs.rack import load_rack, resolve_rack
+    from dse.study.energy import check_power_cap
     from dse.study.estimate import estimate
     from dse.study.loads import mix_of
 
@@ -278,6 +280,10 @@ def estimate_flags(
                 accepted="1 to 1e18 tokens, such as 15T",
             )
         model = replace(model, training_tokens=tokens)
+    cap_w = None
+    if flags["power_cap"]:
+        cap_w = units.parse(flags["power_cap"], "W", field="--power-cap")
+        check_power_cap(catalog, chip, cap_w)
     deployment = {
         "tensor_parallel": flags["tp"],
         "pipeline_parallel": flags["pp"],
@@ -316,6 +322,7 @@ def estimate_flags(
         weight_dtype=flags["weight_dtype"],
         kv_dtype=flags["kv_dtype"],
         price_basis=flags["price_basis"],
+        power_cap_w=cap_w,
         keep=keep,
         jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
         backend_default=backend_default,

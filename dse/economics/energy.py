@@ -1,21 +1,33 @@
-"""Energy per token from power and throughput."""
+"""Energy of a token from the energy of a request."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from dse.perf.energy import Energy
+
 Floats = NDArray[np.float64]
 
 
-def joules_per_output_token(
-    chips: Floats, watts_per_chip: Floats, output_tokens_per_s: Floats
-) -> Floats:
-    """(n,) joules: chips x watts per chip / output tokens per second over all chips.
+def energy_metrics(energy: Energy, output_tokens: Floats) -> dict[str, Floats]:
+    """Energy of a request of `output_tokens` as metrics, (n,) each; NaN where the chip has no
+    power figure.
 
-    `watts_per_chip` is the power drawn for one chip (its share of host and cooling too where the
-    figure includes them), NaN where the chip has no power figure; the result is then NaN, which
-    the edge prints as null. Prefill energy is inside, since the throughput is that of the whole
-    service.
+    `joules_per_output_token`: of all chips held, prefill and idle time included, and of the network
+    between them. `tokens_per_joule`: its inverse. `watts_per_chip`: a chip's own mean power while
+    it serves. `energy_data_movement_share`: of all these joules, those that move data inside the
+    chip, to its memory, over links and over the network.
     """
-    return chips * watts_per_chip / output_tokens_per_s
+    levels = energy.of_phases
+    moved = levels.movement
+    joules = levels.arithmetic + moved + energy.idle
+    return {
+        "joules_per_output_token": joules / output_tokens,
+        "tokens_per_joule": output_tokens / joules,
+        "watts_per_chip": energy.watts,
+        "energy_data_movement_share": moved / joules,
+    }

@@ -119,8 +119,11 @@ class Group:
     ends up with `bytes`, an equal part from each; a reduce-scatter takes the same.
     """
 
-    def __init__(self, fabric: Fabric, chip: Codes, size: Floats) -> None:
-        domain = fabric.domain[chip]
+    def __init__(
+        self, fabric: Fabric, chip: Codes, size: Floats, domain: Floats | None = None
+    ) -> None:
+        """`domain` (n,) takes the place of the chips' own where it is hypothetical."""
+        domain = fabric.domain[chip] if domain is None else domain
         inside = np.minimum(size, domain)
         step = _log2(inside)
         several = (size > 1.0).astype(np.float64)
@@ -216,7 +219,7 @@ def _levels(
         wait = waits * (inside > 1.0)
     levels, reach = [], inside
     for network in fabric.networks:
-        wider = np.minimum(size, network.reach[chip])
+        wider = np.maximum(np.minimum(size, network.reach[chip]), reach)
         met = np.ceil(wider / reach)
         step = _log2(met)
         levels.append(
@@ -245,8 +248,8 @@ def groups(deployed: Deployed) -> tuple[Group, Group]:
     if deployed.groups is None:
         fabric, chip = deployed.machines.fabric, deployed.batch.chip
         deployed.groups = (
-            Group(fabric, chip, deployed.tensor_parallel),
-            Group(fabric, chip, deployed.group),
+            Group(fabric, chip, deployed.tensor_parallel, deployed.domain),
+            Group(fabric, chip, deployed.group, deployed.domain),
         )
     return deployed.groups
 
@@ -288,7 +291,7 @@ def stage_hops(deployed: Deployed, bytes_: Floats) -> tuple[tuple[Floats, Cost],
     reaches = [deployed.domain, *(network.reach[chip] for network in fabric.networks)]
     left, counts = hops, []
     for reach in reaches:
-        beyond = np.minimum(np.maximum(np.ceil(chips / reach) - 1.0, 0.0), hops)
+        beyond = np.minimum(np.maximum(np.ceil(chips / reach) - 1.0, 0.0), left)
         counts.append(left - beyond)
         left = beyond
     costs = point_to_point(fabric, chip, bytes_, deployed.group)

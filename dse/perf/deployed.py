@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,8 +29,9 @@ class Law:
         "s_per_byte", "s_per_flop", "sums",
     )  # fmt: skip
 
-    def __init__(self, table: LawTable, cell: Codes) -> None:
-        """`cell` (n,) is the place in the flattened (chips, dtypes) tables."""
+    def __init__(self, table: LawTable, cell: Codes, clock: Floats | None = None) -> None:
+        """`cell` (n,) is the place in the flattened (chips, dtypes) tables; `clock` (n,) the share
+        of its clock that the chip runs at, None for all of it."""
         self.s_per_flop: Floats = table.s_per_flop.ravel().take(cell)
         self.s_per_byte: Floats = table.s_per_byte.ravel().take(cell)
         self.fixed_s: Floats = table.fixed_s.ravel().take(cell)
@@ -39,6 +41,9 @@ class Law:
         self.is_sum = bool(sums.all())
         self.sums = sums if not self.is_sum and sums.any() else None
         self.floor_of_compute: Floats = table.floor_of_compute.ravel().take(cell)
+        if clock is not None:
+            self.s_per_flop = self.s_per_flop / clock
+            self.floor_of_compute = self.floor_of_compute * clock
 
 
 def domain_of(batch: CandidateBatch, machines: Machines) -> Floats:
@@ -70,6 +75,8 @@ class Deployed:
         self.stream_fixed_s = machines.stream_fixed_s[chip]
         self._laws: dict[tuple[str, str], Law] = {}
         self.groups: tuple[Group, Group] | None = None  # made on first use by `collectives`
+        self.power_capped = machines.power.capped
+        self.clock: Floats | None = None
 
     def law(self, operator: str, part: str) -> Law:
         """The law of `operator` on the dtype of a weight part, of the KV cache ("kv"), on a dtype
@@ -85,5 +92,11 @@ class Deployed:
             else:
                 dtype = np.full(self.n, CODE[part], dtype=np.intp)
             cell = self.batch.chip * len(DTYPES) + dtype
-            self._laws[key] = Law(self.machines.laws[operator], cell)
+            self._laws[key] = Law(self.machines.laws[operator], cell, self.clock)
         return self._laws[key]
+
+    def at_clock(self, clock: Floats) -> Deployed:
+        """The same with its arithmetic at a share `clock`, (n,), of its rate."""
+        slower = copy(self)
+        slower._laws, slower.clock = {}, clock
+        return slower

@@ -26,12 +26,14 @@ from numpy.typing import NDArray
 from dse.candidates import CandidateBatch, Floats
 from dse.perf.collectives import network_of
 from dse.perf.deployed import Deployed, domain_of
+from dse.perf.energy import PoolEnergy, pool_energy
 from dse.perf.ledger import Ledger
 from dse.perf.machines import Machines
 from dse.perf.memory import Memory
 from dse.perf.operators import KINDS
 from dse.perf.phases import Case, case_of, decode_step, prefill_step
 from dse.perf.poisson import equilibrium
+from dse.perf.power import Draw
 from dse.perf.step import layers_per_stage
 from dse.perf.workload import POISSON, Workload
 
@@ -41,7 +43,8 @@ class Disaggregated:
     """Every array (n,), means, seconds unless named. `ttft_s` = `queue_s` + `prefill_s` +
     `transfer_s` + one decode step + the backend's own; `utilisation` is of the prefill pool.
     Memories are of the busiest chip of each pool, ledgers of one prompt and of one decode step.
-    Chip-seconds are per request. `requests_per_s` x `e2e_s` is at most the requests in flight."""
+    Chip-seconds and energies are per request; `transfer_j`, joules of its cache on the way.
+    `requests_per_s` x `e2e_s` is at most the requests in flight."""
 
     ttft_s: Floats
     tpot_s: Floats
@@ -60,6 +63,9 @@ class Disaggregated:
     decode_memory: Memory
     prefill_ledger: Ledger
     decode_ledger: Ledger
+    prefill_energy: PoolEnergy
+    decode_energy: PoolEnergy
+    transfer_j: Floats
 
     @property
     def prefill_floor_s(self) -> Floats:
@@ -153,6 +159,9 @@ def predict_disaggregated(
         decode_memory=second.memory,
         prefill_ledger=prefilling.ledger,
         decode_ledger=decoding.ledger,
+        prefill_energy=pool_energy(first, prefilling, alone_s, prefill.chips / per_s),
+        decode_energy=pool_energy(second, decoding, step_s, decode.chips / per_s),
+        transfer_j=_transfer_j(first, second),
     )
 
 
@@ -205,6 +214,15 @@ def _transfer_s(first: Case, second: Case) -> Floats:
         outside = bytes_ * s_per_byte + hop_s
         seconds = np.maximum(seconds, np.where(one_domain, inside, outside))
     return seconds
+
+
+def _transfer_j(first: Case, second: Case) -> Floats:
+    """(n,) joules of the cache of one prompt between the pools, over links or over the network."""
+    one, other = first.deployed, second.deployed
+    draw = Draw(one.machines.power, one.batch.chip)
+    inside = in_one_domain(one.batch, other.batch, one.machines, other.machines)
+    sent = cache_bytes(one, first.prompt) * one.tensor_parallel * one.pipeline_parallel
+    return sent * np.where(inside, draw.link_j, draw.network_j)
 
 
 def cache_bytes(deployed: Deployed, tokens: Floats) -> Floats:

@@ -45,9 +45,30 @@ class Entry:
     peak_s: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Work of a step on the chips of other ranks, for each chip of this one: (n,) or 0."""
+
+    peak_s: Floats | float = 0.0
+    bytes: Floats | float = 0.0
+    touched_bytes: Floats | float = 0.0
+
+    def plus(self, peak_s: Floats, bytes_: Floats, touched_bytes: Floats) -> Elsewhere:
+        return Elsewhere(
+            self.peak_s + peak_s, self.bytes + bytes_, self.touched_bytes + touched_bytes
+        )
+
+
 class Ledger:
     """Sums a step. `keep` retains every entry for `dse explain`; without `parts` only the seconds
-    are summed. Sums are made in place: this is where a search spends its time."""
+    are summed. Sums are made in place: this is where a search spends its time.
+
+    For its energy (`dse.perf.power`): `peak_s`, seconds of its arithmetic at the dense peak, with
+    padding; `bytes` through the device memory; `link_bytes` and `scale_out_bytes` that a chip
+    sends inside and outside its domain; `elsewhere`. Where a power cap may slow the clock: `clock`
+    (n,), None for the full one, and `compute_slope_s`, how many seconds of the step are for its
+    arithmetic, to first order.
+    """
 
     def __init__(
         self,
@@ -68,6 +89,11 @@ class Ledger:
         self.fixed_s = np.zeros(n)
         self.floor_compute_s = np.zeros(n)
         self.touched_bytes = np.zeros(n)
+        self.peak_s = np.zeros(n)
+        self.bytes = np.zeros(n)
+        self.elsewhere = Elsewhere()
+        self.clock = deployed.clock
+        self.compute_slope_s = np.zeros(n)
         self.drafts_s: Floats | float = 0.0
         self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
         self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)
@@ -85,11 +111,15 @@ class Ledger:
         present: Floats | None = None,
         useful: Floats | None = None,
         held: str = "weights",
+        elsewhere: Floats | None = None,
+        mean: Floats | None = None,
     ) -> None:
         """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
         them weights or cache; `present` is 0 where the step does not run it, so that its fixed
         cost goes too; `useful` is the share of the flops that is not padding or imbalance; `held`
-        says what is touched: weights, experts or cache."""
+        says what is touched: weights, experts or cache; `elsewhere`: on how many other chips for
+        each one of this rank the same work runs; `mean`: what the mean chip does of the flops,
+        which are those of the busiest."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
@@ -105,6 +135,9 @@ class Ledger:
             busy *= larger
             if law.sums is not None:
                 np.add(compute, memory, out=busy, where=law.sums)
+        if self.deployed.power_capped and self.parts:
+            slope = busy / (1.0 + (memory / np.maximum(compute, 1e-300)) ** law.p)
+            self.compute_slope_s += np.where(law.p == 1.0, compute, slope) * times
         busy += law.fixed_s
         busy *= times
         self.seconds += busy
@@ -113,9 +146,17 @@ class Ledger:
         if not self.parts:
             return
         compute *= times
-        memory *= times
+        moved = bytes_ * times
+        np.multiply(moved, law.s_per_byte, out=memory)
         fixed = law.fixed_s * times
         peak = compute * law.floor_of_compute
+        worked = peak if mean is None else peak * mean
+        self.peak_s += worked
+        self.bytes += moved
+        if elsewhere is not None:
+            self.elsewhere = self.elsewhere.plus(
+                elsewhere * worked, elsewhere * moved, elsewhere * (times * touched)
+            )
         self.floor_compute_s += peak if useful is None else peak * useful
         self.touched_bytes += times * touched
         self.compute_s += compute
@@ -124,7 +165,7 @@ class Ledger:
         if self.entries is not None:
             self._keep(
                 name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
-                flops=flops * times, bytes=bytes_ * times, peak_s=peak,
+                flops=flops * times, bytes=moved, peak_s=peak,
             )  # fmt: skip
 
     def stream(self, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
@@ -136,13 +177,19 @@ class Ledger:
         self.seconds += seconds
         if not self.parts:
             return
+        moved = bytes_ * count
+        self.bytes += moved
         self.memory_s += memory
         self.fixed_s += fixed
         if self.entries is not None:
-            self._keep(name, seconds, memory_s=memory, fixed_s=fixed, bytes=bytes_ * count)
+            self._keep(name, seconds, memory_s=memory, fixed_s=fixed, bytes=moved)
 
     def drafts(self, seconds: Floats) -> None:
-        """Time of drafting, which reads weights and cache as a decode step does."""
+        """Time of drafting, which reads weights and cache as a decode step does, at the power of
+        the step that it precedes."""
+        longer = 1.0 + seconds / self.seconds
+        self.peak_s = self.peak_s * longer
+        self.bytes = self.bytes * longer
         self.drafts_s = seconds
         self.seconds = self.seconds + seconds
         self.memory_s = self.memory_s + seconds

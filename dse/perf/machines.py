@@ -7,15 +7,16 @@ lies between chips is in `dse.perf.fabrics`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.dtypes import ARITHMETIC, DTYPES, arithmetic
+from dse.dtypes import ARITHMETIC, CODE, DTYPES, arithmetic
 from dse.perf.calibrated import calibrated_machines
 from dse.perf.fabrics import Fabric, compile_fabric
 from dse.perf.intervals import Spread, spread_of
+from dse.perf.power import Power, compile_power
 from dse.perf.racks import RackTable, rack_table
 from dse.perf.tiers import TierTable, tier_table
 from dse.specs.calibration import KINDS
@@ -66,6 +67,7 @@ class Machines:
     tiers: TierTable
     stream_fixed_s: Table  # fixed cost of an element-wise kernel
     rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
+    power: Power = field(default_factory=Power)
 
     def code(self, chip: str) -> int:
         return self.ids.index(chip)
@@ -76,9 +78,11 @@ def compile_machines(
     chips: Sequence[str | Chip],
     price_basis: str | None = None,
     rack: Rack | None = None,
+    power_cap_w: float | None = None,
 ) -> Machines:
-    """Arrays of the named chips, in `rack` where their domain is hypothetical. Raises InputError
-    for an unknown chip or price, and for a chip without a figure that every estimate needs."""
+    """Arrays of the named chips, in `rack` where their domain is hypothetical, each allowed
+    `power_cap_w` watts (None: its rated power). Raises InputError for an unknown chip or price, and
+    for a chip without a figure that every estimate needs."""
     rows = [chip if isinstance(chip, Chip) else catalog.chip(chip) for chip in chips]
     for row in rows:
         row.require(*ROOFLINE)
@@ -117,7 +121,9 @@ def compile_machines(
             links,
         ),
     )
-    return calibrated_machines(machines, catalog.calibration.factors)
+    calibrated = calibrated_machines(machines, catalog.calibration.factors)
+    reached = calibrated.laws["gemm"].floor_of_compute[:, CODE["bf16"]]
+    return replace(calibrated, power=compile_power(rows, catalog.energy, reached, power_cap_w))
 
 
 def compute_dtype(chip: Chip, dtype: str) -> str:

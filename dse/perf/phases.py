@@ -4,6 +4,7 @@ prompt adds to the steps that carry it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from dse.candidates import CandidateBatch, Floats
 from dse.perf.deployed import Deployed
 from dse.perf.machines import Machines
 from dse.perf.memory import Memory, memory
+from dse.perf.power import Draw, clock, waited_s
 from dse.perf.queueing import Rank
 from dse.perf.speculative import draft_s, module_bytes
 from dse.perf.step import Step
@@ -94,13 +96,26 @@ def case_of(
     return Case(deployed, workload, prompt, output, sized, keep)
 
 
+def run_step(case: Case, *, parts: bool = True, **work: Any) -> Step:
+    """A step at the clock that the power cap leaves its chips (`dse.perf.power`); `work` as `Step`
+    takes it."""
+    deployed = case.deployed
+    full = Step(deployed, parts=parts or deployed.power_capped, **work)
+    if not deployed.power_capped:
+        return full
+    draw = Draw(deployed.machines.power, deployed.batch.chip)
+    slowed = Step(deployed.at_clock(clock(draw, full.ledger)), **work)
+    slowed.ledger.seconds = waited_s(draw, slowed.ledger)
+    return slowed
+
+
 def prefill_step(case: Case, tokens: Floats, ranks: Floats | float = 1.0) -> tuple[Floats, Step]:
     """Seconds to prefill `tokens` on a share `ranks` of the attention ranks at the same time, chunk
     after chunk, stages overlapped."""
     chunks = np.ceil(tokens / case.workload.backend.chunk_tokens)
     zeros = np.zeros(case.deployed.n)
-    step = Step(
-        case.deployed,
+    step = run_step(
+        case,
         decode_rows=zeros,
         context=zeros,
         prefill_rows=tokens / chunks,
@@ -120,8 +135,8 @@ def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
     zeros, ones, spread = np.zeros(n), np.ones(n), case.context_spread
 
     def step(verified: float) -> Step:
-        return Step(
-            case.deployed,
+        return run_step(
+            case,
             decode_rows=rows,
             context=case.context,
             prefill_rows=zeros,
@@ -159,8 +174,8 @@ def rank_of(
     carried = np.minimum(case.fresh * np.maximum(rows / case.steps, 1.0), backend.chunk_tokens)
     busy = np.minimum(rows * case.fresh / (carried * case.steps), 1.0)
     together = np.sqrt(busy / (1.0 - (1.0 - busy) ** deployed.data_parallel))
-    mixed = Step(
-        deployed,
+    mixed = run_step(
+        case,
         decode_rows=rows,
         context=case.context,
         prefill_rows=carried,

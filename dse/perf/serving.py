@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dse.candidates import CandidateBatch, Floats
+from dse.perf.energy import Energy, request_energy
 from dse.perf.ledger import Ledger
 from dse.perf.machines import Machines
 from dse.perf.memory import Memory
@@ -66,6 +67,7 @@ class Performance:
     memory: Memory
     prefill_ledger: Ledger
     decode_ledger: Ledger
+    energy: Energy
     arrivals: Arrivals | None = None
 
 
@@ -279,7 +281,11 @@ def _performance(
         memory=case.memory,
         prefill_ledger=prefill.ledger,
         decode_ledger=decode.ledger,
-    )
+        energy=request_energy(
+            case, prefill, decode, decode_step_s, total_chip_s,
+            alone=case.workload.serving == "static",
+        ),
+    )  # fmt: skip
 
 
 def _bottleneck(

@@ -78,6 +78,9 @@ class Step:
         self.verified_rows: Floats = decode_rows * verified
         self.rows = self.verified_rows + prefill_rows
         self.mean_rows = self.verified_rows + prefill_rows * prefill_ranks
+        # Ranks without prompts for each with one: their chips run experts for it.
+        alone = isinstance(prefill_ranks, float)
+        self.idle_ranks: Floats | None = None if alone else np.asarray(1.0 / prefill_ranks - 1.0)
         self.computed_rows = computed_rows(self.rows)
         self.useful_rows: Floats = self.rows / self.computed_rows
         self.always = np.ones(deployed.n)

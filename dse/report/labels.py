@@ -61,6 +61,14 @@ LABELS: dict[str, Label] = {
         "running requests", "count", meaning="requests that memory admits at one time"
     ),
     "joules_per_output_token": Label("energy per output token", "joules", "J"),
+    "tokens_per_joule": Label("output tokens per joule", "rate", "tokens/J"),
+    "watts_per_chip": Label(
+        "mean power of a chip", "rate", "W", meaning="while it serves, what stands idle included"
+    ),
+    "energy_data_movement_share": Label(
+        "energy that moves data", "fraction", "%", 100.0,
+        "inside the chip, to its memory, over links and network, of all its energy",
+    ),
     "memory_bytes_per_chip": Label("memory used per chip", "bytes", "GB", 1e-9),
     "memory_capacity_bytes_per_chip": Label("memory of a chip", "bytes", "GB", 1e-9),
     "kv_bytes_per_token": Label("KV cache per token", "bytes", "kB", 1e-3),

@@ -16,6 +16,9 @@ from dse.specs.calibration import FILE as CALIBRATION
 from dse.specs.calibration import NONE, Calibration, load_calibration
 from dse.specs.chip import ROOFLINE, Chip, load_chip
 from dse.specs.efficiency import Efficiency, load_efficiency
+from dse.specs.energy import FILE as ENERGY
+from dse.specs.energy import NONE as NO_ENERGY
+from dse.specs.energy import EnergyConstants, load_energy
 from dse.specs.loader import did_you_mean, load_yaml
 from dse.specs.own_chip import OwnChip, read_own_chip
 from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, load_prices, load_purchases
@@ -53,6 +56,7 @@ class Catalog:
     backends: dict[str, Backend]
     calibration: Calibration = NONE
     tiers: TierDefaults = NO_TIERS
+    energy: EnergyConstants = NO_ENERGY
 
     def chip(self, name: str) -> Chip:
         """By id. Raises InputError with near spellings."""
@@ -129,6 +133,7 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
     if not folder.is_dir():
         raise InputError("no such folder", file=str(folder))
     own = [read_own_chip(path) for path in extra_chip_files]
+    energy = load_energy(folder / ENERGY) if (folder / ENERGY).exists() else NO_ENERGY
     systems = _by_id([load_system(path) for path in _files(folder / "systems")])
     efficiencies = _by_id([load_efficiency(path) for path in _files(folder / "efficiency")])
     fitted = folder / "efficiency" / CALIBRATION
@@ -157,6 +162,7 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
         backends={name: calibration.backend(backend) for name, backend in backends.items()},
         calibration=calibration,
         tiers=load_tiers(folder / TIERS_FILE) if (folder / TIERS_FILE).exists() else NO_TIERS,
+        energy=energy,
     )
 
 

@@ -41,6 +41,7 @@ DIMENSION = {
     "memory_capacity": "bytes", "memory_capacity_driver_reported": "bytes",
     "memory_bandwidth": "bytes/s", "sram_capacity": "bytes", "sram_bandwidth": "bytes/s",
     "tdp": "W", "system_power": "W", "compute_units": "count", "clock": "Hz",
+    "idle_power": "W", "matmul_power": "W",
     "host_link_bandwidth": "bytes/s",
 }  # fmt: skip
 # What every chip has, so that its absence is a gap. A chip without an fp8 peak simply has none.
@@ -93,7 +94,8 @@ class Chip:
     SRAM); `capacity_bytes` is that memory's size (NaN if unknown). `assumed` holds "name: reason"
     and `missing` the names of the figures that nobody published; `not_chosen` holds published
     values of figures of which none could be believed. `backend` is the serving software that
-    is meant where an estimate of one point names none.
+    is meant where an estimate of one point names none. `idle_w`: drawn with weights loaded and
+    nothing to do; `matmul_w`: at the measured rate of large matrix products, where not `tdp_w`.
     """
 
     id: str
@@ -110,6 +112,8 @@ class Chip:
     capacity_bytes: float
     capacity_kind: Literal["driver_reported", "vendor_label"]
     tdp_w: float | None
+    idle_w: float | None
+    matmul_w: float | None
     system_w_per_chip: float | None
     compute_units: int | None
     clock_hz: float | None
@@ -203,6 +207,8 @@ class _ChipFigures(BaseModel):
     sram_capacity: FigureSpec | None = None
     sram_bandwidth: FigureSpec | None = None
     tdp: FigureSpec | None = None
+    idle_power: FigureSpec | None = None
+    matmul_power: FigureSpec | None = None
     system_power: FigureSpec | None = None
     compute_units: FigureSpec | None = None
     clock: FigureSpec | None = None
@@ -284,6 +290,8 @@ def read_chip(document: Document) -> Chip:
         capacity_bytes=capacity,
         capacity_kind="driver_reported" if reported else "vendor_label",
         tdp_w=value.get("tdp"),
+        idle_w=value.get("idle_power"),
+        matmul_w=value.get("matmul_power"),
         system_w_per_chip=value.get("system_power"),
         compute_units=int(value["compute_units"]) if "compute_units" in value else None,
         clock_hz=value.get("clock"),

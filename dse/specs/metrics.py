@@ -19,8 +19,8 @@ class Metric:
     """One number that an evaluation predicts.
 
     `dimension` is one of `dse.units`, or a unit that only metrics have: "tokens/s", "usd/Mtoken",
-    "J", "nats", "fraction". `direction` is the better one; `log` scales the metric by logarithm in
-    the hypervolume, as cost, latency and energy are.
+    "tokens/J", "J", "nats", "fraction". `direction` is the better one; `log` scales the metric by
+    logarithm in the hypervolume, as cost, latency and energy are.
     """
 
     dimension: str
@@ -60,6 +60,11 @@ METRICS: Mapping[str, Metric] = {
     "latency_floor_s": Metric("s", "minimize", True, "roofline floor of a decode step"),
     "distance_to_floor": Metric("fraction", "minimize", False, "decode step over its floor"),
     "joules_per_output_token": Metric("J", "minimize", True, "energy per output token"),
+    "tokens_per_joule": Metric("tokens/J", "maximize", True, "output tokens per joule"),
+    "watts_per_chip": Metric("W", "minimize", True, "mean power of a chip while it serves"),
+    "energy_data_movement_share": Metric(
+        "fraction", "minimize", False, "share of the energy that moves data"
+    ),
     "output_tokens_per_s": Metric("tokens/s", "maximize", False, "output rate of all chips"),
     "output_tokens_per_s_per_chip": Metric("tokens/s", "maximize", False, "output rate of a chip"),
     "output_tokens_per_s_per_user": Metric("tokens/s", "maximize", False, "1 / tpot_s"),
@@ -83,6 +88,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
         "usd/Mtoken": 1.0, "USD/Mtoken": 1.0, "$/Mtoken": 1.0,
         "usd/Mtokens": 1.0, "USD/Mtokens": 1.0, "$/Mtokens": 1.0,
     },
+    "tokens/J": {"tokens/J": 1.0, "token/J": 1.0},
     "J": {"J": 1.0, "mJ": 1e-3, "kJ": 1e3},
     "nats": {"": 1.0, "nats": 1.0},
     "fraction": {"": 1.0, "%": 1e-2},

@@ -253,6 +253,8 @@ _HINT = {
     "memory_bandwidth": "such as 3.35 TB/s",
     "system_power": "per chip, with its share of host, network and cooling, such as 1275 W",
     "compute_units": "such as 132",
+    "idle_power": "with weights loaded and nothing to do, such as 140 W",
+    "matmul_power": "at the measured rate of large matrix products, where that is not tdp",
 }
 
 

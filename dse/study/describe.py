@@ -12,7 +12,15 @@ import numpy as np
 from dse.candidates import CandidateBatch, Floats
 from dse.dtypes import DTYPES
 from dse.evaluate import MEANINGS, MEMORY_PARTS, Metrics
-from dse.perf.intervals import CLASS, EQUIVALENT_FACTOR, LABEL, THROUGHPUT_METRICS, interval
+from dse.perf.intervals import (
+    CLASS,
+    ENERGY_METRICS,
+    EQUIVALENT_FACTOR,
+    LABEL,
+    POWER_METRICS,
+    THROUGHPUT_METRICS,
+    interval,
+)
 from dse.perf.machines import Machines
 from dse.perf.serving import BOTTLENECKS
 from dse.quality.laws import predicted_loss
@@ -27,8 +35,8 @@ BY_WORKLOAD = (
     "ttft_s", "ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation", "tpot_s", "e2e_s",
     "prefill_s", "decode_step_s", "latency_floor_s", "output_tokens_per_s", "running_requests",
     "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_total_tokens",
-    "usd_per_million_output_tokens_all_in", "joules_per_output_token", "memory_bytes_per_chip",
-    "mfu", "mbu",
+    "usd_per_million_output_tokens_all_in", "joules_per_output_token", "tokens_per_joule",
+    "watts_per_chip", "energy_data_movement_share", "memory_bytes_per_chip", "mfu", "mbu",
 )  # fmt: skip
 WHOLE = (
     "running_requests", "chips", "total_parameters", "active_parameters",
@@ -139,7 +147,7 @@ def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:
 
 def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, list[float]]:
     """80% intervals by metric, [low, high]. Requests that arrive no faster than they are served
-    set the rate, and with it cost and energy: no measured row says how far these may be off."""
+    set the rate, and with it the cost: no measured row says how far these may be off."""
     one = metrics.provenance[i : i + 1]
     demanded = _demanded(values)
     result = {}
@@ -172,6 +180,7 @@ def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dic
     known = dict.fromkeys(CLASS, kind)
     if _demanded(values):
         known |= dict.fromkeys(THROUGHPUT_METRICS, "derived")
+    known |= dict.fromkeys((*ENERGY_METRICS, *POWER_METRICS), "assumed")
     known["latency_floor_s"] = "derived"
     for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
         known[counted] = "derived"

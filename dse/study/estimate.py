@@ -20,7 +20,7 @@ from dse.perf.workload import POISSON, Workload
 from dse.space.batches import DEPLOYMENT_AXES, DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES, batch_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
-from dse.specs.chip import GENERIC
+from dse.specs.chip import GENERIC, Chip
 from dse.specs.efficiency import Efficiency
 from dse.specs.model import Model
 from dse.specs.rack import Rack
@@ -43,6 +43,7 @@ class Estimate:
     price_basis: str
     limits: tuple[Limit, ...]
     assumed: tuple[str, ...]
+    power_cap_w: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The document of `dse estimate --json`: the metrics, then what was asked."""
@@ -55,6 +56,7 @@ class Estimate:
             "deployment": describe_deployment(self.batch, 0, self.machines),
             "workload": one_load([load_row(share) for share in self.mix]),
             "price_basis": self.price_basis,
+            **({} if self.power_cap_w is None else {"power_cap_w": self.power_cap_w}),
         }
 
 
@@ -69,6 +71,7 @@ def estimate(
     kv_dtype: str | None = None,
     price_basis: str = "rental_3yr",
     limits: tuple[Limit, ...] = (),
+    power_cap_w: float | None = None,
     keep: bool = False,
     jitter: tuple[float, str] | None = None,
     backend_default: bool = False,
@@ -77,13 +80,14 @@ def estimate(
     """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
     distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
-    of `rack` where one is given. Raises InputError for an unknown chip, dtype or price basis, and
-    for a chip without a figure that the point needs."""
+    of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power). Raises
+    InputError for an unknown chip, dtype or price basis, and for a chip without a figure that the
+    point needs."""
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
     if DOMAIN_AXIS in deployment:
         check_domain(catalog, chip)
-    machines = compile_machines(catalog, [chip], price_basis, rack)
+    machines = compile_machines(catalog, [chip], price_basis, rack, power_cap_w)
     if jitter is not None:
         machines = with_jitter(machines, *jitter)
     axes = axes_of(deployment)
@@ -96,13 +100,14 @@ def estimate(
     if backend_default and catalog.chip(chip).backend != GENERIC:
         name = catalog.chip(chip).backend
         assumed.append(f"backend {name}, the default of {chip}: no --backend was given")
-    known = int(metrics.provenance[0])
-    assumed += assumptions(catalog, model, written, mix, known, price_basis, rack)
     if jitter is not None:
         assumed.insert(0, f"{jitter[1]} delays of {jitter[0] * 1e6:g} us in collectives, as given")
+    known = int(metrics.provenance[0])
+    assumed += assumptions(catalog, model, written, mix, known, price_basis, rack, power_cap_w)
     return Estimate(
-        model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed)
-    )
+        model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
+        power_cap_w,
+    )  # fmt: skip
 
 
 def axes_of(deployment: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,6 +134,7 @@ def assumptions(
     provenance: int,
     price_basis: str,
     rack: Rack | None = None,
+    power_cap_w: float | None = None,
 ) -> list[str]:
     """What the answer rests on beyond sourced figures, a sentence each, worst first. `deployment`
     as `describe_deployment` gives it; `provenance` indexes `machines.KINDS`."""
@@ -172,7 +178,23 @@ def assumptions(
     sentences.append(
         "80% intervals are how far held-out measured rows were off, by efficiency kind"
     )
-    sentences.append("power is the chip's rated power, all the time")
+    sentences += energy_words(catalog, spec, power_cap_w)
+    return sentences
+
+
+def energy_words(catalog: Catalog, chip: Chip, power_cap_w: float | None) -> list[str]:
+    """What the energy of a chip rests on."""
+    if chip.tdp_w is None:
+        return []
+    sentences = [
+        "energy is counted by operation and byte (docs/energy.md); no measured row was fitted: its "
+        "interval is a factor of two, that of power 0.7 to 1.4 (both assumed)",
+        *catalog.energy.assumed(chip),
+    ]
+    if power_cap_w is not None:
+        sentences.append(
+            "under a power cap dynamic power is taken to fall with the cube of the clock"
+        )
     return sentences
 
 
@@ -201,7 +223,7 @@ def _unmeasured(mix: Mix) -> list[str]:
     if any(load.serving == POISSON for load in loads):
         parts.append("Poisson arrivals")
         sentences.append(
-            "below capacity the arrivals set output rate, cost and energy: these have no interval"
+            "below capacity the arrivals set output rate and cost: these have no interval"
         )
     if any(load.speculation is not None for load in loads):
         parts.append("speculative decoding")

@@ -8,7 +8,6 @@ import numpy as np
 
 from dse.candidates import Floats
 from dse.economics.cost import cost
-from dse.economics.energy import joules_per_output_token
 from dse.errors import InputError
 from dse.perf.collectives import network_of
 from dse.perf.disaggregated import Disaggregated, in_one_domain, predict_disaggregated
@@ -127,20 +126,31 @@ def _money(
     prefill: Estimate, decode: Estimate, found: Disaggregated, prompt: Any, output: Any
 ) -> dict[str, float | None]:
     """Each pool at the price of its own chips: prefill on the input, decode on the output."""
-    usd, joules = [], []
+    usd = []
     none = np.zeros(1)
     for one, seconds in ((prefill, found.prefill_chip_s), (decode, found.decode_chip_s)):
         chip, machines = one.batch.chip, one.machines
         parts = (seconds, none) if one is prefill else (none, seconds)
         usd.append(cost(*parts, prompt, output, machines.usd_per_chip_hour[chip]))
-        joules.append(
-            joules_per_output_token(
-                one.batch.chips, machines.tdp_w[chip], found.output_tokens_per_s
-            )
-        )
     names = (
         "usd_per_million_input_tokens", "usd_per_million_output_tokens",
         "usd_per_million_total_tokens", "usd_per_million_output_tokens_all_in",
     )  # fmt: skip
     values = {name: number(sum(getattr(one, name)[0] for one in usd)) for name in names}
-    return values | {"joules_per_output_token": number(joules[0][0] + joules[1][0])}
+    return values | _energy(found, output)
+
+
+def _energy(found: Disaggregated, output: Any) -> dict[str, float | None]:
+    """The energy metrics of `dse.economics.energy` over both pools."""
+    pools = (found.prefill_energy, found.decode_energy)
+    held = (found.prefill_chip_s, found.decode_chip_s)
+    joules = sum(pool.joules for pool in pools) + found.transfer_j
+    moved = sum(pool.dynamic.movement for pool in pools) + found.transfer_j
+    drawn = sum(pool.watts * seconds for pool, seconds in zip(pools, held, strict=True))
+    values = {
+        "joules_per_output_token": joules / output,
+        "tokens_per_joule": output / joules,
+        "watts_per_chip": drawn / sum(held),
+        "energy_data_movement_share": moved / joules,
+    }
+    return {name: number(value[0]) for name, value in values.items()}

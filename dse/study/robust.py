@@ -19,6 +19,7 @@ from dse.evaluate import Metrics
 from dse.pareto.front import non_dominated
 from dse.perf.intervals import CLASS, THROUGHPUT_METRICS, interval
 from dse.space.batches import OFFLOAD_AXES
+from dse.specs.metrics import METRICS
 from dse.study.physics import PhysicsProblem
 
 DRAWS = 100
@@ -75,6 +76,10 @@ def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.in
     return np.concatenate(layers)
 
 
+# Metrics of which more is better.
+GROW = frozenset(metric for metric in CLASS if METRICS[metric].direction == "maximize")
+
+
 def _slower(problem: PhysicsProblem, metrics: Metrics):
     """For each objective, its column of F as a function of deviates z (n,); z = 1 is the end of the
     80% interval on the slow side."""
@@ -85,7 +90,7 @@ def _slower(problem: PhysicsProblem, metrics: Metrics):
             return lambda _: sign * value
         ones = np.ones(len(value))
         low, high = interval(metric, ones, metrics.provenance, metrics.spread)
-        slow, fast = (low, high) if metric.startswith("output_tokens") else (high, low)
+        slow, fast = (low, high) if metric in GROW else (high, low)
         up, down = np.log(slow), -np.log(fast)
         if metric in THROUGHPUT_METRICS:  # which arrivals below capacity set
             up, down = (

@@ -28,6 +28,9 @@ SHOWN = {
     "usd_per_million_total_tokens": "$ per million total tokens",
     "usd_per_million_output_tokens_all_in": "$ per million output tokens (all cost)",
     "joules_per_output_token": "joules per output token",
+    "tokens_per_joule": "output tokens per joule",
+    "watts_per_chip": "mean watts of a chip",
+    "energy_data_movement_share": "energy that moves data",
     "memory_bytes_per_chip": "memory used per chip",
     "memory_capacity_bytes_per_chip": "memory capacity per chip",
     "tier_bytes_per_chip": "in the memory tier per chip",
@@ -64,6 +67,9 @@ SHORT = {
     "latency_floor_s": "step floor",
     "distance_to_floor": "x floor",
     "joules_per_output_token": "J/token",
+    "tokens_per_joule": "tokens/J",
+    "watts_per_chip": "W/chip",
+    "energy_data_movement_share": "moves data",
     "output_tokens_per_s": "tokens/s",
     "output_tokens_per_s_per_chip": "tok/s/chip",
     "output_tokens_per_s_per_user": "tok/s/user",
@@ -108,11 +114,13 @@ def show(metric: str, value: float | None) -> str:
         return f"{value:.3g} s" if value >= 1 else f"{value * 1e3:.3g} ms"
     if "bytes_per_chip" in metric:
         return f"{value / 1e9:.4g} GB"
+    if metric == "watts_per_chip":
+        return f"{value:,.0f} W"
     if metric == "kv_bytes_per_token":
         return f"{value / 1e3:.4g} kB"
     if metric.startswith("usd"):
         return f"{value:.3g}"
-    if metric in ("mfu", "mbu", "utilisation"):
+    if metric in ("mfu", "mbu", "utilisation", "energy_data_movement_share"):
         return f"{value:.1%}"
     if metric == "predicted_loss":
         return f"{value:.4f}"
@@ -134,8 +142,9 @@ def heading(answer: Mapping[str, Any]) -> list[str]:
     load = answer["workload"]
     words = mix_words(answer["workloads"]) if load is None else load_words(load)
     loads = loads_of(answer)
+    cap = f", each at {answer['power_cap_w']:g} W at most" if "power_cap_w" in answer else ""
     return [
-        f"{answer['model']} on {deployment_words(answer['deployment'], held(loads))}",
+        f"{answer['model']} on {deployment_words(answer['deployment'], held(loads))}{cap}",
         f"{words}, backend {loads[0]['backend']}; prices: {answer['price_basis']}",
     ]
 

@@ -162,7 +162,7 @@ def test_mistakes_of_a_space_are_named(tmp_path: Path, written, instead, named) 
 
 RATES = (
     "output_tokens_per_s", "output_tokens_per_s_per_chip", "usd_per_million_total_tokens",
-    "usd_per_million_output_tokens_all_in", "joules_per_output_token",
+    "usd_per_million_output_tokens_all_in",
 )  # fmt: skip
 
 

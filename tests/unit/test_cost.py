@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.economics import Cost, cost, joules_per_output_token
+from dse.economics import Cost, cost
 
 amounts = st.floats(1e-6, 1e6)
 counts = st.floats(1, 1e6)
@@ -50,16 +50,3 @@ def test_price_of_each_candidate_and_a_missing_one() -> None:
     prices = result.usd_per_million_output_tokens
     assert prices[1] == 2 * prices[0]
     assert np.isnan(prices[2])
-
-
-def test_energy_by_hand() -> None:
-    """8 chips of 700 W that make 2,800 tokens a second: 2 J a token."""
-    joules = joules_per_output_token(np.array([8.0]), np.array([700.0]), np.array([2800.0]))
-    assert joules[0] == pytest.approx(2.0)
-
-
-def test_energy_without_a_power_figure_is_nan() -> None:
-    joules = joules_per_output_token(
-        np.array([8.0, 8.0]), np.array([np.nan, 700.0]), np.array([1.0, 1.0])
-    )
-    assert np.isnan(joules).tolist() == [True, False]

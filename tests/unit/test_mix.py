@@ -71,8 +71,11 @@ def test_a_thousand_requests_by_hand() -> None:
     for name, tokens in (("total_tokens", answers + prompts), ("output_tokens_all_in", answers)):
         expected = dollars / tokens * 1e6
         assert found.values[f"usd_per_million_{name}"] == pytest.approx(expected, rel=1e-12)
-    watts = float(ON.tdp_w[CHIPS.index("h100_sxm")])
-    joules = chips * watts * seconds / answers
+    joules = (
+        700 * chat.performance.energy.joules + 300 * retrieval.performance.energy.joules
+    ) / answers
+    watts = found.values["watts_per_chip"]
+    assert chips * watts * seconds == pytest.approx(joules * answers, rel=1e-12)
     assert found.values["joules_per_output_token"] == pytest.approx(joules, rel=1e-12)
     # Input and output prices pay for the whole between them.
     paid = (

@@ -131,6 +131,8 @@ def add(step: Step, block: Block) -> None:
     step.ledger.operator(
         "routed experts", count, law, 2.0 * padded * weight, bytes_, touched, useful=useful,
         held="experts",
+        elsewhere=step.idle_ranks,
+        mean=1.0 - (busiest - mean) / np.maximum(padded, 1e-9),
     )  # fmt: skip
     _exchange(step, block, tokens, latent, busiest / np.maximum(mean, 1e-9))
 

@@ -1,0 +1,107 @@
+"""Energy on the command line: the table of `dse explain`, tokens per joule by batch, power caps."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import dse
+
+POINT = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--concurrency", 32)
+
+
+def test_explain_prints_where_the_joules_go() -> None:
+    said = dse("explain", *POINT)
+    assert said.code == 0
+    for level in ("arithmetic", "on chip", "memory", "idle", "total"):
+        assert f"\n{level} " in said.out
+    assert "of it moves data" in said.out
+    assert "142 W idle, at most 700 W" in " ".join(said.out.split())
+    assert max(map(len, said.out.splitlines())) <= 100
+
+
+def test_explain_as_json_adds_up() -> None:
+    document = dse("explain", *POINT, "--json").json()
+    rows = document["energy"]["joules_per_output_token"]
+    assert [row["level"] for row in rows] == [
+        "arithmetic", "on_chip", "memory", "links", "network", "idle",
+    ]  # fmt: skip
+    joules = sum(row["joules"] for row in rows)
+    assert joules == pytest.approx(document["joules_per_output_token"], rel=1e-9)
+    for row in rows:
+        assert row["prefill"] + row["decode"] == pytest.approx(row["joules"], rel=1e-9)
+    assert document["energy"]["clock"] == {"prefill": None, "decode": None}
+    assert document["watts_per_chip"] < 700
+    known = document["provenance"]
+    assert known["watts_per_chip"] == "assumed"
+    low, high = document["intervals"]["joules_per_output_token"]
+    assert low < document["joules_per_output_token"] < high
+
+
+def test_tokens_per_joule_against_the_batch() -> None:
+    said = dse("explain", *POINT, "--energy-by-batch")
+    assert said.code == 0
+    assert "A joule makes most tokens at" in said.out
+    assert max(map(len, said.out.splitlines())) <= 100
+    table = dse("explain", *POINT, "--energy-by-batch", "--json").json()["energy_by_batch"]
+    assert [row["concurrency"] for row in table[:4]] == [1, 2, 4, 8]
+    assert table[3]["tokens_per_joule"] > 5 * table[0]["tokens_per_joule"]
+    alone = dse("estimate", *POINT[:4], "--concurrency", 8, "--json").json()
+    assert table[3]["joules_per_output_token"] == alone["joules_per_output_token"]
+
+
+def test_requests_that_arrive_at_random_have_no_batch() -> None:
+    flags = ("--serving", "poisson", "--requests-per-second", 2)
+    said = dse("explain", *POINT[:4], *flags, "--energy-by-batch")
+    assert said.code == 2
+    assert "--energy-by-batch" in said.err
+
+
+def test_a_power_cap_slows_and_is_said() -> None:
+    full = dse("estimate", *POINT, "--json").json()
+    capped = dse("estimate", *POINT, "--power-cap", "400W", "--json").json()
+    assert capped["power_cap_w"] == 400
+    assert capped["watts_per_chip"] <= 400
+    assert capped["prefill_s"] > full["prefill_s"]
+    assert capped["tokens_per_joule"] > full["tokens_per_joule"]
+    assert any("power cap" in sentence for sentence in capped["assumed"])
+    said = dse("explain", *POINT, "--power-cap", "400W")
+    assert "each at 400 W at most" in said.out
+    assert "The cap leaves" in said.out
+
+
+@pytest.mark.parametrize(
+    ("cap", "words"),
+    [
+        ("900W", "its rated power is 700 W"),
+        ("120 W", "its idle power is 142 W"),
+        ("500", "unit is missing"),
+        ("500 GB", "a size, not a power"),
+    ],
+)
+def test_a_cap_that_cannot_be(cap: str, words: str) -> None:
+    said = dse("estimate", *POINT, "--power-cap", cap)
+    assert said.code == 2
+    assert "--power-cap" in said.err
+    assert words in said.err
+    assert len(said.err.strip().splitlines()) == 1
+
+
+def test_a_chip_without_a_rated_power() -> None:
+    point = ("--model", "llama-3-8b", "--chip", "tpu_v6e", "--tp", 4)
+    answer = dse("estimate", *point, "--json").json()
+    assert answer["joules_per_output_token"] is None
+    assert answer["watts_per_chip"] is None
+    assert "no power figure" in dse("explain", *point).out
+    said = dse("estimate", *point, "--power-cap", "200W")
+    assert said.code == 2
+    assert "has no tdp" in said.err
+
+
+def test_disaggregated_pools_have_energy() -> None:
+    answer = dse(
+        "estimate", "--serving", "disaggregated", "--model", "llama-3-8b", "--chip", "h100_sxm",
+        "--prefill-workers", 2, "--decode-workers", 2, "--concurrency", 64, "--json",
+    ).json()  # fmt: skip
+    drawn = answer["watts_per_chip"] * 4 / answer["output_tokens_per_s"]
+    assert drawn == pytest.approx(answer["joules_per_output_token"], rel=0.02)
+    assert 142 < answer["watts_per_chip"] < 700
