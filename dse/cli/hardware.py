@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dse.cli.hardware_derive import derive_chip
 from dse.cli.options import json_option, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -192,6 +193,8 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         "family": spec.family,
         "year": spec.year,
         "availability": spec.availability,
+        "derived_from": spec.derived_from or None,
+        "changes": list(spec.changes),
         "memories": [memory.kind for memory in spec.memories],
         "capacity_kind": spec.capacity_kind,
         "system": system.id,
@@ -209,6 +212,8 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         print_json(document)
         return
     say(f"{spec.id}: {spec.vendor} {spec.name}, in system {system.id} ({system.name})", "  ")
+    if spec.hypothetical:
+        say(f"Hypothetical: nobody makes it. {'; '.join(spec.changes)}", "  ")
     _print_figures([*spec.figures, *system.figures], spec.not_chosen)
     _print_prices(prices, purchases)
     for sentence in document["notes"]:
@@ -294,6 +299,8 @@ def check_chip(file: Path) -> None:
     catalog = load_catalog(extra_chip_files=[file])
     chip = catalog.chips[name]
     click.echo(f"{file}: {name} is well-formed")
+    if chip.changes:
+        say(f"hypothetical: {chip.derived_from} with {'; '.join(chip.changes)}", "  ")
     if chip.missing:
         say(f"no figure for: {', '.join(chip.missing)}", "  ")
     reason = catalog.refusal(name)
@@ -316,3 +323,7 @@ def new_chip(chip: str) -> None:
         )
     classes = {c.efficiency.split(":")[0] for c in catalog.chips.values()}
     click.echo(template(chip, sorted(c for c in classes if c.startswith("class_"))), nl=False)
+
+
+for _command in (derive_chip,):
+    command.add_command(_command)

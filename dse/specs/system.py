@@ -9,7 +9,8 @@ from typing import Literal, cast, get_args
 
 from pydantic import BaseModel, Field
 
-from dse.specs.chip import Figure, FigureSpec, read_figure, reasons
+from dse.errors import InputError
+from dse.specs.chip import Figure, FigureSpec, each, quantity, read_figure, reasons, together
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
 
 Topology = Literal["switched", "full_mesh", "ring", "torus_2d", "torus_3d", "pcie"]
@@ -86,8 +87,14 @@ def load_system(path: Path | str) -> System:
 
 
 def read_system(document: Document) -> System:
-    """The system of a document. Raises InputError."""
-    spec = validate(_SystemFile, document)
+    """The system of a document. Raises InputError, or InputErrors for several mistakes."""
+    wrong = _wrong_figures(document)
+    try:
+        spec = validate(_SystemFile, document)
+    except InputError as error:
+        raise together([*each(error), *wrong]) from None
+    if wrong:
+        raise together(wrong)
     levels: list[FabricLevel] = []
     figures: list[Figure] = []
     for index, written in enumerate(spec.levels):
@@ -112,6 +119,42 @@ def read_system(document: Document) -> System:
     )
 
 
+# Figures of a level that are quantities.
+_DIMENSION = {
+    "size": "count", "bandwidth_per_direction": "bytes/s", "bandwidth_per_pair": "bytes/s",
+    "latency": "s", "jitter": "s",
+}  # fmt: skip
+
+
+def _wrong_figures(document: Document) -> list[InputError]:
+    """Every figure of a level whose value cannot be read."""
+    errors: list[InputError] = []
+    levels = document.data.get("levels")
+    for index, level in enumerate(levels if isinstance(levels, list) else ()):
+        for field, written in level.items() if isinstance(level, dict) else ():
+            if not isinstance(written, dict) or not isinstance(
+                value := written.get("value"), str | int | float
+            ):
+                continue
+            path: KeyPath = ("levels", index, field, "value")
+            try:
+                if field in _DIMENSION:
+                    number = quantity(document, path, str(value), _DIMENSION[field])
+                    if field == "size" and number != int(number):
+                        errors.append(document.error(path, f"read {value!r}", "a whole number"))
+                elif field == "topology":
+                    _check_topology(document, path, str(value))
+            except InputError as error:
+                errors.append(error)
+    return errors
+
+
+def _check_topology(document: Document, path: KeyPath, text: str) -> None:
+    if text not in TOPOLOGIES:
+        message = f"read {text!r}{did_you_mean(text, TOPOLOGIES)}"
+        raise document.error(path, message, ", ".join(TOPOLOGIES))
+
+
 def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricLevel, list[Figure]]:
     def figure(field: str, dimension: str) -> Figure | None:
         written: FigureSpec | None = getattr(spec, field)
@@ -123,15 +166,7 @@ def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricL
     bandwidth = figure("bandwidth_per_direction", "bytes/s")
     pair = figure("bandwidth_per_pair", "bytes/s")
     topology = cast(Figure, figure("topology", "text"))
-    if topology.text not in TOPOLOGIES:
-        raise document.error(
-            (*path, "topology", "value"),
-            f"read {topology.text!r}{did_you_mean(topology.text, TOPOLOGIES)}",
-            ", ".join(TOPOLOGIES),
-        )
     size = figure("size", "count")
-    if size and size.value != int(size.value):
-        raise document.error((*path, "size", "value"), f"read {size.text!r}", "a whole number")
     level = FabricLevel(
         name=spec.name,
         topology=cast(Topology, topology.text),
