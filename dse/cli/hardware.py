@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dse.cli.hardware_derive import derive_chip
+from dse.cli.hardware_require import require_chip
 from dse.cli.options import json_option, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -325,5 +326,5 @@ def new_chip(chip: str) -> None:
     click.echo(template(chip, sorted(c for c in classes if c.startswith("class_"))), nl=False)
 
 
-for _command in (derive_chip,):
+for _command in (derive_chip, require_chip):
     command.add_command(_command)

@@ -147,7 +147,8 @@ _POINT_OPTIONS = (
     ),
 )
 POINT_FLAGS = (
-    "model", "chip", "settings", "tp", "pp", "dp", "ep", "replicas", "redundant_experts", "routing_skew",
+    "model", "chip", "settings",
+    "tp", "pp", "dp", "ep", "replicas", "redundant_experts", "routing_skew",
     "weight_dtype", "kv_dtype",
     "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
     "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",

@@ -248,8 +248,10 @@ def _set_fabric(work: _Derivation, setting: Setting) -> None:
         beyond = [one["size"] for one in work.system["levels"][1:] if "size" in one]
         if beyond and (_number(level["size"]) or 0.0) >= min(_number(one) or 0.0 for one in beyond):
             least = min(str(one["value"]) for one in beyond)
-            message = f"a domain of {level['size']['value']} is not smaller than the level around it"
-            raise _refuse(setting.written, message, f"less than {least}")
+            message = (
+                f"a domain of {level['size']['value']} is not smaller than the level around it"
+            )
+            raise _refuse(setting.written, message, f"less than {least:g}")
     if setting.name in ("topology", "domain", "scale_up_bandwidth"):
         _set_pair(work, level, old)
 

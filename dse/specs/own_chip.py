@@ -122,9 +122,9 @@ def _from_short_form(document: Document, folder: Path) -> Document:
     sourced = {name: figure for name, figure in written.items() if isinstance(figure, Mapping)}
     lines = dict(document.lines)
     lines |= {("figures", *path): n for path, n in document.lines.items() if path[0] in written}
-    figures = Document(document.file, {"figures": sourced}, lines)
-    mistakes.errors += wrong_quantities(figures)
-    mistakes.attempt(lambda: validate(_Sourced, figures))
+    mapped = Document(document.file, {"figures": sourced}, lines)
+    mistakes.errors += wrong_quantities(mapped)
+    mistakes.attempt(lambda: validate(_Sourced, mapped))
     spec: Any = mistakes.attempt(lambda: validate(_ShortForm, document))
     links = None
     if isinstance(data.get("system"), Mapping):

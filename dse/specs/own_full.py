@@ -53,7 +53,7 @@ class OwnChipFile(ChipFile):
     mapping with its source."""
 
     system: Any
-    prices: dict[str, Any] = {}
+    prices: dict[str, Any] = Field(default_factory=dict)
     derived_from: _DerivedFrom | None = None
 
 
@@ -181,9 +181,7 @@ def read_prices(document: Document, mistakes: Mistakes) -> tuple[PriceRow, ...]:
             message, accepted = f"read {price!r}", "a price per hour, such as 2.5 USD/h"
             mistakes.errors.append(document.error(path, message, accepted))
             continue
-        usd = mistakes.attempt(
-            lambda path=path, text=text: quantity(document, path, text, "usd/h")
-        )
+        usd = mistakes.attempt(lambda path=path, text=text: quantity(document, path, text, "usd/h"))
         if usd is not None:
             line = document.line(path)
             row = (document.data.get("id", ""), str(basis), usd, provider, date, source, note, line)

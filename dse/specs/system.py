@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from pydantic import BaseModel, Field
 
@@ -129,12 +129,12 @@ _DIMENSION = {
 def _wrong_figures(document: Document) -> list[InputError]:
     """Every figure of a level whose value cannot be read."""
     errors: list[InputError] = []
-    levels = document.data.get("levels")
-    for index, level in enumerate(levels if isinstance(levels, list) else ()):
-        for field, written in level.items() if isinstance(level, dict) else ():
-            if not isinstance(written, dict) or not isinstance(
-                value := written.get("value"), str | int | float
-            ):
+    written: Any = document.data.get("levels")
+    levels: list[Any] = written if isinstance(written, list) else []
+    for index, level in enumerate(levels):
+        for field, figure in level.items() if isinstance(level, dict) else ():
+            value = figure.get("value") if isinstance(figure, dict) else None
+            if not isinstance(value, str | int | float):
                 continue
             path: KeyPath = ("levels", index, field, "value")
             try:
