@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_require import require_chip
 from dse.cli.options import json_option, print_json, print_table, say
@@ -326,5 +327,5 @@ def new_chip(chip: str) -> None:
     click.echo(template(chip, sorted(c for c in classes if c.startswith("class_"))), nl=False)
 
 
-for _command in (derive_chip, require_chip):
+for _command in (derive_chip, compare_chips, require_chip):
     command.add_command(_command)
