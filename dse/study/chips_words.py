@@ -23,7 +23,8 @@ RATIOS = {
     "watts_per_tb_per_s": "W per TB/s",
 }
 MARKS = {"claimed": "c", "estimated": "e", "assumed": "a", "derived": "d", "fitted": "f"}
-MARKS_KEY = "Marks: (c) claimed, (e) estimated, (a) assumed, (d) derived; none: specified or measured."QUESTIONS = {
+MARKS_KEY = "(c) claimed, (e) estimated, (a) assumed, (d) derived; no mark: specified or measured."
+QUESTIONS = {
     "tpot_s": ("writes fastest", "per token"),
     "ttft_s": ("answers soonest", "to the first token"),
     "usd_per_million_total_tokens": ("is cheapest", "per million tokens"),
