@@ -62,7 +62,7 @@ class Quantity:
     grid: tuple[float, ...] = ()
 
 
-_FINE_GRID = tuple(2.0 ** (k / 8) for k in range(1, 33))
+_FINE_GRID = tuple(2.0 ** (k / 4) for k in range(1, 17))
 QUANTITIES = {
     "hbm_bandwidth": Quantity("hbm_bandwidth", up=True),
     "capacity": Quantity("capacity", up=True, grid=_FINE_GRID),
@@ -81,6 +81,7 @@ def require(
     *,
     chip_files: Sequence[str] = (),
     space: str | None = None,
+    margin: float = 0.0,
     progress: Progress = lambda name, done, total: None,
 ) -> dict[str, Any]:
     """The document of `dse hardware require --json`.
@@ -115,7 +116,7 @@ def require(
         for config in kept
     ]
     batch = deployments(study, models, kept)
-    trials = Trials(problem, catalog, chip, batch, front)
+    trials = Trials(problem, catalog, chip, batch, front, margin)
     first, without_link = _possible(trials)
     price = trials.price()
     now = trials.try_(trials.machines(None))
@@ -129,6 +130,7 @@ def require(
         "shapes_of_front": len(shapes),
         "fixed_model": problem.model is not None,
         "candidates": first,
+        "margin": margin,
         "without_link": without_link,
         "stale": document["data_digest"] != catalog_digest(hardware_dir()),
         "on_front": [item["point"] for item in items if item["deployment"]["chip"] == chip],
@@ -219,7 +221,9 @@ def _figure(
         return trials.try_(trials.machines(f"{quantity.name}={factor:.12g}x"), rows)
 
     sign = 1.0 if quantity.up else -1.0
-    low, high, tried, rows = 1.0, MOST**sign, None, None
+    low, high, tried = 1.0, MOST**sign, None
+    if quantity.name == "tdp" and _same(at(high), now):
+        return {"tried_to": high, "why_not": "it changes no objective and no constraint"}
     if quantity.grid:
         for step in quantity.grid:
             high = step**sign
@@ -234,16 +238,14 @@ def _figure(
             low = high
     else:
         tried = at(high)
-        rows = np.flatnonzero(tried.enters)  # monotone: no other enters at less
     assert tried is not None
     if not tried.enters.any():
-        if np.array_equal(tried.found.F, now.found.F) and np.array_equal(
-            tried.found.G, now.found.G
-        ):
-            words = "it changes no objective and no constraint of this study"
-            return {"tried_to": high, "why_not": words}
+        if _same(tried, now):
+            return {"tried_to": high, "why_not": "it changes no objective and no constraint"}
         return _not_at_all(trials, tried, low if quantity.grid else high)
     if quantity.name != "domain":
+        # Where a figure makes no objective worse, what is beaten with more of it is with less.
+        rows = None if quantity.grid else np.flatnonzero(_unbeaten(trials, tried))
         high = _bisect(lambda factor: bool(at(factor, rows).enters.any()), low, high)
         high = _outward(high, quantity.up)
         tried = at(high)
@@ -258,13 +260,28 @@ def _figure(
     }
 
 
+def _same(one: Tried, other: Tried) -> bool:
+    pairs = ((one.found.F, other.found.F), (one.found.G, other.found.G))
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _unbeaten(trials: Trials, tried: Tried) -> np.ndarray:
+    """(n,) candidates that no front point is as good as everywhere, feasible or not."""
+    F = tried.found.F
+    beaten = np.zeros(len(F), dtype=bool)
+    for point in trials.front:  # over the front, not over candidates
+        beaten |= (point <= F).all(axis=1)
+    return ~beaten
+
+
 def _values(trials: Trials, setting: str) -> dict[str, Any]:
     """What the chip has and what it needs, as text: the first figure that the setting changes."""
     own = derive(trials.catalog, trials.chip, [setting])
     before = trials.catalog.chip(trials.chip)
     pairs = [(f, own.chip.figure(f.name)) for f in before.figures]
     if own.system is not None:
-        pairs += zip(trials.catalog.systems[before.system].figures, own.system.figures, strict=True)
+        after = {figure.name: figure for figure in own.system.figures}
+        pairs += [(f, after.get(f.name)) for f in trials.catalog.systems[before.system].figures]
     changed = [(a, b) for a, b in pairs if b is not None and a.text != b.text]
     if not changed:
         return {}
@@ -288,9 +305,12 @@ def _price(trials: Trials, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         return {"now": now, **_not_at_all(trials, tried, tried_to)}
     rows = np.flatnonzero(tried.enters)
     if not price and at(low, rows).enters.any():
-        usd = low
-    else:
-        usd = _outward(_bisect(lambda one: bool(at(one, rows).enters.any()), low, high), up=False)
+        any_price = {
+            "needed": f"any up to {low:,.0f} USD/h",
+            "entry": _entry(trials, at(low), items),
+        }
+        return {"tried_to": None, **any_price}
+    usd = _outward(_bisect(lambda one: bool(at(one, rows).enters.any()), low, high), up=False)
     setting = f"price.{trials.basis}={usd:.12g}USD/h"
     return {
         "now": now,
@@ -341,7 +361,7 @@ def _not_at_all(trials: Trials, tried: Tried, factor: float | None) -> dict[str,
     deployment = describe_deployment(trials.batch[nearest : nearest + 1], 0, tried.machines)
     return {
         "tried_to": factor,
-        "why_not": f"the nearest deployment is still {_times(float(gaps.min()))} from the front",
+        "why_not": _distance(float(gaps.min())),
         "bound_by": bound,
         "nearest": {
             "deployment": {**deployment, "chip": trials.chip},
@@ -351,8 +371,13 @@ def _not_at_all(trials: Trials, tried: Tried, factor: float | None) -> dict[str,
     }
 
 
-def _times(gap: float) -> str:
-    return f"{gap:.3g} times" if gap >= 1.005 else f"{(gap - 1):.2%}"
+def _distance(gap: float) -> str:
+    if gap < 1.0:
+        return "the nearest deployment is better by less than the margin"
+    if gap < 1.001:
+        return "the nearest deployment is as good as the front, within 0.1%, and not better"
+    by = f"{gap:.3g} times" if gap >= 1.1 else f"{gap - 1:.1%}"
+    return f"the nearest deployment would have to be {by} better"
 
 
 def _objectives(trials: Trials, tried: Tried, row: int) -> dict[str, float]:

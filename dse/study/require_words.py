@@ -88,11 +88,15 @@ def basis_words(answer: Mapping[str, Any]) -> list[str]:
             f"{answer['candidates']:,} deployments of {shapes}; prices: {answer['price_basis']}.",
             *(STALE for _ in range(answer["stale"])),
         ]
+    margin = answer["margin"]
+    better = f" To enter, cost, time or energy must be {margin:.3g} of itself better." * (
+        margin > 0
+    )
     lines = [
         f"Each quantity alone, others as {answer['chip']} has them; {answer['candidates']:,} "
         f"deployments of {shapes}; prices: {answer['price_basis']}. Capacity, domain and power: "
         "the first step of a grid that enters, refined within it; the others: bisection. "
-        "Predictions as they stand, without their intervals."
+        "Predictions as they stand, without their intervals." + better
     ]
     if answer["without_link"]:
         lines.append(
