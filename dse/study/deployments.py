@@ -37,11 +37,12 @@ def deployments(
     rest = np.tile(np.arange(each, dtype=np.int64), k)
     known = {name: values[row] for name, values in _of_shapes(configs).items()}
     positions: dict[str, Ints] = {}
+    counts: dict[str, Flags | None] = {}
     first = np.ones(len(row), dtype=bool)  # one point for all positions of an axis without effect
     for axis, cardinality in zip(axes, cards, strict=True):
         positions[axis.name] = rest % cardinality
         rest = rest // cardinality
-        active = _active(study, axis, known, positions)
+        active = counts[axis.name] = _active(study, axis, known, positions, counts)
         known[axis.name] = AxisTable(axis).values(positions[axis.name], active, known, len(row))
         if active is not None:
             first &= active | (positions[axis.name] == 0)
@@ -66,13 +67,20 @@ def _of_shapes(configs: Sequence[Mapping[str, Any]]) -> dict[str, Values]:
 
 
 def _active(
-    study: Study, axis: Axis, known: Mapping[str, Values], positions: Mapping[str, Ints]
+    study: Study,
+    axis: Axis,
+    known: Mapping[str, Values],
+    positions: Mapping[str, Ints],
+    counts: Mapping[str, Flags | None],
 ) -> Flags | None:
-    """(n,) whether the axis counts; None where it always does."""
+    """(n,) whether the axis counts; None where it always does. `counts` says so of the axes before
+    it."""
     active: Flags | None = None
     for condition in axis.when:
         if condition.axis in positions:
             held = np.isin(positions[condition.axis], condition.indices)
+            if (flags := counts[condition.axis]) is not None:
+                held &= flags
         else:
             other = next(one for one in study.model_axes if one.name == condition.axis)
             if other.ratio_of is not None:

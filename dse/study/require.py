@@ -131,6 +131,8 @@ def require(
         "fixed_model": problem.model is not None,
         "candidates": first,
         "margin": margin,
+        "evaluations": document["evaluations"],
+        "size": problem.space.size,
         "without_link": without_link,
         "stale": document["data_digest"] != catalog_digest(hardware_dir()),
         "on_front": [item["point"] for item in items if item["deployment"]["chip"] == chip],

@@ -83,21 +83,21 @@ def basis_words(answer: Mapping[str, Any]) -> list[str]:
         if answer["fixed_model"]
         else f"{answer['shapes']} of the {answer['shapes_of_front']} shapes of the front"
     )
-    if not answer["requirements"]:
-        return [
-            f"{answer['candidates']:,} deployments of {shapes}; prices: {answer['price_basis']}.",
-            *(STALE for _ in range(answer["stale"])),
+    of = f"{answer['candidates']:,} deployments of {shapes}; prices: {answer['price_basis']}."
+    lines = [of]
+    if answer["requirements"]:
+        lines = [
+            f"Each quantity alone, others as {answer['chip']} has them; {of} Capacity, domain and "
+            "power: the first step of a grid that enters, refined within it; the others: "
+            "bisection. Predictions as they stand, without their intervals."
         ]
-    margin = answer["margin"]
-    better = f" To enter, cost, time or energy must be {margin:.3g} of itself better." * (
-        margin > 0
-    )
-    lines = [
-        f"Each quantity alone, others as {answer['chip']} has them; {answer['candidates']:,} "
-        f"deployments of {shapes}; prices: {answer['price_basis']}. Capacity, domain and power: "
-        "the first step of a grid that enters, refined within it; the others: bisection. "
-        "Predictions as they stand, without their intervals." + better
-    ]
+    if answer["margin"]:
+        lines.append(f"To enter is to be better by {answer['margin']:.2%} in cost, time or energy.")
+    if answer["evaluations"] < answer["size"]:
+        lines.append(
+            f"The search saw {answer['evaluations']:,} of its {answer['size']:,} points: what "
+            "enters by little may be what it did not see. --margin leaves that out."
+        )
     if answer["without_link"]:
         lines.append(
             f"{answer['without_link']:,} deployments are left out: their instance needs a link "

@@ -18,8 +18,14 @@ from dse.specs.catalog import Catalog, load_catalog, with_own_chips
 from dse.specs.derive import as_yaml, derive
 from dse.specs.model_catalog import resolve_model
 from dse.specs.own_chip import read_own_chip
+from dse.specs.own_config import model_of
+from dse.specs.study import load_study, resolve_space
+from dse.study.deployments import deployments
 from dse.study.estimate import estimate
-from dse.study.trials import entering
+from dse.study.folder import read_study
+from dse.study.physics import pose
+from dse.study.run import run_study
+from dse.study.trials import Trials, entering
 
 MEASURED = ("h200_sxm", "b200_sxm", "gb200_nvl72", "l40s")
 BORROWED = ("h20", "mi300x", "tpu_v5p", "gaudi3")
@@ -78,6 +84,21 @@ def test_what_is_unchanged_keeps_its_source_and_what_is_changed_says_from_what(
     assert own.system is None
     assert own.chip.system == parent.system
     assert own.chip.assumed[0].startswith("hypothetical, h200_sxm with memory_bandwidth 1.5 x 4.8")
+
+
+def test_every_chip_of_the_catalog_can_be_a_parent(catalog: Catalog) -> None:
+    """And where it can be estimated, nothing but what was set moves a figure of it."""
+    for parent in catalog.chips:
+        own = derive(catalog, parent, ["price.rental_3yr=1USD/h", "scale_out_bandwidth=100GB/s"])
+        both = with_own_chips(catalog, [own])
+        mine, before = both.chips[own.chip.id], both.chips[parent]
+        assert mine.figures == before.figures
+        assert mine.memories == before.memories
+        assert both.prices.select("rental_3yr")[mine.id].usd_per_chip_hour == 1.0
+        system = both.systems[mine.system]
+        assert system.levels[:-1] == both.systems[before.system].levels[:-1]
+        assert system.levels[-1].bytes_per_s_per_direction == 100e9
+        assert both.refusal(mine.id) is None or both.refusal(parent) is not None
 
 
 def test_prices_are_the_parents_and_say_so(catalog: Catalog) -> None:
@@ -246,3 +267,30 @@ def test_half_the_time_of_memory_at_twice_the_bandwidth(catalog: Catalog) -> Non
         np.testing.assert_allclose(law.s_per_byte[1], law.s_per_byte[0] / 2, rtol=1e-12)
         np.testing.assert_allclose(law.s_per_flop[1], law.s_per_flop[0], rtol=1e-2)
         np.testing.assert_array_equal(law.fixed_s[1], law.fixed_s[0])
+
+
+@pytest.fixture(scope="module")
+def tiny_front(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("tiny")
+    run_study("tiny", folder)
+    return read_study(folder)[1]
+
+
+@pytest.mark.parametrize("chip", ["h100_sxm", "h200_sxm"])
+def test_candidates_hold_every_point_of_the_front_on_their_chip(
+    catalog: Catalog, tiny_front: list[dict], chip: str
+) -> None:
+    """The deployments of the front's shapes, enumerated, give the very numbers of the search."""
+    problem = pose(load_study(resolve_space("tiny")), catalog)
+    configs = [item["model"] for item in tiny_front]
+    models = [model_of(config, "front.json") for config in configs]
+    batch = deployments(problem.study, models, configs)
+    front = np.array(
+        [[o.sign * item["metrics"][o.metric] for o in problem.objectives] for item in tiny_front]
+    )
+    trials = Trials(problem, catalog, chip, batch, front)
+    tried = trials.try_(trials.machines(None))
+    mine = [k for k, item in enumerate(tiny_front) if item["deployment"]["chip"] == chip]
+    assert mine
+    for point in front[mine]:
+        assert np.isclose(tried.found.F, point, rtol=1e-12).all(axis=1).any()
