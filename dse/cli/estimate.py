@@ -42,6 +42,7 @@ def command(
 
     \b
     dse estimate --model llama-3-70b --chip h100_sxm --tp 8 --concurrency 32
+    dse estimate --model llama-3-70b --chip h200_sxm --set hbm_bandwidth=2x --tp 8
     dse estimate studies/quickstart knee      a point of a study again
     dse estimate --points IN.csv --out OUT.csv
     dse estimate --serving disaggregated --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8
@@ -89,6 +90,7 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
     from dse.study.words import pool_heading, pool_lines
 
     refuse(["pp"], "--serving disaggregated: its pools have no pipeline stages")
+    refuse(["settings"], "--serving disaggregated: it takes the file of `dse hardware derive`")
     refuse(["replicas"], "--serving disaggregated: it has --prefill-workers and --decode-workers")
     refuse(("workloads", "requests_per_second"), "--serving disaggregated: one closed loop")
     flags["serving"] = "continuous"

@@ -11,6 +11,9 @@ import click
 
 from dse.cli import collectives
 from dse.cli.fit import command as fit
+from dse.cli.hardware_compare import compare_chips
+from dse.cli.hardware_derive import derive_chip
+from dse.cli.hardware_require import require_chip
 from dse.cli.options import json_option, print_json, print_table, say
 from dse.cli.racks import rack
 
@@ -21,10 +24,6 @@ if TYPE_CHECKING:
 @click.group("hardware")
 def command() -> None:
     """Chips, their systems and their prices; every figure with its source."""
-
-
-command.add_command(collectives.command)
-command.add_command(fit)
 
 
 _chip_file_option = click.option(
@@ -202,6 +201,8 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         "family": spec.family,
         "year": spec.year,
         "availability": spec.availability,
+        "derived_from": spec.derived_from or None,
+        "changes": list(spec.changes),
         "memories": [memory.kind for memory in spec.memories],
         "capacity_kind": spec.capacity_kind,
         "tiers": [asdict(tier) for tier in tiers.values()],
@@ -220,6 +221,8 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         print_json(document)
         return
     say(f"{spec.id}: {spec.vendor} {spec.name}, in system {system.id} ({system.name})", "  ")
+    if spec.hypothetical:
+        say(f"Hypothetical: nobody makes it. {'; '.join(spec.changes)}", "  ")
     print_figures([*spec.figures, *system.figures], spec.not_chosen)
     _print_prices(prices, purchases)
     if tiers:
@@ -307,6 +310,8 @@ def check_chip(file: Path) -> None:
     catalog = load_catalog(extra_chip_files=[file])
     chip = catalog.chips[name]
     click.echo(f"{file}: {name} is well-formed")
+    if chip.changes:
+        say(f"hypothetical: {chip.derived_from} with {'; '.join(chip.changes)}", "  ")
     if chip.missing:
         say(f"no figure for: {', '.join(chip.missing)}", "  ")
     reason = catalog.refusal(name)
@@ -331,4 +336,5 @@ def new_chip(chip: str) -> None:
     click.echo(template(chip, sorted(c for c in classes if c.startswith("class_"))), nl=False)
 
 
-command.add_command(rack)
+for _command in (derive_chip, compare_chips, require_chip, rack, fit, collectives.command):
+    command.add_command(_command)

@@ -73,6 +73,14 @@ DEGREE, LOAD = Whole(1, 100_000), Whole(1, 100_000_000)
 _POINT_OPTIONS = (
     click.option("--model", help="Catalog id, or the path of a config.json."),
     click.option("--chip", help="Chip id (dse hardware list), or the path of a chip file."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A hypothetical chip, --chip with one figure changed: hbm_bandwidth=2x, "
+        "capacity=+20%, link=900GB/s (dse hardware derive).",
+    ),
     click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism."),
     click.option("--pp", type=DEGREE, default=1, help="Pipeline stages."),
     click.option("--dp", type=DEGREE, default=1, help="Attention data parallelism."),
@@ -169,8 +177,9 @@ _POINT_OPTIONS = (
     ),
 )
 POINT_FLAGS = (
-    "model", "chip", "tp", "pp", "dp", "ep", "replicas", "domain", "rack", "redundant_experts",
-    "routing_skew", "weight_dtype", "kv_dtype",
+    "model", "chip", "settings",
+    "tp", "pp", "dp", "ep", "replicas", "domain", "rack", "redundant_experts", "routing_skew",
+    "weight_dtype", "kv_dtype",
     "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
     "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
     "network_overlap", "power_cap", "jitter", "jitter_distribution",
@@ -250,7 +259,8 @@ def estimate_flags(
     from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
     from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
-    from dse.specs.catalog import chip_and_files, load_catalog
+    from dse.specs.catalog import chip_and_files, load_catalog, with_own_chips
+    from dse.specs.derive import derive
     from dse.specs.model_catalog import resolve_model
     from dse.specs.purchase import BASIS as PURCHASE
     from dse.specs.purchase import PurchaseTerms
@@ -267,6 +277,9 @@ def estimate_flags(
     known_dtypes(flags)
     chip, chip_files = chip_and_files(flags["chip"], flags["chip_files"])
     catalog = load_catalog(extra_chip_files=chip_files)
+    if flags["settings"]:
+        hypothetical = derive(catalog, chip, flags["settings"])
+        catalog, chip = with_own_chips(catalog, [hypothetical]), hypothetical.chip.id
     if flags["price_basis"] == PURCHASE:
         terms = PurchaseTerms(**(flags.get("purchase") or {}))
         catalog = with_purchase_prices(catalog, terms)

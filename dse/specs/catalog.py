@@ -20,8 +20,9 @@ from dse.specs.energy import FILE as ENERGY
 from dse.specs.energy import NONE as NO_ENERGY
 from dse.specs.energy import EnergyConstants, load_energy
 from dse.specs.loader import did_you_mean, load_yaml
-from dse.specs.own_chip import OwnChip, read_own_chip
-from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, load_prices, load_purchases
+from dse.specs.own_chip import read_own_chip
+from dse.specs.own_full import OwnChip
+from dse.specs.prices import PriceTable, PurchaseRow, load_prices, load_purchases
 from dse.specs.system import System, load_system
 from dse.specs.tiers import FILE as TIERS_FILE
 from dse.specs.tiers import NO_TIERS, TierDefaults, load_tiers
@@ -132,15 +133,13 @@ def _shipped_catalog(folder: Path) -> Catalog:
 def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
     if not folder.is_dir():
         raise InputError("no such folder", file=str(folder))
-    own = [read_own_chip(path) for path in extra_chip_files]
+    own = [read_own_chip(path, folder) for path in extra_chip_files]
     energy = load_energy(folder / ENERGY) if (folder / ENERGY).exists() else NO_ENERGY
     systems = _by_id([load_system(path) for path in _files(folder / "systems")])
-    efficiencies = _by_id([load_efficiency(path) for path in _files(folder / "efficiency")])
+    efficiencies = _laws(folder)
     fitted = folder / "efficiency" / CALIBRATION
     calibration = load_calibration(fitted) if fitted.exists() else NONE
-    shipped = [load_chip(path) for path in _files(folder / "chips")]
-    written = _by_id([*shipped, *(one.chip for one in own)])
-    systems |= {one.system.id: one.system for one in own if one.system is not None}
+    written = _by_id([load_chip(path) for path in _files(folder / "chips")])
     backends = load_backends(folder / "backends")
     classes = {name for name, efficiency in efficiencies.items() if efficiency.is_class}
     chips: dict[str, Chip] = {}
@@ -153,22 +152,64 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
             borrowed = efficiencies[chip.efficiency].of_chip(chip)
             efficiencies[borrowed.id] = borrowed
             chips[chip.id] = replace(chip, efficiency=borrowed.id)
-    return Catalog(
+    shipped = Catalog(
         chips=chips,
         systems=systems,
         efficiencies={name: e for name, e in efficiencies.items() if name not in classes},
-        prices=_with_own(load_prices(folder / "prices.csv"), own),
+        prices=load_prices(folder / "prices.csv"),
         purchases=load_purchases(folder / "purchases.csv"),
         backends={name: calibration.backend(backend) for name, backend in backends.items()},
         calibration=calibration,
         tiers=load_tiers(folder / TIERS_FILE) if (folder / TIERS_FILE).exists() else NO_TIERS,
         energy=energy,
     )
+    return with_own_chips(shipped, own, folder) if own else shipped
 
 
-def _with_own(table: PriceTable, own: Iterable[OwnChip]) -> PriceTable:
-    rows: tuple[PriceRow, ...] = tuple(row for one in own for row in one.prices)
-    return replace(table, rows=table.rows + rows)
+def with_own_chips(
+    catalog: Catalog, own: Sequence[OwnChip], hardware_dir: Path | None = None
+) -> Catalog:
+    """The catalog of a hardware folder (the shipped one by default) and chips beside it. A chip
+    that was derived costs its buyer what the one that it was derived from costs.
+
+    Raises InputError for an id that two chips have, and for laws that the folder does not have.
+    """
+    laws = _laws(hardware_dir) if hardware_dir else _shipped_laws()
+    chips, efficiencies = dict(catalog.chips), dict(catalog.efficiencies)
+    _by_id([*catalog.chips.values(), *(one.chip for one in own)])
+    purchases = list(catalog.purchases)
+    for one in own:
+        chip = one.chip
+        _refer(chip, "efficiency", laws)
+        root = catalog.chips.get(chip.derived_from)
+        law = laws[chip.efficiency]
+        borrowed = (law.of_figures(root) if root and root.id == law.id else law).of_chip(chip)
+        efficiencies[borrowed.id] = borrowed
+        chips[chip.id] = replace(chip, efficiency=borrowed.id)
+        purchases += [
+            replace(row, chip=chip.id, note=f"assumed: that of {row.chip}; {row.note}")
+            for row in catalog.purchases
+            if row.chip == chip.derived_from
+        ]
+    prices = tuple(row for one in own for row in one.prices)
+    return replace(
+        catalog,
+        chips=chips,
+        systems=catalog.systems | {one.system.id: one.system for one in own if one.system},
+        efficiencies=efficiencies,
+        prices=replace(catalog.prices, rows=catalog.prices.rows + prices),
+        purchases=tuple(purchases),
+    )
+
+
+@cache
+def _shipped_laws() -> dict[str, Efficiency]:
+    return _laws(shipped_hardware_dir())
+
+
+def _laws(folder: Path) -> dict[str, Efficiency]:
+    """Every file of kernel efficiencies, as it says them."""
+    return _by_id([load_efficiency(path) for path in _files(folder / "efficiency")])
 
 
 def _files(folder: Path) -> list[Path]:

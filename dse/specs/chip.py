@@ -32,6 +32,7 @@ Kind = Literal["spec", "measured", "claimed", "estimated", "assumed", "fitted", 
 Availability = Literal[
     "shipping", "shipping_legacy", "shipping_cn", "legacy", "limited", "restricted", "internal",
     "cloud", "cloud_legacy", "announced", "announced_ramping", "announced_deprioritised", "own",
+    "hypothetical",
 ]  # fmt: skip
 
 # Figures of a chip file and their dimensions.
@@ -52,6 +53,8 @@ EXPECTED = (
 # What no estimate can do without.
 ROOFLINE = ("peak_bf16", "memory_capacity", "memory_bandwidth")
 GENERIC = "generic"  # the backend of a chip whose file names none
+# The availability of a chip that nobody makes, and what its id then begins with.
+HYPOTHETICAL = "hypothetical"
 # The date of a figure that the user's own file gives without one.
 UNDATED = "undated"
 
@@ -96,6 +99,7 @@ class Chip:
     values of figures of which none could be believed. `backend` is the serving software that
     is meant where an estimate of one point names none. `idle_w`: drawn with weights loaded and
     nothing to do; `matmul_w`: at the measured rate of large matrix products, where not `tdp_w`.
+    A hypothetical chip was made from the chip `derived_from` by the `changes`.
     """
 
     id: str
@@ -123,6 +127,12 @@ class Chip:
     notes: tuple[str, ...]
     not_chosen: tuple[Figure, ...]
     file: str
+    derived_from: str = ""
+    changes: tuple[str, ...] = ()
+
+    @property
+    def hypothetical(self) -> bool:
+        return self.availability == HYPOTHETICAL
 
     def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)
@@ -190,7 +200,9 @@ class FigureSpec(SourcedSpec):
     alternatives: tuple[SourcedSpec, ...] = ()
 
 
-class _ChipFigures(BaseModel):
+class ChipFigures(BaseModel):
+    """The figures that a chip file may have."""
+
     model_config = STRICT
 
     peak_bf16: FigureSpec | None = None
@@ -223,7 +235,9 @@ class _ExtraMemory(BaseModel):
     bandwidth: FigureSpec | None = None
 
 
-class _ChipFile(BaseModel):
+class ChipFile(BaseModel):
+    """A chip file as written."""
+
     model_config = STRICT
 
     id: str = Field(min_length=1)
@@ -236,7 +250,7 @@ class _ChipFile(BaseModel):
     system: str
     efficiency: str
     backend: str = GENERIC
-    figures: _ChipFigures
+    figures: ChipFigures
     extra_memories: tuple[_ExtraMemory, ...] = ()
     not_chosen: Annotated[dict[str, tuple[SourcedSpec, ...]], AfterValidator(_figure_names)] = {}
     notes: tuple[str, ...] = ()
@@ -247,14 +261,14 @@ def load_chip(path: Path | str) -> Chip:
     return read_chip(load_yaml(path))
 
 
-def read_chip(document: Document) -> Chip:
-    """The chip of a document. Raises InputError, or InputErrors for several mistakes."""
-    wrong = _wrong_quantities(document)
+def read_chip(document: Document, form: type[ChipFile] = ChipFile) -> Chip:
+    """The chip of a document of that form. Raises InputError, or InputErrors for several
+    mistakes."""
+    wrong = wrong_quantities(document)
     try:
-        spec = validate(_ChipFile, document)
+        spec = validate(form, document)
     except InputError as error:
-        found = error.errors if isinstance(error, InputErrors) else [error]
-        raise together([*found, *wrong]) from None
+        raise together([*each(error), *wrong]) from None
     if wrong:
         raise together(wrong)
     figures = {
@@ -308,13 +322,18 @@ def read_chip(document: Document) -> Chip:
     )
 
 
+def each(error: InputError) -> list[InputError]:
+    """The mistakes that an error reports."""
+    return error.errors if isinstance(error, InputErrors) else [error]
+
+
 def together(errors: list[InputError]) -> InputError:
     """The mistakes of a file as one error, in the order of its lines."""
     errors = sorted(errors, key=lambda error: error.line or 0)
     return errors[0] if len(errors) == 1 else InputErrors(errors)
 
 
-def _wrong_quantities(document: Document) -> list[InputError]:
+def wrong_quantities(document: Document) -> list[InputError]:
     """Every figure and alternative whose value is not one of its dimension."""
     figures = document.data.get("figures")
     errors: list[InputError] = []

@@ -108,6 +108,32 @@ class Efficiency:
             all_to_all=_not_fitted(self.all_to_all),
         )
 
+    def of_figures(self, chip: Chip) -> Efficiency:
+        """These laws, measured on `chip`, as fractions of the figures of its chip file: the peaks
+        that they were divided by may differ (B200: 7.7 against 8 TB/s)."""
+
+        def peak_ratio(dtype: str) -> float:
+            runs_on = arithmetic(dtype)
+            runs_on = runs_on if runs_on in chip.peak_flops_per_s else "bf16"
+            peak = chip.peak_flops_per_s[runs_on]
+            return self.peak_flops_per_s.get(runs_on, peak) / peak
+
+        bandwidth_ratio = self.hbm_bytes_per_s / chip.memories[0].bytes_per_s
+        return replace(
+            self,
+            operators={
+                operator: {
+                    dtype: replace(
+                        law,
+                        compute=min(law.compute * peak_ratio(dtype), 1.0),
+                        memory=min(law.memory * bandwidth_ratio, 1.0),
+                    )
+                    for dtype, law in laws.items()
+                }
+                for operator, laws in self.operators.items()
+            },
+        )
+
     def _unpacked(self, operator: str, dtype: str, chip: Chip) -> Law:
         laws = self.operators[operator]
         if operator not in ("gemm", "experts") or BITS[dtype] >= 8:

@@ -14,29 +14,26 @@ default: a figure is `assumed` with the file as its source, and the chip stands 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from dse.data import hardware_dir
-from dse.errors import InputError, InputErrors
 from dse.specs.chip import (
     DIMENSION,
     GENERIC,
     UNDATED,
     Availability,
-    Chip,
+    ChipFigures,
     quantity,
     read_chip,
-    together,
+    wrong_quantities,
 )
-from dse.specs.loader import STRICT, Document, KeyPath, load_yaml, validate
-from dse.specs.prices import PriceRow
-from dse.specs.system import TOPOLOGIES, System, Topology, read_system
+from dse.specs.loader import STRICT, Document, load_yaml, validate
+from dse.specs.own_full import Mistakes, OwnChip, check_names, read_full_form, read_prices
+from dse.specs.system import TOPOLOGIES, Topology
 
-SOURCE = "the user's own file"
 REASON = "given by the user's own file, which names no source"
 EXAMPLE = {
     "flop/s": "989 TFLOP/s", "bytes": "80 GB or 180 GiB", "bytes/s": "3.35 TB/s", "W": "700 W",
@@ -45,15 +42,6 @@ EXAMPLE = {
 ALONE = "single_chip"  # the system of a chip whose file says nothing of links
 _LINKS = ("bandwidth_per_direction", "bandwidth_per_pair", "scale_out_bandwidth")
 _TIMES = ("latency", "scale_out_latency")
-
-
-@dataclass(frozen=True, slots=True)
-class OwnChip:
-    """What one file gives: the chip, its system where the file describes one, its prices."""
-
-    chip: Chip
-    system: System | None
-    prices: tuple[PriceRow, ...]
 
 
 class _OwnSystem(BaseModel):
@@ -94,7 +82,7 @@ class _OwnChip(BaseModel):
     backend: str = GENERIC
     extra_memories: tuple[_OwnMemory, ...] = ()
     system: Any = None
-    prices: dict[str, str] = {}
+    prices: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
 
 
@@ -103,86 +91,87 @@ _FIGURES: dict[str, Any] = dict.fromkeys(DIMENSION, (Any, None))
 _ShortForm = create_model("_ShortForm", __base__=_OwnChip, **_FIGURES)
 
 
-class _Links(BaseModel):
+class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
 
+
+class _Links(_Part):
     system: _OwnSystem
 
 
-def read_own_chip(path: Path | str) -> OwnChip:
-    """Reads a chip file that is not of the shipped folder, in either form.
+class _Sourced(_Part):
+    figures: ChipFigures
 
-    Raises InputError with the line and field of every mistake.
+
+def read_own_chip(path: Path | str, folder: Path | None = None) -> OwnChip:
+    """Reads a chip file that is not of the hardware folder (the shipped one by default), in either
+    form; one of that folder is read as it is.
+
+    Raises InputError with the line and field of every mistake, all at once.
     """
+    folder = folder or hardware_dir()
     document = load_yaml(path)
-    shipped = Path(path).resolve().parent == (hardware_dir() / "chips").resolve()
-    if "figures" in document.data or shipped:
-        return OwnChip(read_chip(document), None, ())
-    written = {name: document.data[name] for name in DIMENSION if name in document.data}
-    errors: list[InputError] = []
+    if Path(path).resolve().parent == (folder / "chips").resolve():
+        return OwnChip(read_chip(document), None, (), document)
+    if "figures" not in document.data:
+        document = _from_short_form(document, folder)
+    return read_full_form(document, folder)
 
-    def checked(place: KeyPath, text: str, dimension: str) -> float:
-        try:
-            return quantity(document, place, text, dimension)
-        except InputError as error:
-            errors.append(error)
-            return 0.0
 
+def _from_short_form(document: Document, folder: Path) -> Document:
+    """The same file in full form, each part with its line in the short form. Raises InputError with
+    every mistake at once."""
+    data, mistakes = document.data, Mistakes()
+    written = {name: data[name] for name in DIMENSION if name in data}
     for name, figure in written.items():
         if isinstance(figure, str | int | float):
-            checked((name,), str(figure), DIMENSION[name])
+            text, dimension = str(figure), DIMENSION[name]
+            mistakes.attempt(
+                lambda at=(name,), text=text, unit=dimension: quantity(document, at, text, unit)
+            )
         elif not isinstance(figure, Mapping):
             accepted = f"{EXAMPLE[DIMENSION[name]]}, or a mapping with value, kind, source and date"
-            errors.append(document.error((name,), "nothing that can be read", accepted))
-    try:
-        spec: Any = validate(_ShortForm, document)
-    except InputError as error:
-        found = error.errors if isinstance(error, InputErrors) else [error]
-        raise together([*found, *errors]) from None
+            mistakes.errors.append(document.error((name,), "nothing that can be read", accepted))
+    sourced = {name: figure for name, figure in written.items() if isinstance(figure, Mapping)}
+    lines = dict(document.lines)
+    lines |= {("figures", *path): n for path, n in document.lines.items() if path[0] in written}
+    mapped = Document(document.file, {"figures": sourced}, lines)
+    mistakes.errors += wrong_quantities(mapped)
+    mistakes.attempt(lambda: validate(_Sourced, mapped))
+    spec: Any = mistakes.attempt(lambda: validate(_ShortForm, document))
     links = None
-    if isinstance(spec.system, Mapping):
-        links = validate(_Links, document).system
+    if isinstance(data.get("system"), Mapping):
+        found = mistakes.attempt(lambda: validate(_Links, document))
+        links = found.system if found else None
         for names, dimension in ((_LINKS, "bytes/s"), (_TIMES, "s")):
             for name in names:
-                if (text := getattr(links, name)) is not None:
-                    checked(("system", name), text, dimension)
-    elif not isinstance(spec.system, str | None):
-        accepted = "the id of a system, or a mapping of " + ", ".join(_OwnSystem.model_fields)
-        errors.append(document.error(("system",), f"read {spec.system!r}", accepted))
-    prices = tuple(
-        PriceRow(spec.id, basis, checked(("prices", basis), text, "usd/h"), SOURCE, UNDATED,
-                 document.file, "", document.line(("prices", basis)))
-        for basis, text in spec.prices.items()
-    )  # fmt: skip
-    if errors:
-        raise together(errors)
-    system = None if links is None else _system(spec, links, document)
-    chip = read_chip(_full_form(spec, written, system, document))
-    return OwnChip(chip, system, prices)
-
-
-def _full_form(
-    spec: Any, written: Mapping[str, Any], system: System | None, document: Document
-) -> Document:
-    """The same file as a shipped one would say it, each part with its line in the short form."""
+                if isinstance(text := data["system"].get(name), str | int | float):
+                    at, text = ("system", name), str(text)
+                    mistakes.attempt(
+                        lambda at=at, text=text, unit=dimension: quantity(document, at, text, unit)
+                    )
+    read_prices(document, mistakes)
+    check_names(document, folder, mistakes)
+    mistakes.finish()
+    assert spec is not None
     figures = {
         name: figure if isinstance(figure, Mapping) else _assumed(str(figure), document)
         for name, figure in written.items()
     }
     frame = (
-        "id", "name", "efficiency", "vendor", "family", "year", "availability", "memory_kind",
-        "backend",
+        "id", "name", "vendor", "family", "year", "availability", "memory_kind", "backend",
     )  # fmt: skip
-    data = {name: getattr(spec, name) for name in frame}
-    data |= {"system": system.id if system else spec.system or ALONE, "notes": list(spec.notes)}
-    data["extra_memories"] = [
+    full = {name: getattr(spec, name) for name in frame}
+    full["system"] = spec.system or ALONE if links is None else _system(spec, links, document)
+    full |= {"efficiency": spec.efficiency, "figures": figures, "notes": list(spec.notes)}
+    full["extra_memories"] = [
         {"kind": memory.kind}
         | {name: _assumed(getattr(memory, name), document) for name in ("capacity", "bandwidth")}
         for memory in spec.extra_memories
     ]
-    lines = dict(document.lines)
-    lines |= {("figures", *path): n for path, n in document.lines.items() if path[0] in figures}
-    return Document(document.file, {**data, "figures": figures}, lines)
+    if spec.prices:
+        full["prices"] = spec.prices
+    return Document(document.file, full, lines)
 
 
 def _assumed(value: str, document: Document) -> dict[str, str]:
@@ -191,8 +180,8 @@ def _assumed(value: str, document: Document) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _system(spec: Any, links: _OwnSystem, document: Document) -> System:
-    """The system that the file describes."""
+def _system(spec: Any, links: _OwnSystem, document: Document) -> dict[str, Any]:
+    """The system that the file describes, as a file of its own would say it."""
 
     def level(name: str, **written: str | None) -> dict[str, Any]:
         given = {field: text for field, text in written.items() if text is not None}
@@ -207,10 +196,9 @@ def _system(spec: Any, links: _OwnSystem, document: Document) -> System:
         "scale-out network", topology="switched", latency=links.scale_out_latency, jitter="0 s",
         bandwidth_per_direction=links.scale_out_bandwidth,
     )  # fmt: skip
-    data = {
+    return {
         "id": f"{spec.id}_system", "name": f"the links of {spec.name}", "levels": [inner, outer],
     }  # fmt: skip
-    return read_system(Document(document.file, data, {}))
 
 
 _TEMPLATE = """\

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from pydantic import BaseModel, Field
 
-from dse.specs.chip import Figure, FigureSpec, read_figure, reasons
+from dse.errors import InputError
+from dse.specs.chip import Figure, FigureSpec, each, quantity, read_figure, reasons, together
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
 
 Topology = Literal["switched", "full_mesh", "ring", "torus_2d", "torus_3d", "dragonfly", "pcie"]
@@ -117,8 +118,14 @@ def load_system(path: Path | str) -> System:
 
 
 def read_system(document: Document) -> System:
-    """The system of a document. Raises InputError."""
-    spec = validate(_SystemFile, document)
+    """The system of a document. Raises InputError, or InputErrors for several mistakes."""
+    wrong = _wrong_figures(document)
+    try:
+        spec = validate(_SystemFile, document)
+    except InputError as error:
+        raise together([*each(error), *wrong]) from None
+    if wrong:
+        raise together(wrong)
     levels: list[FabricLevel] = []
     figures: list[Figure] = []
     for index, written in enumerate(spec.levels):
@@ -143,6 +150,45 @@ def read_system(document: Document) -> System:
     )
 
 
+_DIMENSION = {
+    "topology": "text", "size": "count", "bandwidth_per_direction": "bytes/s",
+    "bandwidth_per_pair": "bytes/s", "latency": "s", "jitter": "s", "jitter_distribution": "text",
+    "in_network_reduction": "text", "software": "s", "reached": "count", "ramp": "count",
+}  # fmt: skip
+_WORDS = {
+    "topology": TOPOLOGIES, "jitter_distribution": DISTRIBUTIONS,
+    "in_network_reduction": ("none", "supported"),
+}  # fmt: skip
+
+
+def _wrong_figures(document: Document) -> list[InputError]:
+    """Every figure of a level whose value cannot be read."""
+    errors: list[InputError] = []
+    written: Any = document.data.get("levels")
+    levels: list[Any] = written if isinstance(written, list) else []
+    for index, level in enumerate(levels):
+        for field, figure in level.items() if isinstance(level, dict) else ():
+            value = figure.get("value") if isinstance(figure, dict) else None
+            if not isinstance(value, str | int | float):
+                continue
+            path: KeyPath = ("levels", index, field, "value")
+            try:
+                if field in _WORDS:
+                    _check_word(document, path, str(value), _WORDS[field])
+                elif field in _DIMENSION:
+                    number = quantity(document, path, str(value), _DIMENSION[field])
+                    if field == "size" and number != int(number):
+                        errors.append(document.error(path, f"read {value!r}", "a whole number"))
+            except InputError as error:
+                errors.append(error)
+    return errors
+
+
+def _check_word(document: Document, path: KeyPath, text: str, words: tuple[str, ...]) -> None:
+    if text not in words:
+        raise document.error(path, f"read {text!r}{did_you_mean(text, words)}", ", ".join(words))
+
+
 def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricLevel, list[Figure]]:
     def figure(field: str, dimension: str) -> Figure | None:
         written: FigureSpec | None = getattr(spec, field)
@@ -159,24 +205,15 @@ def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricL
             raise document.error((*path, field, "value"), f"read {found[field].text!r}", accepted)
         return value
 
-    def word(field: str, words: tuple[str, ...]) -> str:
-        if field not in found:
-            return words[0]
-        text = found[field].text
-        if text not in words:
-            hint = did_you_mean(text, words)
-            message = f"read {text!r}{hint}"
-            raise document.error((*path, field, "value"), message, ", ".join(words))
-        return text
+    def word(field: str) -> str:
+        return found[field].text if field in found else _WORDS[field][0]
 
     written = {field: figure(field, dimension) for field, dimension in _DIMENSION.items()}
     found = {field: one for field, one in written.items() if one is not None}
     size = found.get("size")
-    if size and size.value != int(size.value):
-        raise document.error((*path, "size", "value"), f"read {size.text!r}", "a whole number")
     level = FabricLevel(
         name=spec.name,
-        topology=cast(Topology, word("topology", TOPOLOGIES)),
+        topology=cast(Topology, word("topology")),
         size=int(size.value) if size else None,
         bytes_per_s_per_direction=number("bandwidth_per_direction", math.nan),
         bytes_per_s_per_pair=found["bandwidth_per_pair"].value
@@ -184,17 +221,10 @@ def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricL
         else None,
         latency_s=number("latency", 0.0),
         jitter_s=number("jitter", 0.0),
-        jitter_distribution=cast(Distribution, word("jitter_distribution", DISTRIBUTIONS)),
-        in_network_reduction=word("in_network_reduction", ("none", "supported")) != "none",
+        jitter_distribution=cast(Distribution, word("jitter_distribution")),
+        in_network_reduction=word("in_network_reduction") != "none",
         software_s=number("software", SCALE_OUT_SOFTWARE_S),
         reached=number("reached", SCALE_OUT_FRACTION, 1.0),
         ramp=number("ramp", SCALE_OUT_RAMP),
     )
     return level, list(found.values())
-
-
-_DIMENSION = {
-    "topology": "text", "size": "count", "bandwidth_per_direction": "bytes/s",
-    "bandwidth_per_pair": "bytes/s", "latency": "s", "jitter": "s", "jitter_distribution": "text",
-    "in_network_reduction": "text", "software": "s", "reached": "count", "ramp": "count",
-}  # fmt: skip

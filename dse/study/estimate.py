@@ -158,7 +158,10 @@ def assumptions(
     sentences += [f"{system.id}: {text}" for text in system.assumed]
     sentences += [f"{chip}: no figure for {name}" for name in spec.missing]
     sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
-    if chip not in catalog.prices.select(price_basis):
+    prices = catalog.prices.select(price_basis)
+    if chip in prices and spec.hypothetical:
+        sentences.append(f"{chip}: price on basis {price_basis}: {'; '.join(prices[chip].notes)}")
+    if chip not in prices:
         sentences.append(f"{chip} has no price on basis {price_basis}: costs are null")
     drafts = any(_drafts(share.workload) for share in mix)
     texts = _drafting(model.assumed) if drafts else model.assumed

@@ -64,7 +64,10 @@ class PhysicsProblem:
 
     def evaluate(self, index: NDArray[np.int64]) -> Evaluation:
         """F (n, m) and G (n, c). A point without a value of every objective breaks KNOWN."""
-        metrics = self.metrics(index)
+        return self.judge(self.metrics(index))
+
+    def judge(self, metrics: Metrics) -> Evaluation:
+        """F (n, m) and G (n, c) of metrics that were evaluated."""
         columns = [o.sign * metrics.values[o.metric] for o in self.objectives]
         values = np.stack(columns, axis=1)
         limits = [limit.amount(metrics) for limit in self.limits]

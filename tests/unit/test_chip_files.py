@@ -263,7 +263,7 @@ def test_a_chip_with_links_a_price_and_measured_relatives(tmp_path: Path) -> Non
         ("My chip\n", "My chip\nsystem: {bandwidth_per_direction: 450}\n",
          "3: system.bandwidth_per_direction: read '450': a bare number"),
         ("My chip\n", "My chip\nprices: {rental_3yr: 1.5}\n", "3: prices.rental_3yr: read '1.5'"),
-        ("id: my_chip", "id: h100_sxm", " id: 'h100_sxm' is the id of "),
+        ("id: my_chip", "id: h100_sxm", "1: id: 'h100_sxm' is the id of "),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_small_file(tmp_path: Path, old: str, new: str, place: str) -> None:

@@ -1,0 +1,332 @@
+"""`dse hardware derive / compare / require`, `--set`, and chip files with several mistakes."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import dse, fits
+
+POINT = ("--model", "llama-3-70b", "--tp", 8, "--concurrency", 1)
+SHORT = """\
+id: my_chip
+name: My chip
+efficiency: class_gpu
+memory_capacity: 96 GB
+memory_bandwidth: 4 TB/s
+peak_bf16: 1000 TFLOP/s
+prices: {rental_3yr: 1 USD/h}
+"""
+
+
+def derived(folder: Path, *settings: str, parent: object = "h200_sxm", name: str = "fast.yaml"):
+    path = folder / name
+    flags = [part for setting in settings for part in ("--set", setting)]
+    said = dse("hardware", "derive", "--from", parent, *flags, "--out", path)
+    assert said.code == 0, said.err
+    return path
+
+
+def test_a_file_and_a_flag_are_the_same_chip(tmp_path: Path):
+    path = derived(tmp_path, "hbm_bandwidth=2x", "link=1.5x")
+    assert "well-formed" in dse("hardware", "check", path).out
+    shown = dse("hardware", "show", path, "--json").json()
+    assert shown["derived_from"] == "h200_sxm"
+    assert shown["availability"] == "hypothetical"
+    file = dse("estimate", *POINT, "--chip", path, "--json").json()
+    flag = dse(
+        "estimate", *POINT, "--chip", "h200_sxm", "--set", "hbm_bandwidth=2x", "--set", "link=1.5x",
+        "--json",
+    ).json()  # fmt: skip
+    assert file == flag
+    assert file["deployment"]["chip"] == "hypothetical_h200_sxm_hbm_bandwidth_2x_link_1.5x"
+    assert any("hypothetical, h200_sxm with memory_bandwidth 2 x" in s for s in file["assumed"])
+    again = derived(tmp_path, "tdp=+10%", parent=path, name="again.yaml")
+    assert dse("hardware", "show", again, "--json").json()["changes"][:2] == shown["changes"]
+
+
+def test_twice_the_bandwidth_speeds_up_decode_and_not_prefill():
+    """A single user of Llama 3 70B on eight chips: a step reads every weight once, a prompt of
+    2,048 tokens is bound by arithmetic and links."""
+    real = dse("estimate", *POINT, "--chip", "h200_sxm", "--json").json()
+    twice = dse(
+        "estimate", *POINT, "--chip", "h200_sxm", "--set", "hbm_bandwidth=2x", "--json"
+    ).json()
+    decode = real["decode_step_s"] / twice["decode_step_s"]
+    prefill = real["prefill_s"] / twice["prefill_s"]
+    assert 1.2 < decode < 2.0
+    assert 1.0 < prefill < 1.1
+    assert twice["output_tokens_per_s_per_user"] > 1.2 * real["output_tokens_per_s_per_user"]
+    assert real["provenance"]["tpot_s"] == "fitted"
+    assert twice["provenance"]["tpot_s"] == "derived"
+
+
+def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., Path]):
+    derived(tmp_path, "hbm_bandwidth=2x")
+    path, out = space("chip: h100_sxm", "chip: [h100_sxm, fast.yaml]"), tmp_path / "out"
+    said = dse("run", path, "--out", out)
+    assert said.code == 0, said.err
+    name = "hypothetical_h200_sxm_hbm_bandwidth_2x"
+    assert name in said.out
+    for file in ("front.csv", "front.json", "report.md", "report.html", "study.json"):
+        text = (out / file).read_text(encoding="utf-8").replace("\\_", "_")
+        assert name in text, file
+    with (out / "front.csv").open(encoding="utf-8", newline="") as stream:
+        points = [row["point"] for row in csv.DictReader(stream) if row["chip"] == name]
+    told = dse("explain", out, points[0]).out
+    assert name in told
+    assert fits(told, 100)
+    assert name in dse("compare", out, out).out + told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("derive", "--from", "h200_sxm"), "nothing is changed"),
+        (("derive", "--set", "tdp=2x"), "--from"),
+        (("derive", "--from", "h200_smx", "--set", "tdp=2x"), "did you mean h200_sxm"),
+        (("derive", "--from", "none.yaml", "--set", "tdp=2x"), "none.yaml: no such file"),
+        (("derive", "--from", "h200_sxm", "--set", "tpd=2x"), "did you mean tdp"),
+        (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out", "chip.txt"), ".yaml"),
+        (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out", "no/x.yaml"), "cannot be"),
+        (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--name", "//"), "--name"),
+        (("compare",), "Missing argument"),
+        (("compare", "h200_sxm", "b200"), "did you mean b200_sxm"),
+        (("compare", "h200_sxm", "--tp", "2"), "--model"),
+        (("compare", "h200_sxm", "--model", "llama-3-8b", "--chip", "l4"), "--chip"),
+        (("compare", *["h200_sxm"] * 7), "at most 6"),
+        (("require", "none", "--from", "mi300x"), "not a finished study"),
+    ],
+)
+def test_bad_input(arguments: tuple[str, ...], words: str):
+    said = dse("hardware", *arguments)
+    assert said.code == 2, said.out
+    assert said.out == ""
+    assert words in said.err
+    assert "Traceback" not in said.err
+
+
+def test_pools_take_no_setting():
+    said = dse(
+        "estimate", *POINT, "--chip", "h200_sxm", "--set", "tdp=2x", "--serving", "disaggregated"
+    )
+    assert said.code == 2
+    assert "--set does not go with" in said.err
+
+
+def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
+    chips = ("h200_sxm", "b200_sxm", "mi300x", "wse3")
+    flags = ("--set", "hbm_bandwidth=2x", *POINT)
+    document = dse("hardware", "compare", *chips, *flags, "--out", tmp_path, "--json").json()
+    ids = [chip["id"] for chip in document["chips"]]
+    assert ids == ["h200_sxm", "hypothetical_h200_sxm_hbm_bandwidth_2x", *chips[1:]]
+    by = {chip["id"]: chip for chip in document["chips"]}
+    bandwidth = by["h200_sxm"]["figures"]["memory_bandwidth"]
+    assert (bandwidth["value"], bandwidth["kind"]) == (4.8e12, "spec")
+    assert by[ids[1]]["figures"]["memory_bandwidth"]["kind"] == "assumed"
+    assert by["h200_sxm"]["ratios"]["ridge_flops_per_byte"] == pytest.approx(989 / 4.8)
+    price = by["h200_sxm"]["prices"]["rental_3yr"]["usd_per_chip_hour"]
+    dollars = by["h200_sxm"]["ratios"]["usd_per_hour_per_tb_per_s"]
+    assert dollars == pytest.approx(price / 4.8)
+    points = {point["chip"]: point for point in document["points"]}
+    assert "no peak_bf16" in points["wse3"]["refused"]
+    for chip in ids[:-1]:
+        alone = ("--chip", "h200_sxm", "--set", "hbm_bandwidth=2x")
+        alone = alone if chip == ids[1] else ("--chip", chip)
+        known = dse("estimate", *POINT, *alone, "--json").json()
+        assert points[chip]["metrics"]["tpot_s"] == known["tpot_s"]
+        parts = sum(row["decode_s"] for row in points[chip]["operators"])
+        assert parts == pytest.approx(known["decode_step_s"])
+    fastest = min(ids[:-1], key=lambda chip: points[chip]["metrics"]["tpot_s"])
+    assert document["leaders"]["tpot_s"]["chip"] == fastest
+    page = (tmp_path / "compare.html").read_text(encoding="utf-8")
+    assert f"{fastest} writes fastest" in page
+    assert "roof-decode" in page
+    assert not re.findall(r'<(?:script|link|img|iframe)[^>]* (?:src|href)="(?!data:)', page)
+    said = dse("hardware", "compare", *chips, *flags)
+    assert said.code == 0
+    assert fits(said.out, 100)
+    assert "nan" not in said.out.lower().replace("hypothetical", "")
+
+
+def test_a_hostile_chip_name_stays_text(tmp_path: Path):
+    path = tmp_path / "x.yaml"
+    hostile = "</script><img src=x onerror=alert(1)>"
+    path.write_text(SHORT.replace("my_chip", f'"{hostile}"'), encoding="utf-8")
+    said = dse("hardware", "compare", path, "h200_sxm", "--model", "llama-3-8b", "--out", tmp_path)
+    assert said.code == 0, said.err
+    assert "<img src=x" not in (tmp_path / "compare.html").read_text(encoding="utf-8")
+
+
+SMALL_CHIPS = "chip: [h100_sxm, b200_sxm]"
+
+
+@pytest.fixture
+def study(tmp_path: Path, space: Callable[..., Path]) -> Path:
+    out = tmp_path / "study"
+    said = dse("run", space("chip: h100_sxm", SMALL_CHIPS), "--out", out)
+    assert said.code == 0, said.err
+    return out
+
+
+def on_front(folder: Path, space: Callable[..., Path], parent: str, setting: str) -> bool:
+    """Whether the derived chip is on the front of the same space with that chip in it."""
+    file = derived(folder, setting, parent=parent, name="one.yaml")
+    path = space("chip: h100_sxm", SMALL_CHIPS.replace("]", ", one.yaml]"), "one-space.yaml")
+    said = dse("run", path, "--out", folder / "one", "--fresh")
+    assert said.code == 0, said.err
+    file.unlink()
+    return "hypothetical" in (folder / "one" / "front.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("chip", ["mi250x", "gaudi3"])
+def test_what_is_required_enters_and_two_percent_less_does_not(
+    tmp_path: Path, space: Callable[..., Path], study: Path, chip: str
+):
+    answer = dse("hardware", "require", study, "--from", chip, "--json").json()
+    assert not answer["enters_as_it_is"]
+    found = [row for row in answer["requirements"] if row["setting"]]
+    assert "price" in {row["quantity"] for row in found}
+    if chip == "gaudi3":
+        assert answer["usd_per_chip_hour"] is None
+        assert len(found) == 1
+    for row in found:
+        name, value = row["setting"].split("=")
+        number = float(re.sub(r"[^0-9.e-]", "", value.removesuffix("USD/h").removesuffix("x")))
+        less = number * (1.02 if row["quantity"] in ("price", "tdp") else 0.98)
+        unit = "USD/h" if "USD/h" in value else "x"
+        assert on_front(tmp_path, space, chip, row["setting"]), row["setting"]
+        if row["quantity"] != "domain":
+            assert not on_front(tmp_path, space, chip, f"{name}={less:.9g}{unit}"), row["setting"]
+        entry = row["entry"]
+        assert entry["deployment"]["chip"] == chip
+        assert set(entry["objectives"]) == {"usd_per_million_total_tokens", "tpot_s"}
+    for row in answer["requirements"]:
+        assert (row["entry"] is None) == (row["why_not"] is not None)
+    said = dse("hardware", "require", study, "--from", chip)
+    assert said.code == 0
+    assert fits(said.out, 100)
+    assert f"{chip} enters the front of small" in said.out
+
+
+def test_what_is_on_the_front_needs_nothing(study: Path):
+    answer = dse("hardware", "require", study, "--from", "h100_sxm", "--json").json()
+    assert answer["on_front"]
+    assert answer["requirements"] == []
+    assert not answer["enters_as_it_is"]
+
+
+def test_requirements_of_shapes_are_those_of_the_front(tiny: Path, tmp_path: Path):
+    answer = dse(
+        "hardware", "require", tiny, "--from", "mi250x", "--vary", "hbm_bandwidth, price", "--json"
+    ).json()
+    assert answer["shapes"] == answer["shapes_of_front"] > 1
+    assert [row["quantity"] for row in answer["requirements"]] == ["hbm_bandwidth", "price"]
+    on = dse("hardware", "require", tiny, "--from", "b200_sxm", "--json").json()
+    assert on["enters_as_it_is"]
+    assert on["entry"]["shape"]
+
+
+def test_a_study_of_another_space_is_refused(study: Path, space: Callable[..., Path]):
+    space("[1, 16, 64]", "[1, 16]")
+    said = dse("hardware", "require", study, "--from", "mi300x")
+    assert said.code == 2
+    assert "is not the space that" in said.err
+    said = dse("hardware", "require", study, "--from", "mi300x", "--vary", "pirce")
+    assert "did you mean price" in said.err
+
+
+SIX = {
+    "short": [
+        ("name: My chip", "nmae: My chip", "nmae: unknown field 'nmae'; did you mean name?"),
+        ("class_gpu", "class_gup", "efficiency: read 'class_gup': no such efficiency; did you"),
+        ("96 GB", "96 TB/s", "memory_capacity: read '96 TB/s': a bandwidth, not a size"),
+        ("4 TB/s", "0 TB/s", "memory_bandwidth: read '0 TB/s': zero"),
+        ("1000 TFLOP/s", "1000", "peak_bf16: read '1000': a bare number, its unit is missing"),
+        ("1 USD/h", "1 USD", "prices.rental_3yr: read '1 USD': a price, not a price per hour"),
+    ],
+    "derived": [
+        ("vendor: NVIDIA\n", "", "vendor: missing field"),
+        ("efficiency: h200_sxm", "efficiency: h200_sxn", "efficiency: read 'h200_sxn'"),
+        ("value: 141 GB", "value: 141", "figures.memory_capacity.value: read '141': a bare number"),
+        ("value: 700 W", "value: 0 W", "figures.tdp.value: read '0 W': zero"),
+        ("value: 900 GB/s", "value: 900 GB",
+         "system.levels[0].bandwidth_per_direction.value: read '900 GB': a size, not a bandwidth"),
+        ("value: 50 GB/s", "valu: 50 GB/s",
+         "system.levels[1].bandwidth_per_direction.valu: unknown field 'valu'; did you mean"),
+        ("value: 5 us", "value: 5 um", "system.levels[1].latency.value: read '5 um': unknown unit"),
+        ("value: 1.6 USD/h", "value: 1.6", "prices.rental_3yr.value: read '1.6': a bare number"),
+        ("id: hypothetical_", "id: ", "an id that begins with hypothetical_"),
+    ],
+}  # fmt: skip
+SIX["full"] = [row for row in SIX["derived"] if not re.search(r"system|prices|begins", row[2])] + [
+    ("kind: claimed", "kind: clamed", "figures.system_power.kind: read 'clamed'; did you mean"),
+    ("family: hopper", "famly: hopper", "famly: unknown field 'famly'; did you mean family?"),
+    ("system: hgx_h200", "system: hgx_h20O", "system: read 'hgx_h20O': no such system"),
+]
+
+
+@pytest.mark.parametrize("form", list(SIX))
+def test_six_mistakes_get_six_messages_each_with_its_line(tmp_path: Path, form: str):
+    path = tmp_path / "chip.yaml"
+    if form == "short":
+        text = SHORT
+    elif form == "derived":
+        text = derived(tmp_path, "link=2x").read_text(encoding="utf-8")
+    else:
+        text = derived(tmp_path, "tdp=1x").read_text(encoding="utf-8")
+        text = re.sub(r"kind: assumed\n( +)source: dse.*\n.*\n.*note", r"kind: spec\n\1source: x\n"
+                      r"\1date: '2026'\n\1note", text)  # fmt: skip
+        text = re.sub(r"(?s)derived_from:.*?(?=vendor:)|prices:.*", "", text)
+        text = re.sub("id: .*\n", "id: mine\n", text, count=1)
+        text = text.replace("availability: hypothetical", "availability: own")
+    path.write_text(text, encoding="utf-8")
+    assert dse("hardware", "check", path).code == 0
+    lines = []
+    for old, *_ in SIX[form]:
+        assert old in text, old
+        lines.append(text[: text.index(old)].count("\n") + 1)
+    for old, new, _ in SIX[form]:
+        # An emptied line stays, so that the others keep their numbers.
+        text = text.replace(old, new or "\n", 1)
+    path.write_text(text, encoding="utf-8")
+    said = dse("hardware", "check", path)
+    assert (said.code, said.out) == (2, "")
+    messages = said.err.strip().removeprefix("dse: ").splitlines()
+    assert len(messages) == len(SIX[form]) >= 6
+    for (_, new, words), line in zip(SIX[form], lines, strict=True):
+        found = [message for message in messages if words in message]
+        assert len(found) == 1, (words, messages)
+        assert "(accepted: " in found[0]
+        if new:
+            assert found[0].startswith(f"{path}:{line}: "), (line, found[0])
+
+
+def test_the_label_cannot_be_taken_off_or_put_on(tmp_path: Path):
+    path = derived(tmp_path, "link=2x")
+    text = path.read_text(encoding="utf-8")
+    for old, new in (
+        ("id: hypothetical_", "id: "),
+        ("availability: hypothetical", "availability: shipping"),
+    ):
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        said = dse("hardware", "check", path)
+        assert said.code == 2
+        assert "an id that begins with hypothetical_" in said.err
+
+
+def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path: Path):
+    (tmp_path / "taken.yaml").mkdir()
+    said = dse(
+        "hardware", "derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out",
+        tmp_path / "taken.yaml",
+    )  # fmt: skip
+    assert said.code == 2
+    assert "cannot be written" in said.err
+    found: list[Any] = [path.name for path in tmp_path.iterdir()]
+    assert found == ["taken.yaml"]
