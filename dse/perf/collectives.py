@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.candidates import Codes, Floats
 from dse.perf.deployed import Deployed
@@ -95,6 +96,11 @@ def _log2(n: Floats) -> Codes:
     return np.minimum(np.ceil(np.log2(np.maximum(n, 1.0))), GROUPS - 1.0).astype(np.intp)
 
 
+def _at(table: NDArray[np.float64], cell: Codes) -> Floats:
+    """(n,) entries of a (chips, GROUPS) table; `cell` is their place in the flattened one."""
+    return table.ravel().take(cell)
+
+
 class _Level(NamedTuple):
     """A network of a group, (n,): how many domains of the level inside the whole group spans, which
     share of a chip's all-to-all bytes goes over it (`leaves`) and of a gather's (`part`), and the
@@ -125,22 +131,22 @@ class Group:
         """`domain` (n,) takes the place of the chips' own where it is hypothetical."""
         domain = fabric.domain[chip] if domain is None else domain
         inside = np.minimum(size, domain)
-        step = _log2(inside)
+        cell = chip * GROUPS + _log2(inside)
         several = (size > 1.0).astype(np.float64)
         share = (inside - 1.0) / inside
         self.levels, wait = _levels(fabric, chip, size, inside)
         self._alone = size <= domain
         self.domains: tuple[Floats, ...] = tuple(level.domains for level in self.levels)
         self.all_reduce = self._collective(
-            fabric.all_reduce, chip, step, 2.0 * share, several, wait,
+            fabric.all_reduce, cell, 2.0 * share, several, wait,
             [(2.0 * x.part, x.reduce_latency_s, x.reduce_s_per_byte) for x in self.levels],
         )  # fmt: skip
         self.all_gather = self._collective(
-            fabric.all_gather, chip, step, share, several, wait,
+            fabric.all_gather, cell, share, several, wait,
             [(x.part, x.gather_latency_s, x.gather_s_per_byte) for x in self.levels],
         )  # fmt: skip
         self._exchange = self._collective(
-            fabric.all_to_all, chip, step, (inside - 1.0) / size, several, wait,
+            fabric.all_to_all, cell, (inside - 1.0) / size, several, wait,
             [(np.zeros(1), x.exchange_latency_s, x.dispatch_s_per_byte) for x in self.levels],
             rising=False,
         )  # fmt: skip
@@ -149,8 +155,7 @@ class Group:
     def _collective(
         self,
         table: DomainTable,
-        chip: Codes,
-        step: Codes,
+        cell: Codes,
         share: Floats,
         several: Floats,
         wait: Floats | None,
@@ -159,12 +164,12 @@ class Group:
     ) -> Collective:
         """`share` of the bytes inside, and of each network (share, latency, seconds per byte), with
         its ramp where `rising`."""
-        latency = table.latency_s[chip, step]
-        s_per_byte = share * table.s_per_byte[chip, step]
-        ramp = table.ramp[chip, step]
+        latency = _at(table.latency_s, cell)
+        s_per_byte = share * _at(table.s_per_byte, cell)
+        ramp = _at(table.ramp, cell)
         ramp = ramp * ramp * latency * s_per_byte
         latency = latency * several
-        short = self._short(table, chip, step, share, wait)
+        short = self._short(table, cell, share, wait)
         for level, (part, hops_s, per_byte) in zip(self.levels, outside, strict=True):
             latency = latency + hops_s
             slow = part * per_byte
@@ -178,14 +183,14 @@ class Group:
         return Collective(latency, s_per_byte, ramp, share, shares, short)
 
     def _short(
-        self, table: DomainTable, chip: Codes, step: Codes, share: Floats, wait: Floats | None
+        self, table: DomainTable, cell: Codes, share: Floats, wait: Floats | None
     ) -> Collective | None:
         """The algorithm for short messages of groups inside one domain."""
-        latency = table.short_latency_s[chip, step]
-        latency = np.where(self._alone, latency, np.inf)
+        latency = _at(table.short_latency_s, cell)
         if np.isinf(latency).all():
             return None
-        s_per_byte = share * np.where(np.isinf(latency), 0.0, table.short_s_per_byte[chip, step])
+        latency = np.where(self._alone, latency, np.inf)
+        s_per_byte = share * np.where(np.isinf(latency), 0.0, _at(table.short_s_per_byte, cell))
         return Collective(
             latency if wait is None else latency + wait, s_per_byte, np.zeros(len(share)), share
         )
@@ -219,20 +224,22 @@ def _levels(
         wait = waits * (inside > 1.0)
     levels, reach = [], inside
     for network in fabric.networks:
+        if (size <= reach).all():  # what further levels would add is 0
+            break
         wider = np.maximum(np.minimum(size, network.reach[chip]), reach)
         met = np.ceil(wider / reach)
-        step = _log2(met)
+        cell = chip * GROUPS + _log2(met)
         levels.append(
             _Level(
                 domains=np.ceil(size / reach),
                 leaves=(wider - reach) / size,
                 part=(met - 1.0) / met / reach,
-                reduce_latency_s=network.reduce_latency_s[chip, step],
-                gather_latency_s=network.gather_latency_s[chip, step],
-                exchange_latency_s=network.exchange_latency_s[chip, step],
-                reduce_s_per_byte=network.reduce_s_per_byte[chip, step],
-                gather_s_per_byte=network.gather_s_per_byte[chip, step],
-                dispatch_s_per_byte=network.dispatch_s_per_byte[chip, step],
+                reduce_latency_s=_at(network.reduce_latency_s, cell),
+                gather_latency_s=_at(network.gather_latency_s, cell),
+                exchange_latency_s=_at(network.exchange_latency_s, cell),
+                reduce_s_per_byte=_at(network.reduce_s_per_byte, cell),
+                gather_s_per_byte=_at(network.gather_s_per_byte, cell),
+                dispatch_s_per_byte=_at(network.dispatch_s_per_byte, cell),
                 ramp=network.ramp[chip],
             )
         )

@@ -323,7 +323,9 @@ def test_the_links_of_a_mesh_or_torus_add_up(system: System) -> None:
 
 
 def test_every_system_serves_a_chip_and_every_chip_has_its_files() -> None:
-    assert {chip.system for chip in CHIPS.values()} == set(SYSTEMS)
+    # The same boxes on another network: named by `dse hardware collectives` or a file of one's own.
+    alone = {"hgx_b200_efa"}
+    assert {chip.system for chip in CHIPS.values()} | alone == set(SYSTEMS)
     efficiencies = {path.stem for path in files("efficiency")}
     assert {chip.efficiency for chip in CHIPS.values()} <= efficiencies
 

@@ -161,9 +161,9 @@ def test_a_candidate_does_not_depend_on_its_batch(data) -> None:
             replicas=[1, 2, 1, 3, 1],
         )
     )
-    whole = run(batch, load)
+    whole = run(batch, load, ON)
     for i in range(len(batch)):
-        alone = run(batch[i : i + 1], load)
+        alone = run(batch[i : i + 1], load, ON)
         for table in ("values", "violations"):
             for name, array in getattr(whole, table).items():
                 assert array[i].tobytes() == getattr(alone, table)[name][0].tobytes(), name
