@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -26,6 +27,7 @@ MODELS = (
 )  # fmt: skip
 
 
+@cache
 def machines(price_basis: str | None = None) -> Machines:
     return compile_machines(load_catalog(), CHIPS, price_basis)
 
