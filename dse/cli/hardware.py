@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table, say
+from dse.cli.options import efficiency_option, json_option, print_json, print_table, say
 
 if TYPE_CHECKING:
     from dse.specs.chip import Figure
@@ -38,6 +38,7 @@ _WORDS = ("id", "vendor", "family", "efficiency")  # sorted from a to z, numbers
 @click.option("--sort", metavar="COLUMN", help=f"By one of {', '.join(COLUMNS)}.")
 @click.option("--missing", is_flag=True, help="Which figures each chip lacks, instead.")
 @_chip_file_option
+@efficiency_option
 @json_option
 def list_chips(
     vendor: str | None,
@@ -161,6 +162,7 @@ def _in(value: float | None, unit: float, form: str = ",.0f") -> str:
 @command.command("show")
 @click.argument("chip")
 @_chip_file_option
+@efficiency_option
 @json_option
 def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
@@ -196,6 +198,7 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         "capacity_kind": spec.capacity_kind,
         "system": system.id,
         "efficiency": spec.efficiency,
+        "measured_here": dict(catalog.efficiencies[spec.efficiency].provenance) or None,
         "figures": [_figure(f) for f in (*spec.figures, *system.figures)],
         "not_chosen": [_figure(f) for f in spec.not_chosen],
         "prices": prices,
@@ -211,6 +214,9 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     say(f"{spec.id}: {spec.vendor} {spec.name}, in system {system.id} ({system.name})", "  ")
     _print_figures([*spec.figures, *system.figures], spec.not_chosen)
     _print_prices(prices, purchases)
+    if document["measured_here"]:
+        laws = catalog.efficiencies[spec.efficiency]
+        say(f"kernel efficiencies: {laws.title}, measured here {laws.date} ({laws.file})", "  ")
     for sentence in document["notes"]:
         say(f"note: {sentence}", "  ")
     for sentence in document["assumed"]:
@@ -285,6 +291,7 @@ def _print_prices(prices: list[dict[str, Any]], purchases: list[dict[str, Any]])
 
 @command.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
+@efficiency_option
 def check_chip(file: Path) -> None:
     """Read a chip file of yours and explain every mistake with its line and field."""
     from dse.specs.catalog import load_catalog

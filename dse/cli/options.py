@@ -149,7 +149,7 @@ POINT_FLAGS = (
 
 def point_options(function: F) -> F:
     """The flags that describe one point."""
-    for option in reversed(_POINT_OPTIONS):
+    for option in reversed((*_POINT_OPTIONS, efficiency_option)):
         function = option(function)
     return function
 
@@ -172,6 +172,21 @@ def pool_options(function: F) -> F:
     for option in reversed(_POOL_OPTIONS):
         function = option(function)
     return function
+
+
+def _in_force(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> Any:
+    if files:
+        from dse.specs.overrides import using
+
+        ctx.with_resource(using(files))
+    return files
+
+
+efficiency_option = click.option(
+    "--efficiency-file", "efficiency_files", multiple=True, metavar="FILE", callback=_in_force,
+    expose_value=False, is_eager=True,
+    help="Kernel laws measured by dse calibrate, in place of the shipped ones of the chip.",
+)  # fmt: skip
 
 
 def refuse(names: Iterable[str], reason: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table, say, width
+from dse.cli.options import efficiency_option, json_option, print_json, print_table, say, width
 
 WORST = 10
 WIDE, NARROW = 100, (0, 1, 3, 4, 7, 9)  # columns of the console; columns of the scores below it
@@ -25,6 +25,7 @@ WIDE, NARROW = 100, (0, 1, 3, 4, 7, 9)  # columns of the console; columns of the
 @click.option(
     "--markdown", metavar="FILE", help="Write the tables as Markdown, pictures beside it."
 )
+@efficiency_option
 @json_option
 def command(
     data: str | None, cross_validate: bool, out: str | None, markdown: str | None, as_json: bool

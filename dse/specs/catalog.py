@@ -17,6 +17,7 @@ from dse.specs.calibration import NONE, Calibration, load_calibration
 from dse.specs.chip import ROOFLINE, Chip, load_chip
 from dse.specs.efficiency import Efficiency, load_efficiency
 from dse.specs.loader import did_you_mean, load_yaml
+from dse.specs.overrides import efficiency_files
 from dse.specs.own_chip import OwnChip, read_own_chip
 from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, load_prices, load_purchases
 from dse.specs.system import System, load_system
@@ -90,16 +91,19 @@ class Catalog:
 def load_catalog(
     hardware_dir: Path | str | None = None, extra_chip_files: Sequence[Path | str] = ()
 ) -> Catalog:
-    """Reads a hardware folder (the shipped one by default) and chip files of the user's own.
+    """Reads a hardware folder (the shipped one by default) and chip files of the user's own. To the
+    shipped folder come the efficiency files in force (`dse.specs.overrides`): the laws of id X take
+    the place of the file X, and a chip X that borrowed its laws has these.
 
     Raises InputError for any file that is wrong, for an id that two files give, and for a chip
     whose system or efficiency does not exist.
     """
     shipped = hardware_dir is None
     folder = shipped_hardware_dir() if hardware_dir is None else Path(hardware_dir)
-    if shipped and not extra_chip_files:
+    measured = efficiency_files() if shipped else ()
+    if shipped and not extra_chip_files and not measured:
         return _shipped_catalog(folder)
-    return _read(folder, extra_chip_files)
+    return _read(folder, extra_chip_files, measured)
 
 
 def is_chip_file(text: str) -> bool:
@@ -122,12 +126,16 @@ def _shipped_catalog(folder: Path) -> Catalog:
     return _read(folder, ())
 
 
-def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
+def _read(
+    folder: Path, extra_chip_files: Sequence[Path | str], efficiency_files: Sequence[str] = ()
+) -> Catalog:
     if not folder.is_dir():
         raise InputError("no such folder", file=str(folder))
     own = [read_own_chip(path) for path in extra_chip_files]
     systems = _by_id([load_system(path) for path in _files(folder / "systems")])
     efficiencies = _by_id([load_efficiency(path) for path in _files(folder / "efficiency")])
+    replacing = _by_id([load_efficiency(path) for path in efficiency_files])
+    efficiencies |= replacing
     fitted = folder / "efficiency" / CALIBRATION
     calibration = load_calibration(fitted) if fitted.exists() else NONE
     shipped = [load_chip(path) for path in _files(folder / "chips")]
@@ -136,6 +144,8 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
     classes = {name for name, efficiency in efficiencies.items() if efficiency.is_class}
     chips: dict[str, Chip] = {}
     for chip in written.values():
+        if chip.id in replacing:
+            chip = replace(chip, efficiency=_of_its_own(chip, replacing[chip.id]))
         _refer(chip, "system", systems)
         _refer(chip, "efficiency", efficiencies)
         chips[chip.id] = chip
@@ -186,6 +196,24 @@ def _refer(chip: Chip, field: str, known: dict[str, System] | dict[str, Efficien
         accepted = ", ".join(key for key in known if ":" not in key)
         message = f"read {name!r}: no such {field}{did_you_mean(name, known)}"
         raise load_yaml(chip.file).error((field,), message, accepted)
+
+
+def _of_its_own(chip: Chip, laws: Efficiency) -> str:
+    if laws.is_class:
+        raise load_yaml(laws.file).error(
+            ("divided_by",),
+            f"laws of the chip {chip.id} without the peaks that they are fractions of",
+            "divided_by: {bf16: ..., memory_bandwidth: ...}, or the id of a class",
+        )
+    return laws.id
+
+
+def data_digest() -> str:
+    """`catalog_digest` of the shipped folder; with efficiency files in force, their bytes too."""
+    digest = catalog_digest(shipped_hardware_dir())
+    for path in efficiency_files():
+        digest = hashlib.sha256(digest.encode() + Path(path).read_bytes()).hexdigest()
+    return digest
 
 
 def catalog_digest(catalog_dir: Path | str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeVar
@@ -62,7 +62,8 @@ class Efficiency:
     `all_gather` stands for a reduce-scatter too; a file without it has that of `all_to_all`, which
     moves the same bytes. The file of a class of chips has no `divided_by`: its fractions refer to
     the figures of the chip that uses it, `peak_flops_per_s` is empty and `hbm_bytes_per_s` NaN
-    until `of_chip`.
+    until `of_chip`. `provenance` is what a file of `dse calibrate` says of the device and the run,
+    empty for any other file.
     """
 
     id: str
@@ -77,6 +78,7 @@ class Efficiency:
     source: str
     date: str
     file: str
+    provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def is_class(self) -> bool:
@@ -206,6 +208,7 @@ class _EfficiencyFile(BaseModel):
     source: str = Field(min_length=1)
     date: Date
     note: str | None = None
+    provenance: dict[str, str] = {}
     operators: _Operators
     expert_padding_rows: float = Field(ge=0)
     all_reduce: _CollectiveSpec
@@ -250,6 +253,7 @@ def load_efficiency(path: Path | str) -> Efficiency:
         source=spec.source,
         date=spec.date,
         file=str(path),
+        provenance=MappingProxyType(spec.provenance),
     )
 
 

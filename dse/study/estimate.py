@@ -19,6 +19,7 @@ from dse.perf.workload import POISSON, Workload
 from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, batch_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
+from dse.specs.efficiency import Efficiency
 from dse.specs.model import Model
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
 from dse.study.loads import load_row, one_load
@@ -99,7 +100,10 @@ def assumptions(
     system = catalog.systems[spec.system]
     sentences = []
     kind = KINDS[provenance]
-    if kind != "fitted":
+    laws = catalog.efficiencies[spec.efficiency]
+    if laws.provenance:
+        sentences += measured_here(laws, chip, kind)
+    elif kind != "fitted":
         sentences.append(
             f"kernel efficiencies of {chip} are {kind} ({spec.efficiency}): no kernel of this chip "
             "and dtype was measured"
@@ -129,6 +133,24 @@ def assumptions(
         "80% intervals are how far held-out measured rows were off, by efficiency kind"
     )
     sentences.append("power is the chip's rated power, all the time")
+    return sentences
+
+
+def measured_here(laws: Efficiency, chip: str, kind: str) -> list[str]:
+    """What an answer says of laws that `dse calibrate` wrote."""
+    where = f"{laws.date} ({laws.file}: {laws.provenance.get('device', 'device not stated')})"
+    sentences = [f"kernel efficiencies of {chip} were measured here, {where}"]
+    if laws.id != chip:
+        sentences = [f"kernel efficiencies of {chip} are those of {laws.title}, {where}: derived"]
+    elif kind != "fitted":
+        sentences.append(
+            f"{chip}: what this model needs beyond them (experts, latent attention, a format) was "
+            f"not measured here and is {kind}"
+        )
+    sentences.append(
+        f"{chip}: no serving run was measured here: factors and intervals are those of the chips "
+        "with measured serving"
+    )
     return sentences
 
 
