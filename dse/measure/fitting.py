@@ -20,8 +20,10 @@ def law(flops, moved, peak, bandwidth, constants):
     return np.exp(np.logaddexp(*parts) / p) + fixed_us * 1e-6
 
 
-def fit(points: pd.DataFrame, peak: float, bandwidth: float, top_p: float = 8.0) -> dict:
-    """Least robust log error with compute, memory <= 1, fixed >= 0, 1 <= p <= `top_p`.
+def fit(
+    points: pd.DataFrame, peak: float, bandwidth: float, top_p: float = 8.0, top_us: float = 300.0
+) -> dict:
+    """Least robust log error with compute, memory <= 1, 0 <= fixed <= `top_us`, 1 <= p <= `top_p`.
 
     `error` is the weighted median over the points of |predicted / seconds - 1|, joined in
     quadrature with the median miss of the per-backend fit that a condensed point was read from.
@@ -38,7 +40,7 @@ def fit(points: pd.DataFrame, peak: float, bandwidth: float, top_p: float = 8.0)
         least_squares(
             lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
             (0.5, 0.7, 8.0, min(p, (1 + top_p) / 2)),
-            bounds=((0.01, 0.01, 0, 1), (1, 1, 300, top_p)),
+            bounds=((0.01, 0.01, 0, 1), (1, 1, top_us, top_p)),
             loss="soft_l1",
             f_scale=0.05 * np.sqrt(weight.mean()),
             x_scale=(0.5, 0.5, 5, 1),
@@ -60,7 +62,7 @@ def median(values: np.ndarray, weight: np.ndarray) -> float:
     return float(values[order][np.searchsorted(share, share[-1] / 2)])
 
 
-def link_law(size, wire_s, seconds, miss=0.0) -> dict:
+def link_law(size, wire_s, seconds, miss=0.0, top_us=300.0) -> dict:
     """Constants of seconds = latency + transfer + ramp sqrt(latency transfer), where transfer =
     wire_s / fraction, (n,) each, and their median error.
 
@@ -76,7 +78,7 @@ def link_law(size, wire_s, seconds, miss=0.0) -> dict:
     best = least_squares(
         lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
         (5.0, 0.6, 0.5),
-        bounds=((0, 0.01, 0), (300, 1.2, 4)),
+        bounds=((0, 0.01, 0), (top_us, 1.2, 4)),
         loss="soft_l1",
         f_scale=0.1 * np.sqrt(weight.mean()),
         x_scale=(5.0, 0.2, 0.5),
