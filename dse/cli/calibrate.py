@@ -215,8 +215,8 @@ def _print(document: dict[str, Any]) -> None:
     if document["chip_file"]:
         click.echo(f"Chip: {chip}")
     click.echo(
-        f"Use them: dse estimate --model llama-3.2-1b --chip {chip} "
-        f"--efficiency-file {document['efficiency_file']}"
+        f"Use them: dse estimate --model llama-3.2-1b --chip {chip} \\\n"
+        f"  --efficiency-file {document['efficiency_file']}"
     )
 
 

@@ -19,6 +19,7 @@ from dse.measure.work import Device
 from dse.specs.catalog import load_catalog
 from dse.specs.chip import ROOFLINE
 from dse.specs.efficiency import Efficiency, load_efficiency
+from dse.specs.overrides import efficiency_files
 
 # Whose laws stand for what was not measured on a device that the catalog does not have.
 CLASSES = {"cpu": "class_accelerator", "cuda": "class_gpu", "rocm": "class_amd"}
@@ -44,7 +45,8 @@ class Target:
 def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
     """The chip that is meant: named, new, or found by the device's name. Raises InputError where
     the catalog has no chip of that name, or several."""
-    catalog = load_catalog(hardware_dir())  # as shipped, without laws measured before
+    # As shipped, without laws that were measured before.
+    catalog = load_catalog(hardware_dir() if efficiency_files() else None)
     if new_chip is not None:
         if new_chip in catalog.chips:
             raise InputError(

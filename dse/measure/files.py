@@ -4,6 +4,7 @@ in the catalog, a chip file."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -167,6 +168,17 @@ def chip_file(
 
 
 def chips_named(device: str, chips: Mapping[str, Chip]) -> list[str]:
-    """Chips of the catalog whose first word of a name is a word of the device's name."""
-    words = device.replace("-", " ").lower().split()
-    return [one.id for one in chips.values() if one.name.lower().split()[0] in words]
+    """Chips of the catalog whose model (the first word with a digit in it, such as h100) is a word
+    of the device's name; of several, those that have most words in common with it."""
+    words = set(_words(device))
+    shared = {
+        one.id: len(words & set(named))
+        for one in chips.values()
+        for named in (_words(one.name),)
+        if next((word for word in named if re.search("[0-9]", word)), None) in words
+    }
+    return [id_ for id_, count in shared.items() if count == max(shared.values())]
+
+
+def _words(name: str) -> list[str]:
+    return re.findall("[a-z0-9]+", name.lower())

@@ -46,9 +46,13 @@ def table(points: Sequence[Point]) -> pd.DataFrame:
 def reached(points: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]]:
     """(best operations a second of a GEMM by format, bytes a second by kernel of the memory)."""
     gemms = points[points.operator == "gemm"]
-    rates = (gemms.flops / gemms.seconds).groupby(gemms.dtype).max()
-    memory = points[points.operator.isin(STREAMS)]
-    return rates.to_dict(), dict(zip(memory.operator, memory.bytes / memory.seconds, strict=True))
+    rates = {
+        dtype: float((rows.flops / rows.seconds).max())
+        for dtype in dict.fromkeys(gemms.dtype)
+        for rows in (gemms[gemms.dtype == dtype],)
+    }
+    memory = points[points.operator.isin(tuple(STREAMS))]
+    return rates, dict(zip(memory.operator, memory.bytes / memory.seconds, strict=True))
 
 
 def laws(
@@ -110,7 +114,7 @@ def penalties(points: pd.DataFrame) -> list[dict[str, Any]]:
     largest power of two that divides it), `ratio`, `lowest`, `highest`, `shapes`, `noise` (spread
     of the samples of the three sizes), `cliff` (longer by CLIFF, by more than the noise, and for
     every shape)."""
-    compared: list[dict[str, Any]] = points[points.role != "grid"].to_dict("records")
+    compared: Any = points[points.role != "grid"].to_dict("records")
     ratios: dict[tuple, list[tuple[float, float]]] = {}
     # Works of a comparison stand together: below, size, above.
     for k, odd in enumerate(compared):
