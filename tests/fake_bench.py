@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,6 +36,7 @@ class FakeBench:
     uneven: float = 0.0
     room: float = 1e9
     now: float = 0.0
+    refuses: Callable[[Work], bool] = lambda work: False
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
 
     def clock(self) -> float:
@@ -57,6 +59,9 @@ class FakeBench:
         return busy * (self.cliff if slow else 1.0) + self.fixed_s
 
     def prepare(self, work: Work) -> Run:
+        if self.refuses(work):
+            raise RuntimeError("no kernel image\nand more")
+
         def run(count: int) -> float:
             seconds = self.seconds(work) * np.exp(self.noise * self.rng.standard_normal())
             self.now += count * seconds

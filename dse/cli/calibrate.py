@@ -208,6 +208,8 @@ def _print(document: dict[str, Any]) -> None:
     )
     if rest:
         say(f"Not measured, from other laws (derived or assumed): {', '.join(rest)}.", "  ")
+    for row in document["skipped"]:
+        say(f"{row['works']} of {row['operator']} {row['dtype']} not run: {row['reason']}", "  ")
     for line in document["warnings"]:
         say(f"Warning: {line}", "  ")
     click.echo(f"Laws: {document['efficiency_file']}\nPoints: {document['points_file']}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,9 @@ def calibrate(
     device = session.bench.device
     points = fits.table(session.measure(dtypes))
     rates, memory = fits.reached(points)
+    if "bf16" not in rates or not memory:
+        reason = session.skipped[0][1] if session.skipped else "no time for one"
+        raise InputError(f"{device.name}: no GEMM in bf16, or no copy, could be run: {reason}")
     peaks = {**rates, **to.peaks}
     bandwidth = to.bandwidth or max(memory.values())
     found = fits.laws(points, peaks, bandwidth, device.software, TOP_FIXED_US[device.kind])
@@ -156,6 +160,7 @@ def calibrate(
         "not_measured": _not_measured(laws, table),
         "warnings": _warnings(to, rates, memory, float(points.spread.median())),
         "points": len(points),
+        "skipped": _skipped(session),
         "median_spread": round(float(points.spread.median()), 3),
     }  # fmt: skip
     return Calibration(texts, document)
@@ -181,6 +186,14 @@ def _csv(points: pd.DataFrame, collectives: pd.DataFrame | None) -> str:
         rows = collectives.rename(columns={"operation": "operator"})
         table = pd.concat([points, rows.assign(dtype="bf16", role="grid")])
     return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def _skipped(session: Session) -> list[dict[str, Any]]:
+    counted = Counter((work.operator, work.dtype, reason) for work, reason in session.skipped)
+    return [
+        {"operator": operator, "dtype": dtype, "works": count, "reason": reason}
+        for (operator, dtype, reason), count in counted.items()
+    ]
 
 
 def _not_measured(laws: files.Laws, collectives: tuple) -> list[dict[str, Any]]:

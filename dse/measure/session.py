@@ -19,6 +19,7 @@ WARM_UP = 2  # runs before the first sample
 SAMPLE_S = 2e-3  # a sample is as many runs as take this long
 PROBE_S = 0.15
 FEWEST = 8  # points of a section, however slow the device
+SLOW = 1e10  # operations a second of a device that refused the probe
 BANDWIDTH = "memory bandwidth"
 
 
@@ -45,7 +46,8 @@ Progress = Callable[[str, float], None]
 
 @dataclass(slots=True)
 class Session:
-    """`rates`: what probes reached, operations a second by format and bytes a second."""
+    """`rates`: what probes reached, operations a second by format and bytes a second; `skipped`:
+    works that the device refused, each with its reason."""
 
     bench: Bench
     effort: Effort
@@ -54,6 +56,7 @@ class Session:
     clock: Callable[[], float] = time.perf_counter
     points: list[Point] = field(default_factory=list)
     rates: dict[str, float] = field(default_factory=dict)
+    skipped: list[tuple[Work, str]] = field(default_factory=list)
 
     def measure(self, dtypes: Sequence[str]) -> list[Point]:
         """Every section for every format; the first format gets attention and misaligned sizes."""
@@ -102,9 +105,14 @@ class Session:
         size = 256
         while True:
             work = Work("gemm", dtype, (size, size, size))
-            run = self.bench.prepare(work)
-            run(1)
-            seconds = run(1)
+            try:
+                run = self.bench.prepare(work)
+                run(1)
+                seconds = run(1)
+            except RuntimeError as error:
+                self.skipped.append((work, _first_line(error)))
+                self.rates.setdefault(dtype, SLOW)
+                return
             self.rates[dtype] = work.flops / seconds
             larger = Work("gemm", dtype, (2 * size,) * 3)
             if seconds > PROBE_S / 8 or not self.bench.holds(larger) or size >= 8192:
@@ -135,10 +143,15 @@ class Session:
             late = self.clock() - started > 0.5 * budget
             if late and len(points) >= FEWEST and work.role == "grid":
                 break  # slower than expected: the rest is left out
-            run = self.bench.prepare(work)
-            run(WARM_UP)
-            count = max(1, int(np.ceil(SAMPLE_S / max(run(1), 1e-7))))
-            points.append(Point(work, [run(count)]))
+            try:
+                run = self.bench.prepare(work)
+                run(WARM_UP)
+                count = max(1, int(np.ceil(SAMPLE_S / max(run(1), 1e-7))))
+                first = run(count)
+            except RuntimeError as error:  # no kernel for this shape, or no memory
+                self.skipped.append((work, _first_line(error)))
+                continue
+            points.append(Point(work, [first]))
             runners.append((run, count))
         for number in range(1, self.effort.passes):
             if number >= 3 and self.clock() - started > budget:
@@ -148,7 +161,18 @@ class Session:
                 points[k].samples.append(run(count))
             done = min((self.clock() - started) / budget, 1.0)
             self.progress(words, at + share * done)
-        self.points += points
+        timed = {id(one.work) for one in points}
+        broken = {
+            id(work)
+            for group in groups
+            if len(group) > 1 and not all(id(one) in timed for one in group)
+            for work in group
+        }
+        self.points += [point for point in points if id(point.work) not in broken]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
 
 
 def _alone(works: Sequence[Work]) -> list[list[Work]]:

@@ -23,7 +23,7 @@ DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float
 INSTALL = "pip install 'dse[calibrate]'"
 UNKNOWN_CACHE = 32 * 2**20  # of a CPU that does not say: assumed
 POOL_BYTES = {"cpu": 384 * 2.0**20, "cuda": 1.5 * 2.0**30}
-PLACES = 16  # at most so many places of the cold pool in turn, or nodes of a CUDA graph
+PLACES = 512  # at most so many places of the cold pool in turn, and nodes of a CUDA graph
 SEED_ELEMENTS = 2**22  # random numbers that a pool repeats
 
 
@@ -92,7 +92,7 @@ class TorchBench:
             count = min(2, total // elements)
         else:
             needed = math.ceil(3 * self.device.cache_bytes / BYTES[self.dtype] / elements)
-            count = min(total // elements, needed)
+            count = min(total // elements, needed, PLACES)
         stride = total // count // 64 * 64
         return [k * stride for k in range(count)]
 
@@ -164,7 +164,6 @@ class TorchBench:
         host's time to launch a kernel is not in it; of plain launches where it cannot be captured.
         """
         torch = self.torch
-        calls = calls[:PLACES]
         calls[0]()
         torch.cuda.synchronize()
         launch = self._captured(calls)
@@ -226,10 +225,11 @@ def describe(torch: Any, kind: str) -> Device:
     card = torch.cuda.get_device_properties(0)
     rocm = getattr(torch.version, "hip", None)
     driver = f"ROCm {rocm}" if rocm else f"CUDA {torch.version.cuda}, driver {_nvidia_driver()}"
-    # FP8 tensor cores: compute capability 8.9 (Ada) and above; ROCm: gfx94 and gfx95.
+    # FP8 tensor cores: compute capability 8.9 (Ada) and above. ROCm: gfx95; the FP8 of gfx94 is
+    # another format than the one measured here.
     native8 = (card.major, card.minor) >= (8, 9)
     if rocm:
-        native8 = getattr(card, "gcnArchName", "").startswith(("gfx94", "gfx95"))
+        native8 = getattr(card, "gcnArchName", "").startswith("gfx95")
     return Device(
         "cuda", torch.cuda.get_device_name(0), float(card.total_memory),
         float(getattr(card, "L2_cache_size", 0) or 2 * UNKNOWN_CACHE), torch.cuda.device_count(),

@@ -113,6 +113,19 @@ def test_misaligned_sizes_are_found_out(tmp_path: Path):
     assert {7, 9, 14, 25} <= {row["size"] for row in even if row["axis"] == "heads"}
 
 
+def test_shapes_that_a_device_refuses_are_told_and_left_out(tmp_path: Path):
+    bench = cpu(refuses=lambda work: work.operator == "gemm" and work["k"] in (4097, 8192))
+    document = calibrated(bench, tmp_path / "some.yaml").document
+    assert all(row["reason"] == "no kernel image" for row in document["skipped"])
+    assert sum(row["works"] for row in document["skipped"]) > 3
+    compared = {(row["axis"], row["size"]) for row in document["penalties"]}
+    assert ("k", 4097) not in compared
+    assert {("n", 4097), ("k", 5000)} <= compared
+    deaf = cpu(refuses=lambda work: work.operator == "gemm")
+    with pytest.raises(InputError, match="no kernel image"):
+        calibrated(deaf, tmp_path / "none.yaml")
+
+
 def test_noise_is_no_cliff():
     points = fits.table(session(cpu(noise=0.3)).measure(["bf16"]))
     found = fits.penalties(points)
@@ -121,7 +134,7 @@ def test_noise_is_no_cliff():
 
 
 @given(slower=st.floats(1e-3, 10.0), seed=st.integers(0, 5))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_quick_run_ends_on_any_device_and_covers_every_section(slower: float, seed: int):
     bench = cpu(rate={"bf16": 4e11 * slower}, bandwidth=4e10 * slower)
     points = session(bench, seed=seed).measure(["bf16"])
