@@ -19,7 +19,7 @@ from dse.measure.session import Session
 from dse.measure.work import Device
 from dse.specs.catalog import load_catalog
 from dse.specs.chip import ROOFLINE
-from dse.specs.efficiency import Efficiency, load_efficiency
+from dse.specs.efficiency import NOISY, Efficiency, load_efficiency
 from dse.specs.overrides import efficiency_files
 
 # Whose laws stand for what was not measured on a device that the catalog does not have.
@@ -27,7 +27,6 @@ CLASSES = {"cpu": "class_accelerator", "cuda": "class_gpu", "rocm": "class_amd"}
 # Measured over catalog: outside, the device is hardly the chip that was named.
 PLAUSIBLE = (0.3, 1.05)
 TOP_FIXED_US = {"cuda": 300.0, "cpu": 3000.0}  # where a fit of the fixed cost ends
-NOISY = 0.2  # median spread of samples above which a machine was hardly idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,8 @@ def calibrate(
     bandwidth = to.bandwidth or max(memory.values())
     found = fits.laws(points, peaks, bandwidth, device.software, TOP_FIXED_US[device.kind])
     measured, link, note = _links(to, collectives, device)
-    run = files.provenance(device, date, session.effort.name, session.seed, len(points))
+    noise = float(points.spread.median())
+    run = files.provenance(device, date, session.effort.name, session.seed, len(points), noise)
     own = {dtype: peak for dtype, peak in peaks.items() if dtype in to.peaks or to.new}
     laws = files.complete(found, to.parent, own)
     table = files.collectives(measured, note, to.parent)
@@ -158,10 +158,10 @@ def calibrate(
         ],
         "penalties": fits.penalties(points),
         "not_measured": _not_measured(laws, table),
-        "warnings": _warnings(to, rates, memory, float(points.spread.median())),
+        "warnings": _warnings(to, rates, memory, noise),
         "points": len(points),
         "skipped": _skipped(session),
-        "median_spread": round(float(points.spread.median()), 3),
+        "median_spread": round(noise, 3),
     }  # fmt: skip
     return Calibration(texts, document)
 

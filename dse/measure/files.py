@@ -21,7 +21,9 @@ COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 AS_16_BITS = "as bf16, measured here: 16-bit arithmetic on an fp8 cache"
 
 
-def provenance(device: Device, date: str, grid: str, seed: int, points: int) -> dict[str, str]:
+def provenance(
+    device: Device, date: str, grid: str, seed: int, points: int, noise: float
+) -> dict[str, str]:
     """What a file says of the device and the run."""
     return {
         "device": device.name,
@@ -34,6 +36,7 @@ def provenance(device: Device, date: str, grid: str, seed: int, points: int) -> 
         "seed": str(seed),
         "points": str(points),
         "timer": device.timer,
+        "noise": f"{noise:.3f}",
     }
 
 

@@ -20,6 +20,9 @@ from dse.dtypes import ARITHMETIC, BITS, DTYPES, arithmetic
 from dse.specs.chip import Chip, Date
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, reject, validate
 
+# Spread of the samples of a point, over their median, above which a machine was hardly idle.
+NOISY = 0.2
+
 LawKind = Literal["fitted", "derived", "assumed"]
 
 
@@ -79,6 +82,14 @@ class Efficiency:
     date: str
     file: str
     provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def noise(self) -> float | None:
+        """What `dse calibrate` wrote of the spread of its samples; None in any other file."""
+        try:
+            return float(self.provenance["noise"])
+        except (KeyError, ValueError):
+            return None
 
     @property
     def is_class(self) -> bool:

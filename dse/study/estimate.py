@@ -19,7 +19,7 @@ from dse.perf.workload import POISSON, Workload
 from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, batch_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
-from dse.specs.efficiency import Efficiency
+from dse.specs.efficiency import NOISY, Efficiency
 from dse.specs.model import Model
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
 from dse.study.loads import load_row, one_load
@@ -146,6 +146,11 @@ def measured_here(laws: Efficiency, chip: str, kind: str) -> list[str]:
         sentences.append(
             f"{chip}: what this model needs beyond them (experts, latent attention, a format) was "
             f"not measured here and is {kind}"
+        )
+    if laws.noise is not None and laws.noise > NOISY:
+        sentences.append(
+            f"the machine was not idle when {laws.file} was measured: samples of a point lie "
+            f"{laws.noise:.0%} apart"
         )
     sentences.append(
         f"{chip}: no serving run was measured here: factors and intervals are those of the chips "

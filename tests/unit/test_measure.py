@@ -239,6 +239,13 @@ def test_measured_laws_take_the_place_of_shipped_ones(mine: Path):
     assert any("experts" in line and "not measured here" in line for line in sparse.assumed)
 
 
+def test_an_answer_says_that_the_machine_was_busy(tmp_path: Path):
+    for noise in (0.01, 0.6):
+        calibrated(h100(noise=noise), tmp_path / "busy.yaml", "h100_pcie")
+        told = predicted("h100_pcie", (tmp_path / "busy.yaml",)).assumed
+        assert any("not idle" in line for line in told) == (noise > 0.5)
+
+
 def test_relatives_follow_as_derived(tmp_path: Path):
     out = tmp_path / "sxm.yaml"
     calibrated(h100(), out, "h100_sxm")
