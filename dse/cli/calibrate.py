@@ -29,7 +29,7 @@ FORMATS = ("bf16", "fp16", "fp32", "fp8")
     "--out", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
     help="The efficiency file; ID_efficiency.yaml if left out. Points go beside it, as CSV.",
 )  # fmt: skip
-@click.option("--quick/--full", default=True, help="Under a minute, or about ten.")
+@click.option("--quick/--full", default=True, help="Under a minute, or about six.")
 @click.option(
     "--dtype", "dtypes", metavar="FORMAT", multiple=True, type=click.Choice(FORMATS),
     help="Formats of GEMMs beside bf16: fp16, fp32, fp8. All that the device has, if left out.",
@@ -49,7 +49,7 @@ def command(
 
     \b
     dse calibrate                          the GPU, or else the CPU, in a minute
-    dse calibrate --chip h100_sxm --full   ten minutes, for a chip of the catalog
+    dse calibrate --chip h100_sxm --full   six minutes, for a chip of the catalog
     dse calibrate --new-chip my_cpu        writes my_cpu.yaml too, a chip file
 
     The file is used with --efficiency-file FILE, or DSE_EFFICIENCY_FILES=FILE for every command.
