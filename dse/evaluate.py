@@ -254,6 +254,9 @@ def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
             used = np.zeros(len(batch)) if share is None else share
             worst = np.maximum(worst, (used > 0.0) * KINDS.index("assumed"))
     for block in batch.blocks:
+        if block.kind in machines.block_kind:
+            kind = machines.block_kind[block.kind][batch.chip, batch.weight_dtype["experts"]]
+            worst = np.maximum(worst, (block.count > 0.0) * kind)
         borrowed = borrows_laws(block)
         if borrowed is not None:
             worst = np.maximum(worst, borrowed * KINDS.index("derived"))

@@ -20,6 +20,7 @@ VERBS = {
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "hardware": "the chips: list, show, check",
+    "calibrate": "measure this machine and write an efficiency file of it",
     "models": "the published models: list, show",
     "spaces": "the search spaces: list, show, check",
 }

@@ -14,7 +14,7 @@ from dse.cli.fit import command as fit
 from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_require import require_chip
-from dse.cli.options import json_option, print_json, print_table, say
+from dse.cli.options import efficiency_option, json_option, print_json, print_table, say
 from dse.cli.racks import rack
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ _WORDS = ("id", "vendor", "family", "efficiency")  # sorted from a to z, numbers
 @click.option("--sort", metavar="COLUMN", help=f"By one of {', '.join(COLUMNS)}.")
 @click.option("--missing", is_flag=True, help="Which figures each chip lacks, instead.")
 @_chip_file_option
+@efficiency_option
 @json_option
 def list_chips(
     vendor: str | None,
@@ -168,6 +169,7 @@ def _in(value: float | None, unit: float, form: str = ",.0f") -> str:
 @command.command("show")
 @click.argument("chip")
 @_chip_file_option
+@efficiency_option
 @json_option
 def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
@@ -208,6 +210,7 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         "tiers": [asdict(tier) for tier in tiers.values()],
         "system": system.id,
         "efficiency": spec.efficiency,
+        "measured_here": dict(catalog.efficiencies[spec.efficiency].provenance) or None,
         "figures": [figure_row(f) for f in (*spec.figures, *system.figures)],
         "not_chosen": [figure_row(f) for f in spec.not_chosen],
         "prices": prices,
@@ -227,6 +230,9 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     _print_prices(prices, purchases)
     if tiers:
         say(f"memory tiers: {'; '.join(map(tier_words, tiers.values()))}", "  ")
+    if document["measured_here"]:
+        laws = catalog.efficiencies[spec.efficiency]
+        say(f"kernel efficiencies: {laws.title}, measured here {laws.date} ({laws.file})", "  ")
     for sentence in document["notes"]:
         say(f"note: {sentence}", "  ")
     for sentence in document["assumed"]:
@@ -301,6 +307,7 @@ def _print_prices(prices: list[dict[str, Any]], purchases: list[dict[str, Any]])
 
 @command.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
+@efficiency_option
 def check_chip(file: Path) -> None:
     """Read a chip file of yours and explain every mistake with its line and field."""
     from dse.specs.catalog import load_catalog

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+if TYPE_CHECKING:
+    from dse.specs.catalog import Catalog
+
+GIVEN = "dse.efficiency_files"  # of the command, in the context
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no text.")
@@ -189,7 +194,7 @@ POINT_FLAGS = (
 
 def point_options(function: F) -> F:
     """The flags that describe one point."""
-    for option in reversed(_POINT_OPTIONS):
+    for option in reversed((*_POINT_OPTIONS, efficiency_option)):
         function = option(function)
     return function
 
@@ -212,6 +217,39 @@ def pool_options(function: F) -> F:
     for option in reversed(_POOL_OPTIONS):
         function = option(function)
     return function
+
+
+def _in_force(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> Any:
+    if files:
+        from dse.specs.overrides import using
+
+        ctx.with_resource(using(files))
+        ctx.meta[GIVEN] = files
+    return files
+
+
+def _refuse_unused(catalog: Catalog, chip: str) -> None:
+    """Raises InputError where none of the efficiency files of the command has laws of the chip."""
+    from dse.errors import InputError
+    from dse.specs.efficiency import load_efficiency
+
+    given = click.get_current_context().meta.get(GIVEN, ())
+    laws = catalog.efficiencies[catalog.chip(chip).efficiency]
+    if given and not any(Path(file).resolve() == Path(laws.file).resolve() for file in given):
+        ids = ", ".join(load_efficiency(file).id for file in given)
+        raise InputError(
+            f"laws of {ids}, and the chip is {chip}",
+            file=str(given[0]),
+            field="--efficiency-file",
+            accepted=f"laws of {chip} or of a chip that lends it its own",
+        )
+
+
+efficiency_option = click.option(
+    "--efficiency-file", "efficiency_files", multiple=True, metavar="FILE", callback=_in_force,
+    expose_value=False, is_eager=True,
+    help="Kernel laws measured by dse calibrate, in place of the shipped ones of the chip.",
+)  # fmt: skip
 
 
 def refuse(names: Iterable[str], reason: str) -> None:
@@ -277,6 +315,8 @@ def estimate_flags(
     known_dtypes(flags)
     chip, chip_files = chip_and_files(flags["chip"], flags["chip_files"])
     catalog = load_catalog(extra_chip_files=chip_files)
+    if not flags.get("prefill_chip"):
+        _refuse_unused(catalog, chip)
     if flags["settings"]:
         hypothetical = derive(catalog, chip, flags["settings"])
         catalog, chip = with_own_chips(catalog, [hypothetical]), hypothetical.chip.id

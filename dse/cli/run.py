@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from dse.cli.options import Whole, json_option, print_json, print_table, say, width
+from dse.cli.options import (
+    Whole,
+    efficiency_option,
+    json_option,
+    print_json,
+    print_table,
+    say,
+    width,
+)
 
 
 @click.command("run")
@@ -29,6 +37,7 @@ from dse.cli.options import Whole, json_option, print_json, print_table, say, wi
 @click.option("--storage", help="Optuna storage URL; a journal file in the folder if left out.")
 @click.option("--jobs", type=Whole(1, 64), default=2, help="Threads of the evaluation.")
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
+@efficiency_option
 @json_option
 def command(
     space: str,

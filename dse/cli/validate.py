@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table, say, width
+from dse.cli.options import (
+    GIVEN,
+    efficiency_option,
+    json_option,
+    print_json,
+    print_table,
+    say,
+    width,
+)
 
 WORST = 10
 WIDE, NARROW = 100, (0, 1, 3, 4, 7, 9)  # columns of the console; columns of the scores below it
@@ -25,6 +33,7 @@ WIDE, NARROW = 100, (0, 1, 3, 4, 7, 9)  # columns of the console; columns of the
 @click.option(
     "--markdown", metavar="FILE", help="Write the tables as Markdown, pictures beside it."
 )
+@efficiency_option
 @json_option
 def command(
     data: str | None, cross_validate: bool, out: str | None, markdown: str | None, as_json: bool
@@ -77,11 +86,12 @@ def _given() -> str:
     ctx = click.get_current_context()
     words = ["dse validate"]
     for param in ctx.command.params:
-        value = ctx.params[str(param.name)]
+        value = ctx.params.get(str(param.name))
         if value:
             words.append(
                 param.opts[0] if value is True else f"{param.opts[0]} {shlex.quote(value)}"
             )
+    words += [f"--efficiency-file {shlex.quote(str(file))}" for file in ctx.meta.get(GIVEN, ())]
     return " ".join(words)
 
 

@@ -29,6 +29,8 @@ OPERATORS = (
     "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
     "mla_decode_attention", "experts",
 )  # fmt: skip
+# Laws that only models with blocks of a kind use: `dse calibrate` does not measure them.
+BLOCK_LAWS = {"moe": ("experts",), "mla": ("mla_prefill_attention", "mla_decode_attention")}
 Table = NDArray[np.float64]
 
 
@@ -49,7 +51,8 @@ class LawTable:
 @dataclass(frozen=True, slots=True)
 class Machines:
     """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown; a
-    link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it."""
+    link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it.
+    `law_kind` and, for candidates with blocks of a kind, `block_kind` index KINDS."""
 
     ids: tuple[str, ...]
     classes: tuple[str, ...]
@@ -62,6 +65,7 @@ class Machines:
     fabric: Fabric
     native_dtype: NDArray[np.bool_]
     law_kind: NDArray[np.intp]
+    block_kind: Mapping[str, NDArray[np.intp]]
     spread: Spread
     shared_error: float
     tiers: TierTable
@@ -94,6 +98,7 @@ def compile_machines(
     kind = np.array(
         [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
     )
+    unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else {}
     machines = Machines(
         ids=tuple(row.id for row in rows),
         classes=tuple(efficiency.id.partition(":")[0] for efficiency in efficiencies),
@@ -110,6 +115,13 @@ def compile_machines(
             [[arithmetic(dtype) in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
         ),
         law_kind=kind,
+        block_kind={
+            name: np.array(
+                [[_block_kind(e, laws, dtype) for dtype in DTYPES] for e in efficiencies],
+                dtype=np.intp,
+            )
+            for name, laws in unmeasured.items()
+        },
         spread=spread_of(catalog.calibration),
         shared_error=catalog.calibration.shared,
         tiers=tier_table(rows, catalog.tiers),
@@ -165,9 +177,16 @@ def _law(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple
 
 
 def _worst_kind(efficiency: Efficiency, dtype: str) -> int:
-    laws = (
-        operators.get(dtype, operators["bf16"])
-        for name, operators in efficiency.operators.items()
-        if name in ("gemm", "experts")
-    )
-    return max(KINDS.index(law.kind) for law in laws)
+    names = ("gemm",) if efficiency.provenance else ("gemm", "experts")
+    return _kind_of(efficiency, names, dtype)
+
+
+def _block_kind(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
+    """Of a device measured here, whose experts and latent attention were not; else no worse than
+    `_worst_kind`."""
+    return _kind_of(efficiency, names, dtype) if efficiency.provenance else 0
+
+
+def _kind_of(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
+    laws = [efficiency.operators[name] for name in names]
+    return max(KINDS.index(one.get(dtype, one["bf16"]).kind) for one in laws)

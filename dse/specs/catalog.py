@@ -20,6 +20,7 @@ from dse.specs.energy import FILE as ENERGY
 from dse.specs.energy import NONE as NO_ENERGY
 from dse.specs.energy import EnergyConstants, load_energy
 from dse.specs.loader import did_you_mean, load_yaml
+from dse.specs.overrides import efficiency_files
 from dse.specs.own_chip import read_own_chip
 from dse.specs.own_full import OwnChip
 from dse.specs.prices import PriceTable, PurchaseRow, load_prices, load_purchases
@@ -98,16 +99,19 @@ class Catalog:
 def load_catalog(
     hardware_dir: Path | str | None = None, extra_chip_files: Sequence[Path | str] = ()
 ) -> Catalog:
-    """Reads a hardware folder (the shipped one by default) and chip files of the user's own.
+    """Reads a hardware folder (the shipped one by default) and chip files of the user's own. To the
+    shipped folder come the efficiency files in force (`dse.specs.overrides`): the laws of id X take
+    the place of the file X, and a chip X that borrowed its laws has these.
 
     Raises InputError for any file that is wrong, for an id that two files give, and for a chip
     whose system or efficiency does not exist.
     """
     shipped = hardware_dir is None
     folder = shipped_hardware_dir() if hardware_dir is None else Path(hardware_dir)
-    if shipped and not extra_chip_files:
+    measured = efficiency_files() if shipped else ()
+    if shipped and not extra_chip_files and not measured:
         return _shipped_catalog(folder)
-    return _read(folder, extra_chip_files)
+    return _read(folder, extra_chip_files, measured)
 
 
 def is_chip_file(text: str) -> bool:
@@ -130,13 +134,17 @@ def _shipped_catalog(folder: Path) -> Catalog:
     return _read(folder, ())
 
 
-def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
+def _read(
+    folder: Path, extra_chip_files: Sequence[Path | str], efficiency_files: Sequence[str] = ()
+) -> Catalog:
     if not folder.is_dir():
         raise InputError("no such folder", file=str(folder))
     own = [read_own_chip(path, folder) for path in extra_chip_files]
     energy = load_energy(folder / ENERGY) if (folder / ENERGY).exists() else NO_ENERGY
     systems = _by_id([load_system(path) for path in _files(folder / "systems")])
     efficiencies = _laws(folder)
+    replacing = _by_id([load_efficiency(path) for path in efficiency_files])
+    efficiencies |= replacing
     fitted = folder / "efficiency" / CALIBRATION
     calibration = load_calibration(fitted) if fitted.exists() else NONE
     written = _by_id([load_chip(path) for path in _files(folder / "chips")])
@@ -144,6 +152,8 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
     classes = {name for name, efficiency in efficiencies.items() if efficiency.is_class}
     chips: dict[str, Chip] = {}
     for chip in written.values():
+        if chip.id in replacing:
+            chip = replace(chip, efficiency=_of_its_own(chip, replacing[chip.id]))
         _refer(chip, "system", systems)
         _refer(chip, "efficiency", efficiencies)
         _refer(chip, "backend", backends)
@@ -163,26 +173,38 @@ def _read(folder: Path, extra_chip_files: Sequence[Path | str]) -> Catalog:
         tiers=load_tiers(folder / TIERS_FILE) if (folder / TIERS_FILE).exists() else NO_TIERS,
         energy=energy,
     )
-    return with_own_chips(shipped, own, folder) if own else shipped
+    return with_own_chips(shipped, own, folder, replacing) if own else shipped
 
 
 def with_own_chips(
-    catalog: Catalog, own: Sequence[OwnChip], hardware_dir: Path | None = None
+    catalog: Catalog,
+    own: Sequence[OwnChip],
+    hardware_dir: Path | None = None,
+    replacing: Mapping[str, Efficiency] | None = None,
 ) -> Catalog:
-    """The catalog of a hardware folder (the shipped one by default) and chips beside it. A chip
-    that was derived costs its buyer what the one that it was derived from costs.
+    """The catalog of a hardware folder (the shipped one by default) and chips beside it, with the
+    laws of `replacing` before those of the folder (by default the efficiency files in force). A
+    chip that was derived costs its buyer what the one that it was derived from costs.
 
     Raises InputError for an id that two chips have, and for laws that the folder does not have.
     """
-    laws = _laws(hardware_dir) if hardware_dir else _shipped_laws()
+    if replacing is None:
+        replacing = _by_id([load_efficiency(path) for path in efficiency_files()])
+    laws = {**(_laws(hardware_dir) if hardware_dir else _shipped_laws()), **replacing}
     chips, efficiencies = dict(catalog.chips), dict(catalog.efficiencies)
     _by_id([*catalog.chips.values(), *(one.chip for one in own)])
     purchases = list(catalog.purchases)
     for one in own:
         chip = one.chip
+        if chip.id in replacing:
+            chip = replace(chip, efficiency=_of_its_own(chip, replacing[chip.id]))
         _refer(chip, "efficiency", laws)
+        _refer(chip, "backend", catalog.backends)
         root = catalog.chips.get(chip.derived_from)
         law = laws[chip.efficiency]
+        if law.id == chip.id:
+            efficiencies[law.id], chips[chip.id] = law, chip
+            continue
         borrowed = (law.of_figures(root) if root and root.id == law.id else law).of_chip(chip)
         efficiencies[borrowed.id] = borrowed
         chips[chip.id] = replace(chip, efficiency=borrowed.id)
@@ -236,6 +258,24 @@ def _refer(chip: Chip, field: str, known: Mapping[str, object]) -> None:
         accepted = ", ".join(key for key in known if ":" not in key)
         message = f"read {name!r}: no such {field}{did_you_mean(name, known)}"
         raise load_yaml(chip.file).error((field,), message, accepted)
+
+
+def _of_its_own(chip: Chip, laws: Efficiency) -> str:
+    if laws.is_class:
+        raise load_yaml(laws.file).error(
+            ("divided_by",),
+            f"laws of the chip {chip.id} without the peaks that they are fractions of",
+            "divided_by: {bf16: ..., memory_bandwidth: ...}, or the id of a class",
+        )
+    return laws.id
+
+
+def data_digest() -> str:
+    """`catalog_digest` of the shipped folder; with efficiency files in force, their bytes too."""
+    digest = catalog_digest(shipped_hardware_dir())
+    for path in efficiency_files():
+        digest = hashlib.sha256(digest.encode() + Path(path).read_bytes()).hexdigest()
+    return digest
 
 
 def catalog_digest(catalog_dir: Path | str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeVar
@@ -19,6 +19,9 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from dse.dtypes import ARITHMETIC, BITS, DTYPES, arithmetic
 from dse.specs.chip import Chip, Date
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, reject, validate
+
+# Spread of the samples of a point, over their median, above which a machine was hardly idle.
+NOISY = 0.2
 
 LawKind = Literal["fitted", "derived", "assumed"]
 # Launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by which the
@@ -66,7 +69,8 @@ class Efficiency:
     `all_gather` stands for a reduce-scatter too; a file without it has that of `all_to_all`, which
     moves the same bytes. The file of a class of chips has no `divided_by`: its fractions refer to
     the figures of the chip that uses it, `peak_flops_per_s` is empty and `hbm_bytes_per_s` NaN
-    until `of_chip`.
+    until `of_chip`. `provenance` is what a file of `dse calibrate` says of the device and the run,
+    empty for any other file.
     """
 
     id: str
@@ -82,6 +86,15 @@ class Efficiency:
     source: str
     date: str
     file: str
+    provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def noise(self) -> float | None:
+        """What `dse calibrate` wrote of the spread of its samples; None in any other file."""
+        try:
+            return float(self.provenance["noise"])
+        except (KeyError, ValueError):
+            return None
 
     @property
     def is_class(self) -> bool:
@@ -237,6 +250,7 @@ class _EfficiencyFile(BaseModel):
     source: str = Field(min_length=1)
     date: Date
     note: str | None = None
+    provenance: dict[str, str] = {}
     operators: _Operators
     expert_padding_rows: float = Field(ge=0)
     elementwise_fixed: str = ELEMENTWISE_FIXED
@@ -283,6 +297,7 @@ def load_efficiency(path: Path | str) -> Efficiency:
         source=spec.source,
         date=spec.date,
         file=str(path),
+        provenance=MappingProxyType(spec.provenance),
     )
 
 

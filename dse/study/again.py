@@ -8,6 +8,7 @@ from pathlib import Path
 from dse.dtypes import DTYPES
 from dse.economics.ownership import with_purchase_prices
 from dse.specs.catalog import load_catalog
+from dse.specs.overrides import using
 from dse.specs.own_config import model_of
 from dse.specs.purchase import PurchaseTerms
 from dse.specs.rack import load_rack, resolve_rack
@@ -28,7 +29,8 @@ def estimate_again(folder: Path, point: str, *, keep: bool = False) -> Estimate:
 
 def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -> Estimate:
     """The same for an item of front.json."""
-    catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
+    with using(study.get("efficiency_files", ())):
+        catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
     if terms := study.get("purchase"):
         catalog = with_purchase_prices(catalog, PurchaseTerms(**terms))
     deployment = item["deployment"]

@@ -21,7 +21,7 @@ from dse.space.batches import DEPLOYMENT_AXES, DOMAIN_AXIS, EXPERT_AXES, OFFLOAD
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import GENERIC, Chip
-from dse.specs.efficiency import Efficiency
+from dse.specs.efficiency import NOISY, Efficiency
 from dse.specs.model import Model
 from dse.specs.rack import Rack
 from dse.specs.tiers import TIERS
@@ -147,9 +147,12 @@ def assumptions(
     if DOMAIN_AXIS in deployment:
         sentences += domain_assumptions(system, domain, rack)
     kind = KINDS[provenance]
+    laws = catalog.efficiencies[spec.efficiency]
     if tiered:  # the tier is assumed, whatever the kernels are
-        kind = _kernels(catalog.efficiencies[spec.efficiency], deployment)
-    if kind != "fitted":
+        kind = _kernels(laws, deployment)
+    if laws.provenance:
+        sentences += measured_here(laws, chip, kind)
+    elif kind != "fitted":
         sentences.append(
             f"kernel efficiencies of {chip} are {kind} ({spec.efficiency}): no kernel of this chip "
             "and dtype was measured"
@@ -206,6 +209,29 @@ def _kernels(efficiency: Efficiency, deployment: Mapping[str, Any]) -> str:
     laws = efficiency.operators["gemm"]
     used = {laws.get(dtype, laws["bf16"]).kind for dtype in deployment["weight_dtypes"].values()}
     return max(used, key=KINDS.index)
+
+
+def measured_here(laws: Efficiency, chip: str, kind: str) -> list[str]:
+    """What an answer says of laws that `dse calibrate` wrote."""
+    where = f"{laws.date} ({laws.file}: {laws.provenance.get('device', 'device not stated')})"
+    sentences = [f"kernel efficiencies of {chip} were measured here, {where}"]
+    if laws.id != chip:
+        sentences = [f"kernel efficiencies of {chip} are those of {laws.title}, {where}: derived"]
+    elif kind != "fitted":
+        sentences.append(
+            f"{chip}: what this model needs beyond them (experts, latent attention, a format) was "
+            f"not measured here and is {kind}"
+        )
+    if laws.noise is not None and laws.noise > NOISY:
+        sentences.append(
+            f"the machine was not idle when {laws.file} was measured: samples of a point lie "
+            f"{laws.noise:.0%} apart"
+        )
+    sentences.append(
+        f"{chip}: no serving run was measured here: factors and intervals are those of the chips "
+        "with measured serving"
+    )
+    return sentences
 
 
 def _drafts(load: Workload) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dse import __version__
-from dse.data import hardware_dir
 from dse.errors import StorageError
 from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
@@ -22,8 +21,9 @@ from dse.quality.fit_range import LAW
 from dse.search.engine import Budget
 from dse.search.record import Record
 from dse.search.run import Result, search
-from dse.specs.catalog import Catalog, catalog_digest, load_catalog
+from dse.specs.catalog import Catalog, data_digest, load_catalog
 from dse.specs.metrics import METRICS
+from dse.specs.overrides import efficiency_files
 from dse.specs.own_config import config_of
 from dse.specs.study import load_study, resolve_space
 from dse.study.bounds import at_bounds
@@ -86,7 +86,7 @@ def run_study(
         "engine": engine,
         "seed": seed,
         "model_version": __version__,
-        "data_digest": catalog_digest(hardware_dir()),
+        "data_digest": data_digest(),
     }
     if not fresh:
         refuse_other(out, problem.study.name, problem.space.fingerprint)
@@ -121,7 +121,11 @@ def run_study(
 def _command(space: str, out: Path, engine: str, seed: int, trials: int | None) -> list[str]:
     """What makes this study again."""
     command = ["dse", "run", space, "--out", str(out), "--seed", str(seed), "--engine", engine]
-    return command if trials is None else [*command, "--trials", str(trials)]
+    if trials is not None:
+        command += ["--trials", str(trials)]
+    for file in efficiency_files():
+        command += ["--efficiency-file", file]
+    return command
 
 
 def _left_out(reasons: Mapping[str, str]) -> list[str]:
@@ -197,6 +201,7 @@ def _documents(
         "price": {"basis": study.price_basis, "rows": price_rows(catalog, problem)},
         "left_out": _left_out(study.why_left_out),
         "chip_files": list(study.chip_files),
+        **({"efficiency_files": list(measured)} if (measured := efficiency_files()) else {}),
         "law": {
             "name": LAW.name,
             "sources": list(LAW.sources),

@@ -14,7 +14,6 @@ shapes); a backend with both gives half its weight to each. docs/efficiency.md h
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.validation.kernel_tables import BUCKETS_OF, CHIPS, PADDING_ROWS, Chip, Tables, fit
+from dse.measure.efficiency_file import WEIGHT_ONLY, Laws, Links, derive, efficiency_text
+from dse.measure.fitting import fit
+from dse.validation.kernel_tables import BUCKETS_OF, CHIPS, PADDING_ROWS, Chip, Tables
 
 OPERATORS = {  # operator: the tables behind it
     "gemm": "gemm_samples_trtllm, gemm_skinny, gemm_square, gemm_fit",
@@ -35,10 +36,7 @@ OPERATORS = {  # operator: the tables behind it
     "the uniform expectation that the law is charged for",
 }
 ATTENTION = tuple(name for name in OPERATORS if name.endswith("attention"))
-WEIGHT_ONLY = "weight only: 16-bit arithmetic, compute is a fraction of the bf16 peak"
 UNPACKED = "16-bit arithmetic on an fp8 cache, compute is a fraction of the bf16 peak"
-Laws = dict[str, dict[str, dict]]
-Links = dict[str, dict[int, dict]]
 
 
 def measured_laws(tables: Tables) -> Laws:
@@ -64,13 +62,6 @@ def measured_laws(tables: Tables) -> Laws:
             row["note"] = note
             laws[operator][dtype] = row
     return laws
-
-
-def derive(law_: dict, note: str, compute: float = 1.0, kind: str = "derived") -> dict:
-    """The same law under another name, its compute fraction times `compute`."""
-    scaled = float(f"{min(1.0, law_['compute'] * compute):.3g}")
-    kept = {k: law_[k] for k in ("memory", "fixed", "p")}
-    return {"compute": scaled, **kept, "kind": kind, "note": note}
 
 
 def complete(chip: Chip, laws: Laws, fp8_ratio: float, hopper: Laws) -> Laws:
@@ -234,38 +225,10 @@ def medians(values) -> float:
 
 def write(path: Path, head: dict, laws: Laws, links: Links, notes: dict) -> None:
     """One efficiency file; `notes` has its source, and kind and note of each collective."""
-    divided_by = head.get("divided_by", {})
-    lines = ["# Written by dse/validation/fit_kernels.py; docs/efficiency.md says how."]
-    lines += [
-        f"id: {path.stem}",
-        f"title: {head['title']}",
-        *(["divided_by:"] if divided_by else []),
-    ]
-    lines += [f"  {key}: {value}" for key, value in divided_by.items()]
-    lines += [f"source: {json.dumps(notes['source'])}", 'date: "2026-11-20"', "operators:"]
-    for operator, table in laws.items():
-        lines.append(f"  {operator}:")
-        for dtype, x in table.items():
-            error = f", error: {x['error']}" if "error" in x else ""
-            lines.append(
-                f"    {dtype}: {{compute: {x['compute']}, memory: {x['memory']}, "
-                f"fixed: {x['fixed']} us, p: {x['p']}, kind: {x['kind']}{error}, "
-                f"note: {json.dumps(x['note'])}}}"
-            )
-    lines.append(f"expert_padding_rows: {PADDING_ROWS}")
-    for op, rows in links.items():
-        latency = ", ".join(f"{row['latency']} us" for row in rows.values())
-        fraction, ramp = (
-            ", ".join(str(row[key]) for row in rows.values()) for key in ("fraction", "ramp")
-        )
-        errors = [row["error"] for row in rows.values() if "error" in row]
-        error = f", error: {max(errors)}" if errors else ""
-        lines.append(
-            f"{op}: {{chips: [{', '.join(map(str, rows))}], latency: [{latency}], "
-            f"bandwidth_fraction: [{fraction}], ramp: [{ramp}], kind: {notes[op][0]}{error}, "
-            f"note: {json.dumps(notes[op][1])}}}"
-        )
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    made_by = "Written by dse/validation/fit_kernels.py; docs/efficiency.md says how."
+    head = {"id": path.stem, **head, "source": notes["source"], "date": "2026-11-20"}
+    text = efficiency_text(made_by, head, laws, PADDING_ROWS, links, notes)
+    path.write_text(text, encoding="utf-8")
 
 
 def link_notes(name: str, chip: Chip) -> dict:

@@ -1,4 +1,4 @@
-"""The condensed kernel tables as points of (flops, bytes, seconds), and the fit of one law to them.
+"""The condensed kernel tables as points of (flops, bytes, seconds).
 
 A point is measured (a latency, or the median latency of a bucket), or condensed (a per-backend fit
 read on a grid of shapes); a backend with both gives half its weight to each.
@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import least_squares
+
+from dse.measure.fitting import law, link_law
 
 # Families of the tables' dtypes; w4a16 and w4a8 rows are divided by the 16-bit peak there.
 DTYPE = {
@@ -71,53 +72,6 @@ CHIPS = {
     "l40s": _chip("L40S", "l40s", 0.864, 32, 362, 733, cached=96 * 2**20),
     "rtx_pro_6000": _chip("RTX PRO 6000", "rtx_pro_6000_server", 1.792, 64, 467.8, 935.6, 1871.2),
 }
-
-
-def law(flops, moved, peak, bandwidth, constants):
-    """Seconds (n,) of the law in the module docstring; constants: compute, memory, fixed us, p."""
-    compute, memory, fixed_us, p = constants
-    parts = p * np.log(flops / (compute * peak)), p * np.log(moved / (memory * bandwidth))
-    return np.exp(np.logaddexp(*parts) / p) + fixed_us * 1e-6
-
-
-def fit(points: pd.DataFrame, peak: float, bandwidth: float, top_p: float = 8.0) -> dict:
-    """Least robust log error with compute, memory <= 1, fixed >= 0, 1 <= p <= `top_p`.
-
-    `error` is the weighted median over the points of |predicted / seconds - 1|, joined in
-    quadrature with the median miss of the per-backend fit that a condensed point was read from.
-    """
-    flops, moved, seconds, miss = points[["flops", "bytes", "seconds", "miss"]].to_numpy(float).T
-    kinds = points.groupby("backend").measured.transform("nunique")
-    total = points.groupby(["backend", "measured"]).rows.transform("sum")
-    weight = (points.rows / total / kinds).to_numpy(float)
-
-    def predict(x):
-        return law(flops, moved, peak, bandwidth, x)
-
-    solutions = [
-        least_squares(
-            lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
-            (0.5, 0.7, 8.0, min(p, (1 + top_p) / 2)),
-            bounds=((0.01, 0.01, 0, 1), (1, 1, 300, top_p)),
-            loss="soft_l1",
-            f_scale=0.05 * np.sqrt(weight.mean()),
-            x_scale=(0.5, 0.5, 5, 1),
-        )
-        for p in (1.2, 2.5, 5.0)
-    ]
-    best = min(solutions, key=lambda s: round(s.cost, 9)).x
-    x = [float(f"{value:.3g}") for value in best]
-    error = median(np.hypot(predict(x) / seconds - 1, miss), weight)
-    keys = dict(zip(("compute", "memory", "fixed", "p"), x, strict=True))
-    note = ", ".join(sorted(set(points.backend + " " + points.version)))
-    return {**keys, "kind": "fitted", "error": round(error, 3), "note": note}
-
-
-def median(values: np.ndarray, weight: np.ndarray) -> float:
-    """Weighted median of (n,) values."""
-    order = np.argsort(values, kind="stable")
-    share = np.cumsum(weight[order])
-    return float(values[order][np.searchsorted(share, share[-1] / 2)])
 
 
 def activations(flops, hidden, width):
@@ -331,30 +285,3 @@ class Tables:
         rows = rows[(rows.backend == "deepep_ll") == (rows.tokens <= 128)]
         size, seconds = rows.bytes.to_numpy(), rows.latency_us.to_numpy() * 1e-6
         return link_law(size, size * 7 / 8 / self.chip.link, seconds) if len(rows) else None
-
-
-def link_law(size, wire_s, seconds, miss=0.0) -> dict:
-    """Constants of seconds = latency + transfer + ramp sqrt(latency transfer), where transfer =
-    wire_s / fraction, (n,) each, and their median error.
-
-    Messages up to 1 MiB (decode), above 32 MiB (prefill) and between count one third each.
-    """
-    group = pd.Series(np.digitize(size, (1.1 * 2**20, 1.1 * 2**25)))
-    weight = (1 / group.groupby(group).transform("size")).to_numpy()
-
-    def predict(x):
-        latency, transfer = x[0] * 1e-6, wire_s / x[1]
-        return latency + transfer + x[2] * np.sqrt(latency * transfer)
-
-    best = least_squares(
-        lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
-        (5.0, 0.6, 0.5),
-        bounds=((0, 0.01, 0), (300, 1.2, 4)),
-        loss="soft_l1",
-        f_scale=0.1 * np.sqrt(weight.mean()),
-        x_scale=(5.0, 0.2, 0.5),
-    ).x
-    latency, fraction, ramp = (float(f"{value:.3g}") for value in best)
-    ramp = round(ramp, 3)
-    error = median(np.hypot(predict((latency, fraction, ramp)) / seconds - 1, miss), weight)
-    return {"latency": latency, "fraction": fraction, "ramp": ramp, "error": round(error, 3)}

@@ -49,7 +49,7 @@ def test_commands_in_the_documents_exist(path: Path):
             option
             for parameter in COMMANDS[verb].params
             if isinstance(parameter, click.Option)
-            for option in parameter.opts
+            for option in (*parameter.opts, *parameter.secondary_opts)
         }
         for word in words[1:]:
             if word.startswith("--"):

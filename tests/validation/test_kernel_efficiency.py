@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from dse.data import hardware_dir
 from dse.dtypes import arithmetic
+from dse.measure.fitting import fit
 from dse.perf.operators.moe import ROUTING_SKEW, busiest_rank, distinct_experts
 from dse.perf.step import computed_rows
 from dse.specs.efficiency import Collective, Efficiency, Law, load_efficiency
 from dse.validation.fit_kernels import CAPPED
-from dse.validation.kernel_tables import fit
 from tests.helpers import CHIPS as CHIP_IDS
 from tests.helpers import machines
 
