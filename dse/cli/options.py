@@ -187,6 +187,24 @@ def refuse(names: Iterable[str], reason: str) -> None:
             )
 
 
+def dtype_flags(flags: dict[str, Any]) -> None:
+    """Puts the formats' own names for what was given. Raises InputError for an unknown format."""
+    from dse.dtypes import ALIASES, DTYPES
+    from dse.errors import InputError
+
+    for name in ("weight_dtype", "kv_dtype"):
+        value = flags[name]
+        if value is not None:
+            value = ALIASES.get(value.lower(), value.lower())
+            if value not in DTYPES:
+                raise InputError(
+                    f"unknown dtype {flags[name]!r}",
+                    field=f"--{name.replace('_', '-')}",
+                    accepted=", ".join(DTYPES),
+                )
+            flags[name] = value
+
+
 def estimate_flags(
     flags: dict[str, Any], *, loads: list[dict[str, Any]] | None = None, keep: bool = False
 ):
@@ -195,7 +213,6 @@ def estimate_flags(
     from dataclasses import replace
 
     from dse import units
-    from dse.dtypes import ALIASES, DTYPES
     from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
     from dse.space.batches import EXPERT_AXES
@@ -211,17 +228,7 @@ def estimate_flags(
             raise InputError(
                 f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
             )
-    for name in ("weight_dtype", "kv_dtype"):
-        value = flags[name]
-        if value is not None:
-            value = ALIASES.get(value.lower(), value.lower())
-            if value not in DTYPES:
-                raise InputError(
-                    f"unknown dtype {flags[name]!r}",
-                    field=f"--{name.replace('_', '-')}",
-                    accepted=", ".join(DTYPES),
-                )
-            flags[name] = value
+    dtype_flags(flags)
     chip, chip_files = chip_and_files(flags["chip"], flags["chip_files"])
     catalog = load_catalog(extra_chip_files=chip_files)
     if flags["price_basis"] == PURCHASE:
