@@ -67,7 +67,7 @@ QUIET_S = 2.0  # progress is shown beyond it
 @click.option(
     "--jitter-distribution",
     "distribution",
-    type=click.Choice(["exponential", "normal"]),
+    type=click.Choice(["exponential", "normal", "pareto"]),
     default="exponential",
     help="Distribution of that jitter.",
 )
@@ -94,7 +94,8 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
     save less than 5% of the time. Exit code 3: the model fits no instance.
     """
     from dse.study.scale.answer import csv_lines, document, scaled
-    from dse.study.scale.words import lead, stage_table, tables
+    from dse.study.scale.tables import stage_table, tables
+    from dse.study.scale.words import lead
 
     asked, subjects = _asked(flags), _subjects(flags)
     progress = _Progress()

@@ -14,7 +14,8 @@ from dse.report.page import PLOTLY, Explainer, environment, template_text
 from dse.report.tables import script_json
 from dse.study.folder import write_json, write_text
 from dse.study.scale.answer import Scaled
-from dse.study.scale.words import division, short_time, significant, stage_table, tables
+from dse.study.scale.tables import stage_table, tables
+from dse.study.scale.words import division, short_time, significant
 
 PAGE, DATA, TABLE = "scale.html", "scale.json", "scale.csv"
 DASHES = ("solid", "dash")  # of the first and the second chip
@@ -91,13 +92,15 @@ def scale_page(answers: Sequence[Scaled], document: dict[str, Any]) -> str:
 
 
 def figures(answers: Sequence[Scaled]) -> dict[str, dict[str, Any]]:
-    """Every figure by the id of its element; a dense model has none of experts."""
+    """Every figure by the id of its element; a dense model has none of
+    experts, limits that nothing meets none of cost."""
     made = {
         "latency": latency_figure(answers),
-        "cost": cost_figure(answers),
         "network": network_figure(answers),
         "jitter-plot": jitter_figure(answers),
     }
+    if any(row.within for answer in answers for row in answer.sizes):
+        made["cost"] = cost_figure(answers)
     if any(answer.experts for answer in answers):
         made["experts-plot"] = expert_figure(answers)
     return made

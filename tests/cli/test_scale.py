@@ -97,12 +97,15 @@ def test_a_model_that_never_fits_ends_with_3():
     assert said.out == ""
 
 
-def test_limits_that_nothing_meets_are_an_answer():
-    said = dse("scale", *DENSE, *FEW, "--tpot-limit", "10us", "--json")
+def test_limits_that_nothing_meets_are_an_answer(tmp_path: Path):
+    said = dse("scale", *DENSE, *FEW, "--tpot-limit", "10us", "--out", tmp_path, "--json")
     document = said.json()
     assert document["chips"][0]["replica_chips"] is None
     assert "no instance keeps the limits" in document["answer"][0]
     assert "ms a token at best" in document["chips"][0]["sizes"][0]["within_reason"]
+    page = (tmp_path / "scale.html").read_text()
+    assert 'id="cost"' not in page
+    assert 'id="latency"' in page
 
 
 @pytest.mark.parametrize(

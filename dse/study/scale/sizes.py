@@ -124,11 +124,12 @@ def instance_sizes(
         progress(f"{subject.chip}: instances of {chips} chips")
         rows.append(_size(subject, chips, tpot_limit_s, ttft_limit_s, machines, single_only))
     if not any(row.single for row in rows):
-        reasons = Counter(row.reason for row in rows)
-        told = "; ".join(f"{n} of {len(rows)} sizes: {text}" for text, n in reasons.most_common())
+        kinds = Counter(str(row.reason).partition(":")[0] for row in rows)
+        told = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
         raise NothingFeasible(
-            f"{subject.model.name} runs on no instance of 1 to {chips_up_to} x {subject.chip}: "
-            f"{told}. A lower --weight-dtype or more --chips-up-to may help"
+            f"{subject.model.name} runs on no instance of 1 to {chips_up_to} x {subject.chip} "
+            f"({len(rows)} sizes): {told}; on {rows[-1].chips}, {rows[-1].reason}. "
+            "A lower --weight-dtype or more --chips-up-to may help"
         )
     return rows
 

@@ -1,34 +1,16 @@
-"""The answer of `dse scale` in sentences, and its tables as text: what the console and the page
-both show."""
+"""The answer of `dse scale` in sentences, which the console and the page both show."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 from dse.study.scale.answer import Scaled
 from dse.study.scale.experts import ExpertAnswer, expert_answer
-from dse.study.scale.sizes import GAIN_PER_DOUBLING, Point, Size
+from dse.study.scale.sizes import GAIN_PER_DOUBLING, Point
 from dse.study.scale.uniform import Evenness
 
 NONE = "–"
-DENSE_KEY = "tp, pp: tensor and pipeline parallel"
-SPARSE_KEY = (
-    "tp, pp, dp, ep: tensor, pipeline, attention-data and expert parallel, +copies of experts"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """`rows` of text under `titles`; the columns in `right` are numbers. `notes` explain it."""
-
-    name: str
-    caption: str
-    titles: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    right: tuple[int, ...]
-    notes: tuple[str, ...] = ()
 
 
 def milliseconds(seconds: float) -> str:
@@ -80,10 +62,14 @@ def _summary(answer: Scaled) -> str:
     """How far to scale up, and what replicas then give."""
     found = answer.ceiling
     at, lowest = found.chips or found.minimum_chips, found.tpot_s or found.minimum_tpot_s
-    up_to = f"up to {_chips(at)}" if at > 1 else "from one chip alone"
+    gains = f"gains up to {chips_words(at)} in one instance"
+    if found.chips == 1:
+        gains = "gains nothing beyond 1 chip"
+    elif found.chips is None:
+        gains = f"is served fastest by {chips_words(at)}, no ceiling in sight"
     sentence = (
-        f"{answer.subject.model.name} on {answer.subject.chip}: one user gains {up_to} in one "
-        f"instance ({milliseconds(lowest)} ms per output token)"
+        f"{answer.subject.model.name} on {answer.subject.chip}: one user {gains} "
+        f"({milliseconds(lowest)} ms per output token)"
     )
     chosen, demand = answer.replicas_of, answer.asked.demand
     by_size = {row.chips: row for row in answer.replicas}
@@ -93,8 +79,8 @@ def _summary(answer: Scaled) -> str:
         return f"{sentence}; replication wins from {chosen} chips on, more than {demand} in all."
     best, whole = by_size[chosen], by_size.get(demand)
     many = (
-        f"{sentence}; past {_chips(chosen)} replication wins: {demand} chips as {best.replicas} x "
-        f"{chosen} give {significant(best.output_tokens_per_s)} output tokens/s"
+        f"{sentence}; past {chips_words(chosen)} replication wins: {demand} chips as "
+        f"{best.replicas} x {chosen} give {significant(best.output_tokens_per_s)} output tokens/s"
     )
     if chosen == demand:
         return f"{sentence}; many users are served best by the largest instance, {chosen} chips."
@@ -114,10 +100,10 @@ def _one_user(answer: Scaled) -> str:
     found, gain = answer.ceiling, f"{GAIN_PER_DOUBLING:.0%}"
     start = f"One user on {answer.subject.chip}:"
     if found.chips is None or found.tpot_s is None:
+        runs = [row.chips for row in answer.sizes if row.single is not None]
         return (
-            f"{start} no ceiling shows up to {answer.asked.chips_up_to} chips; twice the chips "
-            f"still save {gain} of the time per output token or more "
-            f"({milliseconds(found.minimum_tpot_s)} ms on {found.minimum_chips})."
+            f"{start} no ceiling shows in what runs and was looked at, {runs[0]} to {runs[-1]} "
+            f"chips ({milliseconds(found.minimum_tpot_s)} ms on {found.minimum_chips})."
         )
     at = next(row.single for row in answer.sizes if row.chips == found.chips)
     interval = ""
@@ -135,8 +121,8 @@ def _one_user(answer: Scaled) -> str:
             f"{found.minimum_chips}"
         )
     return (
-        f"{start} the ceiling is {_chips(found.chips)}{interval}{more}. Past it twice the chips "
-        f"save less than {gain} of the time per output token{best}."
+        f"{start} the ceiling is {chips_words(found.chips)}{interval}{more}. Past it twice the "
+        f"chips save less than {gain} of the time per output token{best}."
     )
 
 
@@ -156,7 +142,7 @@ def _limits(answer: Scaled) -> list[str]:
     if answer.even_of is not None and answer.even_of != chosen:
         sentences.append(
             f"With experts chosen evenly (--routing-skew 0) replication wins past "
-            f"{_chips(answer.even_of)} of {answer.subject.chip}."
+            f"{chips_words(answer.even_of)} of {answer.subject.chip}."
         )
     return sentences
 
@@ -172,7 +158,7 @@ def _at(usd: float | None) -> str:
     return "" if usd is None else f" at {dollars(usd)} per million tokens"
 
 
-def _chips(count: int) -> str:
+def chips_words(count: int) -> str:
     return "1 chip" if count == 1 else f"{count} chips"
 
 
@@ -184,7 +170,7 @@ def _experts(answer: Scaled) -> list[str]:
     if found.best is None:
         return [f"No expert group up to {answer.asked.chips_up_to} chips fits {load}."]
     best = (
-        f"The expert layer works best on {_chips(found.best.expert_parallel)} {load} "
+        f"The expert layer works best on {chips_words(found.best.expert_parallel)} {load} "
         f"({milliseconds(found.best.decode_step_s)} ms a step)"
     )
     if found.across is None or found.across.slowdown is None:
@@ -223,7 +209,7 @@ def _jitter(answer: Scaled) -> list[str]:
     for run in runs:
         low, high = short_time(run[0].jitter_s), short_time(run[-1].jitter_s)
         when = f"at {low}" if low == high else f"from {low} to {high}"
-        parts.append(f"{_chips(run[0].group_chips)} {when}")
+        parts.append(f"{chips_words(run[0].group_chips)} {when}")
     sentences = [
         f"Jitter: the largest collective that helps one user on {answer.subject.chip} joins "
         f"{', '.join(parts)} of jitter of each member."
@@ -240,7 +226,9 @@ def _jitter(answer: Scaled) -> list[str]:
 
 def _worth(load: str, rows: Sequence[Evenness]) -> str:
     """From which jitter on half of it is worth more than links of twice the bandwidth."""
-    start = f"Half the jitter against twice the link bandwidth, {load} on {_chips(rows[0].chips)}"
+    start = (
+        f"Half the jitter against twice the link bandwidth, {load} on {chips_words(rows[0].chips)}"
+    )
     more = [row for row in rows if row.half_jitter_s < row.twice_bandwidth_s]
     if not more:
         return f"{start}: bandwidth is worth more up to {short_time(rows[-1].jitter_s)} of jitter."
@@ -277,175 +265,3 @@ def _against(first: Scaled, other: Scaled) -> list[str]:
 
 def _domains(count: int) -> str:
     return "one domain" if count == 1 else f"{count} domains"
-
-
-def tables(answer: Scaled) -> list[Table]:
-    """Every table of one chip, in the order of the questions."""
-    made = [size_table(answer), replica_table(answer)]
-    if answer.experts:
-        made.append(expert_table(answer))
-    return [*made, jitter_table(answer), evenness_table(answer)]
-
-
-def size_table(answer: Scaled) -> Table:
-    rows = []
-    for row in answer.sizes:
-        name = f"{row.chips}{'*' * row.crosses_domain}"
-        if row.single is None:
-            rows.append((name, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE))
-            continue
-        one, many = row.single, row.within
-        rows.append(
-            (
-                name, milliseconds(one.tpot_s), division(one), one.bound,
-                f"{one.network_share:.0%}",
-                NONE if many is None else significant(many.output_tokens_per_s_per_chip),
-                NONE if many is None else dollars(many.usd_per_million_total_tokens),
-                division(many), NONE if many is None else f"{many.concurrency:,}",
-            )
-        )  # fmt: skip
-    return Table(
-        "sizes",
-        f"One instance by its size ({answer.subject.chip})",
-        ("chips", "one user, ms/token", "division", "bound", "network",
-         "at limits, tokens/s a chip", "$/M tokens", "division", "in flight"),
-        rows,
-        (0, 1, 4, 5, 6, 8),
-        (
-            f"* leaves the scale-up domain of {answer.subject.domain}. One user: the lowest time "
-            "per output token over all divisions; bound: the largest part of its decode step; "
-            "network: its share. At limits: the most output tokens per second and chip within "
-            f"them. {SPARSE_KEY if answer.experts else DENSE_KEY}; degrees of 1 are left out.",
-            *_unmet(answer.sizes),
-        ),
-    )  # fmt: skip
-
-
-def _unmet(rows: Sequence[Size]) -> list[str]:
-    """Why sizes are empty, sizes of one reason together."""
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        reason = row.reason or row.within_reason
-        if reason:
-            reasons.setdefault(reason, []).append(str(row.chips))
-    return [f"On {', '.join(chips)}: {reason}." for reason, chips in reasons.items()]
-
-
-def replica_table(answer: Scaled) -> Table:
-    kept = [
-        row
-        for row in answer.replicas
-        if row.chips in (answer.replicas_of, answer.subject.domain, answer.asked.demand)
-        or row.chips & (row.chips - 1) == 0
-    ]
-    return Table(
-        "replication",
-        f"{_chips(answer.asked.demand)} in all, within the limits ({answer.subject.chip})",
-        ("instances", "of chips", "idle", "in flight", "output tokens/s", "of the best",
-         "$/M tokens", "ms/token", "first token, s"),
-        [
-            (
-                f"{row.replicas:,}", str(row.chips), str(row.idle_chips), f"{row.concurrency:,}",
-                significant(row.output_tokens_per_s), f"{row.of_best:.0%}",
-                dollars(row.usd_per_million_total_tokens), milliseconds(row.tpot_s),
-                significant(row.ttft_s),
-            )
-            for row in kept
-        ],
-        tuple(range(9)),
-        ("Idle chips are paid for.",),
-    )  # fmt: skip
-
-
-def expert_table(answer: Scaled) -> Table:
-    return Table(
-        "experts",
-        f"Experts over more chips, {answer.asked.requests_per_chip} requests a chip "
-        f"({answer.subject.chip})",
-        ("experts over", "domains", "step, ms", "experts, ms", "all-to-all, ms", "share",
-         "x one domain", "step x", "tokens/s a chip", "fits"),
-        [
-            (
-                f"{row.expert_parallel}{f'+{row.redundant_experts}' * bool(row.redundant_experts)}",
-                str(row.domains), milliseconds(row.decode_step_s), milliseconds(row.experts_s),
-                milliseconds(row.all_to_all_s), f"{row.all_to_all_share:.0%}",
-                NONE if row.slowdown is None else f"{row.slowdown:.2f}",
-                f"{row.decode_step_s / row.decode_step_one_domain_s:.2f}",
-                significant(row.output_tokens_per_s_per_chip), "yes" if row.fits else "no",
-            )
-            for row in answer.experts
-        ],
-        tuple(range(9)),
-        (
-            "Each chip is an attention rank; +copies of busy experts. x one domain: all-to-all "
-            "time over that in a domain that holds the whole group; step x: the same of the step.",
-        ),
-    )  # fmt: skip
-
-
-def jitter_table(answer: Scaled) -> Table:
-    return Table(
-        "jitter",
-        f"The largest useful collective by jitter, one user ({answer.subject.chip})",
-        ("jitter", "collective of", "ceiling, chips", "fastest, chips", "ms/token", "network",
-         "x the fewest chips"),
-        [
-            (
-                short_time(row.jitter_s), str(row.group_chips),
-                NONE if row.ceiling_chips is None else str(row.ceiling_chips),
-                str(row.minimum_chips), milliseconds(row.minimum_tpot_s),
-                f"{row.network_share:.0%}",
-                significant(row.smallest_tpot_s / row.minimum_tpot_s),
-            )
-            for row in answer.jitter
-        ],
-        tuple(range(7)),
-        (
-            f"Jitter: {answer.asked.distribution} extra latency of each member of a collective, "
-            "which waits for the slowest. An input: no public percentiles were found. Ceiling: "
-            f"twice the chips save less than {GAIN_PER_DOUBLING:.0%} beyond it. Collective of: "
-            "chips that meet in a layer at the ceiling (tensor x data parallel); 1: stages alone.",
-        ),
-    )  # fmt: skip
-
-
-def evenness_table(answer: Scaled) -> Table:
-    return Table(
-        "evenness",
-        f"Even latency against peak bandwidth at the same point ({answer.subject.chip})",
-        ("chips", "in flight", "jitter", "ms/token", "links x 2", "jitter / 2",
-         "bandwidth elasticity", "jitter elasticity"),
-        [
-            (
-                str(row.chips), f"{row.concurrency:,}", short_time(row.jitter_s),
-                milliseconds(row.tpot_s), milliseconds(row.twice_bandwidth_s),
-                milliseconds(row.half_jitter_s), f"{row.bandwidth_elasticity:.3f}",
-                f"{row.jitter_elasticity:.3f}",
-            )
-            for row in answer.evenness
-        ],
-        tuple(range(8)),
-        ("Elasticity: percent that the time falls by for one percent more bandwidth, or one "
-         "percent less jitter.",),
-    )  # fmt: skip
-
-
-def stage_table(answer: Scaled) -> Table:
-    return Table(
-        "pipeline",
-        f"One request over pipeline stages ({answer.subject.chip})",
-        ("tensor", "stages", "chips", "ms/token", "x one stage", "first token, s",
-         "GB a chip", "fits", "ms/token, all tensor"),
-        [
-            (
-                str(row.tensor_parallel), str(row.pipeline_parallel), str(row.chips),
-                milliseconds(row.tpot_s), f"{row.tpot_ratio:.3f}", significant(row.ttft_s),
-                significant(row.memory_bytes_per_chip / 1e9), "yes" if row.fits else "no",
-                NONE if row.tensor_tpot_s is None else milliseconds(row.tensor_tpot_s),
-            )
-            for row in answer.stages
-        ],
-        tuple(range(9)),
-        ("Stages divide the memory, not the time of one request: it passes through all of them. "
-         "Last column: the same chips as one tensor-parallel group.",),
-    )  # fmt: skip
