@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dse.candidates import Floats
 from dse.errors import NothingFeasible
@@ -37,7 +36,7 @@ from dse.study.scale.subject import (
 
 GAIN_PER_DOUBLING = 0.05  # below it, more chips are not worth their price to one user
 EVEN = 0.01  # throughputs that differ by less count as equal: the smaller instance is named
-FINE = 8  # steps between two powers of two of the requests in flight
+FINE = 8  # steps between two powers of two of the requests in flight, and between two of these
 
 NOT_ASKED = "one request alone was asked for"
 
@@ -115,8 +114,8 @@ def instance_sizes(
     progress: Progress = lambda _: None,
 ) -> list[Size]:
     """One row for each size of an instance up to `chips_up_to` chips, over every legal division
-    and requests in flight from 1 to what memory admits; with `single_only`, one request alone. On
-    other `machines` of the same chip where they are given.
+    and requests in flight from one a rank to what memory admits; with `single_only`, one request
+    alone. On other `machines` of the same chip where they are given.
 
     Raises NothingFeasible, with the reason of each size, where the model fits no size."""
     rows = []
@@ -149,7 +148,7 @@ def _size(
 
     refused = subject.catalog.refusal(subject.chip, chips)
     if refused is not None:
-        return none(refused)
+        return none(f"no link: {refused}")
     every = divided(subject, chips)
     alone = evaluated(subject, every, np.ones(len(every)), machines=machines)
     fit = np.flatnonzero((alone.rule < 0) & (alone.memory <= 0.0))
@@ -179,30 +178,34 @@ def _within(
     ttft_limit_s: float,
     machines: Machines | None,
 ) -> Point | None:
-    """The point with the most tokens per second and chip within the limits: requests in flight by
-    powers of two up to what is admitted, then in finer steps above the best of each division."""
-    most = np.maximum(np.floor(admitted), 1.0)
-    steps = int(np.max(np.ceil(np.log2(most)))) + 1
-    grid = np.minimum(np.exp2(np.arange(steps))[None, :], most[:, None])
+    """The point with the most tokens per second and chip within the limits: requests on each
+    attention rank by powers of two up to what is admitted, then twice in FINE finer steps above
+    the best of each division."""
+    most = np.maximum(np.floor(admitted / degrees.data), 1.0)
+    rows = np.arange(len(degrees))
 
-    def tried(rows: NDArray[np.intp], load: Floats) -> tuple[Degrees, Evaluated, Floats]:
-        chosen = degrees[rows]
+    def tried(ranks: Floats) -> tuple[Degrees, Floats, Evaluated, Floats]:
+        """`ranks` (rows, steps): requests on a rank of the divisions `rows`."""
+        chosen = degrees[np.repeat(rows, ranks.shape[1])]
+        load = ranks.ravel() * chosen.data
         points = evaluated(subject, chosen, load, machines=machines)
         kept = (points.tpot_s <= tpot_limit_s) & (points.ttft_s <= ttft_limit_s)
-        return chosen, points, np.where(kept, points.output_tokens_per_s / chosen.chips, -1.0)
+        rate = np.where(kept, points.output_tokens_per_s / chosen.chips, -1.0)
+        return chosen, load, points, rate.reshape(ranks.shape)
 
-    rows = np.repeat(np.arange(len(degrees)), steps)
-    _, _, rate = tried(rows, grid.ravel())
-    rate = rate.reshape(grid.shape)
-    last = np.argmax(rate, axis=1)
-    good = np.flatnonzero(np.max(rate, axis=1) > 0.0)
-    if not len(good):
+    steps = int(np.max(np.ceil(np.log2(most)))) + 1
+    grid = np.minimum(np.exp2(np.arange(steps))[None, :], most[:, None])
+    rate = tried(grid)[-1]
+    rows = np.flatnonzero(np.max(rate, axis=1) > 0.0)
+    if not len(rows):
         return None
-    start = grid[good, last[good]]
-    fine = np.floor(start[:, None] * np.exp2(np.arange(FINE) / FINE)[None, :])
-    fine = np.minimum(fine, most[good, None]).ravel()
-    chosen, points, rate = tried(np.repeat(good, FINE), fine)
-    return point(subject, chosen, fine, points, int(np.argmax(rate)))
+    start = grid[rows, np.argmax(rate[rows], axis=1)]
+    for width in (FINE, FINE * FINE):
+        grid = np.floor(start[:, None] * np.exp2(np.arange(FINE) / width)[None, :])
+        grid = np.minimum(grid, most[rows, None])
+        chosen, load, points, rate = tried(grid)
+        start = grid[np.arange(len(rows)), np.argmax(rate, axis=1)]
+    return point(subject, chosen, load, points, int(np.argmax(rate)))
 
 
 def point(subject: Subject, degrees: Degrees, concurrency: Floats, of: Evaluated, i: int) -> Point:

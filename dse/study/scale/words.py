@@ -63,7 +63,9 @@ def _summary(answer: Scaled) -> str:
     found = answer.ceiling
     at, lowest = found.chips or found.minimum_chips, found.tpot_s or found.minimum_tpot_s
     gains = f"gains up to {chips_words(at)} in one instance"
-    if found.chips == 1:
+    if sum(row.single is not None for row in answer.sizes) == 1:
+        gains = f"runs on {chips_words(at)}, the only size that can"
+    elif found.chips == 1:
         gains = "gains nothing beyond 1 chip"
     elif found.chips is None:
         gains = f"is served fastest by {chips_words(at)}, no ceiling in sight"
