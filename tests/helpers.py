@@ -63,15 +63,21 @@ def scaled(on: Machines, field: str, factor: float) -> Machines:
     if field == "capacity":
         return replace(on, capacity_bytes=on.capacity_bytes * factor)
     if field == "links":
-        return replace(
-            on,
-            link_bytes_per_s=on.link_bytes_per_s * factor,
-            all_reduce_s_per_byte=on.all_reduce_s_per_byte / factor,
-            all_gather_s_per_byte=on.all_gather_s_per_byte / factor,
-            all_to_all_s_per_byte=on.all_to_all_s_per_byte / factor,
-            scale_out_s_per_byte=on.scale_out_s_per_byte / factor,
-            dispatch_s_per_byte=on.dispatch_s_per_byte / factor,
+        fabric = on.fabric
+        tables = {
+            name: getattr(fabric, name).scaled(1.0, factor)
+            for name in ("all_reduce", "all_gather", "all_to_all")
+        }
+        per_byte = (
+            "s_per_byte", "reduce_s_per_byte", "gather_s_per_byte", "dispatch_s_per_byte",
+        )  # fmt: skip
+        networks = tuple(
+            replace(one, **{name: getattr(one, name) / factor for name in per_byte})
+            for one in fabric.networks
         )
+        both = ("link_bytes_per_s", "pair_bytes_per_s")
+        links = {name: getattr(fabric, name) * factor for name in both}
+        return replace(on, fabric=replace(fabric, **tables, **links, networks=networks))
     if field == "bandwidth":
         laws = {
             name: replace(law, s_per_byte=law.s_per_byte / factor) for name, law in on.laws.items()

@@ -96,15 +96,16 @@ def calibrated_machines(machines: Machines, factors: Mapping[str, float]) -> Mac
     reduce_bandwidth = factors.get("all_reduce.bandwidth", 1.0)
     latency = factors.get("exchange.latency", 1.0)
     bandwidth = factors.get("exchange.bandwidth", 1.0)
+    fabric = machines.fabric
     return replace(
         machines,
         laws=laws,
-        all_reduce_latency_s=machines.all_reduce_latency_s * reduce_latency,
-        all_reduce_s_per_byte=machines.all_reduce_s_per_byte / reduce_bandwidth,
-        all_gather_latency_s=machines.all_gather_latency_s * latency,
-        all_gather_s_per_byte=machines.all_gather_s_per_byte / bandwidth,
-        all_to_all_latency_s=machines.all_to_all_latency_s * latency,
-        all_to_all_s_per_byte=machines.all_to_all_s_per_byte / bandwidth,
+        fabric=replace(
+            fabric,
+            all_reduce=fabric.all_reduce.scaled(reduce_latency, reduce_bandwidth),
+            all_gather=fabric.all_gather.scaled(latency, bandwidth),
+            all_to_all=fabric.all_to_all.scaled(latency, bandwidth),
+        ),
     )
 
 

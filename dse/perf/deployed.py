@@ -55,7 +55,7 @@ class Deployed:
         self.group = batch.tensor_parallel * batch.data_parallel
         self.experts_tensor_parallel = np.maximum(self.group / batch.expert_parallel, 1.0)
         self.floor_s_per_byte = machines.floor_s_per_byte[chip]
-        self.domain = machines.domain[chip]
+        self.domain = machines.fabric.domain[chip]
         self.capacity_bytes = machines.capacity_bytes[chip]
         self.expert_padding_rows = machines.expert_padding_rows[chip]
         self.kv_bytes = BYTES[batch.kv_dtype]

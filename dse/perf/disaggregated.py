@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
+from dse.perf.collectives import network_of
 from dse.perf.deployed import Deployed
 from dse.perf.ledger import Ledger
 from dse.perf.machines import Machines
@@ -187,7 +188,9 @@ def in_one_domain(
 ) -> NDArray[np.bool_]:
     """(n,) whether both pools fit one scale-up domain of either chip, so that the cache crosses its
     links and not the network."""
-    domain = np.minimum(prefill_machines.domain[prefill.chip], decode_machines.domain[decode.chip])
+    domain = np.minimum(
+        prefill_machines.fabric.domain[prefill.chip], decode_machines.fabric.domain[decode.chip]
+    )
     return prefill.chips + decode.chips <= domain
 
 
@@ -198,9 +201,10 @@ def _transfer_s(first: Case, second: Case) -> Floats:
     seconds = np.zeros(len(one_domain))
     for case in (first, second):
         bytes_ = cache_bytes(case.deployed, case.prompt)
-        machines, chip = case.deployed.machines, case.deployed.batch.chip
-        inside = bytes_ / machines.link_bytes_per_s[chip]
-        outside = bytes_ * machines.scale_out_s_per_byte[chip] + machines.scale_out_latency_s[chip]
+        fabric, chip = case.deployed.machines.fabric, case.deployed.batch.chip
+        inside = bytes_ / fabric.link_bytes_per_s[chip]
+        hop_s, s_per_byte = network_of(fabric, chip, one.batch.chips + other.batch.chips)
+        outside = bytes_ * s_per_byte + hop_s
         seconds = np.maximum(seconds, np.where(one_domain, inside, outside))
     return seconds
 

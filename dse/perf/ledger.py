@@ -12,11 +12,15 @@ that must be touched at the full bandwidth; activations could stay on the chip.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dse.candidates import Floats
 from dse.perf.deployed import Deployed, Law
+
+if TYPE_CHECKING:
+    from dse.perf.collectives import Cost, Sent
 
 # Launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by which the
 # smallest GEMMs undercut their fitted fixed cost.
@@ -56,6 +60,7 @@ class Ledger:
         self.floor_compute_s = np.zeros(n)
         self.touched_bytes = np.zeros(n)
         self.drafts_s: Floats | float = 0.0
+        self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
         self.entries: list[Entry] | None = [] if keep else None
 
     def operator(
@@ -128,12 +133,13 @@ class Ledger:
         self.memory_s = self.memory_s + seconds
         self._keep("drafts", seconds, memory_s=seconds)
 
-    def network(self, name: str, count: Floats, latency_s: Floats, transfer_s: Floats) -> None:
-        """`count` collectives of the given latency and transfer time, (n,) seconds each."""
-        seconds = latency_s + transfer_s
+    def network(self, name: str, count: Floats, cost: Cost) -> None:
+        """`count` collectives of one cost."""
+        seconds = cost.latency_s + cost.transfer_s
         seconds *= count
         self.seconds += seconds
         if self.parts:
+            self._sent.append((count, cost.sent))
             self.network_s += seconds
             self._keep(name, seconds, network_s=seconds)
 
@@ -141,6 +147,23 @@ class Ledger:
         if self.entries is not None:
             zeros = np.zeros(self.deployed.n)
             self.entries.append(Entry(name, seconds, *(parts.get(k, zeros) for k in PARTS)))
+
+    @property
+    def link_bytes(self) -> Floats:
+        """(n,) bytes that a chip sends inside its scale-up domain; 0 without `parts`. Those that it
+        forwards for others, and those of drafts, are not counted."""
+        total = np.zeros(self.deployed.n)
+        for count, sent in self._sent:
+            total = total + count * sent.inside_bytes()
+        return total
+
+    @property
+    def scale_out_bytes(self) -> Floats:
+        """(n,) bytes that a chip sends over all networks between domains; 0 without `parts`."""
+        total = np.zeros(self.deployed.n)
+        for count, sent in self._sent:
+            total = total + count * sent.outside_bytes()
+        return total
 
     @property
     def floor_memory_s(self) -> Floats:

@@ -1,7 +1,7 @@
 """Machines: the catalog's chips as arrays, one row a chip, ready to be gathered by candidate.
 
-Tables have shape (chips,), (chips, dtypes) or (chips, GROUPS); a dtype axis is indexed by
-`dse.dtypes.CODE`, a group axis by the base-2 logarithm of the number of chips, rounded up.
+Tables have shape (chips,) or (chips, dtypes); a dtype axis is indexed by `dse.dtypes.CODE`. What
+lies between chips is in `dse.perf.fabrics`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,17 @@ from numpy.typing import NDArray
 
 from dse.dtypes import ARITHMETIC, DTYPES, arithmetic
 from dse.perf.calibrated import calibrated_machines
+from dse.perf.fabrics import Fabric, compile_fabric
 from dse.perf.intervals import Spread, spread_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import ROOFLINE, Chip
-from dse.specs.efficiency import Collective, Efficiency, Law
-from dse.specs.system import FabricLevel, System
+from dse.specs.efficiency import Efficiency, Law
 
-GROUPS = 14  # groups of up to 2**13 chips
 OPERATORS = (
     "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
     "mla_decode_attention", "experts",
 )  # fmt: skip
-# Scale-out links in use by a collective reach this share of their label: measured 0.74 of the NIC
-# at 16 GiB over 4 nodes, 0.97 for raw RDMA (github:stas00/ml-engineering network/README.md).
-SCALE_OUT_FRACTION = 0.74
-# The same of expert dispatch: 45 to 46 of 50 GB/s by DeepEP's low-latency kernels on 2, 4 and 8
-# nodes (kernel tables of aiconfigurator-core 0.12.0, sglang 0.5.6.post2).
-DISPATCH_FRACTION = 0.9
-# Software on top of a hop of the network, seconds: claimed, "based on observations"
-# (github:ai-dynamo/aiconfigurator systems/*.yaml@095f58a, p2p_latency). With 5 us a hop it gives
-# 30 us for an all-reduce between two boxes of one chip, where 30 to 35 us were measured for 8 KiB
-# (github:NVIDIA/dgx-spark-playbooks pull 103), and what DeepEP adds from 1 node to 2 to 8: 9 to 17.
-SCALE_OUT_SOFTWARE_S = 10e-6
-
 Table = NDArray[np.float64]
 
 
@@ -68,20 +55,7 @@ class Machines:
     tdp_w: Table
     usd_per_chip_hour: Table
     expert_padding_rows: Table
-    domain: Table
-    link_bytes_per_s: Table
-    all_reduce_latency_s: Table
-    all_reduce_s_per_byte: Table
-    all_reduce_ramp: Table
-    all_gather_latency_s: Table
-    all_gather_s_per_byte: Table
-    all_gather_ramp: Table
-    all_to_all_latency_s: Table
-    all_to_all_s_per_byte: Table
-    all_to_all_ramp: Table
-    scale_out_latency_s: Table
-    scale_out_s_per_byte: Table
-    dispatch_s_per_byte: Table
+    fabric: Fabric
     native_dtype: NDArray[np.bool_]
     law_kind: NDArray[np.intp]
     spread: Spread
@@ -103,11 +77,6 @@ def compile_machines(
     systems = [catalog.systems[row.system] for row in rows]
     efficiencies = [catalog.efficiencies[row.efficiency] for row in rows]
     pairs = list(zip(rows, efficiencies, strict=True))
-    fabric = {
-        name: np.array([_fabric(s, e, name) for s, e in zip(systems, efficiencies, strict=True)])
-        for name in ("all_reduce", "all_gather", "all_to_all")
-    }
-    scale_out = np.array([_bandwidth(s.levels[-1]) for s in systems])
     kind = np.array(
         [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
     )
@@ -122,22 +91,7 @@ def compile_machines(
         ),
         floor_s_per_byte=np.array([1 / row.memories[0].bytes_per_s for row in rows]),
         expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
-        domain=np.array([float(s.levels[0].size or 1) for s in systems]),
-        link_bytes_per_s=np.array([_bandwidth(s.levels[0]) for s in systems]),
-        all_reduce_latency_s=fabric["all_reduce"][:, 0],
-        all_reduce_s_per_byte=fabric["all_reduce"][:, 1],
-        all_reduce_ramp=fabric["all_reduce"][:, 2],
-        all_gather_latency_s=fabric["all_gather"][:, 0],
-        all_gather_s_per_byte=fabric["all_gather"][:, 1],
-        all_gather_ramp=fabric["all_gather"][:, 2],
-        all_to_all_latency_s=fabric["all_to_all"][:, 0],
-        all_to_all_s_per_byte=fabric["all_to_all"][:, 1],
-        all_to_all_ramp=fabric["all_to_all"][:, 2],
-        scale_out_latency_s=np.array(
-            [s.levels[-1].latency_s + SCALE_OUT_SOFTWARE_S for s in systems]
-        ),
-        scale_out_s_per_byte=1 / (SCALE_OUT_FRACTION * scale_out),
-        dispatch_s_per_byte=1 / (DISPATCH_FRACTION * scale_out),
+        fabric=compile_fabric(systems, efficiencies),
         native_dtype=np.array(
             [[arithmetic(dtype) in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
         ),
@@ -193,74 +147,3 @@ def _worst_kind(efficiency: Efficiency, dtype: str) -> int:
         if name in ("gemm", "experts")
     )
     return max(KINDS.index(law.kind) for law in laws)
-
-
-def _fabric(system: System, efficiency: Efficiency, name: str) -> Table:
-    """Latency, seconds per wire byte and ramp of a collective by log2 of the group, (3, GROUPS)."""
-    level = system.levels[0]
-    sizes: Table = np.exp2(np.arange(GROUPS, dtype=np.float64))
-    link = np.array([_usable_link(level, size) for size in sizes])
-    latency, fraction, ramp = _curve(getattr(efficiency, name), sizes)
-    hops = np.ones(GROUPS)
-    if name == "all_to_all":
-        hops = np.array([_mean_hops(level, size) for size in sizes])
-    return np.array([latency, hops / (fraction * link), ramp])
-
-
-def _curve(collective: Collective, sizes: Table) -> tuple[Table, Table, Table]:
-    """Interpolates the measured group sizes in log2; beyond them, extrapolated, latency grows at
-    the last slope (never falls) and the bandwidth fraction and the ramp stay."""
-    chips = sorted(collective.latency_s)
-    measured = np.log2(np.array(chips, dtype=float))
-    latency = np.maximum.accumulate([collective.latency_s[n] for n in chips])
-    log2 = np.log2(sizes)
-    slope = 0.0
-    if len(measured) > 1:
-        slope = max((latency[-1] - latency[0]) / (measured[-1] - measured[0]), 0.0)
-    seconds = np.interp(log2, measured, latency) + slope * np.maximum(log2 - measured[-1], 0.0)
-    fraction = np.interp(log2, measured, [collective.bandwidth_fraction[n] for n in chips])
-    return seconds, fraction, np.interp(log2, measured, [collective.ramp[n] for n in chips])
-
-
-def _bandwidth(level: FabricLevel) -> float:
-    known = level.bytes_per_s_per_direction
-    return np.inf if np.isnan(known) else known
-
-
-TORUS_AXES = {"ring": 1, "torus_2d": 2, "torus_3d": 3}
-CUBE = 64  # chips of a 3D torus whose axes are closed by optical switches (TPU v4 and later)
-
-
-def _spanned(level: FabricLevel, size: float) -> tuple[int, bool]:
-    """(axes of a torus that a group spans, whether they are closed): doubling a group opens the
-    next axis; an axis is closed when the group is a whole pod or, in 3D, whole cubes."""
-    axes = min(TORUS_AXES[level.topology], round(np.log2(size)))
-    whole = level.size is not None and size >= level.size
-    return axes, whole or (level.topology == "torus_3d" and size >= CUBE)
-
-
-def _usable_link(level: FabricLevel, size: float) -> float:
-    """Bytes per second and direction that one chip can use inside a group of `size` chips.
-
-    A full mesh gives one pair link per peer; a torus gives the links of the axes that the group
-    spans, two a closed axis (TPU pods: jax-ml scaling book, "How to think about TPUs").
-    """
-    total = _bandwidth(level)
-    pair = level.bytes_per_s_per_pair
-    if pair is None or size <= 1:
-        return total
-    if level.topology == "full_mesh":
-        return min(total, pair * (size - 1))
-    if level.topology not in TORUS_AXES:
-        return total
-    axes, closed = _spanned(level, size)
-    return min(total, pair * axes * (2 if closed else 1))
-
-
-def _mean_hops(level: FabricLevel, size: float) -> float:
-    """Links that a byte crosses on the way to a random chip of the group: in a torus a quarter of
-    each closed axis or a third of each open one, else one."""
-    if level.topology not in TORUS_AXES or size <= 1:
-        return 1.0
-    axes, closed = _spanned(level, size)
-    return max(1.0, axes * size ** (1 / axes) / (4 if closed else 3))

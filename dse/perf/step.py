@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dse.candidates import Block, Floats
-from dse.perf.collectives import groups, stage_hops
+from dse.perf.collectives import Cost, groups, stage_hops
 from dse.perf.deployed import ACTIVATION_BYTES, Deployed
 from dse.perf.ledger import Ledger
 from dse.perf.operators import KINDS
@@ -80,7 +80,7 @@ class Step:
         self.useful_rows: Floats = self.rows / self.computed_rows
         self.always = np.ones(deployed.n)
         self.tensor_group, self.expert_group = groups(deployed)
-        self._reduced: tuple[Floats, Floats] | None = None
+        self._reduced: Cost | None = None
         self._run()
 
     def _run(self) -> None:
@@ -96,10 +96,9 @@ class Step:
         self.gemm("output head", self.always, "embedding", finished, vocabulary, hidden)
         # Every rank receives the columns of all others.
         gathered = finished * vocabulary * deployed.tensor_parallel * ACTIVATION_BYTES
-        latency, transfer = self.tensor_group.all_gather(gathered)
-        ledger.network("gather logits", self.always, latency, transfer)
-        for hops, latency, transfer in stage_hops(deployed, self.rows * row_bytes):
-            ledger.network("pipeline hops", hops, latency, transfer)
+        ledger.network("gather logits", self.always, self.tensor_group.all_gather(gathered))
+        for hops, cost in stage_hops(deployed, self.rows * row_bytes):
+            ledger.network("pipeline hops", hops, cost)
 
     @property
     def seconds(self) -> Floats:
@@ -132,7 +131,7 @@ class Step:
         if self._reduced is None:  # the same for all layers
             bytes_ = self.rows * self.hidden_size * ACTIVATION_BYTES
             self._reduced = self.tensor_group.all_reduce(bytes_)
-        self.ledger.network(name, count, *self._reduced)
+        self.ledger.network(name, count, self._reduced)
 
 
 def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:

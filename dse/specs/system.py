@@ -12,8 +12,23 @@ from pydantic import BaseModel, Field
 from dse.specs.chip import Figure, FigureSpec, read_figure, reasons
 from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
 
-Topology = Literal["switched", "full_mesh", "ring", "torus_2d", "torus_3d", "pcie"]
+Topology = Literal["switched", "full_mesh", "ring", "torus_2d", "torus_3d", "dragonfly", "pcie"]
 TOPOLOGIES: tuple[str, ...] = get_args(Topology)
+Distribution = Literal["exponential", "normal", "pareto"]  # of delays: `dse.perf.jitter`
+DISTRIBUTIONS: tuple[str, ...] = get_args(Distribution)
+# What software adds to a hop of a network between domains, where its level gives no `software`:
+# claimed, "based on observations" (github:ai-dynamo/aiconfigurator systems/*.yaml@095f58a,
+# p2p_latency). With 5 us a hop it gives 30 us for an all-reduce between two boxes of one chip,
+# where 30 to 35 us were measured for 8 KiB (github:NVIDIA/dgx-spark-playbooks pull 103), and what
+# DeepEP adds from 1 node to 2 to 8: 9 to 17.
+SCALE_OUT_SOFTWARE_S = 10e-6
+# Links between domains in use by a collective reach this share of their label, where their level
+# gives no `reached`: measured 0.74 of the NIC at 16 GiB over 4 nodes, 0.97 for raw RDMA
+# (github:stas00/ml-engineering network/README.md).
+SCALE_OUT_FRACTION = 0.74
+# The rise of messages between latency and bandwidth, where their level gives no `ramp`: fitted to
+# the all-reduce of 32 KiB to 16 GiB over 4 nodes (the same source; docs/fabrics.md).
+SCALE_OUT_RAMP = 0.37
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +38,12 @@ class FabricLevel:
     `size` is the number of chips of one domain (None: unbounded); `bytes_per_s_per_direction` is
     what one chip sends, over all its links (NaN: not known); `bytes_per_s_per_pair` is one link
     between two neighbours of a mesh or torus; `latency_s` is one hop.
+
+    `in_network_reduction`: its switches add what passes through them (NVLink SHARP). Delays of mean
+    `jitter_s` follow `jitter_distribution`. Between domains `software_s` comes on top of each hop,
+    collectives reach the share `reached` of the bandwidth, and `ramp` is what messages cost that
+    are too long for the latency alone and too short for the bandwidth (`dse.specs.efficiency`);
+    inside the first level all three are in the chip's efficiency file.
     """
 
     name: str
@@ -32,6 +53,11 @@ class FabricLevel:
     bytes_per_s_per_pair: float | None
     latency_s: float
     jitter_s: float
+    jitter_distribution: Distribution = "exponential"
+    in_network_reduction: bool = False
+    software_s: float = SCALE_OUT_SOFTWARE_S
+    reached: float = SCALE_OUT_FRACTION
+    ramp: float = SCALE_OUT_RAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +75,12 @@ class System:
     def unknown_link(self, chips: float) -> str | None:
         """The name of the level that `chips` chips of one instance need and whose bandwidth is not
         known; None where they have what they need."""
-        inner, outer = self.levels[0], self.levels[-1]
-        domain = inner.size or math.inf
-        if min(chips, domain) > 1 and math.isnan(inner.bytes_per_s_per_direction):
-            return inner.name
-        if chips > domain and math.isnan(outer.bytes_per_s_per_direction):
-            return outer.name
+        joined = 1.0  # chips that the levels inside join
+        for level in self.levels:
+            size = math.inf if level is self.levels[-1] else level.size or math.inf
+            if min(chips, size) > joined and math.isnan(level.bytes_per_s_per_direction):
+                return level.name
+            joined = size
         return None
 
 
@@ -70,6 +96,11 @@ class _LevelSpec(BaseModel):
     bandwidth_per_pair: FigureSpec | None = None
     latency: FigureSpec
     jitter: FigureSpec
+    jitter_distribution: FigureSpec | None = None
+    in_network_reduction: FigureSpec | None = None
+    software: FigureSpec | None = None
+    reached: FigureSpec | None = None
+    ramp: FigureSpec | None = None
 
 
 class _SystemFile(BaseModel):
@@ -119,26 +150,51 @@ def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricL
             return None
         return read_figure(document, (*path, field), f"{spec.name} {field}", written, dimension)
 
-    latency, jitter = (cast(Figure, figure(field, "s")) for field in ("latency", "jitter"))
-    bandwidth = figure("bandwidth_per_direction", "bytes/s")
-    pair = figure("bandwidth_per_pair", "bytes/s")
-    topology = cast(Figure, figure("topology", "text"))
-    if topology.text not in TOPOLOGIES:
-        raise document.error(
-            (*path, "topology", "value"),
-            f"read {topology.text!r}{did_you_mean(topology.text, TOPOLOGIES)}",
-            ", ".join(TOPOLOGIES),
-        )
-    size = figure("size", "count")
+    def number(field: str, default: float, most: float = math.inf) -> float:
+        if field not in found:
+            return default
+        value = found[field].value
+        if not 0 <= value <= most or (field == "reached" and value == 0):
+            accepted = f"above 0, at most {most:g}" if most < math.inf else "0 or more"
+            raise document.error((*path, field, "value"), f"read {found[field].text!r}", accepted)
+        return value
+
+    def word(field: str, words: tuple[str, ...]) -> str:
+        if field not in found:
+            return words[0]
+        text = found[field].text
+        if text not in words:
+            hint = did_you_mean(text, words)
+            message = f"read {text!r}{hint}"
+            raise document.error((*path, field, "value"), message, ", ".join(words))
+        return text
+
+    written = {field: figure(field, dimension) for field, dimension in _DIMENSION.items()}
+    found = {field: one for field, one in written.items() if one is not None}
+    size = found.get("size")
     if size and size.value != int(size.value):
         raise document.error((*path, "size", "value"), f"read {size.text!r}", "a whole number")
     level = FabricLevel(
         name=spec.name,
-        topology=cast(Topology, topology.text),
+        topology=cast(Topology, word("topology", TOPOLOGIES)),
         size=int(size.value) if size else None,
-        bytes_per_s_per_direction=bandwidth.value if bandwidth else math.nan,
-        bytes_per_s_per_pair=pair.value if pair else None,
-        latency_s=latency.value,
-        jitter_s=jitter.value,
+        bytes_per_s_per_direction=number("bandwidth_per_direction", math.nan),
+        bytes_per_s_per_pair=found["bandwidth_per_pair"].value
+        if "bandwidth_per_pair" in found
+        else None,
+        latency_s=number("latency", 0.0),
+        jitter_s=number("jitter", 0.0),
+        jitter_distribution=cast(Distribution, word("jitter_distribution", DISTRIBUTIONS)),
+        in_network_reduction=word("in_network_reduction", ("none", "supported")) != "none",
+        software_s=number("software", SCALE_OUT_SOFTWARE_S),
+        reached=number("reached", SCALE_OUT_FRACTION, 1.0),
+        ramp=number("ramp", SCALE_OUT_RAMP),
     )
-    return level, [f for f in (topology, size, bandwidth, pair, latency, jitter) if f]
+    return level, list(found.values())
+
+
+_DIMENSION = {
+    "topology": "text", "size": "count", "bandwidth_per_direction": "bytes/s",
+    "bandwidth_per_pair": "bytes/s", "latency": "s", "jitter": "s", "jitter_distribution": "text",
+    "in_network_reduction": "text", "software": "s", "reached": "count", "ramp": "count",
+}  # fmt: skip

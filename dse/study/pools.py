@@ -10,6 +10,7 @@ from dse.candidates import Floats
 from dse.economics.cost import cost
 from dse.economics.energy import joules_per_output_token
 from dse.errors import InputError
+from dse.perf.collectives import network_of
 from dse.perf.disaggregated import Disaggregated, in_one_domain, predict_disaggregated
 from dse.perf.intervals import CLASS, LABEL, interval
 from dse.perf.ledger import Ledger
@@ -105,8 +106,10 @@ def _link(prefill: Estimate, decode: Estimate) -> str:
     for one in (prefill, decode):
         chip = one.batch.chip[0]
         ids.append(one.machines.ids[chip])
-        network_s = one.machines.scale_out_s_per_byte[chip]
-        if np.isinf(one.machines.link_bytes_per_s[chip]) if inside else network_s == 0.0:
+        fabric = one.machines.fabric
+        chips = prefill.batch.chips + decode.batch.chips
+        network_s = network_of(fabric, one.batch.chip, chips)[1][0]
+        if np.isinf(fabric.link_bytes_per_s[chip]) if inside else network_s == 0.0:
             raise InputError(
                 f"{ids[-1]} has no bandwidth_per_direction of {name}, which the cache crosses "
                 "between the pools",

@@ -106,7 +106,7 @@ def test_the_cache_crosses_the_slower_link() -> None:
     400 Gbit/s card: 16 chips are no NVLink domain."""
     found = pools(concurrency=1)
     bytes_ = 80 * 2 * 8 * 128 * 2 * 8192 / 8
-    network = ON.scale_out_s_per_byte[ON.code("h200_sxm")]
+    network = ON.fabric.networks[0].s_per_byte[ON.code("h200_sxm")]
     assert found.transfer_s[0] == pytest.approx(bytes_ * network, rel=0.05)
     faster = pools(concurrency=1, on=scaled(ON, "links", 4.0))
     assert faster.transfer_s[0] < 0.4 * found.transfer_s[0]

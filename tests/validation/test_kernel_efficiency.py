@@ -186,9 +186,10 @@ DEEPEP = [(2, 22.6, 92.1), (4, 26.0, 62.0), (8, 27.2, 53.1)]
 
 @pytest.mark.parametrize(("nodes", "us", "gigabytes_per_s"), DEEPEP)
 def test_expert_dispatch_between_nodes(nodes, us, gigabytes_per_s):
-    on, code = machines(), CHIP_IDS.index("h100_sxm")
-    latency = on.all_to_all_latency_s[code, 3] + on.scale_out_latency_s[code]
-    rate = 1 / ((nodes - 1) / nodes * on.dispatch_s_per_byte[code])
+    fabric, code = machines().fabric, CHIP_IDS.index("h100_sxm")
+    network, hops = fabric.networks[0], int(np.log2(nodes))
+    latency = fabric.all_to_all.latency_s[code, 3] + network.exchange_latency_s[code, hops]
+    rate = 1 / ((nodes - 1) / nodes * network.dispatch_s_per_byte[code, hops])
     assert latency == pytest.approx(us * 1e-6, rel=0.25)
     assert rate == pytest.approx(gigabytes_per_s * 1e9, rel=0.10)
 

@@ -134,6 +134,12 @@ def add(step: Step, block: Block) -> None:
     _exchange(step, block, tokens, latent, busiest / np.maximum(mean, 1e-9))
 
 
+def leaving_share(domains: Floats, chosen: Floats, copies: Floats) -> Floats:
+    """(n,) of the `copies` of a token that are sent for its `chosen` experts, spread evenly over so
+    many domains, the share that is left where each domain gets one at most."""
+    return domains * (1.0 - (1.0 - 1.0 / domains) ** chosen) / np.maximum(copies, 1.0)
+
+
 def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Floats) -> None:
     """Moves tokens, `hidden` wide, to their experts and back; `load` is what the busiest rank
     receives over the mean.
@@ -149,31 +155,34 @@ def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Fl
     spread = deployed.data_parallel > 1.0
     routed = spread & (deployed.expert_parallel > 1.0)
 
-    latency, transfer = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
-    step.ledger.network("experts all-reduce", block.count * ~spread, latency, transfer)
+    cost = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
+    step.ledger.network("experts all-reduce", block.count * ~spread, cost)
     gathered = spread & ~routed
     if gathered.any():
-        latency, transfer = group.all_gather(tokens * hidden * ACTIVATION_BYTES)
+        cost = group.all_gather(tokens * hidden * ACTIVATION_BYTES)
         both = 2.0 * block.count * gathered
-        step.ledger.network("gather tokens, scatter outputs", both, latency, transfer)
+        step.ledger.network("gather tokens, scatter outputs", both, cost)
     if not routed.any():
         return
 
     chosen = block["experts_per_token"]
     copies = np.minimum(chosen, deployed.expert_parallel)
     own_rows = step.rows / deployed.tensor_parallel
-    leaving, domains = 1.0, group.domains
-    if (domains > 1.0).any():
-        distinct = domains * (1.0 - (1.0 - 1.0 / domains) ** chosen) / np.maximum(copies, 1.0)
-        leaving = np.minimum(np.maximum(distinct, FEW_ROWS / own_rows), 1.0)
+    leaving = None
+    if any((domains > 1.0).any() for domains in group.domains):
+        leaving = [
+            np.maximum(leaving_share(domains, chosen, copies), FEW_ROWS / own_rows)
+            for domains in group.domains
+        ]
+        leaving = [np.minimum(share, 1.0) for share in leaving]
     route_count = block.count * routed
     for name, width in (
         ("dispatch to experts", np.minimum(deployed.weight_bytes["experts"], 2.0)),
         ("combine from experts", ACTIVATION_BYTES),
     ):
         wire = np.where(width < 1.0, 1.0, width)  # 4-bit weights still receive 8-bit activations
-        latency, transfer = group.all_to_all(own_rows * copies * load * hidden * wire, leaving)
-        step.ledger.network(name, route_count, latency, transfer)
+        cost = group.all_to_all(own_rows * copies * load * hidden * wire, leaving)
+        step.ledger.network(name, route_count, cost)
     # Every tensor-parallel rank sent its share of the tokens and needs all of them back.
-    latency, transfer = step.tensor_group.all_gather(step.rows * hidden * ACTIVATION_BYTES)
-    step.ledger.network("gather tokens", route_count, latency, transfer)
+    cost = step.tensor_group.all_gather(step.rows * hidden * ACTIVATION_BYTES)
+    step.ledger.network("gather tokens", route_count, cost)
