@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dse.specs.system import DISTRIBUTIONS
 from tests.cli.conftest import dse, fits
 
 DENSE = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--chips-up-to", "16")
@@ -106,6 +107,15 @@ def test_limits_that_nothing_meets_are_an_answer(tmp_path: Path):
     page = (tmp_path / "scale.html").read_text()
     assert 'id="cost"' not in page
     assert 'id="latency"' in page
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_every_distribution_of_jitter_is_taken(distribution: str):
+    said = dse("scale", *DENSE, *FEW, "--jitter-distribution", distribution, "--json")
+    document = said.json()
+    assert document["jitter_distribution"] == distribution
+    none, some = document["chips"][0]["jitter"]
+    assert none["minimum_tpot_s"] <= some["minimum_tpot_s"]
 
 
 @pytest.mark.parametrize(

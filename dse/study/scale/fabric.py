@@ -8,20 +8,33 @@ import numpy as np
 
 from dse.perf.machines import Machines
 
+PER_BYTE = ("s_per_byte", "reduce_s_per_byte", "gather_s_per_byte", "dispatch_s_per_byte")
+
 
 def one_domain(machines: Machines) -> Machines:
-    """In a scale-up domain that holds any group."""
-    return replace(machines, domain=np.full_like(machines.domain, np.inf))
+    """In a scale-up domain that holds any group, whose collectives are those of the largest group
+    of the real one (only their share of bytes grows)."""
+    fabric = machines.fabric
+    endless = np.full_like(fabric.domain, np.inf)
+    return replace(machines, fabric=replace(fabric, domain=endless, networks=()))
 
 
 def faster_links(machines: Machines, factor: float) -> Machines:
     """With `factor` times the bandwidth of every link, inside the domain and between domains."""
+    fabric = machines.fabric
+    networks = tuple(
+        replace(network, **{name: getattr(network, name) / factor for name in PER_BYTE})
+        for network in fabric.networks
+    )
     return replace(
         machines,
-        link_bytes_per_s=machines.link_bytes_per_s * factor,
-        all_reduce_s_per_byte=machines.all_reduce_s_per_byte / factor,
-        all_gather_s_per_byte=machines.all_gather_s_per_byte / factor,
-        all_to_all_s_per_byte=machines.all_to_all_s_per_byte / factor,
-        scale_out_s_per_byte=machines.scale_out_s_per_byte / factor,
-        dispatch_s_per_byte=machines.dispatch_s_per_byte / factor,
+        fabric=replace(
+            fabric,
+            link_bytes_per_s=fabric.link_bytes_per_s * factor,
+            pair_bytes_per_s=fabric.pair_bytes_per_s * factor,
+            all_reduce=fabric.all_reduce.scaled(1.0, factor),
+            all_gather=fabric.all_gather.scaled(1.0, factor),
+            all_to_all=fabric.all_to_all.scaled(1.0, factor),
+            networks=networks,
+        ),
     )

@@ -96,8 +96,8 @@ class Size:
 
 
 def sizes_up_to(domain: int, chips_up_to: int) -> list[int]:
-    """Powers of two, the divisors of the domain, and 1, 2, 4, ... whole domains."""
-    found = set(divisors(domain))
+    """Powers of two, the divisors of the domain, 1, 2, 4, ... whole domains, and the last."""
+    found = {*divisors(domain), chips_up_to}
     for start in (1, domain):
         found |= {start * 2**k for k in range(chips_up_to.bit_length())}
     return sorted(size for size in found if size <= chips_up_to)
