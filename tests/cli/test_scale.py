@@ -109,6 +109,21 @@ def test_limits_that_nothing_meets_are_an_answer(tmp_path: Path):
     assert 'id="latency"' in page
 
 
+def test_a_first_token_that_comes_too_late_is_the_reason():
+    document = dse("scale", *DENSE, *FEW, "--ttft-limit", "1 ms", "--json").json()
+    reason = document["chips"][0]["sizes"][-1]["within_reason"]
+    assert "s for its first token at best" in reason
+    assert reason in document["answer"][2]
+
+
+def test_one_chip_is_no_group():
+    said = dse("scale", *DENSE[:4], "--chips-up-to", 1, *FEW)
+    assert said.code == 0, said.err
+    assert "the only size looked at that can" in said.out
+    assert "1 chips" not in said.out
+    assert "Jitter: the largest" not in said.out
+
+
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_every_distribution_of_jitter_is_taken(distribution: str):
     said = dse("scale", *DENSE, *FEW, "--jitter-distribution", distribution, "--json")

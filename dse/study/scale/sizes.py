@@ -159,15 +159,19 @@ def _size(
     if single_only:
         return Size(chips, crosses, len(fit), single, None, None, NOT_ASKED)
     found = _within(subject, every[fit], alone.admitted[fit], tpot_limit_s, ttft_limit_s, machines)
-    late = None if found else _late(single, float(np.min(alone.ttft_s[fit])), tpot_limit_s)
+    late = None
+    if found is None:
+        late = _late(single, float(np.min(alone.ttft_s[fit])), tpot_limit_s, ttft_limit_s)
     return Size(chips, crosses, len(fit), single, found, None, late)
 
 
-def _late(single: Point, first_s: float, tpot_limit_s: float) -> str:
+def _late(single: Point, first_s: float, tpot_limit_s: float, ttft_limit_s: float) -> str:
     """Why no division meets the limits; `first_s` is the lowest time to first token."""
     if single.tpot_s > tpot_limit_s:
         return f"one request alone takes {1e3 * single.tpot_s:.3g} ms a token at best"
-    return f"one request alone waits {first_s:.3g} s for its first token at best"
+    if first_s > ttft_limit_s:
+        return f"one request alone waits {first_s:.3g} s for its first token at best"
+    return "no division keeps both limits with a request on every rank"
 
 
 def _within(

@@ -64,7 +64,7 @@ def _summary(answer: Scaled) -> str:
     at, lowest = found.chips or found.minimum_chips, found.tpot_s or found.minimum_tpot_s
     gains = f"gains up to {chips_words(at)} in one instance"
     if sum(row.single is not None for row in answer.sizes) == 1:
-        gains = f"runs on {chips_words(at)}, the only size that can"
+        gains = f"runs on {chips_words(at)}, the only size looked at that can"
     elif found.chips == 1:
         gains = "gains nothing beyond 1 chip"
     elif found.chips is None:
@@ -85,7 +85,8 @@ def _summary(answer: Scaled) -> str:
         f"{best.replicas} x {chosen} give {significant(best.output_tokens_per_s)} output tokens/s"
     )
     if chosen == demand:
-        return f"{sentence}; many users are served best by the largest instance, {chosen} chips."
+        best_size = chips_words(chosen)
+        return f"{sentence}; no size gives more tokens a chip within the limits than {best_size}."
     if whole is None:
         return f"{many}{_at(best.usd_per_million_total_tokens)}."
     prices = ""
@@ -103,6 +104,8 @@ def _one_user(answer: Scaled) -> str:
     start = f"One user on {answer.subject.chip}:"
     if found.chips is None or found.tpot_s is None:
         runs = [row.chips for row in answer.sizes if row.single is not None]
+        if len(runs) == 1:
+            return f"{start} no ceiling without a second size that runs."
         return (
             f"{start} no ceiling shows in what runs and was looked at, {runs[0]} to {runs[-1]} "
             f"chips ({milliseconds(found.minimum_tpot_s)} ms on {found.minimum_chips})."
@@ -136,8 +139,11 @@ def _limits(answer: Scaled) -> list[str]:
         "first one"
     )
     if chosen is None:
-        reasons = [row.within_reason for row in answer.sizes if row.single]
-        return [f"No instance of {answer.subject.chip} keeps {limits}: {reasons[-1]}."]
+        last = [row for row in answer.sizes if row.single][-1]
+        return [
+            f"No instance of {answer.subject.chip} keeps {limits}: on "
+            f"{chips_words(last.chips)}, {last.within_reason}."
+        ]
     sentences = []
     if not any(row.chips == asked.demand for row in answer.replicas) and chosen < asked.demand:
         sentences.append(f"One instance of {asked.demand} {_why_not(answer, asked.demand)}.")
@@ -199,7 +205,7 @@ def _widest(found: ExpertAnswer) -> str:
 def _jitter(answer: Scaled) -> list[str]:
     """The largest useful collective by jitter, equal ones together; what evenness is worth."""
     rows = answer.jitter
-    if len(rows) < 2:
+    if len(rows) < 2 or max(row.group_chips for row in rows) == 1:
         return []
     runs = [[rows[0]]]
     for row in rows[1:]:
