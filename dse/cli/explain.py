@@ -61,6 +61,7 @@ def command(
 
         study_document = read_json(Path(why_not), STUDY)
         taken = ("price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS)
+        taken = (*taken, "jitter", "jitter_distribution")
         loads = loads_of(study_document)
         if not held(loads):
             taken = (*taken, "concurrency")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dse.cli import collectives
 from dse.cli.options import json_option, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 def command() -> None:
     """Chips, their systems and their prices; every figure with its source."""
 
+
+command.add_command(collectives.command)
 
 _chip_file_option = click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."

@@ -129,6 +129,17 @@ _POINT_OPTIONS = (
     click.option(
         "--prefix-hit-rate", type=Between(0.0, 0.999), help="Share of prompt tokens in the cache."
     ),
+    click.option(
+        "--network-overlap",
+        type=Between(0.0, 1.0),
+        help="Share of the shorter of network and device time that is hidden behind the other.",
+    ),
+    click.option(
+        "--jitter", metavar="TIME", help="Mean delay of each chip in a collective, such as 10us."
+    ),
+    click.option(
+        "--jitter-distribution", metavar="NAME", help="exponential, normal or pareto delays."
+    ),
     click.option("--backend", default="generic", help="Serving software (hardware/backends)."),
     click.option(
         "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
@@ -143,6 +154,7 @@ POINT_FLAGS = (
     "weight_dtype", "kv_dtype",
     "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
     "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
+    "network_overlap", "jitter", "jitter_distribution",
     "price_basis", "training_tokens", "chip_files",
 )  # fmt: skip
 
@@ -203,6 +215,27 @@ def dtype_flags(flags: dict[str, Any]) -> None:
                     accepted=", ".join(DTYPES),
                 )
             flags[name] = value
+
+
+def jitter_of(jitter: str | None, distribution: str | None) -> tuple[float, str] | None:
+    """(seconds, distribution) of --jitter and --jitter-distribution, None where neither is given.
+    Raises InputError for a distribution that does not exist, or without a mean."""
+    from dse import units
+    from dse.errors import InputError
+    from dse.specs.loader import did_you_mean
+    from dse.specs.system import DISTRIBUTIONS
+
+    if distribution is not None and distribution not in DISTRIBUTIONS:
+        raise InputError(
+            f"unknown distribution {distribution!r}{did_you_mean(distribution, DISTRIBUTIONS)}",
+            field="--jitter-distribution",
+            accepted=", ".join(DISTRIBUTIONS),
+        )
+    if jitter is None:
+        if distribution is not None:
+            raise InputError("--jitter is missing", accepted="a mean delay, such as --jitter 10us")
+        return None
+    return units.parse(jitter, "s", field="--jitter"), distribution or DISTRIBUTIONS[0]
 
 
 def estimate_flags(
@@ -276,6 +309,7 @@ def estimate_flags(
         kv_dtype=flags["kv_dtype"],
         price_basis=flags["price_basis"],
         keep=keep,
+        jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from dse.candidates import Codes, Floats
 from dse.perf.deployed import Deployed
-from dse.perf.fabrics import GROUPS, DomainTable, Fabric
+from dse.perf.fabrics import GROUPS, DomainTable, Fabric, Network
 from dse.perf.jitter import wait_s
 
 
@@ -119,14 +119,14 @@ class Group:
     ends up with `bytes`, an equal part from each; a reduce-scatter takes the same.
     """
 
-    def __init__(self, deployed: Deployed, size: Floats) -> None:
-        fabric, chip = deployed.machines.fabric, deployed.batch.chip
-        inside = np.minimum(size, deployed.domain)
+    def __init__(self, fabric: Fabric, chip: Codes, size: Floats) -> None:
+        domain = fabric.domain[chip]
+        inside = np.minimum(size, domain)
         step = _log2(inside)
         several = (size > 1.0).astype(np.float64)
         share = (inside - 1.0) / inside
         self.levels, wait = _levels(fabric, chip, size, inside)
-        self._alone = None if fabric.networks == () else size <= deployed.domain
+        self._alone = size <= domain
         self.domains: tuple[Floats, ...] = tuple(level.domains for level in self.levels)
         self.all_reduce = self._collective(
             fabric.all_reduce, chip, step, 2.0 * share, several, wait,
@@ -179,8 +179,7 @@ class Group:
     ) -> Collective | None:
         """The algorithm for short messages of groups inside one domain."""
         latency = table.short_latency_s[chip, step]
-        if self._alone is not None:
-            latency = np.where(self._alone, latency, np.inf)
+        latency = np.where(self._alone, latency, np.inf)
         if np.isinf(latency).all():
             return None
         s_per_byte = share * np.where(np.isinf(latency), 0.0, table.short_s_per_byte[chip, step])
@@ -244,40 +243,56 @@ def _levels(
 def groups(deployed: Deployed) -> tuple[Group, Group]:
     """The tensor-parallel group and the group of all chips that share an instance's experts."""
     if deployed.groups is None:
+        fabric, chip = deployed.machines.fabric, deployed.batch.chip
         deployed.groups = (
-            Group(deployed, deployed.tensor_parallel),
-            Group(deployed, deployed.group),
+            Group(fabric, chip, deployed.tensor_parallel),
+            Group(fabric, chip, deployed.group),
         )
     return deployed.groups
 
 
+def point_to_point(
+    fabric: Fabric, chip: Codes, bytes_: Floats, senders: Floats
+) -> tuple[Cost, ...]:
+    """The cost, (n,), of handing `bytes_` from each chip to one other: inside the scale-up domain,
+    where a pair may have one link, then over each network. The receivers wait for the slowest of so
+    many senders."""
+    none, all_ = np.zeros(1), np.ones(1)
+    levels: list[Fabric | Network] = [fabric, *fabric.networks]
+    costs = [
+        Cost(
+            fabric.all_reduce.latency_s[chip, 1],
+            bytes_ / fabric.pair_bytes_per_s[chip],
+            Sent(bytes_, all_, ()),
+        ),
+        *(
+            Cost(one.hop_s[chip], bytes_ * one.s_per_byte[chip], Sent(bytes_, none, ((all_,),)))
+            for one in fabric.networks
+        ),
+    ]
+    if not fabric.jittered:
+        return tuple(costs)
+    waits = [wait_s(one.jitter_s[chip], one.distribution[chip], senders) for one in levels]
+    return tuple(
+        Cost(cost.latency_s + wait, cost.transfer_s, cost.sent)
+        for cost, wait in zip(costs, waits, strict=True)
+    )
+
+
 def stage_hops(deployed: Deployed, bytes_: Floats) -> tuple[tuple[Floats, Cost], ...]:
     """((hops, cost of one), ...), (n,): handing `bytes_` from stage to stage inside a scale-up
-    domain, and over each network where two stages lie in different domains. A stage waits for the
-    slowest of the chips that hand over."""
+    domain, and over each network where two stages lie in different domains."""
     fabric, chip = deployed.machines.fabric, deployed.batch.chip
     hops = deployed.pipeline_parallel - 1.0
-    chips, none, all_ = deployed.group * deployed.pipeline_parallel, np.zeros(1), np.ones(1)
-    wait: Floats | float = 0.0
-    jittered = fabric.jittered
-
-    def crossing(reach: Floats) -> Floats:
-        return np.minimum(np.maximum(np.ceil(chips / reach) - 1.0, 0.0), hops)
-
-    outside = crossing(deployed.domain)
-    if jittered:
-        wait = wait_s(fabric.jitter_s[chip], fabric.distribution[chip], deployed.group)
-    latency = fabric.all_reduce.latency_s[chip, 1] + wait
-    inside = Cost(latency, bytes_ / fabric.pair_bytes_per_s[chip], Sent(bytes_, all_, ()))
-    costs = [(hops - outside, inside)]
-    for network in fabric.networks:
-        further = crossing(network.reach[chip])
-        if jittered:
-            wait = wait_s(network.jitter_s[chip], network.distribution[chip], deployed.group)
-        latency, transfer = network.hop_s[chip] + wait, bytes_ * network.s_per_byte[chip]
-        costs.append((outside - further, Cost(latency, transfer, Sent(bytes_, none, ((all_,),)))))
-        outside = further
-    return tuple(costs)
+    chips = deployed.group * deployed.pipeline_parallel
+    reaches = [deployed.domain, *(network.reach[chip] for network in fabric.networks)]
+    left, counts = hops, []
+    for reach in reaches:
+        beyond = np.minimum(np.maximum(np.ceil(chips / reach) - 1.0, 0.0), hops)
+        counts.append(left - beyond)
+        left = beyond
+    costs = point_to_point(fabric, chip, bytes_, deployed.group)
+    return tuple(zip(counts, costs, strict=True))
 
 
 def network_of(fabric: Fabric, chip: Codes, chips: Floats) -> tuple[Floats, Floats]:

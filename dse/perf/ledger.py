@@ -48,9 +48,17 @@ class Ledger:
     """Sums a step. `keep` retains every entry for `dse explain`; without `parts` only the seconds
     are summed. Sums are made in place: this is where a search spends its time."""
 
-    def __init__(self, deployed: Deployed, *, keep: bool = False, parts: bool = True) -> None:
+    def __init__(
+        self,
+        deployed: Deployed,
+        *,
+        keep: bool = False,
+        parts: bool = True,
+        network_overlap: float = 0.0,
+    ) -> None:
         self.deployed = deployed
         self.parts = parts
+        self.network_overlap = network_overlap
         n = deployed.n
         self.seconds = np.zeros(n)
         self.compute_s = np.zeros(n)
@@ -138,10 +146,22 @@ class Ledger:
         seconds = cost.latency_s + cost.transfer_s
         seconds *= count
         self.seconds += seconds
+        if self.parts or self.network_overlap:
+            self.network_s += seconds
         if self.parts:
             self._sent.append((count, cost.sent))
-            self.network_s += seconds
             self._keep(name, seconds, network_s=seconds)
+
+    def overlap(self) -> None:
+        """Hides `network_overlap` of the shorter of network and device time; called once, after the
+        last operator. What is hidden leaves the network's part."""
+        if not self.network_overlap:
+            return
+        rest = np.maximum(self.seconds - self.network_s, 0.0)
+        hidden = self.network_overlap * np.minimum(self.network_s, rest)
+        self.seconds = self.seconds - hidden
+        self.network_s = self.network_s - hidden
+        self._keep("network behind compute", -hidden, network_s=-hidden)
 
     def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:
         if self.entries is not None:

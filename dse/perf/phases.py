@@ -102,6 +102,7 @@ def prefill_step(case: Case, tokens: Floats, ranks: Floats | float = 1.0) -> tup
         prompt_tokens=case.seen,
         fresh_tokens=case.fresh,
         prefill_ranks=ranks,
+        network_overlap=case.workload.network_overlap,
         keep=case.keep,
     )
     one = case.step_s(step.seconds * case.imbalance)
@@ -122,6 +123,7 @@ def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
             prompt_tokens=ones,
             context_spread=spread,
             verified=verified,
+            network_overlap=case.workload.network_overlap,
             keep=case.keep,
         )
 
@@ -162,6 +164,7 @@ def rank_of(
         prefill_ranks=together,
         context_spread=spread,
         verified=plain.verified,
+        network_overlap=case.workload.network_overlap,
         parts=False,
     )
     added = np.maximum(mixed.seconds - alone_s, 0.0) * case.imbalance

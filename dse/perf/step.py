@@ -42,6 +42,7 @@ class Step:
     variation of the context among requests (None: all alike). The attention rank with the longest
     contexts sets the step: the expected maximum of normal deviates over data-parallel ranks.
     verified: tokens of each decoding request, more than 1 where some were drafted.
+    network_overlap: as in `dse.perf.workload`.
     """
 
     def __init__(
@@ -56,11 +57,12 @@ class Step:
         prefill_ranks: Floats | float = 1.0,
         context_spread: Floats | None = None,
         verified: float = 1.0,
+        network_overlap: float = 0.0,
         keep: bool = False,
         parts: bool = True,
     ) -> None:
         self.deployed = deployed
-        self.ledger = Ledger(deployed, keep=keep, parts=parts)
+        self.ledger = Ledger(deployed, keep=keep, parts=parts, network_overlap=network_overlap)
         self.hidden_size = deployed.batch.hidden_size
         self.decode_rows = decode_rows
         self.context = context
@@ -99,6 +101,7 @@ class Step:
         ledger.network("gather logits", self.always, self.tensor_group.all_gather(gathered))
         for hops, cost in stage_hops(deployed, self.rows * row_bytes):
             ledger.network("pipeline hops", hops, cost)
+        ledger.overlap()
 
     @property
     def seconds(self) -> Floats:

@@ -31,6 +31,9 @@ class Workload:
     `prefix_hit_rate`: share of the prompt's tokens whose keys and values are cached already. They
     are not prefilled, the others attend to them, and every request is counted with its whole cache:
     that requests may share it is not credited.
+
+    `network_overlap`: share of the shorter of a step's network time and the rest of its device time
+    that is hidden behind the other, as two micro-batches in turn do.
     """
 
     prompt_tokens: Floats
@@ -43,6 +46,7 @@ class Workload:
     queued: Floats = field(default_factory=lambda: np.zeros(1))
     speculation: Speculation | None = None
     prefix_hit_rate: float = 0.0
+    network_overlap: float = 0.0
 
     @classmethod
     def of(
@@ -55,6 +59,7 @@ class Workload:
         requests_per_second: float = 0.0,
         speculation: Speculation | None = None,
         prefix_hit_rate: float = 0.0,
+        network_overlap: float = 0.0,
     ) -> Workload:
         return cls(
             np.array([float(prompt)]),
@@ -64,4 +69,5 @@ class Workload:
             requests_per_s=np.array([float(requests_per_second)]),
             speculation=speculation,
             prefix_hit_rate=prefix_hit_rate,
+            network_overlap=network_overlap,
         )

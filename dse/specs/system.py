@@ -28,7 +28,7 @@ SCALE_OUT_SOFTWARE_S = 10e-6
 SCALE_OUT_FRACTION = 0.74
 # The rise of messages between latency and bandwidth, where their level gives no `ramp`: fitted to
 # the all-reduce of 32 KiB to 16 GiB over 4 nodes (the same source; docs/fabrics.md).
-SCALE_OUT_RAMP = 0.37
+SCALE_OUT_RAMP = 0.36
 
 
 @dataclass(frozen=True, slots=True)

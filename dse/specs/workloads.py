@@ -20,7 +20,10 @@ CURRENT_BACKEND = "generic"
 
 Serving = Literal["continuous", "static", "offline", "poisson"]
 # What a workload may say besides, and None where it does not.
-DETAILS = ("requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate")
+DETAILS = (
+    "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
+    "network_overlap",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class WorkloadFile(BaseModel):
     acceptance: float | None = Field(default=None, ge=0, le=1)
     draft_share: float | None = Field(default=None, ge=0, le=10)
     prefix_hit_rate: float | None = Field(default=None, ge=0, lt=1)
+    network_overlap: float | None = Field(default=None, ge=0, le=1)
 
     def details(self) -> dict[str, float]:
         return {name: getattr(self, name) for name in DETAILS if getattr(self, name) is not None}

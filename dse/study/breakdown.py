@@ -17,7 +17,7 @@ BOUNDS = ("compute", "memory", "network", "fixed")
 
 def _bound(entry: Entry, i: int) -> str:
     parts = (entry.compute_s[i], entry.memory_s[i], entry.network_s[i], entry.fixed_s[i])
-    return BOUNDS[max(range(len(parts)), key=parts.__getitem__)]
+    return BOUNDS[max(range(len(parts)), key=lambda k: abs(parts[k]))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 from dse.candidates import CandidateBatch
 from dse.evaluate import Metrics
 from dse.mix import Mix, alone, evaluate_mix
+from dse.perf.jitter import with_jitter
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.operators.moe import ROUTING_SKEW
 from dse.perf.workload import POISSON, Workload
@@ -63,12 +64,16 @@ def estimate(
     price_basis: str = "rental_3yr",
     limits: tuple[Limit, ...] = (),
     keep: bool = False,
+    jitter: tuple[float, str] | None = None,
 ) -> Estimate:
-    """Evaluates one point under a workload or a mix of several. Raises InputError for an unknown
+    """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
+    distribution, takes the place of what the chip's system states. Raises InputError for an unknown
     chip, dtype or price basis, and for a chip without a figure that the point needs."""
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
     machines = compile_machines(catalog, [chip], price_basis)
+    if jitter is not None:
+        machines = with_jitter(machines, *jitter)
     axes = {axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES}
     axes |= {
         axis: np.array([float(deployment[axis])]) for axis in EXPERT_AXES if axis in deployment
@@ -79,6 +84,8 @@ def estimate(
     metrics = evaluate_mix(batch, mix, machines, keep=keep)
     written = describe_deployment(batch, 0, machines)
     assumed = assumptions(catalog, model, written, mix, int(metrics.provenance[0]), price_basis)
+    if jitter is not None:
+        assumed.insert(0, f"{jitter[1]} delays of {jitter[0] * 1e6:g} us in collectives, as given")
     return Estimate(
         model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed)
     )
@@ -164,6 +171,12 @@ def _unmeasured(mix: Mix) -> list[str]:
         parts.append("cached prefixes")
         sentences.append(
             "the share of cached prefixes is as given; memory that requests share is not credited"
+        )
+    if any(load.network_overlap for load in loads):
+        parts.append("an overlap of network and compute")
+        sentences.append(
+            "the overlap of network and compute is as given; that each micro-batch reads the "
+            "weights is not charged"
         )
     if len(loads) > 1:
         parts.append("a mix of workloads")

@@ -45,6 +45,7 @@ def mix_of(loads: Sequence[Mapping[str, Any]], backends: dict[str, Backend]) -> 
                 requests_per_second=load.get("requests_per_second", 0.0),
                 speculation=_speculation(load),
                 prefix_hit_rate=load.get("prefix_hit_rate", 0.0),
+                network_overlap=load.get("network_overlap", 0.0),
             ),
         )
         for load in loads
@@ -69,6 +70,8 @@ def _details(load: Workload) -> dict[str, Any]:
             found["draft_share"] = load.speculation.draft_share
     if load.prefix_hit_rate:
         found["prefix_hit_rate"] = load.prefix_hit_rate
+    if load.network_overlap:
+        found["network_overlap"] = load.network_overlap
     return found
 
 

@@ -179,6 +179,8 @@ def _savings(load: Mapping[str, Any]) -> str:
         words += f", {load['draft_tokens']:g} drafted tokens accepted at {load['acceptance']:g}"
     if "prefix_hit_rate" in load:
         words += f", {load['prefix_hit_rate']:.0%} of prompts cached"
+    if "network_overlap" in load:
+        words += f", {load['network_overlap']:.0%} of network overlapped"
     return words
 
 
