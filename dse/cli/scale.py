@@ -71,6 +71,12 @@ QUIET_S = 2.0  # progress is shown beyond it
     default="exponential",
     help="Distribution of that jitter.",
 )
+@click.option(
+    "--network-overlap",
+    type=Between(0.0, 1.0),
+    default=0.0,
+    help="Share of the shorter of a step's network and other device time that is hidden.",
+)
 @click.option("--pipeline", is_flag=True, help="Also print one request over pipeline stages.")
 @click.option("--backend", default="generic", help="Serving software (hardware/backends).")
 @click.option(
@@ -95,7 +101,7 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
     """
     from dse.study.scale.answer import csv_lines, document, scaled
     from dse.study.scale.tables import stage_table, tables
-    from dse.study.scale.words import lead
+    from dse.study.scale.words import asked_words, lead
 
     asked, subjects = _asked(flags), _subjects(flags)
     progress = _Progress()
@@ -105,7 +111,7 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
     if as_json:
         print_json(written)
     else:
-        _heading(written)
+        say(f"{written['model']}, {asked_words(written)}")
         for sentence in sentences:
             say(f"- {sentence}", "  ")
         for answer in answers:
@@ -122,17 +128,6 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
 
         page = write_scale(Path(out), answers, written, csv_lines(answers))
         click.echo(f"Plots: {page}", err=as_json)
-
-
-def _heading(written: dict[str, Any]) -> None:
-    from dse.study.scale.words import short_time
-
-    load, limits = written["workload"], written["limits"]
-    say(
-        f"{written['model']}, {load['prompt_tokens']:,} prompt and {load['output_tokens']:,} "
-        f"output tokens, backend {load['backend']}; limits: {short_time(limits['tpot_s'])} a "
-        f"token, {short_time(limits['ttft_s'])} to the first; prices: {written['price_basis']}"
-    )
 
 
 class _Progress:
@@ -227,6 +222,7 @@ def _subjects(flags: dict[str, Any]) -> list[Any]:
         flags["output_tokens"],
         "continuous",
         find_backend(catalog.backends, flags["backend"]),
+        network_overlap=flags["network_overlap"],
     )
     return [
         scale_subject(

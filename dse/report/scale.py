@@ -15,7 +15,7 @@ from dse.report.tables import script_json
 from dse.study.folder import write_json, write_text
 from dse.study.scale.answer import Scaled
 from dse.study.scale.tables import stage_table, tables
-from dse.study.scale.words import division, short_time, significant
+from dse.study.scale.words import asked_words, division, short_time, significant
 
 PAGE, DATA, TABLE = "scale.html", "scale.json", "scale.csv"
 DASHES = ("solid", "dash")  # of the first and the second chip
@@ -63,15 +63,12 @@ def write_scale(
 def scale_page(answers: Sequence[Scaled], document: dict[str, Any]) -> str:
     """The page as HTML. `document` is that of `dse scale --json`."""
     drawn = figures(answers)
-    load, limits = document["workload"], document["limits"]
     text = (
         environment()
         .get_template("scale.html")
         .render(
             document=document,
-            asked=f"{load['prompt_tokens']:,} prompt and {load['output_tokens']:,} output tokens, "
-            f"backend {load['backend']}; limits: {short_time(limits['tpot_s'])} a token and "
-            f"{short_time(limits['ttft_s'])} to the first one; prices: {document['price_basis']}",
+            asked=asked_words(document),
             drawn=drawn,
             summaries=len(answers),
             domains=" and ".join(f"{a.subject.domain} chips ({a.subject.chip})" for a in answers),

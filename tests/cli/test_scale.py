@@ -124,6 +124,17 @@ def test_one_chip_is_no_group():
     assert "Jitter: the largest" not in said.out
 
 
+def test_overlapped_network_is_never_slower():
+    plain, hidden = (
+        dse("scale", *DENSE, *FEW, "--network-overlap", share, "--json").json() for share in (0, 1)
+    )
+    assert hidden["workload"]["network_overlap"] == 1.0
+    assert "network_overlap" not in plain["workload"]
+    for before, after in zip(plain["chips"][0]["sizes"], hidden["chips"][0]["sizes"], strict=True):
+        assert after["single"]["tpot_s"] <= before["single"]["tpot_s"]
+    assert "100% of network overlapped" in dse("scale", *DENSE, *FEW, "--network-overlap", 1).out
+
+
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_every_distribution_of_jitter_is_taken(distribution: str):
     said = dse("scale", *DENSE, *FEW, "--jitter-distribution", distribution, "--json")

@@ -245,7 +245,8 @@ def _columns(subject: Subject, batch: CandidateBatch, machines: Machines) -> Eva
 
 def step_shares(metrics: Metrics, batch: CandidateBatch) -> tuple[Floats, ...]:
     """(n,) share of the decode step by BOUNDS. Compute and memory overlap, so that shares may add
-    to more than 1; what the host adds to the device's time counts as fixed."""
+    to more than 1, as does network time that is overlapped; what the host adds to the device's time
+    counts as fixed."""
     performance = metrics.performance
     ledger, step = performance.decode_ledger, performance.decode_step_s
     layers, stages = batch.layers, batch.pipeline_parallel

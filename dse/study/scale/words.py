@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 from dse.study.scale.answer import Scaled
 from dse.study.scale.experts import ExpertAnswer, expert_answer
@@ -45,6 +46,19 @@ def division(p: Point | None) -> str:
     parts = [f"{name}{degree}" for name, degree in degrees if degree > 1]
     copies = f"+{p.redundant_experts}" if p.redundant_experts else ""
     return " ".join(parts) + copies if parts else "one chip"
+
+
+def asked_words(document: Mapping[str, Any]) -> str:
+    """Workload, limits and price basis of the document of `dse scale --json`."""
+    load, limits = document["workload"], document["limits"]
+    overlap = ""
+    if "network_overlap" in load:
+        overlap = f", {load['network_overlap']:.0%} of network overlapped (as given)"
+    return (
+        f"{load['prompt_tokens']:,} prompt and {load['output_tokens']:,} output tokens, backend "
+        f"{load['backend']}{overlap}; limits: {short_time(limits['tpot_s'])} a token and "
+        f"{short_time(limits['ttft_s'])} to the first one; prices: {document['price_basis']}"
+    )
 
 
 def lead(answers: Sequence[Scaled]) -> list[str]:
