@@ -17,6 +17,7 @@ VERBS = {
     "estimate": "predict one point, a point of a study, or every row of a file",
     "validate": "predictions against measurements",
     "explain": "where time, memory, money and energy of one point go",
+    "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "hardware": "the chips: list, show, check",

@@ -1,0 +1,239 @@
+"""dse scale: one large instance against many small ones."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dse.cli.options import (
+    LOAD,
+    Between,
+    Whole,
+    json_option,
+    print_json,
+    print_table,
+    say,
+)
+
+MOST_CHIPS = 4096
+QUIET_S = 2.0  # progress is shown beyond it
+
+
+@click.command("scale")
+@click.option("--model", help="Catalog id, or the path of a config.json.")
+@click.option("--chip", help="Chip id (dse hardware list), or the path of a chip file.")
+@click.option("--against", metavar="CHIP", help="A second chip, compared with the first.")
+@click.option(
+    "--chips-up-to",
+    type=Whole(1, MOST_CHIPS),
+    default=512,
+    help="The largest instance to look at.",
+)
+@click.option(
+    "--demand",
+    type=Whole(1, 10_000_000),
+    help="Chips in all, for replicas against one instance; else those of --chips-up-to.",
+)
+@click.option("--prompt-tokens", type=LOAD, default=2048, help="Prompt length.")
+@click.option("--output-tokens", type=LOAD, default=512, help="Output length.")
+@click.option("--tpot-limit", default="50ms", help="Longest time per output token.")
+@click.option("--ttft-limit", default="2s", help="Longest time to first token.")
+@click.option(
+    "--weight-dtype",
+    help="bf16, fp8, fp8_block (128 x 128), int8, int4, nvfp4, mxfp4; else the model's.",
+)
+@click.option("--kv-dtype", help="Format of the KV cache; bf16 unless the checkpoint says.")
+@click.option(
+    "--routing-skew",
+    type=Between(0.0, 10.0),
+    help="Spread of how often experts are chosen: standard deviation over mean; 0 is uniform.",
+)
+@click.option(
+    "--requests-per-chip",
+    type=Whole(1, 100_000),
+    default=32,
+    help="Requests that decode on each chip, for the table of experts.",
+)
+@click.option(
+    "--jitter",
+    "jitters",
+    metavar="TIMES",
+    default="0,1us,3us,10us,30us,100us,300us",
+    help="Jitter of each member of a collective, several with commas between.",
+)
+@click.option(
+    "--jitter-distribution",
+    "distribution",
+    type=click.Choice(["exponential", "normal", "pareto"]),
+    default="exponential",
+    help="Distribution of that jitter.",
+)
+@click.option(
+    "--network-overlap",
+    type=Between(0.0, 1.0),
+    default=0.0,
+    help="Share of the shorter of a step's network and other device time that is hidden.",
+)
+@click.option("--pipeline", is_flag=True, help="Also print one request over pipeline stages.")
+@click.option("--backend", default="generic", help="Serving software (hardware/backends).")
+@click.option(
+    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+)
+@click.option(
+    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
+)
+@click.option("--out", metavar="DIR", help="Write scale.html, scale.json and scale.csv there.")
+@json_option
+def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> None:
+    """Scale up or scale out: how large one instance should be, and what stops it.
+
+    \b
+    dse scale --model llama-3-70b --chip h100_sxm
+    dse scale --model deepseek-v3 --chip gb200_nvl72 --against b200_sxm --out scale
+    dse scale --model llama-3-8b --chip h100_sxm --jitter 0,10us --pipeline --json
+
+    For every size of an instance, all ways to divide it: the lowest time per output token of one
+    user, and the lowest cost within the limits. The ceiling is the size past which twice the chips
+    save less than 5% of the time. Exit code 3: the model fits no instance.
+    """
+    from dse.study.scale.answer import csv_lines, document, scaled
+    from dse.study.scale.tables import stage_table, tables
+    from dse.study.scale.words import asked_words, lead
+
+    asked, subjects = _asked(flags), _subjects(flags)
+    progress = _Progress()
+    answers = [scaled(subject, asked, progress) for subject in subjects]
+    sentences = lead(answers)
+    written = document(answers, sentences)
+    if as_json:
+        print_json(written)
+    else:
+        say(f"{written['model']}, {asked_words(written)}")
+        for sentence in sentences:
+            say(f"- {sentence}", "  ")
+        for answer in answers:
+            for table in [*tables(answer), *([stage_table(answer)] if pipeline else [])]:
+                click.echo(f"\n{table.caption}")
+                print_table(table.titles, table.rows, right=table.right)
+                for note in table.notes:
+                    say(note, "  ")
+        click.echo("\nRests on:")
+        for text in dict.fromkeys(text for answer in answers for text in answer.assumed):
+            say(f"- {text}", "  ")
+    if out is not None:
+        from dse.report.scale import write_scale
+
+        page = write_scale(Path(out), answers, written, csv_lines(answers))
+        click.echo(f"Plots: {page}", err=as_json)
+
+
+class _Progress:
+    """A line to standard error every two seconds, none before the first two."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self.last >= QUIET_S:
+            self.last = time.monotonic()
+            click.echo(text, err=True)
+
+
+def _asked(flags: dict[str, Any]) -> Any:
+    from dse.study.scale.answer import Asked
+
+    return Asked(
+        chips_up_to=flags["chips_up_to"],
+        demand=flags["demand"] or flags["chips_up_to"],
+        tpot_limit_s=_limit(flags, "tpot_limit"),
+        ttft_limit_s=_limit(flags, "ttft_limit"),
+        jitters_s=_jitters(flags["jitters"]),
+        distribution=flags["distribution"],
+        requests_per_chip=flags["requests_per_chip"],
+    )
+
+
+def _limit(flags: dict[str, Any], name: str) -> float:
+    from dse import units
+    from dse.errors import InputError
+
+    field = f"--{name.replace('_', '-')}"
+    seconds = units.parse(flags[name], "s", field=field)
+    if seconds == 0.0:
+        raise InputError(f"read {flags[name]!r}", field=field, accepted="a time above 0")
+    return seconds
+
+
+def _jitters(text: str) -> tuple[float, ...]:
+    """Times with commas between; a bare 0 is 0. None may exceed a second."""
+    from dse import units
+    from dse.errors import InputError
+
+    found = [
+        0.0 if word.strip() == "0" else units.parse(word.strip(), "s", field="--jitter")
+        for word in text.split(",")
+    ]
+    if max(found) > 1.0 or len(found) > 50:
+        raise InputError(
+            f"read {text!r}", field="--jitter", accepted="at most 50 times of at most 1 s"
+        )
+    return tuple(found)
+
+
+def _subjects(flags: dict[str, Any]) -> list[Any]:
+    """The model on the chip, and on the chip to compare with."""
+    from dse.cli.options import known_dtypes
+    from dse.economics.ownership import with_purchase_prices
+    from dse.errors import InputError
+    from dse.perf.workload import Workload
+    from dse.specs.backend import find_backend
+    from dse.specs.catalog import chip_and_files, load_catalog
+    from dse.specs.model_catalog import resolve_model
+    from dse.specs.purchase import BASIS as PURCHASE
+    from dse.specs.purchase import PurchaseTerms
+    from dse.study.scale import scale_subject
+
+    for needed, listed in (("model", "models"), ("chip", "hardware")):
+        if not flags[needed]:
+            raise InputError(
+                f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
+            )
+    known_dtypes(flags)
+    chips, files = [], flags["chip_files"]
+    for text in (flags["chip"], flags["against"]):
+        if text:
+            chip, files = chip_and_files(text, files)
+            chips.append(chip)
+    if len(set(chips)) < len(chips):
+        raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
+    catalog = load_catalog(extra_chip_files=files)
+    if flags["price_basis"] == PURCHASE:
+        catalog = with_purchase_prices(catalog, PurchaseTerms())
+    model = resolve_model(flags["model"])
+    if flags["routing_skew"] is not None and all(block.kind != "moe" for block in model.blocks):
+        raise InputError(
+            f"{model.name} has no experts", field="--routing-skew", accepted="no such flag"
+        )
+    workload = Workload.of(
+        flags["prompt_tokens"],
+        flags["output_tokens"],
+        "continuous",
+        find_backend(catalog.backends, flags["backend"]),
+        network_overlap=flags["network_overlap"],
+    )
+    return [
+        scale_subject(
+            catalog,
+            model,
+            chip,
+            workload,
+            weight_dtype=flags["weight_dtype"],
+            kv_dtype=flags["kv_dtype"],
+            price_basis=flags["price_basis"],
+            routing_skew=flags["routing_skew"],
+        )
+        for chip in chips
+    ]
