@@ -1,6 +1,6 @@
 """The claims that people make about models and hardware, each as a number of this model.
 
-A claim is a file with `CLAIMS` and a line in MODULES. `dse claims` prints them, docs/claims.md is
+A claim is in a file with `CLAIMS` and has a line in CLAIMS here. `dse claims` prints them, docs/claims.md is
 what `dse claims --markdown` writes.
 """
 
@@ -16,9 +16,18 @@ CLAIMS = {
     1: "roofline",
     2: "floor",
     3: "pipeline",
+    4: "waiting",
+    5: "waiting",
+    6: "waiting",
+    7: "waiting",
     8: "generations",
+    9: "waiting",
+    10: "waiting",
+    11: "waiting",
+    12: "waiting",
     13: "pools",
     14: "alignment",
+    15: "waiting",
     16: "training",
     17: "training",
     18: "training",
@@ -27,6 +36,7 @@ CLAIMS = {
     21: "use_cases",
     22: "experts",
     23: "training",
+    24: "waiting",
     25: "bottleneck",
     26: "training",
 }
