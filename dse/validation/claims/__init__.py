@@ -1,7 +1,7 @@
 """The claims that people make about models and hardware, each as a number of this model.
 
-A claim is in a file with `CLAIMS` and has a line in CLAIMS here. `dse claims` prints them, docs/claims.md is
-what `dse claims --markdown` writes.
+A claim stands in a file of this package, in its `CLAIMS`, and has a line in CLAIMS here. `dse
+claims` prints them, docs/claims.md is what `dse claims --markdown` writes.
 """
 
 from __future__ import annotations

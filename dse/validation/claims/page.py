@@ -74,7 +74,7 @@ def _section(claim: Claim, finding: Finding) -> list[str]:
     lines = [f"## Claim {claim.number}", "", f"*{escape(claim.text)}*", ""]
     lines += [f"**{finding.verdict.capitalize()}**: {escape(finding.number)}.", ""]
     if claim.commands:
-        lines += ["```text", *claim.commands, "```", ""]
+        lines += ["```bash", *claim.commands, "```", ""]
     for name, text in (
         ("Rule", claim.rule),
         ("Holds for", finding.conditions),

@@ -56,8 +56,8 @@ CLAIMS = (
     ),
     Claim(
         15,
-        "Reading a parameter costs up to 1,000 times the energy of the multiply; batching amortises "
-        "it.",
+        "Reading a parameter costs up to 1,000 times the energy of the multiply; batching "
+        "amortises it.",
         needs=ENERGY,
     ),
     Claim(
