@@ -53,28 +53,23 @@ def find() -> Finding:
     return Finding(
         judge(figures["measured_cliff"], figures["measured_power_of_two_gain"], best_tile),
         "measured on H100: a width of 10,922 reaches "
-        f"{percent(1.0 / (1.0 + figures['measured_cliff']))} "
-        f"of the next multiple of {ALIGNED}, and multiples of {ALIGNED} differ by "
-        f"{percent(figures['measured_spread_aligned'])}; 3, 5 "
+        f"{percent(1.0 / (1.0 + figures['measured_cliff']))} of the next multiple of {ALIGNED}, "
+        f"and multiples of {ALIGNED} differ by {percent(figures['measured_spread_aligned'])}; 3, 5 "
         f"and 7 times a power of two take {times(1.0 + figures['measured_power_of_two_gain'])} the "
-        "time "
-        f"of powers of two; one row more than a tile costs up to {percent(best_tile)}; the model "
-        "has "
-        "the steps in rows and no law of misaligned widths",
+        f"time of powers of two; one row more than a tile costs up to {percent(best_tile)}; the "
+        "model has the steps in rows and no law of misaligned widths",
         figures,
         "Large products in bf16 on H100, H200 and B200: widths of a feed-forward layer (H100), 3, "
-        "5 "
-        "and 7 times powers of two from 768 to 12,288, rows from 64 to 2,048. The same holds for "
+        "5 and 7 times powers of two from 768 to 12,288, rows from 64 to 2,048. The same holds for "
         "decode only as far as it is bound by compute.",
         (cliff_table, gradient_table, tile_table),
         "Rates of widths are measured; ratios are derived from measured kernel tables; predictions "
         "are the fitted law of the chip.",
         "Misaligned widths of other chips and formats, odd head counts, hidden sizes such as "
-        "5,000: "
-        "one published row has a width that is no multiple of 32, and four of its neighbours are "
-        "known "
-        "as 395 to 396 TFLOP/s (395.5 is taken). On MI300X strides of 512 bytes, "
-        "so powers of two, are said to hurt (claimed, ROCm documentation); no figure was found.",
+        "5,000: one published row has a width that is no multiple of 32, and four of its "
+        "neighbours are known as 395 to 396 TFLOP/s (395.5 is taken). On MI300X strides of 512 "
+        "bytes, so powers of two, are said to hurt (claimed, ROCm documentation); no figure was "
+        "found.",
     )
 
 
@@ -151,10 +146,8 @@ CLAIMS = (
         "Choosing dimensions aligned with powers of two for the target chip raises efficiency.",
         ("dse claims 14",),
         f"Confirmed where a power of two is at least {MATTERS:.0%} faster than other aligned "
-        "widths; "
-        f"qualified where only alignment to {ALIGNED} elements, or whole tiles of rows, gain as "
-        "much; "
-        "contradicted where nothing does. Measured figures decide.",
+        f"widths; qualified where only alignment to {ALIGNED} elements, or whole tiles of rows, "
+        "gain as much; contradicted where nothing does. Measured figures decide.",
         find,
     ),
 )

@@ -54,17 +54,16 @@ def find() -> Finding:
         f"steps; from chips until {YEARS[0][1]} to those of {YEARS[-1][0]} and later the network's "
         f"share of a step goes from {percent(network[0])} to {percent(network[1])}, that of fixed "
         f"costs from {percent(shares['fixed_share_oldest'])} to "
-        f"{percent(shares['fixed_share_newest'])}; throughput grows by so much "
-        f"for each 1% more: {said}",
+        f"{percent(shares['fixed_share_newest'])}; throughput grows by so much for each 1% more: "
+        f"{said}",
         figures,
-        f"Models and chips of the catalog, each on the smallest group of its domain that holds it "
+        "Models and chips of the catalog, each on the smallest group of its domain that holds it "
         f"with {BATCH:g} requests, prompt {PROMPT:g}, output {OUTPUT:g}, static batches. "
         f"Elasticities: best output tokens per second and chip within {LIMIT_S * 1e3:g} ms a token "
         f"in fp8, with each figure of {' and '.join(CHIPS)} raised by {STEP:.0%} (hypothetical).",
         (*by_year, prices),
         "Predicted; a raised figure is hypothetical, and kernels keep the shares of peaks that "
-        "were "
-        "fitted to the real chip.",
+        "were fitted to the real chip.",
         "Power is not varied: a chip runs at its rated power here. A site whose power is the limit "
         "gains as much as it gets, whatever the chip: see claim 24 for what a watt brings.",
     )  # fmt: skip

@@ -126,16 +126,14 @@ def find() -> Finding:
         f"{figures[f'pairs_{loss}']:g} pairs; {times(figures[f'median_ratio_{same}'])} at equal "
         f"training tokens), the sparse is at least {CHEAPER - 1:.0%} cheaper in "
         f"{percent(figures[f'sparse_cheaper_{loss}'])} "
-        f"({percent(figures[f'sparse_cheaper_{same}'])}); "
-        f"of the {TOP} models of least predicted loss {sparse:.0f} are sparse",
+        f"({percent(figures[f'sparse_cheaper_{same}'])}); of the {TOP} models of least predicted "
+        f"loss {sparse:.0f} are sparse",
         figures | measured,
         f"{CHIPS:g} {CHIP} in fp8, prompt 2,048, output 512, rental_3yr, dollars per million input "
         "and output tokens, the cheapest of tensor, attention-data and expert parallelism, "
-        "replicas "
-        f"and concurrency within the limit; published models with known training tokens, equal "
-        f"within {NEAR:g} nats of predicted loss; at equal training tokens, within {SAME_SIZE:.0%} "
-        "of "
-        "dense-equivalent parameters.",
+        "replicas and concurrency within the limit; published models with known training tokens, "
+        f"equal within {NEAR:g} nats of predicted loss; at equal training tokens, within "
+        f"{SAME_SIZE:.0%} of dense-equivalent parameters.",
         (*tables, measured_table),
         "Cost is predicted with fitted kernels; equal quality is this model's law of loss (fitted "
         "to others' training runs, extrapolated for large sparse models), not a benchmark score; "
@@ -237,9 +235,8 @@ CLAIMS = (
         ("dse claims 22",),
         "Over pairs of a sparse and a dense model of equal quality, by either meaning and limit: "
         f"contradicted where the sparse model is at least {CHEAPER - 1:.0%} cheaper in less than "
-        "half "
-        f"of them; confirmed where in {MOST:.0%} and most of the {TOP} models of least loss are "
-        "sparse; else qualified.",
+        f"half of them; confirmed where in {MOST:.0%} and most of the {TOP} models of least loss "
+        "are sparse; else qualified.",
         find,
     ),
 )

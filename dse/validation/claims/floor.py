@@ -72,17 +72,15 @@ def find() -> Finding:
     return Finding(
         verdict,
         f"of {ok.sum():,} sampled steps none is faster than "
-        f"{digits(figures['least_step_over_floor'])} "
-        f"times its floor and no larger batch lowers a floor; {len(lower)} of {len(rows):,} "
-        "measured "
-        f"steps ({percent(figures['measured_below_floor'])}) lie below theirs",
+        f"{digits(figures['least_step_over_floor'])} times its floor and no larger batch lowers a "
+        f"floor; {len(lower)} of {len(rows):,} measured steps "
+        f"({percent(figures['measured_below_floor'])}) lie below theirs",
         figures,
         "Per step, not per token under speculative decoding. The floor is that of the busiest "
-        "chip: "
-        "its share of the weights and caches that the step touches over its own bandwidth; what is "
-        "replicated (KV heads beyond their number, latent caches) is read by each chip. Sample: "
-        f"models x chips of the catalog, groups of 1 to 8 times the smallest that fits, batches of "
-        f"1 to 512, seed {SEED}; prompt 2,048, output 512.",
+        "chip: its share of the weights and caches that the step touches over its own bandwidth; "
+        "what is replicated (KV heads beyond their number, latent caches) is read by each chip. "
+        "Sample: models x chips of the catalog, groups of 1 to 8 times the smallest that fits, "
+        f"batches of 1 to 512, seed {SEED}; prompt 2,048, output 512.",
         (_batches(), _speculation(), _below(lower)),
         "The floor is derived from specifications; steps are predictions of fitted, derived or "
         "assumed kernels; measured rows are closed loops and static batches.",
@@ -161,9 +159,8 @@ CLAIMS = (
             "dse estimate --model llama-3-70b --chip h200_sxm --tp 8 --concurrency 1",
         ),
         "Contradicted where one sampled step is predicted below its floor, or a larger batch "
-        "lowers "
-        f"a floor; else confirmed where at most {RARE:.0%} of the measured steps lie below theirs, "
-        "qualified where more do.",
+        f"lowers a floor; else confirmed where at most {RARE:.0%} of the measured steps lie below "
+        "theirs, qualified where more do.",
         find,
     ),
 )

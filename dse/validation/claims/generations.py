@@ -72,9 +72,8 @@ def find() -> Finding:
         "chips",
         figures,
         "Decode only. Predicted: one group size for all chips (8 chips of one domain for models "
-        "with "
-        "a hidden size of 4,096 or more, else 1), the checkpoint's formats, prompt 2,048, output "
-        "512. Measured: rows of two chips that share model, parallelism, formats, lengths, "
+        "with a hidden size of 4,096 or more, else 1), the checkpoint's formats, prompt 2,048, "
+        "output 512. Measured: rows of two chips that share model, parallelism, formats, lengths, "
         "concurrency and backend; the peak of the arithmetic that the weights run on.",
         (
             Table(
@@ -89,8 +88,8 @@ def find() -> Finding:
         "kernels and on these very figures, so that only the measured pairs are evidence of their "
         "own.",
         "Pairs of chips differ in more than the chip where a source does not say (driver, clock, "
-        "version of the software). The rule takes the median over pairs: pairs of one source "
-        "weigh by their number.",
+        "version of the software). The rule takes the median over pairs: pairs of one source weigh "
+        "by their number.",
     )
 
 
@@ -162,10 +161,9 @@ CLAIMS = (
         "than FLOP/s does.",
         ("dse claims 8", "dse validate"),
         "Two tests: over the catalog, decode speed ranks chips more like bandwidth than like "
-        "FLOP/s "
-        "(mean rank correlation at batch 1 and 32); over measured pairs of chips the ratio of "
-        "bandwidths is nearer to the speed-up in the median. Confirmed where both hold, qualified "
-        "where one does, contradicted where none does.",
+        "FLOP/s (mean rank correlation at batch 1 and 32); over measured pairs of chips the ratio "
+        "of bandwidths is nearer to the speed-up in the median. Confirmed where both hold, "
+        "qualified where one does, contradicted where none does.",
         find,
     ),
 )

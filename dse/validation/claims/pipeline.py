@@ -83,10 +83,9 @@ def find() -> Finding:
         "fitted. Rows with pipeline stages that were measured are few and not matched by one "
         "without.",
         "The prefill of a long prompt overlaps its chunks over the stages (static serving); the "
-        "closed "
-        "loop takes them one after the other. Imbalance beyond whole layers and the schedule of "
-        "micro-batches of a real server. "
-        "Throughput needs as many micro-batches as stages.",
+        "closed loop takes them one after the other. Imbalance beyond whole layers and the "
+        "schedule of micro-batches of a real server. Throughput needs as many micro-batches as "
+        "stages.",
     )  # fmt: skip
 
 
@@ -126,9 +125,8 @@ CLAIMS = (
         ),
         "Contradicted where stages make the decode step of a single request of any model and chip "
         f"more than {MATTERS:.0%} faster; else qualified where they shorten a step at a fixed "
-        "number "
-        f"of requests in flight, or the prefill of a long prompt, by more than {MATTERS:.0%}; "
-        "else confirmed.",
+        "number of requests in flight, or the prefill of a long prompt, by more than "
+        f"{MATTERS:.0%}; else confirmed.",
         find,
     ),
 )

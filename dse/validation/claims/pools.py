@@ -148,8 +148,7 @@ def find() -> Finding:
         f"{times(measured['measured_worst_ratio'])} to {times(measured['measured_best_ratio'])}",
         figures,
         f"{CHIPS:g} chips of one kind, fp8, a closed loop with the mean first token within "
-        f"{TTFT_LIMIT_S:g} s; all splits, workers of "
-        "the groups (tp, dp, ep) "
+        f"{TTFT_LIMIT_S:g} s; all splits, workers of the groups (tp, dp, ep) "
         + "; ".join(f"{model} {', '.join(map(str, groups))}" for model, groups in GROUPS.items())
         + "; the backend is the generic one, which mixes prompts into decode steps.",
         (Table("Throughput within the limits", head, tuple(rows)), mixed_table, measured_table),
@@ -157,8 +156,8 @@ def find() -> Finding:
         "times too short (docs/accuracy.md), so that its limit favours two pools. Measured "
         "throughput is derived by Little's law from concurrency and both latencies.",
         "Tails of the time per token, which a pool of its own keeps short, are not predicted. "
-        "Measured pools and single pools differ in chips per instance and software version, and "
-        "no source measured both with everything else equal.",
+        "Measured pools and single pools differ in chips per instance and software version, and no "
+        "source measured both with everything else equal.",
     )  # fmt: skip
 
 
@@ -257,13 +256,12 @@ CLAIMS = (
         "throughput at the same latency.",
         (
             "dse claims 13",
-            "dse estimate --serving disaggregated --model deepseek-v3 --chip h200_sxm --dp 16 "
-            "--ep 16 --prefill-tp 8 --prefill-ep 8 --prefill-workers 2",
+            "dse estimate --serving disaggregated --model deepseek-v3 --chip h200_sxm --dp 16 --ep "
+            "16 --prefill-tp 8 --prefill-ep 8 --prefill-workers 2",
         ),
-        f"Over models, loads and limits on the time per token: confirmed where two pools serve at "
+        "Over models, loads and limits on the time per token: confirmed where two pools serve at "
         f"least {HELPS - 1:.0%} more in {ALWAYS:.0%} of the cells, contradicted where in none, "
-        "else "
-        "qualified.",
+        "else qualified.",
         find,
     ),
 )

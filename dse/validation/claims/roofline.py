@@ -133,8 +133,7 @@ def find() -> Finding:
             measured,
         ),
         "Peaks and bandwidths are specifications, kernel efficiencies fitted, derived or assumed "
-        "by "
-        "chip; no measured row says which side of the roofline bound it, only its time does.",
+        "by chip; no measured row says which side of the roofline bound it, only its time does.",
         "Where it does not hold: small models on fast chips (launches), groups on slow links "
         "(network), large batches of short contexts (compute), short prompts of sparse models "
         "(memory). Overlap of the two times is in the kernel laws, of network and kernels nowhere.",
@@ -155,8 +154,7 @@ CLAIMS = (
         f"Confirmed where memory time exceeds compute time in at least {USUALLY:.0%} of decode "
         f"steps at batch 1 and 32, compute time memory time in {USUALLY:.0%} of prefills of 2,048 "
         f"tokens, and one of the two is the largest cause in {NEARLY_ALWAYS:.0%} of each; "
-        "qualified "
-        "where the last fails; contradicted where one of the first two fails.",
+        "qualified where the last fails; contradicted where one of the first two fails.",
         find,
     ),
 )

@@ -23,8 +23,7 @@ CLAIMS = (
     Claim(
         23,
         "Training wants centralised compute; inference can be spread out, and older or consumer "
-        "GPUs "
-        "hold useful capacity for it.",
+        "GPUs hold useful capacity for it.",
         needs=NEEDS,
     ),
     Claim(

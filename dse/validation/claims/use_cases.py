@@ -117,15 +117,13 @@ def find() -> Finding:
         figures | {"uses": float(len(USES)), "hold_today": float(holds), "held_then": float(held)},
         "Chips of the catalog that are sold or rented and have the figures of an estimate; prompt "
         "1,000, output 500; groups of up to 8 chips of one domain (edge and research one); "
-        "research "
-        "on on_demand prices, edge by the chip's power.",
+        "research on on_demand prices, edge by the chip's power.",
         (Table("The use-case table", head, tuple(cells)), *tables),
         "Predicted; kernels are fitted, derived or assumed by chip, as the rankings say. Prices "
-        "and "
-        "power are of their sources.",
-        "Groq is not predicted here. Chips of the edge without a published dense peak "
-        "(Jetson, Apple M, Qualcomm) are not ranked: dse hardware list --missing names them. "
-        "Software support, which decides much of research, is not in the model.",
+        "and power are of their sources.",
+        "Groq is not predicted here. Chips of the edge without a published dense peak (Jetson, "
+        "Apple M, Qualcomm) are not ranked: dse hardware list --missing names them. Software "
+        "support, which decides much of research, is not in the model.",
     )
 
 
@@ -194,17 +192,15 @@ CLAIMS = (
     Claim(
         21,
         "Large training belongs on an H100 cluster or TPU pod, a small model at low latency on "
-        "Groq "
-        "or H100, a large one on H200, the edge on an NPU, research on H100 or A100.",
+        "Groq or H100, a large one on H200, the edge on an NPU, research on H100 or A100.",
         (
             "dse claims 21",
             "dse estimate --model llama-3-8b --chip h100_sxm --tp 8 --weight-dtype fp8 "
             "--prompt-tokens 1000 --output-tokens 500 --concurrency 1",
         ),
         f"A cell holds where the chip that is named is within {NEAR - 1:.0%} of the best. "
-        "Confirmed "
-        f"where all hold among the chips on sale today; qualified where one holds among them or "
-        f"among those until {THEN}; contradicted where none does.",
+        "Confirmed where all hold among the chips on sale today; qualified where one holds among "
+        f"them or among those until {THEN}; contradicted where none does.",
         find,
     ),
 )
