@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -64,6 +65,15 @@ def _print_all(found: list[tuple[Any, Any]]) -> None:
     say("dse claims N prints the rule and the evidence of one.")
 
 
+def _numbers(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Columns whose cells start with a digit, or hold no number at all."""
+    return [
+        k
+        for k in range(1, len(rows[0]) if rows else 0)
+        if all(row[k].lstrip("$-")[:1].isdigit() or row[k] == "–" for row in rows)
+    ]
+
+
 def _print_one(one: Any, finding: Any) -> None:
     say(f"Claim {one.number}: {one.text}", "  ")
     say(f"{finding.verdict.capitalize()}: {finding.number}.", "  ")
@@ -77,7 +87,7 @@ def _print_one(one: Any, finding: Any) -> None:
             say(f"{name}: {text}", "  ")
     for table in finding.tables:
         click.echo(f"\n{table.title}:")
-        print_table(table.head, table.rows, right=range(1, len(table.head)))
+        print_table(table.head, table.rows, right=_numbers(table.rows))
     if one.commands:
         click.echo("Commands:")
         for line in one.commands:

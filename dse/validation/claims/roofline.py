@@ -152,8 +152,8 @@ CLAIMS = (
         "usually bound by memory, prefill by compute.",
         ("dse claims 1", "dse explain --model llama-3-70b --chip h100_sxm --tp 8"),
         f"Confirmed where memory time exceeds compute time in at least {USUALLY:.0%} of decode "
-        f"steps at batch 1 and 32, compute time memory time in {USUALLY:.0%} of prefills of 2,048 "
-        f"tokens, and one of the two is the largest cause in {NEARLY_ALWAYS:.0%} of each; "
+        f"steps at batch 1 and 32, compute time exceeds memory time in {USUALLY:.0%} of prefills "
+        f"of 2,048 tokens, and one of the two is the largest cause in {NEARLY_ALWAYS:.0%} of each; "
         "qualified where the last fails; contradicted where one of the first two fails.",
         find,
     ),
