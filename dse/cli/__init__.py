@@ -16,6 +16,7 @@ VERBS = {
     "run": "search a space and write the Pareto-front report",
     "estimate": "predict one point, a point of a study, or every row of a file",
     "validate": "predictions against measurements",
+    "claims": "what people say of models and hardware, as numbers",
     "explain": "where time, memory, money and energy of one point go",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
