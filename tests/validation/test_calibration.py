@@ -48,7 +48,7 @@ def arrays(machines: Machines) -> dict[str, np.ndarray]:
     }
     links = ("latency_s", "s_per_byte")
     return found | {
-        f"{name} {field}": getattr(machines, f"{name}_{field}")
+        f"{name} {field}": getattr(getattr(machines.fabric, name), field)
         for name in ("all_reduce", "all_gather", "all_to_all")
         for field in links
     }
