@@ -85,24 +85,31 @@ def predict(
     output: float = 512.0,
     *,
     serving: str = "continuous",
-    backend: str = "generic",
+    backend: str | None = None,
     catalog: Catalog | None = None,
     price_basis: str = "rental_3yr",
 ) -> Answer:
-    """Every point under one workload."""
+    """Every point under one workload, with `backend` or else the one that its chip names."""
     points, catalog = tuple(points), catalog or load_catalog()
     chips = sorted({point.chip for point in points})
     machines = compile_machines(catalog, chips, price_basis)
-    load = Workload.of(prompt, output, serving, catalog.backends[backend])
     batch = batch_at(points, chips)
-    chunks = [
-        _chunk(evaluate(batch[start : start + CHUNK], load, machines))
-        for start in range(0, len(points), CHUNK)
-    ]
+    names = np.array([backend or catalog.chips[point.chip].backend for point in points])
+    chunks, order = [], []
+    for name in sorted(set(names.tolist())):
+        load = Workload.of(prompt, output, serving, catalog.backends[name])
+        rows = np.flatnonzero(names == name)
+        order.append(rows)
+        chunks += [
+            _chunk(evaluate(batch[rows[start : start + CHUNK]], load, machines))
+            for start in range(0, len(rows), CHUNK)
+        ]
+    place = np.argsort(np.concatenate(order))
 
     def joined(key: int) -> dict[str, Floats]:
         return {
-            name: np.concatenate([chunk[key][name] for chunk in chunks]) for name in chunks[0][key]
+            name: np.concatenate([chunk[key][name] for chunk in chunks])[place]
+            for name in chunks[0][key]
         }
 
     last = joined(3)

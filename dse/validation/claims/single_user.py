@@ -7,12 +7,15 @@ import pandas as pd
 
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.matched import matched
-from dse.validation.claims.points import models, predict, smallest
-from dse.validation.claims.words import percent, times
+from dse.validation.claims.points import Point, models, predict, smallest
+from dse.validation.claims.sram import OUTPUT, PROMPT, fitted
+from dse.validation.claims.words import milliseconds, percent, times
 
 FEW = 8.0  # requests in flight up to which a measured row counts as nearly one user
 MATTERS = 1.05
 GROQ_TIMES = 10.0
+GROQ = "groq_lpu_v1"
+SMALL = ("llama-3.2-1b", "llama-3.2-3b", "llama-3-8b", "gemma-2-9b", "phi-4")
 
 
 def judge(predicted: float, measured: float, groq: float | None) -> str:
@@ -34,7 +37,7 @@ def find() -> Finding:
     pairs = matched()
     pairs = pairs[(pairs["chip_a"] == "h100_sxm") & (pairs["chip_b"] == "h200_sxm")]
     few = pairs[(pairs["metric"].isin(["tpot_s", "decode_step_s"])) & (pairs["concurrency"] <= FEW)]
-    groq = groq_over_h100()
+    groq, groq_table = _groq()
     figures = {
         "predicted_h200_over_h100": float(np.median(ratio)),
         "predicted_least": float(ratio.min()),
@@ -45,7 +48,7 @@ def find() -> Finding:
         "prefill_h200_over_h100": float(np.median(slow["prefill_s"] / fast["prefill_s"])),
         "groq_over_h100": groq,
     }
-    said = "Groq v1 over H100 is not predicted yet" if groq is None else f"Groq {times(groq)} H100"
+    said = "no small model fits Groq v1" if groq is None else f"Groq v1 {times(groq)} H100"
     return Finding(
         judge(figures["predicted_h200_over_h100"], figures["measured_h200_over_h100"], groq),
         f"H200 decodes {times(figures['predicted_h200_over_h100'])} as fast as H100 for one user "
@@ -58,16 +61,39 @@ def find() -> Finding:
         (
             _by_size(sizes, ratio, slow["prefill_s"] / fast["prefill_s"]),
             _measured(pairs),
+            groq_table,
         ),
-        "Predicted with kernels fitted to either chip; measured pairs share all but the chip.",
+        "H100 and H200: predicted with kernels fitted to either, measured in pairs that share all "
+        "but the chip. Groq: kernel laws assumed (docs/tiers.md has published speeds beside them).",
         "What the larger memory of H200 saves (fewer chips for a model) is not in these ratios. "
         "Small models gain less: launches and the host's work do not shorten with bandwidth.",
     )
 
 
-def groq_over_h100() -> float | None:
-    """Speed of Groq v1 over H100 for a small model; None while Groq v1 lacks figures."""
-    return None
+def _groq() -> tuple[float | None, Table]:
+    """Speed of one user on the fastest number of Groq v1 chips over that on the best group of up to
+    8 H100, median of small models."""
+    rows, ratios = [], []
+    for model in SMALL:
+        found = fitted(model, GROQ, "8 bits")["fastest"]
+        points = [Point(model, "h100_sxm", tp, weight="fp8") for tp in (1.0, 2.0, 4.0, 8.0)]
+        answer = predict(points, PROMPT, OUTPUT)
+        seconds = [float(s) for s, ok in zip(answer["tpot_s"], answer.feasible, strict=True) if ok]
+        if found is None:
+            rows.append((model, "does not fit", *("–",) * 5))
+            continue
+        ratios.append(min(seconds) / found["tpot_s"])
+        rows.append(
+            (
+                model, f"{found['chips']:,}", milliseconds(found["tpot_s"]),
+                milliseconds(seconds[0]), milliseconds(min(seconds)),
+                times(seconds[0] / found["tpot_s"]), times(ratios[-1]),
+            )
+        )  # fmt: skip
+    head = ("model", "Groq v1 chips", "per token", "one H100", "best of up to 8 H100",
+            "Groq over one", "Groq over the best")  # fmt: skip
+    table = Table("Groq v1 (int8) against H100 (fp8), one user, predicted", head, tuple(rows))
+    return (float(np.median(ratios)) if ratios else None), table
 
 
 def _by_size(sizes: np.ndarray, decode: np.ndarray, prefill: np.ndarray) -> Table:

@@ -9,12 +9,14 @@ import numpy as np
 from dse.specs.catalog import load_catalog
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import Answer, Point, predict, usable_chips
+from dse.validation.claims.sram import fitted
 from dse.validation.claims.words import digits, times
 
 NEAR = 1.1  # a chip is as good as the best within this factor
 THEN = 2024  # the year from which the table that the claim quotes dates
 SOLD = ("shipping", "shipping_legacy", "shipping_cn", "cloud", "cloud_legacy", "restricted")
 EDGE_W = 200.0
+SPREAD = ("groq_lpu_v1", "groq3_lp30", "wse3")
 
 
 # By chip: the least metric that it reaches, with which deployment and kind of efficiency.
@@ -41,7 +43,7 @@ class Use:
 
 USES = (
     Use(
-        "low latency, small model", ("h100_sxm",), "llama-3-8b", "fp8",
+        "low latency, small model", ("groq_lpu_v1", "h100_sxm"), "llama-3-8b", "fp8",
         "tpot_s", "ms a token", 1e3, 8, 1.0,
     ),
     Use(
@@ -116,14 +118,15 @@ def find() -> Finding:
         f"all chips on sale, in {held} among those until {THEN}; training waits for its model",
         figures | {"uses": float(len(USES)), "hold_today": float(holds), "held_then": float(held)},
         "Chips of the catalog that are sold or rented and have the figures of an estimate; prompt "
-        "1,000, output 500; groups of up to 8 chips of one domain (edge and research one); "
-        "research on on_demand prices, edge by the chip's power.",
+        "1,000, output 500; groups of up to 8 chips of one domain (edge and research one; those "
+        "with all memory on the chip as many as are fastest, at prompt 1,536); research on "
+        "on_demand prices, edge by the chip's power.",
         (Table("The use-case table", head, tuple(cells)), *tables),
         "Predicted; kernels are fitted, derived or assumed by chip, as the rankings say. Prices "
         "and power are of their sources.",
-        "Groq is not predicted here. Chips of the edge without a published dense peak (Jetson, "
-        "Apple M, Qualcomm) are not ranked: dse hardware list --missing names them. Software "
-        "support, which decides much of research, is not in the model.",
+        "Chips of the edge without a published dense peak (Jetson, Apple M, Qualcomm) are not "
+        "ranked: dse hardware list --missing names them. Software support, which decides much of "
+        "research, is not in the model.",
     )
 
 
@@ -170,7 +173,18 @@ def _best(use: Use) -> Best:
             and value < found.get(point.chip, (np.inf,))[0]
         ):
             found[point.chip] = (value, (point, str(answer.kind[k])))
-    return found
+    return found | _spread(use) if use.metric == "tpot_s" else found
+
+
+def _spread(use: Use) -> Best:
+    """Chips whose model is spread over as many as it takes (`dse hardware fit`)."""
+    best: Best = {}
+    for chip in SPREAD:
+        fastest = fitted(use.model, chip, "8 bits")["fastest"]
+        if fastest is not None and load_catalog().chips[chip].availability in SOLD:
+            point = Point(use.model, chip, float(fastest["chips"]))
+            best[chip] = (float(fastest["tpot_s"]), (point, "assumed"))
+    return best
 
 
 def _ranking(use: Use, best: Best, order: list[str]) -> Table:
