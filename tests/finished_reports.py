@@ -2,12 +2,13 @@
 `python -m tests.finished_reports [--into DIR] [SPACE ...]`.
 
 Without SPACE every folder; one that has no folder yet is made with the default command. Prints
-seconds, peak memory and the size of report.html.
+seconds, peak memory and the size of the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import html
 import os
 import re
 import shlex
@@ -18,20 +19,21 @@ import time
 from pathlib import Path
 
 REPORTS = Path(__file__).resolve().parents[1] / "reports"
-KEPT = ("report.html", "report.md", "front.csv", "study.json")
+KEPT = ("report.html", "report.md", "front.csv", "study.json", "scale.html", "compare.html")
 
 
 def command_of(name: str) -> list[str]:
     """The words of the command that made the folder `name` of reports/."""
     default = f"dse run {name} --out reports/{name} --seed 0 --engine auto"
-    report = REPORTS / name / "report.md"
-    if not report.exists():
+    pages = [REPORTS / name / kept for kept in KEPT if kept.endswith((".md", ".html"))]
+    page = next((page for page in pages if page.exists()), None)
+    if page is None:
         return shlex.split(default)
-    first = report.read_text(encoding="utf-8").split("\n", 1)[0]
-    found = re.fullmatch(r"<!-- (dse run .+) -->", first)
+    first = page.read_text(encoding="utf-8").lstrip().split("\n", 1)[0]
+    found = re.fullmatch(r"<!-- (dse .+) -->", first)
     if found is None:
-        raise SystemExit(f"{report}: its first line is no `<!-- dse run ... -->`: {first}")
-    return shlex.split(found[1])
+        raise SystemExit(f"{page}: its first line is no `<!-- dse ... -->`: {first}")
+    return shlex.split(html.unescape(found[1]))
 
 
 def make(name: str, into: Path) -> bool:
@@ -53,10 +55,11 @@ def make(name: str, into: Path) -> bool:
         target = into / name
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
-        for kept in KEPT:
-            shutil.copy(Path(scratch) / folder / kept, target)
+        for made in sorted((Path(scratch) / folder).iterdir()):
+            if made.name in KEPT:
+                shutil.copy(made, target)
     unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    size = (target / "report.html").stat().st_size
+    size = max(page.stat().st_size for page in target.glob("*.html"))
     print(
         f"{name:24} {seconds:6.1f} s {usage.ru_maxrss / unit:7,.0f} MiB {size / 1e6:5.2f} MB",
         flush=True,

@@ -21,7 +21,7 @@ VERBS = {
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
-    "hardware": "the chips: list, show, check",
+    "hardware": "the chips: list, show, derive, compare, fit, racks, collectives",
     "calibrate": "measure this machine and write an efficiency file of it",
     "models": "the published models: list, show",
     "spaces": "the search spaces: list, show, check",

@@ -9,6 +9,7 @@ import click
 
 from dse.cli.options import (
     POINT_FLAGS,
+    command_line,
     estimate_flags,
     json_option,
     point_options,
@@ -86,7 +87,7 @@ def compare_chips(chips: tuple[str, ...], out: Path | None, as_json: bool, **fla
     if out is not None:
         from dse.report.chips import write_comparison
 
-        page = write_comparison(out, document)
+        page = write_comparison(out, {**document, "command": command_line()})
     if as_json:
         print_json(document)
         return

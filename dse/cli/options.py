@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -381,6 +383,11 @@ def estimate_flags(
         backend_default=backend_default,
         rack=load_rack(resolve_rack(flags["rack"])) if flags["rack"] else None,
     )
+
+
+def command_line() -> str:
+    """The command that runs now, as it was given."""
+    return shlex.join(["dse", *sys.argv[1:]])
 
 
 def known_dtypes(flags: dict[str, Any]) -> None:

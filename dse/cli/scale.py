@@ -12,6 +12,7 @@ from dse.cli.options import (
     LOAD,
     Between,
     Whole,
+    command_line,
     json_option,
     print_json,
     print_table,
@@ -126,7 +127,8 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
     if out is not None:
         from dse.report.scale import write_scale
 
-        page = write_scale(Path(out), answers, written, csv_lines(answers))
+        asked = {**written, "command": command_line()}
+        page = write_scale(Path(out), answers, asked, csv_lines(answers))
         click.echo(f"Plots: {page}", err=as_json)
 
 

@@ -70,6 +70,7 @@ def comparison_page(document: Mapping[str, Any]) -> str:
     text = environment().get_template("chips.html").render(
         title=", ".join(ids[:-1]) + f" and {ids[-1]}" if len(ids) > 1 else ids[0],
         ids=ids,
+        command=document.get("command"),
         hypothetical={chip["id"] for chip in document["chips"] if chip["hypothetical"]},
         lead=lead(document),
         made_up=hypothetical_lines(document),

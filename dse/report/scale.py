@@ -68,6 +68,7 @@ def scale_page(answers: Sequence[Scaled], document: dict[str, Any]) -> str:
         .get_template("scale.html")
         .render(
             document=document,
+            command=document.get("command"),
             asked=asked_words(document),
             drawn=drawn,
             summaries=len(answers),

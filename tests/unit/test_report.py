@@ -296,7 +296,8 @@ def test_finished_reports_are_made_by_their_first_line() -> None:
     ]
     for folder in (path for path in REPORTS.iterdir() if path.is_dir()):
         words = command_of(folder.name)
-        assert words[:3] == ["dse", "run", folder.name]
+        assert words[0] == "dse"
+        assert words[1] != "run" or words[2] == folder.name
         assert words[words.index("--out") + 1] == f"reports/{folder.name}"
 
 
