@@ -158,8 +158,9 @@ def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Fl
     spread = deployed.data_parallel > 1.0
     routed = spread & (deployed.expert_parallel > 1.0)
 
-    cost = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
-    step.ledger.network("experts all-reduce", block.count * ~spread, cost)
+    if not spread.all():
+        cost = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
+        step.ledger.network("experts all-reduce", block.count * ~spread, cost)
     gathered = spread & ~routed
     if gathered.any():
         cost = group.all_gather(tokens * hidden * ACTIVATION_BYTES)
@@ -173,11 +174,12 @@ def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Fl
     own_rows = step.rows / deployed.tensor_parallel
     leaving = None
     if any((domains > 1.0).any() for domains in group.domains):
-        leaving = [
-            np.maximum(leaving_share(domains, chosen, copies), FEW_ROWS / own_rows)
-            for domains in group.domains
-        ]
-        leaving = [np.minimum(share, 1.0) for share in leaving]
+        if id(block) not in deployed.leaving:
+            deployed.leaving[id(block)] = [
+                leaving_share(domains, chosen, copies) for domains in group.domains
+            ]
+        few = FEW_ROWS / own_rows
+        leaving = [np.minimum(np.maximum(x, few), 1.0) for x in deployed.leaving[id(block)]]
     route_count = block.count * routed
     for name, width in (
         ("dispatch to experts", np.minimum(deployed.weight_bytes["experts"], 2.0)),
