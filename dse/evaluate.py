@@ -6,7 +6,7 @@ The one path from a candidate to numbers: the search, `dse estimate` and `dse ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dse.candidates import Block, CandidateBatch, Floats
 from dse.dtypes import BITS, DTYPES
 from dse.economics.cost import cost
-from dse.economics.energy import energy_metrics
+from dse.economics.energy import COUNTED, energy_metrics
 from dse.perf.intervals import Spread
 from dse.perf.machines import Machines
 from dse.perf.operators import borrows_laws
@@ -36,6 +36,35 @@ from dse.specs.calibration import KINDS
 _ELEMENT_BITS = np.array([float(int(BITS[dtype])) for dtype in DTYPES])
 MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
 _BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
+
+
+class Values(Mapping[str, Floats]):
+    """Metrics by name. Those that are None are worked out by `later`, all of them, when one is
+    first asked for: a search that does not name them does not pay for them."""
+
+    __slots__ = ("_known", "_later")
+
+    def __init__(
+        self, known: dict[str, Floats | None], later: Callable[[], Mapping[str, Floats]]
+    ) -> None:
+        self._known, self._later = known, later
+
+    def __getitem__(self, name: str) -> Floats:
+        value = self._known[name]
+        if value is None:
+            found = self._later()
+            self._known.update(found)
+            value = found[name]
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +161,7 @@ def _evaluate(
     memory, chips = performance.memory, batch.chips
     cache = memory.kv_per_request if workload.serving == "static" else memory.kv_reserved
     kv_cache = cache * np.ceil(performance.running_per_instance / batch.data_parallel)
-    values = {
+    values: dict[str, Floats | None] = {
         "ttft_s": performance.ttft_s,
         **_arrivals(batch, performance),
         "tpot_s": performance.tpot_s,
@@ -147,7 +176,7 @@ def _evaluate(
         "usd_per_million_input_tokens": prices.usd_per_million_input_tokens,
         "usd_per_million_total_tokens": prices.usd_per_million_total_tokens,
         "usd_per_million_output_tokens_all_in": prices.usd_per_million_output_tokens_all_in,
-        **energy_metrics(performance.energy, np.broadcast_to(workload.output_tokens, len(batch))),
+        **dict.fromkeys(COUNTED),
         "memory_bytes_per_chip": memory.base + kv_cache,
         "memory_weights_bytes_per_chip": memory.weights,
         "memory_kv_cache_bytes_per_chip": kv_cache,
@@ -171,8 +200,9 @@ def _evaluate(
     }
     if memory.tier is not None:
         values |= _in_tier(batch, workload, performance)
+    output = np.broadcast_to(workload.output_tokens, len(batch))
     return Metrics(
-        values=values,
+        values=Values(values, lambda: energy_metrics(performance.energy, output)),
         violations=_violations(batch, workload, performance) | _of_rack(batch, machines),
         quality=shape_quality,
         performance=performance,

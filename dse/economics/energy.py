@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+# What `energy_metrics` gives, in the order of a table.
+COUNTED = (
+    "joules_per_output_token", "tokens_per_joule", "watts_per_chip", "energy_data_movement_share",
+)  # fmt: skip
+
+
+@np.errstate(divide="ignore", invalid="ignore")
 def energy_metrics(energy: Energy, output_tokens: Floats) -> dict[str, Floats]:
     """Energy of a request of `output_tokens` as metrics, (n,) each; NaN where the chip has no
     power figure.

@@ -14,6 +14,7 @@ With jitter, each level waits for the slowest of the chips that meet there (`dse
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -103,19 +104,15 @@ def _at(table: NDArray[np.float64], cell: Codes) -> Floats:
 
 class _Level(NamedTuple):
     """A network of a group, (n,): how many domains of the level inside the whole group spans, which
-    share of a chip's all-to-all bytes goes over it (`leaves`) and of a gather's (`part`), and the
-    rows of its tables."""
+    share of a chip's all-to-all bytes goes over it (`leaves`) and of a gather's (`part`), the chip,
+    and the `cell` of its tables."""
 
+    network: Network
     domains: Floats
     leaves: Floats
     part: Floats
-    reduce_latency_s: Floats
-    gather_latency_s: Floats
-    exchange_latency_s: Floats
-    reduce_s_per_byte: Floats
-    gather_s_per_byte: Floats
-    dispatch_s_per_byte: Floats
-    ramp: Floats
+    chip: Codes
+    cell: Codes
 
 
 class Group:
@@ -131,79 +128,103 @@ class Group:
         """`domain` (n,) takes the place of the chips' own where it is hypothetical."""
         domain = fabric.domain[chip] if domain is None else domain
         inside = np.minimum(size, domain)
-        cell = chip * GROUPS + _log2(inside)
-        several = (size > 1.0).astype(np.float64)
-        share = (inside - 1.0) / inside
-        self.levels, wait = _levels(fabric, chip, size, inside)
+        self._fabric, self._size, self._inside = fabric, size, inside
+        self._cell = chip * GROUPS + _log2(inside)
+        self._several = (size > 1.0).astype(np.float64)
+        self._share = (inside - 1.0) / inside
         self._alone = size <= domain
+        self.levels, self._wait = _levels(fabric, chip, size, inside)
         self.domains: tuple[Floats, ...] = tuple(level.domains for level in self.levels)
-        self.all_reduce = self._collective(
-            fabric.all_reduce, cell, 2.0 * share, several, wait,
-            [(2.0 * x.part, x.reduce_latency_s, x.reduce_s_per_byte) for x in self.levels],
-        )  # fmt: skip
-        self.all_gather = self._collective(
-            fabric.all_gather, cell, share, several, wait,
-            [(x.part, x.gather_latency_s, x.gather_s_per_byte) for x in self.levels],
-        )  # fmt: skip
-        self._exchange = self._collective(
-            fabric.all_to_all, cell, (inside - 1.0) / size, several, wait,
-            [(np.zeros(1), x.exchange_latency_s, x.dispatch_s_per_byte) for x in self.levels],
-            rising=False,
-        )  # fmt: skip
-        self._leaves_s_per_byte = [x.leaves * x.dispatch_s_per_byte for x in self.levels]
+
+    # Gathered on first use: few groups run all three.
+    @cached_property
+    def all_reduce(self) -> Collective:
+        return self._collective(
+            self._fabric.all_reduce,
+            2.0 * self._share,
+            [
+                (2.0 * x.part, x.network.reduce_latency_s, x.network.reduce_s_per_byte)
+                for x in self.levels
+            ],
+        )
+
+    @cached_property
+    def all_gather(self) -> Collective:
+        return self._collective(
+            self._fabric.all_gather,
+            self._share,
+            [
+                (x.part, x.network.gather_latency_s, x.network.gather_s_per_byte)
+                for x in self.levels
+            ],
+        )
+
+    @cached_property
+    def _exchange(self) -> tuple[Collective, list[Floats]]:
+        """What an all-to-all takes inside the domain, with every network's latency; and of each
+        network the seconds a byte that a chip sends in all."""
+        inside = self._collective(
+            self._fabric.all_to_all,
+            (self._inside - 1.0) / self._size,
+            [
+                (None, x.network.exchange_latency_s, x.network.dispatch_s_per_byte)
+                for x in self.levels
+            ],
+        )
+        leaves = [x.leaves * _at(x.network.dispatch_s_per_byte, x.cell) for x in self.levels]
+        return inside, leaves
 
     def _collective(
         self,
         table: DomainTable,
-        cell: Codes,
         share: Floats,
-        several: Floats,
-        wait: Floats | None,
-        outside: Sequence[tuple[Floats, Floats, Floats]],
-        rising: bool = True,
+        outside: Sequence[tuple[Floats | None, NDArray[np.float64], NDArray[np.float64]]],
     ) -> Collective:
-        """`share` of the bytes inside, and of each network (share, latency, seconds per byte), with
-        its ramp where `rising`."""
-        latency = _at(table.latency_s, cell)
-        s_per_byte = share * _at(table.s_per_byte, cell)
-        ramp = _at(table.ramp, cell)
+        """`share` of the bytes inside, and of each network (share, latency, seconds per byte): the
+        two of an all-to-all meet in `all_to_all` (None)."""
+        latency = _at(table.latency_s, self._cell)
+        s_per_byte = share * _at(table.s_per_byte, self._cell)
+        ramp = _at(table.ramp, self._cell)
         ramp = ramp * ramp * latency * s_per_byte
-        latency = latency * several
-        short = self._short(table, cell, share, wait)
-        for level, (part, hops_s, per_byte) in zip(self.levels, outside, strict=True):
+        latency = latency * self._several
+        short = self._short(table, share)
+        for level, (part, latencies, rates) in zip(self.levels, outside, strict=True):
+            hops_s = _at(latencies, level.cell)
             latency = latency + hops_s
-            slow = part * per_byte
+            if part is None:
+                continue
+            slow = part * _at(rates, level.cell)
             s_per_byte = np.maximum(s_per_byte, slow)
-            if rising and level.ramp.any():
-                rise = level.ramp * level.ramp * hops_s * slow
+            if level.network.ramp.any():
+                rise = level.network.ramp[level.chip]
+                rise = rise * rise * hops_s * slow
                 ramp = ramp + rise + 2.0 * np.sqrt(ramp * rise)
-        if wait is not None:
-            latency = latency + wait
-        shares = tuple((part,) for part, _, _ in outside)
+        if self._wait is not None:
+            latency = latency + self._wait
+        shares = tuple((np.zeros(1) if part is None else part,) for part, _, _ in outside)
         return Collective(latency, s_per_byte, ramp, share, shares, short)
 
-    def _short(
-        self, table: DomainTable, cell: Codes, share: Floats, wait: Floats | None
-    ) -> Collective | None:
+    def _short(self, table: DomainTable, share: Floats) -> Collective | None:
         """The algorithm for short messages of groups inside one domain."""
-        latency = _at(table.short_latency_s, cell)
+        if np.isinf(table.short_latency_s).all():
+            return None
+        latency = _at(table.short_latency_s, self._cell)
         if np.isinf(latency).all():
             return None
         latency = np.where(self._alone, latency, np.inf)
-        s_per_byte = share * np.where(np.isinf(latency), 0.0, _at(table.short_s_per_byte, cell))
-        return Collective(
-            latency if wait is None else latency + wait, s_per_byte, np.zeros(len(share)), share
-        )
+        per_byte = np.where(np.isinf(latency), 0.0, _at(table.short_s_per_byte, self._cell))
+        if self._wait is not None:
+            latency = latency + self._wait
+        return Collective(latency, share * per_byte, np.zeros(len(share)), share)
 
     def all_to_all(self, bytes_: Floats, leaving: Sequence[Floats] | None = None) -> Cost:
         """Every chip sends `bytes_` in all, evenly to the group; what leaves a domain of a level,
         times its `leaving` where copies are made on arrival, goes over the next network while the
         rest stays inside."""
-        latency, transfer, sent = self._exchange(bytes_)
+        exchange, leaves_s_per_byte = self._exchange
+        latency, transfer, sent = exchange(bytes_)
         outside: list[tuple[Floats | float, ...]] = []
-        for k, (level, s_per_byte) in enumerate(
-            zip(self.levels, self._leaves_s_per_byte, strict=True)
-        ):
+        for k, (level, s_per_byte) in enumerate(zip(self.levels, leaves_s_per_byte, strict=True)):
             factor = 1.0 if leaving is None else leaving[k]
             leaves = bytes_ * s_per_byte
             leaves *= factor
@@ -228,19 +249,14 @@ def _levels(
             break
         wider = np.maximum(np.minimum(size, network.reach[chip]), reach)
         met = np.ceil(wider / reach)
-        cell = chip * GROUPS + _log2(met)
         levels.append(
             _Level(
+                network=network,
                 domains=np.ceil(size / reach),
                 leaves=(wider - reach) / size,
                 part=(met - 1.0) / met / reach,
-                reduce_latency_s=_at(network.reduce_latency_s, cell),
-                gather_latency_s=_at(network.gather_latency_s, cell),
-                exchange_latency_s=_at(network.exchange_latency_s, cell),
-                reduce_s_per_byte=_at(network.reduce_s_per_byte, cell),
-                gather_s_per_byte=_at(network.gather_s_per_byte, cell),
-                dispatch_s_per_byte=_at(network.dispatch_s_per_byte, cell),
-                ramp=network.ramp[chip],
+                chip=chip,
+                cell=chip * GROUPS + _log2(met),
             )
         )
         if jittered:

@@ -75,6 +75,9 @@ class Deployed:
         self.stream_fixed_s = machines.stream_fixed_s[chip]
         self._laws: dict[tuple[str, str], Law] = {}
         self.groups: tuple[Group, Group] | None = None  # made on first use by `collectives`
+        # Of each block, by its id, the share of its experts' traffic that leaves a domain: the same
+        # in every step, kept by `operators.moe`.
+        self.leaving: dict[int, list[Floats]] = {}
         self.power_capped = machines.power.capped
         self.clock: Floats | None = None
 

@@ -79,6 +79,7 @@ class Energy:
         return 1.0 / np.minimum(self.prefill_step.share, self.decode_step.share) - 1.0
 
 
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def request_energy(
     case: Case, prefill: Step, decode: Step, decode_step_s: Floats, chip_s: Floats, *, alone: bool
 ) -> Energy:

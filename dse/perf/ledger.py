@@ -47,16 +47,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Work of a step on the chips of other ranks, for each chip of this one: (n,) or 0."""
+    """Work of a step on the chips of other ranks, for each chip of this one: (n,)."""
 
-    peak_s: Floats | float = 0.0
-    bytes: Floats | float = 0.0
-    touched_bytes: Floats | float = 0.0
-
-    def plus(self, peak_s: Floats, bytes_: Floats, touched_bytes: Floats) -> Elsewhere:
-        return Elsewhere(
-            self.peak_s + peak_s, self.bytes + bytes_, self.touched_bytes + touched_bytes
-        )
+    peak_s: Floats
+    bytes: Floats
+    touched_bytes: Floats
 
 
 class Ledger:
@@ -91,9 +86,9 @@ class Ledger:
         self.touched_bytes = np.zeros(n)
         self.peak_s = np.zeros(n)
         self.bytes = np.zeros(n)
-        self.elsewhere = Elsewhere()
+        self._elsewhere: list[tuple[Floats, ...]] = []  # summed when asked for
         self.clock = deployed.clock
-        self.compute_slope_s = np.zeros(n)
+        self.compute_slope_s = np.zeros(n if deployed.power_capped else 1)
         self.drafts_s: Floats | float = 0.0
         self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
         self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)
@@ -154,9 +149,7 @@ class Ledger:
         self.peak_s += worked
         self.bytes += moved
         if elsewhere is not None:
-            self.elsewhere = self.elsewhere.plus(
-                elsewhere * worked, elsewhere * moved, elsewhere * (times * touched)
-            )
+            self._elsewhere.append((elsewhere, worked, moved, times * touched))
         self.floor_compute_s += peak if useful is None else peak * useful
         self.touched_bytes += times * touched
         self.compute_s += compute
@@ -232,6 +225,15 @@ class Ledger:
         if self.entries is not None:
             zeros = np.zeros(self.deployed.n)
             self.entries.append(Entry(name, seconds, *(parts.get(k, zeros) for k in PARTS)))
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """What the chips of other ranks do for this one's, drafts left out."""
+        total = [np.zeros(self.deployed.n) for _ in range(3)]
+        for chips, *work in self._elsewhere:
+            for sum_, one in zip(total, work, strict=True):
+                sum_ += chips * one
+        return Elsewhere(*total)
 
     @property
     def link_bytes(self) -> Floats:

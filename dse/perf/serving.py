@@ -9,7 +9,9 @@ token).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -46,7 +48,7 @@ class Performance:
 
     `ttft_s` is NaN for offline serving, where it has no meaning. `prefill_chip_s` and
     `decode_chip_s` are chip-seconds per request. `bottleneck` indexes BOTTLENECKS. `arrivals` is
-    None but for Poisson arrivals.
+    None but for Poisson arrivals. `energy` is worked out when first asked for: few searches ask.
     """
 
     prefill_s: Floats
@@ -67,8 +69,13 @@ class Performance:
     memory: Memory
     prefill_ledger: Ledger
     decode_ledger: Ledger
-    energy: Energy
+    count_energy: Callable[[], Energy]
     arrivals: Arrivals | None = None
+
+    @property
+    def energy(self) -> Energy:
+        """Joules of a request."""
+        return self.count_energy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +288,11 @@ def _performance(
         memory=case.memory,
         prefill_ledger=prefill.ledger,
         decode_ledger=decode.ledger,
-        energy=request_energy(
-            case, prefill, decode, decode_step_s, total_chip_s,
-            alone=case.workload.serving == "static",
+        count_energy=cache(
+            partial(
+                request_energy, case, prefill, decode, decode_step_s, total_chip_s,
+                alone=case.workload.serving == "static",
+            )
         ),
     )  # fmt: skip
 

@@ -112,6 +112,8 @@ def derive(
         errors.append(InputError("nothing is changed", field="--set", accepted=_names(catalog)))
     if errors:
         raise together(errors)
+    if "tdp" in seen and "matmul_power" not in seen:
+        _keep_draw(work)
     return _finish(work, found, name)
 
 
@@ -288,6 +290,27 @@ def _set_prices(work: _Derivation, setting: Setting) -> None:
         work.prices[name] = _changed(work, setting, f"price.{name}", before, "usd/h")
     if not work.prices:
         raise _refuse(setting.written, f"{work.parent} has no price", "price.BASIS=3USD/h")
+
+
+def _keep_draw(work: _Derivation) -> None:
+    """A chip with less `tdp` than its parent is the same silicon on less power: what it draws at
+    its measured rate of large matrix products stays, so that its clock must fall
+    (`dse.perf.power`). With less of the peak of bf16 it draws so much less above idle; more of it
+    comes at the same power, as where the `tdp` stays."""
+    parent, figures = work.catalog.chip(work.parent), work.chip["figures"]
+    if parent.tdp_w is None or parent.matmul_w is not None:
+        return
+    idle_w = work.catalog.energy.idle_w(parent)
+    peak = units.parse(str(figures["peak_bf16"]["value"]), "flop/s")
+    share = min(peak / parent.peak_flops_per_s["bf16"], 1.0)
+    draws_w = idle_w + (parent.tdp_w - idle_w) * share
+    if not draws_w > units.parse(str(figures["tdp"]["value"]), "W"):
+        return
+    text = units.format(draws_w, "W", 12)
+    of = "" if share == 1.0 else f", above idle {share:.6g} x as its peak_bf16"
+    note = f"{text}: the tdp of {work.parent}{of}"
+    figures["matmul_power"] = _figure(text, note)
+    work.changes.append(f"matmul_power {note}")
 
 
 def _changed(

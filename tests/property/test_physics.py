@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dse.candidates import CandidateBatch
@@ -12,7 +12,7 @@ from dse.evaluate import evaluate
 from dse.perf.deployed import Deployed
 from dse.perf.machines import compile_machines
 from dse.perf.operators.moe import distinct_experts
-from dse.perf.step import Step
+from dse.perf.step import TILE_ROWS, Step
 from dse.specs.catalog import load_catalog
 from tests.helpers import CHIPS, MODELS, deploy, machines, run, scaled, workload
 
@@ -107,12 +107,43 @@ def test_more_memory_never_admits_fewer_requests(batch, factor, prompt) -> None:
     assert after >= before
 
 
-@given(deployments(concurrency=1e6), st.floats(1.0, 4.0), st.sampled_from([256, 4096, 32_768]))
-def test_more_memory_never_lowers_throughput_at_saturation(batch, factor, prompt) -> None:
+def saturated(batch: CandidateBatch, prompt: float, factor: float) -> tuple[float, float, float]:
+    """Tokens a second of a full instance as it is and with `factor` times the memory, and requests
+    of a micro-batch on an attention rank with that."""
     load = workload(prompt, 512)
-    before = run(batch, load).values["output_tokens_per_s"]
-    after = run(batch, load, scaled(ON, "capacity", factor)).values["output_tokens_per_s"]
+    before = run(batch, load).values["output_tokens_per_s"][0]
+    after = run(batch, load, scaled(ON, "capacity", factor))
+    rank = np.ceil(after.performance.running_per_instance / batch.data_parallel)
+    rows = rank / batch.pipeline_parallel
+    return before, after.values["output_tokens_per_s"][0], float(rows[0])
+
+
+@given(deployments(concurrency=1e6), st.floats(1.0, 4.0), st.sampled_from([256, 4096, 32_768]))
+def test_more_memory_never_lowers_throughput_where_kernels_do_not_pad(
+    batch, factor, prompt
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dse.perf.step.computed_rows", lambda rows: rows)
+        before, after, _ = saturated(batch, prompt, factor)
     assert after >= before * (1 - 1e-9)
+
+
+@given(deployments(concurrency=1e6), st.floats(1.0, 4.0), st.sampled_from([256, 4096, 32_768]))
+@example(deploy("llama-3-8b", CHIPS[0], concurrency=1e6), 1.21, 256)
+@example(deploy("llama-3-8b", "gb300_nvl72", tensor_parallel=2, concurrency=1e6), 2.0, 4096)
+def test_more_memory_lowers_throughput_by_a_tile_at_most(batch, factor, prompt) -> None:
+    """A scheduler admits all that fits, and one request beyond a whole tile of 128 rows makes a
+    GEMM compute up to 64 rows more (`dse.perf.step.computed_rows`)."""
+    before, after, rows = saturated(batch, prompt, factor)
+    full = max(rows, TILE_ROWS)
+    assert after >= before * full / (full + TILE_ROWS / 2.0)
+
+
+def test_a_request_beyond_a_tile_costs_throughput() -> None:
+    """The step that the law above allows for: 385 requests are slower than 384."""
+    batch = deploy("llama-3-8b", "h100_sxm", concurrency=[384, 385])
+    tokens = run(batch, workload(256, 128)).values["output_tokens_per_s"]
+    assert 384 / (384 + 64) < tokens[1] / tokens[0] < 1.0
 
 
 POWERS = [2.0**k for k in range(14)]

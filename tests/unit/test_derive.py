@@ -206,6 +206,44 @@ def test_every_bad_setting_is_named_at_once(catalog: Catalog) -> None:
     assert "is set by memory_bandwidth=2x too" in str(caught.value)
 
 
+def test_less_power_slows_what_computes(catalog: Catalog) -> None:
+    """A prompt waits for arithmetic, a decode step of few requests for the memory."""
+    before = metrics(catalog, "h200_sxm", concurrency=4)
+    after = changed(catalog, "h200_sxm", "tdp=0.5x", concurrency=4)
+    assert after["prefill_s"][0] > 1.1 * before["prefill_s"][0]
+    assert after["decode_step_s"][0] == pytest.approx(before["decode_step_s"][0], rel=0.02)
+    assert after["watts_per_chip"][0] < before["watts_per_chip"][0]
+
+
+@pytest.mark.parametrize(
+    ("written", "matmul_w"),
+    [
+        (["tdp=0.5x"], 700.0),
+        (["tdp=0.5x", "matmul_power=500W"], 500.0),
+        (["tdp=0.9x", "flops=2x"], 700.0),
+        (["tdp=0.5x", "flops=0.5x"], 115.0 + 585.0 / 2),  # idle power does not halve
+        (["tdp=0.6x", "flops=0.5x"], None),  # enough for half of the multipliers
+        (["tdp=+20%"], None),
+        (["flops=2x"], None),
+    ],
+)
+def test_what_a_derived_chip_draws(
+    catalog: Catalog, written: list[str], matmul_w: float | None
+) -> None:
+    own = derive(catalog, "h200_sxm", written)
+    assert own.chip.matmul_w == (None if matmul_w is None else pytest.approx(matmul_w))
+    assert any("matmul_power" in change for change in own.chip.changes) == (matmul_w is not None)
+
+
+def test_what_a_chip_draws_is_kept_when_it_is_derived_from_again(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    first, path = derive(catalog, "h200_sxm", ["tdp=0.8x"]), tmp_path / "chip.yaml"
+    path.write_text(as_yaml(first, "dse hardware derive"), encoding="utf-8")
+    second = derive(load_catalog(extra_chip_files=[path]), first.chip.id, ["tdp=0.5x"])
+    assert (second.chip.tdp_w, second.chip.matmul_w) == (280.0, 700.0)
+
+
 FACTOR = st.floats(1.0, 16.0)
 
 

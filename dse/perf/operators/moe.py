@@ -148,18 +148,22 @@ def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Fl
     receives over the mean.
 
     Without attention data-parallel every rank already holds every token: one all-reduce of the
-    outputs. With it and expert parallelism, tokens are sent to the ranks of their experts and
-    back (each to at most one copy a rank); without expert parallelism all tokens are gathered and
-    the outputs reduce-scattered. Of more than FEW_ROWS tokens a rank, one copy goes to each other
-    domain and is copied there (DeepEP's normal kernels); fewer go straight to each expert.
+    outputs. With it and whole experts on every rank (expert_parallel is all of the group), tokens
+    are sent to the ranks of their experts and back, each to at most one copy a rank. Where ranks
+    share an expert (less expert parallelism, or none), all tokens are gathered and the outputs
+    reduce-scattered, since no all-to-all kernel serves that (SGLang's page on expert parallelism:
+    DeepEP and Mooncake for ep_size = tp_size only, below it all-reduce or all-gather). Of more than
+    FEW_ROWS tokens a rank, one copy goes to each other domain and is copied there (DeepEP's normal
+    kernels); fewer go straight to each expert.
     """
     deployed = step.deployed
     group = step.expert_group
     spread = deployed.data_parallel > 1.0
-    routed = spread & (deployed.expert_parallel > 1.0)
+    routed = spread & (deployed.expert_parallel >= deployed.group)
 
-    cost = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
-    step.ledger.network("experts all-reduce", block.count * ~spread, cost)
+    if not spread.all():
+        cost = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
+        step.ledger.network("experts all-reduce", block.count * ~spread, cost)
     gathered = spread & ~routed
     if gathered.any():
         cost = group.all_gather(tokens * hidden * ACTIVATION_BYTES)
@@ -173,11 +177,12 @@ def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Fl
     own_rows = step.rows / deployed.tensor_parallel
     leaving = None
     if any((domains > 1.0).any() for domains in group.domains):
-        leaving = [
-            np.maximum(leaving_share(domains, chosen, copies), FEW_ROWS / own_rows)
-            for domains in group.domains
-        ]
-        leaving = [np.minimum(share, 1.0) for share in leaving]
+        if id(block) not in deployed.leaving:
+            deployed.leaving[id(block)] = [
+                leaving_share(domains, chosen, copies) for domains in group.domains
+            ]
+        few = FEW_ROWS / own_rows
+        leaving = [np.minimum(np.maximum(x, few), 1.0) for x in deployed.leaving[id(block)]]
     route_count = block.count * routed
     for name, width in (
         ("dispatch to experts", np.minimum(deployed.weight_bytes["experts"], 2.0)),

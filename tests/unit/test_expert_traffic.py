@@ -1,0 +1,86 @@
+"""What moves between the ranks of a mixture of experts with attention data-parallel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.candidates import Floats
+from dse.perf.deployed import Deployed
+from dse.perf.step import Step
+from tests.helpers import deploy, machines
+
+ON = machines()
+EXCHANGE = ("gather tokens, scatter outputs", "dispatch to experts", "combine from experts")
+LAYERS, HIDDEN, TOP_K = 58, 7168, 8  # DeepSeek-V3's layers of experts
+
+
+def step_of(rows: float, tp: float, dp: float, ep: list[float], chip: str = "gb200_nvl72") -> Step:
+    """A decode step of `rows` requests on each attention rank, one candidate per `ep`."""
+    batch = deploy(
+        "deepseek-v3", chip, tensor_parallel=tp, data_parallel=dp, expert_parallel=ep,
+        weight_dtype="fp8",
+    )  # fmt: skip
+    n = len(ep)
+    return Step(
+        Deployed(batch, ON),
+        decode_rows=np.full(n, rows),
+        context=np.full(n, 1000.0),
+        prefill_rows=np.zeros(n),
+        prompt_tokens=np.ones(n),
+        keep=True,
+    )
+
+
+def exchanged_s(step: Step) -> Floats:
+    """(n,) seconds of moving tokens to experts and outputs back."""
+    assert step.ledger.entries is not None
+    parts = [entry.network_s for entry in step.ledger.entries if entry.name in EXCHANGE]
+    return np.sum(parts, axis=0)
+
+
+@given(
+    rows=st.integers(1, 512),
+    degrees=st.sampled_from([(1.0, 8.0), (4.0, 8.0), (8.0, 8.0), (2.0, 4.0)]),
+    chip=st.sampled_from(["gb200_nvl72", "h200_sxm"]),
+)
+def test_ranks_that_share_experts_gather_every_token(rows, degrees, chip) -> None:
+    """A shared expert needs the token on all its ranks, so splitting experts further over ranks
+    does not make less travel: from one expert-parallel rank to half of the group it is the same."""
+    tp, dp = degrees
+    shared = [2.0**k for k in range(int(np.log2(tp * dp)))]
+    seconds = exchanged_s(step_of(float(rows), tp, dp, shared, chip))
+    assert (seconds == seconds[0]).all()
+
+
+@given(rows=st.integers(1, 512), ep=st.sampled_from([2.0, 4.0, 8.0, 16.0]))
+def test_a_token_reaches_every_rank_of_its_experts(rows, ep) -> None:
+    """Its bytes over the links are no fewer than one copy to each of min(top_k, ep) x (group / ep)
+    ranks, and as many partial outputs back (8 x 4 chips in one domain)."""
+    group = 32.0
+    step = step_of(float(rows), 4.0, 8.0, [ep])
+    ranks = min(TOP_K, ep) * group / ep
+    own = rows / 4.0  # tokens of a rank, over its 4 chips
+    # Both ways in 16 bits; of the ranks, one of `group` is the sender itself.
+    least = 2 * LAYERS * own * HIDDEN * 2.0 * ranks * (group - 1) / group
+    assert step.ledger.link_bytes[0] >= least * (1 - 1e-12)
+
+
+def test_whole_experts_are_sent_one_copy_a_rank() -> None:
+    """With expert parallelism over the whole group: 8 copies of 8-bit numbers out (and their
+    scales, some 0.1%), of 16-bit numbers back, times what the busiest rank gets over the mean of
+    64 x 8 tokens: 256 experts on 32 ranks, chosen with a coefficient of variation of 1."""
+    busiest = 1.0 + np.sqrt(2.0 * np.log(32.0) * (1.0 + 512 * 32 / 256) / 512)
+    sent = LAYERS * 64 * TOP_K * HIDDEN * (1.0 + 2.0) * busiest * 31 / 32
+    assert step_of(64.0, 1.0, 32.0, [32.0]).ledger.link_bytes[0] == pytest.approx(sent, rel=1e-3)
+
+
+def test_the_same_whatever_the_neighbours() -> None:
+    degrees = [1.0, 4.0, 8.0, 32.0]
+    together = step_of(100.0, 4.0, 8.0, degrees)
+    for i, ep in enumerate(degrees):
+        alone = step_of(100.0, 4.0, 8.0, [ep])
+        assert together.seconds[i].tobytes() == alone.seconds[0].tobytes()
+        assert together.ledger.link_bytes[i] == pytest.approx(alone.ledger.link_bytes[0])
