@@ -317,8 +317,8 @@ def test_the_links_of_a_mesh_or_torus_add_up(system: System) -> None:
         assert level.bytes_per_s_per_pair is not None
         assert level.size is not None
         if level.topology == "dragonfly":  # its size does not say how many links a chip has
-            links = level.bytes_per_s_per_direction / level.bytes_per_s_per_pair
-            assert links == pytest.approx(round(links)) and links > 1
+            number = level.bytes_per_s_per_direction / level.bytes_per_s_per_pair
+            assert number == pytest.approx(round(number))
             continue
         links = {"ring": 2, "torus_2d": 4, "torus_3d": 6, "full_mesh": level.size - 1}
         total = level.bytes_per_s_per_pair * links[level.topology]
