@@ -264,14 +264,15 @@ def _set_pair(work: _Derivation, level: dict[str, Any], old: Mapping[str, float 
     topology = str(level["topology"]["value"])
     total, size = _number(level.get("bandwidth_per_direction")), _number(level.get("size"))
     pair = _number(level.get("bandwidth_per_pair"))
-    if topology not in ("full_mesh", *_TORUS_LINKS):
+    linked = topology == "dragonfly" and pair is not None  # how many links is not in its size
+    if not linked and topology not in ("full_mesh", *_TORUS_LINKS):
         level.pop("bandwidth_per_pair", None)
         return
     if total is None:
         return
     links = _TORUS_LINKS.get(topology) or max((size or 2.0) - 1.0, 1.0)
     before = old["bandwidth_per_direction"]
-    if pair and before and size == old["size"]:
+    if pair and before and (linked or size == old["size"]):
         value, why = pair * total / before, "in proportion to all links"
     else:
         value, why = total / links, f"all links of a chip over {links:g}"

@@ -22,7 +22,8 @@ from dse.specs.chip import (
     read_chip,
     together,
 )
-from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, validate
+from dse.specs.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.specs.overrides import efficiency_files
 from dse.specs.prices import PriceRow
 from dse.specs.system import System, read_system
 
@@ -110,7 +111,7 @@ def read_full_form(document: Document, folder: Path) -> OwnChip:
 
 def check_names(document: Document, folder: Path, mistakes: Mistakes) -> None:
     """The id is new and says whether the chip is hypothetical; efficiency and system exist in the
-    hardware folder."""
+    hardware folder, laws also in the efficiency files in force."""
     data = document.data
     name = data.get("id")
     if isinstance(name, str):
@@ -130,6 +131,8 @@ def check_names(document: Document, folder: Path, mistakes: Mistakes) -> None:
     for field, place in (("efficiency", "efficiency"), ("system", "systems")):
         text = data.get(field)
         known = sorted(path.stem for path in (folder / place).glob("*.yaml"))
+        if field == "efficiency":
+            known += [str(load_yaml(path).data.get("id")) for path in efficiency_files()]
         if isinstance(text, str) and text not in known:
             message = f"read {text!r}: no such {field}{did_you_mean(text, known)}"
             mistakes.errors.append(document.error((field,), message, ", ".join(known)))

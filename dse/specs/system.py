@@ -38,7 +38,7 @@ class FabricLevel:
 
     `size` is the number of chips of one domain (None: unbounded); `bytes_per_s_per_direction` is
     what one chip sends, over all its links (NaN: not known); `bytes_per_s_per_pair` is one link
-    between two neighbours of a mesh or torus; `latency_s` is one hop.
+    between two neighbours of a mesh, torus or dragonfly; `latency_s` is one hop.
 
     `in_network_reduction`: its switches add what passes through them (NVLink SHARP). Delays of mean
     `jitter_s` follow `jitter_distribution`. Between domains `software_s` comes on top of each hop,

@@ -126,7 +126,7 @@ def test_jitter_makes_collectives_wait():
         (("h100_sxm", "--against-system", "hgx_b200"), "--against is missing"),
         (("h100_sxm", "--measured"), "no measured all-reduce of h100_sxm"),
         (("h200_sxm", "--measured", "--chips", "16"), "--chips does not go with --measured"),
-        (("groq_lpu_v1", "--chips", "1000"), "no bandwidth_per_direction"),
+        (("mtia_400", "--chips", "16"), "no bandwidth_per_direction"),
         (("h100_sxm", "--jitter-distribution", "normal"), "--jitter is missing"),
     ],
 )

@@ -120,7 +120,7 @@ def test_pools_take_no_setting():
 
 
 def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
-    chips = ("h200_sxm", "b200_sxm", "mi300x", "wse3")
+    chips = ("h200_sxm", "b200_sxm", "mi300x", "sn40l")
     flags = ("--set", "hbm_bandwidth=2x", *POINT)
     document = dse("hardware", "compare", *chips, *flags, "--out", tmp_path, "--json").json()
     ids = [chip["id"] for chip in document["chips"]]
@@ -134,7 +134,7 @@ def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
     dollars = by["h200_sxm"]["ratios"]["usd_per_hour_per_tb_per_s"]
     assert dollars == pytest.approx(price / 4.8)
     points = {point["chip"]: point for point in document["points"]}
-    assert "no peak_bf16" in points["wse3"]["refused"]
+    assert "no peak_bf16" in points["sn40l"]["refused"]
     for chip in ids[:-1]:
         alone = ("--chip", "h200_sxm", "--set", "hbm_bandwidth=2x")
         alone = alone if chip == ids[1] else ("--chip", chip)

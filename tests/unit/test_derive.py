@@ -166,6 +166,19 @@ def test_links_follow_their_topology(catalog: Catalog) -> None:
     assert level("topology=switched").topology == "switched"
 
 
+def test_links_of_a_dragonfly_follow_its_bandwidth(catalog: Catalog) -> None:
+    """Groq: seven links of 14 GB/s. How many links there are is not in a dragonfly's size."""
+
+    def pair(written: str) -> float | None:
+        system = derive(catalog, "groq_lpu_v1", (written,)).system
+        assert system is not None
+        return system.levels[0].bytes_per_s_per_pair
+
+    assert pair("link=2x") == pytest.approx(28e9)
+    assert pair("domain=1056") == pytest.approx(14e9)
+    assert pair("topology=switched") is None
+
+
 @pytest.mark.parametrize(
     ("parent", "written", "words"),
     [

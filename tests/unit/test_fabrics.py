@@ -151,6 +151,14 @@ def test_a_dragonfly_crosses_three_routers_at_most() -> None:
     assert hops == [1, 2, 3]
 
 
+def test_stages_on_groqs_dragonfly_hand_over_on_one_link() -> None:
+    """14 MB from chip to chip over one link of 14 GB/s, not over all seven."""
+    groq = CATALOG.chips["groq_lpu_v1"]
+    of = compile_fabric([CATALOG.systems[groq.system]], [CATALOG.efficiencies[groq.efficiency]])
+    inside = point_to_point(of, np.array([0]), np.array([14e6]), np.array([1.0]))[0]
+    assert inside.transfer_s[0] == pytest.approx(1e-3)
+
+
 @given(n=st.floats(3, 4096))
 def test_a_network_that_adds_moves_long_messages_no_slower_than_a_ring(n: float) -> None:
     of = named(level("switched", in_network_reduction=True), "all_reduce", n)
