@@ -236,8 +236,9 @@ class Group:
 def _levels(
     fabric: Fabric, chip: Codes, size: Floats, inside: Floats
 ) -> tuple[tuple[_Level, ...], Floats | None]:
-    """The networks of a group, and (n,) seconds that it waits for stragglers on all levels, None
-    where nothing is jittered."""
+    """The networks of a group, and (n,) seconds that it waits for its slowest member, None where
+    nothing is jittered: that of the level where members are latest, since a member that is late
+    is late once."""
     jittered = fabric.jittered
     wait = np.zeros(len(size))
     if jittered:
@@ -261,7 +262,7 @@ def _levels(
         )
         if jittered:
             waits = wait_s(network.jitter_s[chip], network.distribution[chip], wider)
-            wait = wait + waits * (met > 1.0)
+            wait = np.maximum(wait, waits * (met > 1.0))
         reach = wider
     return tuple(levels), wait if jittered else None
 

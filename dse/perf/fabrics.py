@@ -165,12 +165,13 @@ class _Curve(NamedTuple):
     latency_s: tuple[float, ...]
     fraction: tuple[float, ...]
     ramp: tuple[float, ...]
+    kind: str
 
     @classmethod
     def of(cls, measured: Collective) -> _Curve:
         chips = tuple(sorted(measured.latency_s))
         columns = (measured.latency_s, measured.bandwidth_fraction, measured.ramp)
-        return cls(chips, *(tuple(column[n] for n in chips) for column in columns))
+        return cls(chips, *(tuple(column[n] for n in chips) for column in columns), measured.kind)
 
 
 @lru_cache(maxsize=1024)
@@ -181,7 +182,10 @@ def _domain_rows(level: FabricLevel, measured: _Curve, name: str) -> tuple[_Best
     hops = np.ones(GROUPS)
     if name == "all_to_all":
         hops = np.array([_mean_hops(level, size) for size in _SIZES])
-    none, word = np.full(GROUPS, np.inf), np.full(GROUPS, "measured", dtype="<U24")
+    none, word = (
+        np.full(GROUPS, np.inf),
+        np.full(GROUPS, "measured" if measured.kind == "fitted" else "as elsewhere", "<U24"),
+    )
     known = _Best(latency, hops / (fraction * link), word, none, none, np.full_like(word, ""))
     # A whole domain may lie between two powers of two; no larger group runs inside it.
     sizes = np.minimum(_SIZES, float(level.size or 1))
@@ -189,7 +193,9 @@ def _domain_rows(level: FabricLevel, measured: _Curve, name: str) -> tuple[_Best
     if not far.any():
         return known, ramp
     beyond = _beyond(level, measured, name, sizes)
-    return _Best(*(np.where(far, b, a) for a, b in zip(known, beyond, strict=True))), ramp
+    best = _Best(*(np.where(far, b, a) for a, b in zip(known, beyond, strict=True)))
+    # The rise of messages is the kernel's, and no more of it comes with hops.
+    return best, ramp * np.where(far, np.sqrt(max(measured.latency_s) / best.latency_s), 1.0)
 
 
 def _beyond(level: FabricLevel, measured: _Curve, name: str, sizes: Table) -> _Best:
