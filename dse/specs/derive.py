@@ -302,8 +302,9 @@ def _keep_draw(work: _Derivation) -> None:
     if parent.tdp_w is None or parent.matmul_w is not None:
         return
     idle_w = work.catalog.energy.idle_w(parent)
-    peak = units.parse(str(figures["peak_bf16"]["value"]), "flop/s")
-    share = min(peak / parent.peak_flops_per_s["bf16"], 1.0)
+    share, before = 1.0, parent.peak_flops_per_s.get("bf16")
+    if before is not None:
+        share = min(units.parse(str(figures["peak_bf16"]["value"]), "flop/s") / before, 1.0)
     draws_w = idle_w + (parent.tdp_w - idle_w) * share
     if not draws_w > units.parse(str(figures["tdp"]["value"]), "W"):
         return

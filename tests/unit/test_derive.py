@@ -248,6 +248,14 @@ def test_what_a_derived_chip_draws(
     assert any("matmul_power" in change for change in own.chip.changes) == (matmul_w is not None)
 
 
+def test_less_power_of_a_chip_without_a_16_bit_peak(catalog: Catalog) -> None:
+    chip = next(
+        one for one in catalog.chips.values()
+        if "bf16" not in one.peak_flops_per_s and one.tdp_w is not None
+    )  # fmt: skip
+    assert derive(catalog, chip.id, ["tdp=0.5x"]).chip.matmul_w == chip.tdp_w
+
+
 def test_what_a_chip_draws_is_kept_when_it_is_derived_from_again(
     catalog: Catalog, tmp_path: Path
 ) -> None:
