@@ -283,6 +283,13 @@ def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
         for share in (batch.weights_offloaded, batch.kv_offloaded):
             used = np.zeros(len(batch)) if share is None else share
             worst = np.maximum(worst, (used > 0.0) * KINDS.index("assumed"))
+    # Nor has any a hypothetical domain, jitter that is stated, or a power cap.
+    beyond = (machines.power.cap_w < machines.power.rated_w)[batch.chip]
+    for level in (machines.fabric, *machines.fabric.networks):
+        beyond = beyond | (level.jitter_s > 0.0)[batch.chip]
+    if batch.domain is not None:
+        beyond = beyond | (batch.domain != machines.fabric.domain[batch.chip])
+    worst = np.maximum(worst, beyond * KINDS.index("derived"))
     for block in batch.blocks:
         if block.kind in machines.block_kind:
             kind = machines.block_kind[block.kind][batch.chip, batch.weight_dtype["experts"]]

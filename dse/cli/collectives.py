@@ -141,7 +141,9 @@ def _print(answers: list[dict[str, Any]], top_k: int, hidden_size: int) -> None:
         "GB/s: bus bandwidth, what a chip sends in a ring over the time. fitted: to kernels of "
         "this chip; derived: to those of another, or of another network; extrapolated: closed "
         "forms beyond the measured groups; measured: the algorithm of the kernels that were "
-        "measured. Message: of an all-reduce what each chip has, of a gather what it ends up with, "
+        "measured; as elsewhere: that of the chips that the law is taken from. Gathers were "
+        "measured with NCCL, all-reduces with kernels of serving software, which take fewer "
+        "steps. Message: of an all-reduce what each chip has, of a gather what it ends up with, "
         f"of an all-to-all what it sends. Expert all-to-all: tokens of {hidden_size:,} 8-bit "
         f"numbers to {top_k} experts each, from 128 tokens a chip on one copy a domain.",
         "  ",

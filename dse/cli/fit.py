@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -17,6 +18,8 @@ from dse.cli.options import (
     print_table,
     say,
 )
+
+NOTHING = 3  # exit code of a search with nothing feasible (`dse.errors.NothingFeasible`)
 
 
 @click.command("fit")
@@ -72,6 +75,8 @@ def command(chip: str, as_json: bool, **flags: Any) -> None:
         print_json(answer)
     else:
         _print(answer)
+    if not answer["fits"]:
+        sys.exit(NOTHING)
 
 
 def _print(answer: dict[str, Any]) -> None:

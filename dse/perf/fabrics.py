@@ -48,7 +48,8 @@ _SIZES: Table = np.exp2(np.arange(GROUPS, dtype=np.float64))
 class DomainTable:
     """A collective inside the scale-up domain, (chips, GROUPS). `s_per_byte` is per byte that a
     ring sends over a chip's link; `short_`: another algorithm, for short messages (infinite: none).
-    `algorithm` and `short_algorithm` are their names, "measured" up to the measured groups."""
+    `algorithm` and `short_algorithm` are their names, "measured" up to the measured groups, "as
+    elsewhere" where those were of another chip."""
 
     latency_s: Table
     s_per_byte: Table
@@ -171,7 +172,8 @@ class _Curve(NamedTuple):
     def of(cls, measured: Collective) -> _Curve:
         chips = tuple(sorted(measured.latency_s))
         columns = (measured.latency_s, measured.bandwidth_fraction, measured.ramp)
-        return cls(chips, *(tuple(column[n] for n in chips) for column in columns), measured.kind)
+        rows = [tuple(column[n] for n in chips) for column in columns]
+        return cls(chips, rows[0], rows[1], rows[2], measured.kind)
 
 
 @lru_cache(maxsize=1024)
@@ -182,10 +184,8 @@ def _domain_rows(level: FabricLevel, measured: _Curve, name: str) -> tuple[_Best
     hops = np.ones(GROUPS)
     if name == "all_to_all":
         hops = np.array([_mean_hops(level, size) for size in _SIZES])
-    none, word = (
-        np.full(GROUPS, np.inf),
-        np.full(GROUPS, "measured" if measured.kind == "fitted" else "as elsewhere", "<U24"),
-    )
+    said = "measured" if measured.kind == "fitted" else "as elsewhere"
+    none, word = np.full(GROUPS, np.inf), np.full(GROUPS, said, dtype="<U24")
     known = _Best(latency, hops / (fraction * link), word, none, none, np.full_like(word, ""))
     # A whole domain may lie between two powers of two; no larger group runs inside it.
     sizes = np.minimum(_SIZES, float(level.size or 1))

@@ -89,6 +89,7 @@ class Ledger:
         self._elsewhere: list[tuple[Floats, ...]] = []  # summed when asked for
         self.clock = deployed.clock
         self.compute_slope_s = np.zeros(n if deployed.power_capped else 1)
+        self.power_s: Floats | None = None  # by which a power cap lengthens the step
         self.drafts_s: Floats | float = 0.0
         self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
         self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)

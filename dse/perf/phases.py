@@ -105,7 +105,10 @@ def run_step(case: Case, *, parts: bool = True, **work: Any) -> Step:
         return full
     draw = Draw(deployed.machines.power, deployed.batch.chip)
     slowed = Step(deployed.at_clock(clock(draw, full.ledger)), **work)
-    slowed.ledger.seconds = waited_s(draw, slowed.ledger)
+    ledger, waited = slowed.ledger, waited_s(draw, slowed.ledger)
+    assert ledger.clock is not None
+    ledger.power_s = ledger.compute_s * (1.0 - ledger.clock) + (waited - ledger.seconds)
+    ledger.seconds = waited
     return slowed
 
 

@@ -38,8 +38,10 @@ BOTTLENECKS = (
     "decode: compute", "decode: memory bandwidth", "decode: network",
     "decode: fixed overhead", "prefill: compute", "prefill: memory bandwidth",
     "prefill: network", "prefill: fixed overhead", "decode: memory tier", "prefill: memory tier",
+    "decode: power cap", "prefill: power cap",
 )  # fmt: skip
 TIER = BOTTLENECKS.index("decode: memory tier")
+POWER = BOTTLENECKS.index("decode: power cap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +309,8 @@ def _bottleneck(
         (0, decode.ledger, decode_step_s - decode.seconds),
         (4, prefill.ledger, 0.0),
     ):
-        parts = (ledger.compute_s, ledger.memory_s, ledger.network_s, ledger.fixed_s + extra)
+        compute_s = ledger.compute_s if ledger.clock is None else ledger.compute_s * ledger.clock
+        parts = (compute_s, ledger.memory_s, ledger.network_s, ledger.fixed_s + extra)
         largest, where = parts[0], np.full(len(best), offset, dtype=np.intp)
         for k, part in enumerate(parts[1:], start=1):
             where = np.where(part > largest, offset + k, where)
@@ -316,6 +319,8 @@ def _bottleneck(
             tier_s = ledger.tier_s
             waiting = (where == offset + 1) & (tier_s > ledger.memory_s - tier_s)
             where = np.where(waiting, TIER + offset // 4, where)
+        if ledger.power_s is not None:
+            where = np.where(ledger.power_s > largest, POWER + offset // 4, where)
         chosen = prefill_dominates if offset else ~prefill_dominates
         best = np.where(chosen, where, best)
     return best

@@ -181,6 +181,7 @@ BOUNDS = {
     "memory bandwidth": "chips wait for weights and KV cache to come from their memory",
     "network": "chips wait for each other's results",
     "memory tier": "chips wait for weights and KV cache to come from a slower memory behind theirs",
+    "power cap": "the clock is slowed so that the chip stays within its power cap",
     "fixed overhead": "launching kernels and scheduling on the host take the time, not the work",
 }
 BOUND_NAMES = {

@@ -20,7 +20,7 @@ import yaml
 
 from dse import units
 from dse.data import hardware_dir
-from dse.errors import InputError
+from dse.errors import InputError, StorageError
 from dse.specs.catalog import Catalog
 from dse.specs.chip import DIMENSION, HYPOTHETICAL, UNDATED, together
 from dse.specs.loader import Document, did_you_mean, load_yaml
@@ -412,12 +412,11 @@ def as_yaml(own: OwnChip, command: str) -> str:
 
 
 def write_chip(path: Path, text: str) -> None:
-    """Written beside the file, then renamed. Raises InputError where it cannot be."""
+    """Written beside the file, then renamed. Raises StorageError where it cannot be."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        message = f"cannot be written: {error.strerror or error}"
-        raise InputError(message, file=str(path), field="--out") from None
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -145,6 +145,14 @@ def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:
     ]
 
 
+def _within_power(metrics: Metrics, i: int, ends: list[float]) -> list[float]:
+    """The ends of an interval of watts, from the idle power to the power that the chip may draw."""
+    deployed = metrics.heaviest(i).performance.decode_ledger.deployed
+    power, chip = deployed.machines.power, deployed.batch.chip[i]
+    least, most = float(power.idle_w[chip]), float(power.cap_w[chip])
+    return [min(max(end, least), most) for end in ends]
+
+
 def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, list[float]]:
     """80% intervals by metric, [low, high]. Requests that arrive no faster than they are served
     set the rate, and with it the cost: no measured row says how far these may be off."""
@@ -156,6 +164,8 @@ def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str,
         if value is not None and not (demanded and metric in THROUGHPUT_METRICS):
             low, high = interval(metric, np.array([value]), one, metrics.spread)
             result[metric] = [float(low[0]), float(high[0])]
+    if "watts_per_chip" in result:
+        result["watts_per_chip"] = _within_power(metrics, i, result["watts_per_chip"])
     equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
     if equivalent is not None and values["predicted_loss"] is not None:
         sparse = metrics.quality.efficiency_leverage[i] > 1.0

@@ -44,6 +44,15 @@ class Estimate:
     limits: tuple[Limit, ...]
     assumed: tuple[str, ...]
     power_cap_w: float | None = None
+    jitter: tuple[float, str] | None = None
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What the chips were held to, where something was asked."""
+        cap = {} if self.power_cap_w is None else {"power_cap_w": self.power_cap_w}
+        if self.jitter is None:
+            return cap
+        return cap | {"jitter_s": self.jitter[0], "jitter_distribution": self.jitter[1]}
 
     def as_json(self) -> dict[str, Any]:
         """The document of `dse estimate --json`: the metrics, then what was asked."""
@@ -56,7 +65,7 @@ class Estimate:
             "deployment": describe_deployment(self.batch, 0, self.machines),
             "workload": one_load([load_row(share) for share in self.mix]),
             "price_basis": self.price_basis,
-            **({} if self.power_cap_w is None else {"power_cap_w": self.power_cap_w}),
+            **self.conditions,
         }
 
 
@@ -106,7 +115,7 @@ def estimate(
     assumed += assumptions(catalog, model, written, mix, known, price_basis, rack, power_cap_w)
     return Estimate(
         model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
-        power_cap_w,
+        power_cap_w, jitter,
     )  # fmt: skip
 
 
@@ -145,7 +154,12 @@ def assumptions(
     sentences = offload_assumptions(catalog, deployment)
     tiered = bool(sentences)
     if DOMAIN_AXIS in deployment:
-        sentences += domain_assumptions(system, domain, rack)
+        sentences += domain_assumptions(
+            system,
+            domain,
+            rack,
+            deployment["tensor_parallel"] * deployment["data_parallel"],
+        )
     kind = KINDS[provenance]
     laws = catalog.efficiencies[spec.efficiency]
     if tiered:  # the tier is assumed, whatever the kernels are

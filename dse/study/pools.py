@@ -76,6 +76,7 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
         "workload": (one_load([load_row(share) for share in decode.mix]) or {})
         | {"serving": "disaggregated"},
         "price_basis": decode.price_basis,
+        **decode.conditions,
     }
 
 

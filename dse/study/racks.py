@@ -38,14 +38,21 @@ def check_domain(catalog: Catalog, chip: str) -> None:
         raise InputError(reason, field="--domain", accepted=accepted)
 
 
-def domain_assumptions(system: System, domain: float, rack: Rack | None) -> list[str]:
-    """What a domain of `domain` chips rests on, a sentence each."""
+def domain_assumptions(
+    system: System, domain: float, rack: Rack | None, group: float = 1.0
+) -> list[str]:
+    """What a domain of `domain` chips rests on, a sentence each; `group` chips share a layer."""
     inner = system.levels[0]
     size = "any number" if inner.size is None else f"{inner.size}"
     sentences = [
         f"a scale-up domain of {domain:g} chips is hypothetical: {system.id} has {size}, and the "
         f"latency and bandwidth of its {inner.name} are taken to stay"
     ]
+    if group > domain and group % domain > 0.0:
+        sentences.append(
+            f"{domain:g} does not divide the {group:g} chips that share a layer: the last domain "
+            "is counted as full"
+        )
     if rack is None:
         return [*sentences, "no rack was named: that such a domain can be built is not checked"]
     label = "hypothetical rack" if rack.hypothetical else "rack"

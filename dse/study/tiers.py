@@ -12,6 +12,7 @@ OVERLAP = (
     "offloaded weights are fetched while the layer before computes, routed experts and cache on "
     "demand, while the device waits (docs/tiers.md)"
 )
+ENERGY = "joules leave out what the tier and the link to it draw for these bytes"
 
 
 def offload_assumptions(catalog: Catalog, deployment: Mapping[str, Any]) -> list[str]:
@@ -23,4 +24,4 @@ def offload_assumptions(catalog: Catalog, deployment: Mapping[str, Any]) -> list
     tier = tiers_of(catalog.chip(chip), catalog.tiers).get(name)
     if tier is None:
         return []
-    return [f"{chip}: {text}" for text in tier.assumed] + [catalog.tiers.reason, OVERLAP]
+    return [f"{chip}: {text}" for text in tier.assumed] + [catalog.tiers.reason, OVERLAP, ENERGY]

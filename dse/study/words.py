@@ -137,14 +137,17 @@ def known_words(answer: Mapping[str, Any]) -> str:
     return "Known as: " + "; ".join(f"{word}: {KNOWN[word]}" for word in KNOWN if word in used)
 
 
+def _cap(answer: Mapping[str, Any]) -> str:
+    return f", each at {answer['power_cap_w']:g} W at most" if "power_cap_w" in answer else ""
+
+
 def heading(answer: Mapping[str, Any]) -> list[str]:
     """Model, deployment, workload and price basis of an estimate."""
     load = answer["workload"]
     words = mix_words(answer["workloads"]) if load is None else load_words(load)
     loads = loads_of(answer)
-    cap = f", each at {answer['power_cap_w']:g} W at most" if "power_cap_w" in answer else ""
     return [
-        f"{answer['model']} on {deployment_words(answer['deployment'], held(loads))}{cap}",
+        f"{answer['model']} on {deployment_words(answer['deployment'], held(loads))}{_cap(answer)}",
         f"{words}, backend {loads[0]['backend']}; prices: {answer['price_basis']}",
     ]
 
@@ -155,7 +158,7 @@ def pool_heading(answer: Mapping[str, Any]) -> list[str]:
     prefill, decode = (answer[f"{pool}_pool"]["deployment"] for pool in ("prefill", "decode"))
     return [
         f"{answer['model']}, prefill on {deployment_words(prefill, held=False)}",
-        f"decode on {deployment_words(decode)}",
+        f"decode on {deployment_words(decode)}{_cap(answer)}",
         f"{load_words(load)}, backend {load['backend']}; prices: {answer['price_basis']}",
     ]
 
