@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table, say
+from dse.cli.columns import wrapped
+from dse.cli.options import json_option, print_json, print_table, say, width
 
 
 @click.command("claims")
@@ -86,8 +87,11 @@ def _print_one(one: Any, finding: Any) -> None:
         if text:
             say(f"{name}: {text}", "  ")
     for table in finding.tables:
-        click.echo(f"\n{table.title}:")
-        print_table(table.head, table.rows, right=_numbers(table.rows))
+        click.echo("")
+        say(f"{table.title}:", "  ")
+        right = _numbers(table.rows)
+        head, rows = wrapped(table.head, table.rows, width(), right)
+        print_table(head, rows, right=right)
     if one.commands:
         click.echo("Commands:")
         for line in one.commands:

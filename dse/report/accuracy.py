@@ -17,7 +17,6 @@ from dse.report.accuracy_words import (
     HELD_HEADER,
     NAMES,
     held_out_rows,
-    percent,
     score_row,
     speed_words,
 )
@@ -26,6 +25,7 @@ from dse.report.labels import GLOSSARY
 from dse.report.page import PLOTLY, Explainer, environment, template_text
 from dse.report.tables import script_json
 from dse.study.folder import write_text
+from dse.study.numbers import tenths
 
 PAGE = "accuracy.html"
 DRAWN_ROWS = 8_000  # rows that a page below 6 MB carries
@@ -118,7 +118,7 @@ def accuracy_page(document: dict[str, Any], answer: pd.DataFrame, lead: Sequence
         if "cross_validation" in document
         else None,
         drawn=len(data["value"]),
-        percent=percent,
+        percent=tenths,
         sources=_sources(answer),
         glossary=WORDS,
         plotly=template_text(PLOTLY),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dse.report.accuracy_words import percent, short
+from dse.report.accuracy_words import short
+from dse.study.numbers import tenths
 
 # What no fold undoes: chosen with these rows in sight, once for all chips and models.
 CHOICES = (
@@ -141,7 +142,7 @@ def target_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
 
     def said(value: float | None, unit: str) -> str:
         if value is None or unit == "%":
-            return percent(value)
+            return tenths(value)
         return f"{value:.1f}"
 
     return [
@@ -169,10 +170,10 @@ def backtest_rows(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
             today = item["held_out_by_chip"]
             yield (
                 case["chip"], case["laws"], short(item["metric"]), item["serving"],
-                f"{item['groups']:,}", f"{item['rows']:,}", percent(item["group_median_error"]),
-                percent(item["median_error"]), percent(item["bias"], sign=True),
-                percent(item["interval_coverage"]), percent(item["interval_width"]),
-                percent(_of(today, "group_median_error")), percent(_of(today, "interval_coverage")),
+                f"{item['groups']:,}", f"{item['rows']:,}", tenths(item["group_median_error"]),
+                tenths(item["median_error"]), tenths(item["bias"], sign=True),
+                tenths(item["interval_coverage"]), tenths(item["interval_width"]),
+                tenths(_of(today, "group_median_error")), tenths(_of(today, "interval_coverage")),
             )  # fmt: skip
 
 
@@ -182,7 +183,7 @@ def backtest_words(cases: Sequence[dict[str, Any]]) -> list[str]:
     for case in cases:
         inside = case["interval_coverage"]
         narrow = [
-            f"{short(item['metric'])} {item['serving']} {percent(item['interval_coverage'])}"
+            f"{short(item['metric'])} {item['serving']} {tenths(item['interval_coverage'])}"
             for item in case["scores"]
             if item["interval_coverage"] < LEAST_INSIDE
         ]
@@ -193,7 +194,7 @@ def backtest_words(cases: Sequence[dict[str, Any]]) -> list[str]:
             verdict = ": wider than needed"
         line = (
             f"{case['chip']} with the laws of {case['laws']}, fitted to the {case['fitted_rows']:,}"
-            f" rows of other chips ({case['left_out']} left out): {percent(inside)} of its "
+            f" rows of other chips ({case['left_out']} left out): {tenths(inside)} of its "
             f"{case['rows']:,} rows lie inside their 80% interval{verdict}."
         )
         pair = case["speed_up"]
@@ -201,7 +202,7 @@ def backtest_words(cases: Sequence[dict[str, Any]]) -> list[str]:
             line += (
                 f" Speed of {pair['chip_a']} over {pair['chip_b']}: measured "
                 f"{pair['measured']:.2f}, predicted {pair['predicted']:.2f} (medians of "
-                f"{pair['pairs']:,} pairs of rows; off by {percent(pair['median_error'])} at the "
+                f"{pair['pairs']:,} pairs of rows; off by {tenths(pair['median_error'])} at the "
                 "median)."
             )
         lines.append(line)

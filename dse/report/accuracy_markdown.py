@@ -18,13 +18,13 @@ from dse.report.accuracy_words import (
     HEADER,
     HELD_HEADER,
     held_out_rows,
-    percent,
     score_row,
     short,
     speed_words,
     worst_row,
 )
 from dse.report.markdown import code, escape
+from dse.study.numbers import tenths
 
 BY = {"chip": "By chip", "model": "By model", "backend": "By serving software"}
 BY_HEADER = ("metric", "serving", "rows of", "groups", "rows", "group", "bias", "in 80%")
@@ -59,8 +59,8 @@ def accuracy_markdown(
             (
                 (
                     short(item["metric"]), item["serving"], item["key"], f"{item['groups']:,}",
-                    f"{item['rows']:,}", percent(item["group_median_error"]),
-                    percent(item["bias"], sign=True), percent(item["interval_coverage"]),
+                    f"{item['rows']:,}", tenths(item["group_median_error"]),
+                    tenths(item["bias"], sign=True), tenths(item["interval_coverage"]),
                 )
                 for item in scores
                 if item["by"] == by
@@ -76,7 +76,7 @@ def accuracy_markdown(
         (
             (
                 pair["chip_a"], pair["chip_b"], f"{pair['pairs']:,}", f"{pair['measured']:.2f}",
-                f"{pair['predicted']:.2f}", percent(pair["median_error"]),
+                f"{pair['predicted']:.2f}", tenths(pair["median_error"]),
             )
             for pair in document["speed_up"]["chips"]
         ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dse.study.numbers import tenths
+
 HEADER = (
     "metric", "serving", "groups", "rows", "group", "median", "90th", "bias", "rank", "in 80%",
     "± of it",
@@ -28,14 +30,6 @@ COLUMNS = (
 )
 
 
-def percent(value: float | None, sign: bool = False) -> str:
-    """A fraction as a percentage; a dash where it does not apply."""
-    if value is None:
-        return "–"
-    digits = 0 if abs(value) >= 1.0 else 1
-    return f"{100 * value:{'+' if sign else ''},.{digits}f}%"
-
-
 def short(metric: str) -> str:
     """The format's name of a metric, a little shorter."""
     return metric.replace("_per_s", "/s")
@@ -46,10 +40,10 @@ def score_row(item: dict[str, Any]) -> tuple[str, ...]:
     rank = item["rank_correlation"]
     return (
         short(item["metric"]), item["serving"], f"{item['groups']:,}", f"{item['rows']:,}",
-        percent(item["group_median_error"]), percent(item["median_error"]),
-        percent(item["p90_error"]), percent(item["bias"], sign=True),
-        "–" if rank is None else f"{rank:.2f}", percent(item["interval_coverage"]),
-        percent(item["interval_width"]),
+        tenths(item["group_median_error"]), tenths(item["median_error"]),
+        tenths(item["p90_error"]), tenths(item["bias"], sign=True),
+        "–" if rank is None else f"{rank:.2f}", tenths(item["interval_coverage"]),
+        tenths(item["interval_width"]),
     )  # fmt: skip
 
 
@@ -61,7 +55,7 @@ def lead(document: dict[str, Any], data: str | None) -> list[str]:
     lines = [f"{covered:,} of {rows:,} measured rows predicted{share}."]
     main = sorted(overall, key=lambda item: -item["rows"])[:3]
     parts = [
-        f"{NAMES[item['metric']]} ({item['serving']}) {percent(item['group_median_error'])}"
+        f"{NAMES[item['metric']]} ({item['serving']}) {tenths(item['group_median_error'])}"
         for item in main
     ]
     if parts:
@@ -83,7 +77,7 @@ def speed_words(document: dict[str, Any]) -> list[str]:
     static, ranks, pairs = (document[key] for key in ("static_all", "rank_correlation", "speed_up"))
     if static is not None:
         lines.append(
-            f"Static serving, all metrics together: {percent(static['group_median_error'])} (mean "
+            f"Static serving, all metrics together: {tenths(static['group_median_error'])} (mean "
             f"over all {static['groups']} groups of the group's median error)."
         )
     if ranks["value"] is not None:
@@ -93,7 +87,7 @@ def speed_words(document: dict[str, Any]) -> list[str]:
     if pairs["pairs"]:
         lines.append(
             f"Speed of one chip over another, the rest equal: off by "
-            f"{percent(pairs['median_error'])} at the median of {pairs['pairs']:,} pairs of rows."
+            f"{tenths(pairs['median_error'])} at the median of {pairs['pairs']:,} pairs of rows."
         )
     return lines
 
@@ -102,7 +96,7 @@ def worst_row(worst: dict[str, Any]) -> tuple[str, ...]:
     """A group under `metric, serving, group, rows, median, bias`."""
     return (
         short(worst["metric"]), worst["serving"], worst["group"], f"{worst['rows']:,}",
-        percent(worst["median_error"]), percent(worst["bias"], sign=True),
+        tenths(worst["median_error"]), tenths(worst["bias"], sign=True),
     )  # fmt: skip
 
 
@@ -122,7 +116,7 @@ def held_out_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _overall(scores: list[dict[str, Any]]) -> dict[tuple[str, str], str]:
     return {
-        (item["metric"], item["serving"]): percent(item["group_median_error"])
+        (item["metric"], item["serving"]): tenths(item["group_median_error"])
         for item in scores
         if item["by"] == "all"
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -14,7 +15,10 @@ import pandas as pd
 import pytest
 
 from dse.cli import cli
+from dse.cli.columns import wrapped
 from dse.specs.catalog import load_catalog
+from dse.specs.rack import load_rack, shipped_racks
+from dse.study.numbers import digits, percent, times
 from dse.validation.claims import (
     CLAIMS,
     alignment,
@@ -47,12 +51,18 @@ from dse.validation.claims.frame import (
     Finding,
     Table,
 )
+from dse.validation.claims.jitter import Band
 from dse.validation.claims.page import document, markdown
 from dse.validation.claims.points import Point, predict, smallest
-from dse.validation.claims.words import digits, percent, times
+from dse.validation.claims.sram import Shares
 from tests.cli.conftest import dse, fits
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "claims.md"
+# Elasticities of a case, by the figure that is the largest.
+MEMORY, LINK, POWER, FLOPS = (
+    dict.fromkeys(bottleneck.FIGURES, 0.1) | {figure: 0.2}
+    for figure in ("memory bandwidth", "link bandwidth", "power", "FLOP/s")
+)
 QUICK = (2, 8, 14)  # made again here; all of them take a minute under load
 
 
@@ -125,10 +135,12 @@ def test_commands_can_be_typed(line: str) -> None:
         (experts.judge(0.95, 0.8), CONFIRMED),
         (experts.judge(0.95, 0.3), QUALIFIED),
         (experts.judge(0.4, 0.8), CONTRADICTED),
-        (bottleneck.judge(0.1, {"FLOP/s": 0.2, "link bandwidth": 0.5}, (0.1, 0.2)), CONFIRMED),
-        (bottleneck.judge(0.1, {"FLOP/s": 0.2, "link bandwidth": 0.5}, (0.2, 0.1)), QUALIFIED),
-        (bottleneck.judge(0.1, {"FLOP/s": 0.6, "link bandwidth": 0.5}, (0.1, 0.2)), CONTRADICTED),
-        (bottleneck.judge(0.6, {"FLOP/s": 0.2, "link bandwidth": 0.5}, (0.1, 0.2)), CONTRADICTED),
+        (bottleneck.judge(0.1, [MEMORY, LINK, POWER], (0.1, 0.2)), CONFIRMED),
+        (bottleneck.judge(0.1, [MEMORY, LINK, POWER], (0.2, 0.1)), QUALIFIED),
+        (bottleneck.judge(0.1, [MEMORY, LINK, LINK], (0.1, 0.2)), QUALIFIED),
+        (bottleneck.judge(0.1, [MEMORY, LINK, POWER, FLOPS], (0.1, 0.2)), QUALIFIED),
+        (bottleneck.judge(0.1, [FLOPS, FLOPS, LINK], (0.1, 0.2)), CONTRADICTED),
+        (bottleneck.judge(0.6, [MEMORY, LINK, POWER], (0.1, 0.2)), CONTRADICTED),
         (scale_up.judge_latency({"a": 2.0}, {"m": (True, 2.0), "d": (False, 1.5)}), CONFIRMED),
         (scale_up.judge_latency({"a": 2.0}, {"m": (True, 1.2), "d": (False, 1.5)}), QUALIFIED),
         (scale_up.judge_latency({"a": 1.0}, {"m": (True, 1.0), "d": (False, 0.5)}), CONTRADICTED),
@@ -138,21 +150,26 @@ def test_commands_can_be_typed(line: str) -> None:
         (all_to_all.judge([8.0, 9.0], [0.1], [0.5]), CONFIRMED),
         (all_to_all.judge([2.0, 3.0], [0.1], [0.5]), QUALIFIED),
         (all_to_all.judge([1.1, 1.0], [0.1], [0.5]), CONTRADICTED),
-        (jitter.judge([(8, 1), (1, 1)], 4, 4), CONFIRMED),
-        (jitter.judge([(8, 1), (1, 1)], 3, 4), QUALIFIED),
-        (jitter.judge([(8, 8)], 1, 4), CONTRADICTED),
+        (jitter.judge([Band([(8, 1), (1, 1)], 4, 4), Band([(8, 1)], 2, 2)]), CONFIRMED),
+        (jitter.judge([Band([(8, 1), (1, 1)], 4, 4), Band([(8, 1)], 1, 2)]), QUALIFIED),
+        (jitter.judge([Band([(8, 1)], 4, 4), Band([(8, 8)], 1, 4)]), QUALIFIED),
+        (jitter.judge([Band([(8, 8)], 1, 4), Band([(8, 8)], 0, 4)]), CONTRADICTED),
         (dram.judge([10.0, 12.0], [2.0, 3.0], 0.1), CONFIRMED),
         (dram.judge([50.0, 12.0], [2.0, 3.0], 0.1), QUALIFIED),
         (dram.judge([10.0], [2.0], 0.7), CONTRADICTED),
-        (sram.judge_wafer([0.0, 0.02], [0.2, 0.6]), CONFIRMED),
-        (sram.judge_wafer([0.0, 0.2], [0.2, 0.2]), QUALIFIED),
-        (sram.judge_wafer([0.2], [0.2]), CONTRADICTED),
+        (sram.judge_wafer([Shares(0.0, 0.02, 0.2), Shares(0.0, 0.05, 0.6)]), CONFIRMED),
+        (sram.judge_wafer([Shares(0.0, 0.95, 0.2), Shares(0.0, 0.9, 0.6)]), QUALIFIED),
+        (sram.judge_wafer([Shares(0.0, 0.02, 0.2), Shares(0.2, 0.3, 0.2)]), QUALIFIED),
+        (sram.judge_wafer([Shares(0.2, 0.9, 0.2)]), CONTRADICTED),
         (sram.judge_size([(20e9, True), (27e9, False)], [512.0, None]), CONFIRMED),
         (sram.judge_size([(20e9, True), (40e9, False)], [512.0]), QUALIFIED),
         (sram.judge_size([(8e9, True), (20e9, False)], [8.0]), CONTRADICTED),
-        (racks.judge(["rack_power", "rack_cables"], 1.5), CONFIRMED),
-        (racks.judge(["rack_power", "rack_space"], 1.5), QUALIFIED),
-        (racks.judge(["rack_space", None], 1.0), CONTRADICTED),
+        (racks.judge([("rack_power", "rack_cooling"), ("rack_cables",)], 1.5), CONFIRMED),
+        (racks.judge([("rack_power",), ("rack_cables",)], 3.0), QUALIFIED),
+        (racks.judge([("rack_power", "rack_space")], 1.5), QUALIFIED),
+        (racks.judge([(racks.SWITCHES, "rack_power")], 1.5), QUALIFIED),
+        (racks.judge([("rack_power",), ()], 1.5), QUALIFIED),
+        (racks.judge([("rack_space",), ()], 1.0), CONTRADICTED),
         (joules.judge_reading({"HBM": 800.0, "SRAM": 25.0}, 10.0), CONFIRMED),
         (joules.judge_reading({"HBM": 800.0, "DDR": 2300.0}, 10.0), QUALIFIED),
         (joules.judge_reading({"SRAM": 25.0}, 10.0), CONTRADICTED),
@@ -180,6 +197,59 @@ def test_the_page_has_every_claim_once() -> None:
         row = re.findall(rf"^\| {number} \| .* \| \[([a-z ]+)\]", page, flags=re.MULTILINE)
         assert len(row) == 1
         assert row[0] in VERDICTS
+
+
+def test_the_page_counts_the_verdicts_of_its_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    line = re.search(r"^Of (\d+): (.*)\.$", page, flags=re.MULTILINE)
+    assert line is not None
+    said = {word: int(count) for count, word in re.findall(r"(\d+) ([a-z ]+)", line[2])}
+    verdicts = re.findall(r"^\| \d+ \| .* \| \[([^]]+)\]\(#claim-\d+\)", page, flags=re.MULTILINE)
+    assert set(verdicts) <= set(VERDICTS)
+    assert said == Counter(verdicts)
+    assert int(line[1]) == len(verdicts) == len(CLAIMS)
+    # Each section opens with the verdict that the table says.
+    sections = re.findall(r"^\*\*([^*]+)\*\*: ", page, flags=re.MULTILINE)
+    assert [word.lower() for word in sections] == verdicts
+
+
+def test_trips_over_the_mesh_are_interconnect_of_a_wafer() -> None:
+    """GPT-NeoX-20B on one WSE-3 uses no link; what its kernels wait for is the mesh."""
+    found = sram.fitted("gpt-neox-20b", "wse3", "bf16")
+    row = found["fastest"]
+    explained = dse(
+        "explain", "--model", "gpt-neox-20b", "--chip", "wse3", "--weight-dtype", "bf16",
+        "--concurrency", 1, "--prompt-tokens", 1536, "--output-tokens", 512, "--json",
+    ).json()  # fmt: skip
+    assert row["interconnect_share"] == 0.0
+    host = next(one for one in explained["breakdown"] if one["operator"].startswith("host"))
+    waited = explained["parts_s"]["decode"]["fixed"] - host["decode_s"]
+    share = sram.trips_share(found, row)
+    assert 0.8 < share <= 1.0
+    assert share * row["tpot_s"] == pytest.approx(waited)
+
+
+def test_the_domain_of_nvl72_is_one_stage_of_switches() -> None:
+    """The bounds that 76 chips break within 2% of each other are named together."""
+    ended = racks.ends(load_rack(shipped_racks()["gb200_nvl72"]))
+    assert ended[0] == racks.SWITCHES
+    assert set(ended[1:]) == {"rack_cable_reach", "rack_cooling", "rack_power", "rack_space"}
+
+
+@pytest.mark.parametrize("number", [10, 12])
+def test_tables_keep_words_whole(number: int) -> None:
+    item, said = dse("claims", number, "--json").json(), dse("claims", number)
+    assert fits(said.out, 100)
+    shown = set(said.out.split())
+    for table in item["tables"]:
+        for row in (table["head"], *table["rows"]):
+            assert {word for cell in row for word in cell.split()} <= shown
+
+
+def test_columns_break_between_words() -> None:
+    head, rows = wrapped(("name", "what it says"), [("a-long-name", "one two three")], 24, ())
+    assert head == ["name", "what it\nsays"]
+    assert rows == [["a-long-name", "one two\nthree"]]
 
 
 def test_one_claim_as_json_and_as_text() -> None:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
+from dse.study.numbers import NONE, milliseconds, significant
 from dse.study.scale.answer import Scaled
 from dse.study.scale.experts import ExpertAnswer, expert_answer
 from dse.study.scale.sizes import GAIN_PER_DOUBLING, Point
 from dse.study.scale.uniform import Evenness
-
-NONE = "–"
-
-
-def milliseconds(seconds: float) -> str:
-    return significant(1e3 * seconds)
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """Plain notation: 0.0812, 12.0, 1,230."""
-    return f"{Decimal(f'{value:.{digits - 1}e}'):,f}"
 
 
 def dollars(value: float | None) -> str:

@@ -11,8 +11,8 @@ from dse.dtypes import CODE
 from dse.perf.machines import compile_machines
 from dse.perf.step import computed_rows
 from dse.specs.catalog import MEASUREMENTS, load_catalog
+from dse.study.numbers import digits, percent, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
-from dse.validation.claims.words import digits, percent, times
 
 FILE = "gemm_alignment.csv"
 HIDDEN, ROWS = 4096.0, 16_384.0

@@ -6,10 +6,10 @@ import pandas as pd
 
 from dse.data import hardware_dir
 from dse.specs.catalog import MEASUREMENTS, load_catalog
+from dse.study.numbers import digits, in_ms, percent, times
 from dse.study.scale import expert_answer, expert_domain
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.scale_up import subject
-from dse.validation.claims.words import digits, milliseconds, percent, times
 
 MODELS = ("deepseek-v3", "qwen3-235b-a22b", "kimi-k2")
 CHIPS = ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "gb300_nvl72")
@@ -58,7 +58,7 @@ def find() -> Finding:
                     "–" if wide is None else percent(wide.all_to_all_share),
                     "–" if wide is None else times(wide.slowdown),
                     "–" if found.best is None
-                    else f"{found.best.expert_parallel}, {milliseconds(found.best.decode_step_s)}",
+                    else f"{found.best.expert_parallel}, {in_ms(found.best.decode_step_s)}",
                 )
             )  # fmt: skip
     measured, measured_table = _measured()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -11,9 +12,9 @@ import numpy as np
 from dse.specs.catalog import Catalog, load_catalog
 from dse.specs.chip import Chip
 from dse.specs.system import System
+from dse.study.numbers import digits, percent
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import PARTS, Point, models, predict, smallest, usable_chips
-from dse.validation.claims.words import digits, percent
 
 BATCH = 32.0
 PROMPT, OUTPUT = 2048.0, 512.0
@@ -23,49 +24,74 @@ STEP = 0.1
 LIMIT_S = 0.05
 CHIPS = ("h100_sxm", "b200_sxm")
 CASES = (("llama-3-8b", 1), ("llama-3-70b", 8), ("llama-3.1-405b", 8), ("deepseek-v3", 16))
-FIGURES = ("memory bandwidth", "memory capacity", "FLOP/s", "link bandwidth", "network bandwidth")
+LIMITS = {
+    "memory": ("memory bandwidth", "memory capacity"),
+    "interconnect": ("link bandwidth", "network bandwidth"),
+    "power": ("power",),
+}
+FIGURES = (
+    "memory bandwidth", "memory capacity", "FLOP/s", "link bandwidth", "network bandwidth", "power",
+)  # fmt: skip
 CONCURRENCY = tuple(float(round(2 ** (k / 4))) for k in range(8, 49))
 
 
-def judge(compute: float, elasticity: Mapping[str, float], network: tuple[float, float]) -> str:
-    """`compute`: share of decode steps whose largest cause is compute; `elasticity`: of throughput
-    to each of FIGURES, mean over cases; `network`: its share of a step on the oldest and newest
-    chips."""
-    elsewhere = sum(value for name, value in elasticity.items() if name != "FLOP/s")
-    first = compute < 0.5 and elsewhere > elasticity["FLOP/s"]
-    if not first:
+def judge(
+    compute: float, cases: Sequence[Mapping[str, float]], network: tuple[float, float]
+) -> str:
+    """`compute`: share of decode steps whose largest cause is compute; `cases`: of each, the
+    elasticity of throughput to each of FIGURES; `network`: its share of a step on the oldest and
+    newest chips."""
+    first = [largest(case) for case in cases]
+    arithmetic = first.count("FLOP/s")
+    if compute >= 0.5 or 2 * arithmetic > len(first):
         return CONTRADICTED
-    return CONFIRMED if network[1] > network[0] else QUALIFIED
+    every = all(any(figure in first for figure in figures) for figures in LIMITS.values())
+    return CONFIRMED if every and not arithmetic and network[1] > network[0] else QUALIFIED
+
+
+def largest(case: Mapping[str, float]) -> str:
+    """The figure of the largest single elasticity."""
+    return max(case, key=lambda figure: case[figure])
 
 
 def find() -> Finding:
     shares, by_year = _years()
     network = shares["network_share_oldest"], shares["network_share_newest"]
-    elasticity, prices = _shadow_prices()
-    names = [name for name in FIGURES if name in elasticity]
+    places, cases, prices = _shadow_prices()
+    mean = {figure: float(np.mean([case[figure] for case in cases])) for figure in FIGURES}
+    first = [largest(case) for case in cases]
     figures = shares | {
-        f"elasticity_{name.replace(' ', '_').replace('/', '_per_')}": elasticity[name]
-        for name in names
+        f"elasticity_{name.replace(' ', '_').replace('/', '_per_')}": mean[name] for name in FIGURES
     }
-    said = ", ".join(f"{digits(elasticity[name], 2)} {name}" for name in names)
+    figures |= {
+        "cases": float(len(cases)),
+        "cases_of_flops": float(first.count("FLOP/s")),
+        "throughput_at_half_power": float(np.mean([capped(*at, 0.5) for at in places])),
+    }
+    said = ", ".join(f"{digits(mean[name], 2)} {name}" for name in FIGURES)
+    counted = ", ".join(f"{first.count(name)} {name}" for name in FIGURES if name in first)
     return Finding(
-        judge(shares["decode_compute_largest"], elasticity, network),
+        judge(shares["decode_compute_largest"], cases, network),
         f"compute is the largest cause of {percent(shares['decode_compute_largest'])} of decode "
         f"steps; from chips until {YEARS[0][1]} to those of {YEARS[-1][0]} and later the network's "
         f"share of a step goes from {percent(network[0])} to {percent(network[1])}, that of fixed "
         f"costs from {percent(shares['fixed_share_oldest'])} to "
-        f"{percent(shares['fixed_share_newest'])}; throughput grows by so much for each 1% more: "
-        f"{said}",
+        f"{percent(shares['fixed_share_newest'])}; of what one more percent brings to throughput "
+        f"within {LIMIT_S * 1e3:g} ms a token the largest is, in {len(cases)} cases, {counted}; in "
+        f"the mean {largest(mean)} is the largest: {said}; a cap at half of the rated power leaves "
+        f"{percent(figures['throughput_at_half_power'])} of throughput",
         figures,
         "Models and chips of the catalog, each on the smallest group of its domain that holds it "
         f"with {BATCH:g} requests, prompt {PROMPT:g}, output {OUTPUT:g}, static batches. "
         f"Elasticities: best output tokens per second and chip within {LIMIT_S * 1e3:g} ms a token "
-        f"in fp8, with each figure of {' and '.join(CHIPS)} raised by {STEP:.0%} (hypothetical).",
+        f"in fp8, with each figure of {' and '.join(CHIPS)} raised by {STEP:.0%} (hypothetical), "
+        f"of power from a cap {1.0 - 1.0 / (1.0 + STEP):.0%} below the rated power up to it.",
         (*by_year, prices),
         "Predicted; a raised figure is hypothetical, and kernels keep the shares of peaks that "
-        "were fitted to the real chip.",
-        "Power is not varied: a chip runs at its rated power here. A site whose power is the limit "
-        "gains as much as it gets, whatever the chip: see claim 24 for what a watt brings.",
+        "were fitted to the real chip. Near a limit a step of a figure may move the best "
+        "parallelism, so that single elasticities jump; the cases are few.",
+        "Power beyond the rated one: chips are not known to run there. A site whose power is the "
+        "limit gains as much as it gets, whatever the chip: see claim 24 for what a watt brings.",
     )  # fmt: skip
 
 
@@ -174,7 +200,9 @@ def _faster(system: System, level: int, up: float) -> System:
     return replace(system, levels=tuple(levels))
 
 
-def throughput(model: str, chip: str, chips: int, catalog: Catalog) -> float:
+def throughput(
+    model: str, chip: str, chips: int, catalog: Catalog, power_cap_w: float | None = None
+) -> float:
     """Best output tokens per second and chip within LIMIT_S, over parallelism and concurrency."""
     groups = [(chips, 1, chips if model == "deepseek-v3" else 1)]
     if model == "deepseek-v3":
@@ -184,7 +212,7 @@ def throughput(model: str, chip: str, chips: int, catalog: Catalog) -> float:
         for tp, dp, ep in groups
         for concurrency in CONCURRENCY
     ]
-    answer = predict(points, PROMPT, OUTPUT, catalog=catalog)
+    answer = predict(points, PROMPT, OUTPUT, catalog=catalog, power_cap_w=power_cap_w)
     rate = np.where(
         answer.feasible & (answer["tpot_s"] <= LIMIT_S), answer["output_tokens_per_s_per_chip"], 0.0
     )
@@ -202,31 +230,44 @@ def throughput(model: str, chip: str, chips: int, catalog: Catalog) -> float:
 
 @cache
 def elasticities(model: str, chip: str, chips: int) -> dict[str, float]:
-    """d ln(throughput) / d ln(figure) by a step of STEP; NaN where nothing meets the limit."""
+    """d ln(throughput) / d ln(figure) by a step of STEP, up from the chip's figure, of power up to
+    it; NaN where nothing meets the limit."""
     catalog = load_catalog()
     base = throughput(model, chip, chips, raised(catalog, chip, None))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {
-            figure: float(
-                np.log(
-                    np.divide(throughput(model, chip, chips, raised(catalog, chip, figure)), base)
-                )
-                / np.log(1.0 + STEP)
-            )
-            for figure in FIGURES
-        }
+
+    def gain(figure: str) -> float:
+        if figure == "power":
+            return 1.0 / capped(model, chip, chips, 1.0 / (1.0 + STEP))
+        return throughput(model, chip, chips, raised(catalog, chip, figure)) / base
+
+    if base == 0.0:
+        return dict.fromkeys(FIGURES, math.nan)
+    return {figure: math.log(gain(figure)) / math.log(1.0 + STEP) for figure in FIGURES}
 
 
-def _shadow_prices() -> tuple[dict[str, float], Table]:
+@cache
+def capped(model: str, chip: str, chips: int, share: float) -> float:
+    """Throughput under a cap of `share` of the rated power, over that without a cap."""
+    catalog = raised(load_catalog(), chip, None)
+    rated_w = catalog.chips[chip].tdp_w
+    if rated_w is None:
+        raise ValueError(f"{chip} has no rated power")
+    full = throughput(model, chip, chips, catalog)
+    return throughput(model, chip, chips, catalog, share * rated_w) / full
+
+
+def _shadow_prices() -> tuple[list[tuple[str, str, int]], list[dict[str, float]], Table]:
+    """Model, chip and chips of every case that fits, its elasticities, and all as a table."""
     prices = load_catalog().prices.select("rental_3yr")
-    rows, found = [], []
+    rows, places, found = [], [], []
     for chip in CHIPS:
         for model, chips in CASES:
             values = elasticities(model, chip, chips)
             if not np.isfinite(list(values.values())).all():
                 rows.append((model, f"{chips} x {chip}", *("does not fit",) * len(FIGURES), "–"))
                 continue
-            found.append([values[figure] for figure in FIGURES])
+            places.append((model, chip, chips))
+            found.append(values)
             worth = STEP * values["memory bandwidth"] * prices[chip].usd_per_chip_hour
             rows.append(
                 (
@@ -236,10 +277,9 @@ def _shadow_prices() -> tuple[dict[str, float], Table]:
                     f"${worth:.3f}",
                 )
             )
-    means = np.mean(found, axis=0)
     head = ("model", "chips", *FIGURES, "10% more memory bandwidth is worth, an hour")
     title = "Shadow prices: % of throughput per % of a figure"
-    return dict(zip(FIGURES, map(float, means), strict=True)), Table(title, head, tuple(rows))
+    return places, found, Table(title, head, tuple(rows))
 
 
 CLAIMS = (
@@ -247,10 +287,11 @@ CLAIMS = (
         25,
         "The bottleneck moves from the chips' arithmetic to memory, interconnect and power.",
         ("dse claims 25", "dse explain --model deepseek-v3 --chip h200_sxm --dp 16 --ep 16"),
-        "Contradicted where compute is the largest cause of half of the decode steps, or 1% more "
-        "FLOP/s raises throughput by more than 1% more of memory, link and network together; else "
-        "confirmed where the network's share of a step is larger on the newest chips than on the "
-        "oldest, qualified where it is not.",
+        "Contradicted where compute is the largest cause of half of the decode steps, or FLOP/s "
+        "has the largest single elasticity in more than half of the cases; confirmed where FLOP/s "
+        "has it in none, memory, interconnect and power have it in one at least each, and the "
+        "network's share of a step is larger on the newest chips than on the oldest; else "
+        "qualified.",
         find,
     ),
 )

@@ -8,9 +8,9 @@ from dse.perf.workload import Workload
 from dse.specs.catalog import load_catalog
 from dse.specs.tiers import tiers_of
 from dse.study.estimate import estimate
+from dse.study.numbers import digits, in_ms, percent, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import models
-from dse.validation.claims.words import digits, milliseconds, percent, times
 
 MODEL, CHIP, PROMPT, OUTPUT = "llama-3-70b", "h100_sxm", 2048.0, 512.0
 SHARES = (0.0, 0.1, 0.25, 0.5, 1.0)
@@ -51,7 +51,7 @@ def find() -> Finding:
         for share, values in zip(SHARES, found, strict=True):
             rows.append(
                 (
-                    f"{requests:g}", percent(share), milliseconds(values["tpot_s"]),
+                    f"{requests:g}", percent(share), in_ms(values["tpot_s"]),
                     digits(values["output_tokens_per_s"]), percent(values["mbu"]),
                     percent(values["mfu"]),
                 )

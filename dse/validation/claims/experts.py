@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dse.study.numbers import digits, percent, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import Point, is_sparse, models, predict, predicted_rows
-from dse.validation.claims.words import digits, percent, times
 
 CHIP, CHIPS = "h200_sxm", 16.0
 LIMITS_S = (0.02, 0.05)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dse.study.numbers import digits, in_ms, percent, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import (
     Point,
@@ -14,7 +15,6 @@ from dse.validation.claims.points import (
     smallest,
     usable_chips,
 )
-from dse.validation.claims.words import digits, milliseconds, percent, times
 
 SAMPLE, SEED = 20_000, 5
 BATCHES = (1.0, 8.0, 64.0, 512.0)
@@ -99,8 +99,8 @@ def _batches() -> Table:
             f"{point.concurrency:g}",
             _experts(point),
             f"{digits(answer.decode['touched_bytes'][k] / 1e9)} GB",
-            milliseconds(answer["latency_floor_s"][k]),
-            milliseconds(answer["decode_step_s"][k]),
+            in_ms(answer["latency_floor_s"][k]),
+            in_ms(answer["decode_step_s"][k]),
         )
         for k, point in enumerate(points)
     )
@@ -132,9 +132,7 @@ def _speculation() -> Table:
         tokens = (1.0 - accepted**4) / (1.0 - accepted)
         base = predict([EXAMPLES[0]], serving="static")
         floor = float(base["latency_floor_s"][0])
-        rows.append(
-            (f"{accepted:g}", digits(tokens), milliseconds(floor), milliseconds(floor / tokens))
-        )
+        rows.append((f"{accepted:g}", digits(tokens), in_ms(floor), in_ms(floor / tokens)))
     head = ("acceptance", "tokens a step", "floor of a step", "the same per token, at best")
     return Table("Three drafted tokens (llama-3-70b, 8 x h200_sxm, batch 1)", head, tuple(rows))
 

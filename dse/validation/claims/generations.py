@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from dse.specs.catalog import load_catalog
+from dse.study.numbers import digits, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.matched import matched
 from dse.validation.claims.points import Answer, Point, models, predict, usable_chips
-from dse.validation.claims.words import digits, times
 from dse.validation.scores import rank_correlation
 
 BATCHES = (1.0, 32.0, 256.0)

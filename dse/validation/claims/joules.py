@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.study.numbers import digits, percent, times
 from dse.validation.claim_energy import batch_amortises, energy_ratios, performance_per_watt
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
-from dse.validation.claims.words import digits, percent, times
 
 NODE, MULTIPLY = "7 nm", "int8 multiply"
 UP_TO, AMORTISED = 1000.0, 2.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dse.specs.catalog import load_catalog
+from dse.study.numbers import digits, in_ms, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import Point, models, predict, smallest, usable_chips
-from dse.validation.claims.words import digits, milliseconds, times
 
 STAGES = (1.0, 2.0, 4.0, 8.0)
 BASE = Point("llama-3-70b", "h100_sxm", 4)
@@ -50,9 +50,9 @@ def find() -> Finding:
             f"{stages:g}",
             f"{stages * BASE.tp:g}",
             f"{digits(short['memory_weights_bytes_per_chip'][k] / 1e9)} GB",
-            milliseconds(short["tpot_s"][k]),
-            milliseconds(short["ttft_s"][k]),
-            milliseconds(loaded["tpot_s"][k]),
+            in_ms(short["tpot_s"][k]),
+            in_ms(short["ttft_s"][k]),
+            in_ms(loaded["tpot_s"][k]),
             f"{digits(long['prefill_s'][k])} s",
         )
         for k, stages in enumerate(STAGES)

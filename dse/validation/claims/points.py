@@ -88,11 +88,13 @@ def predict(
     backend: str | None = None,
     catalog: Catalog | None = None,
     price_basis: str = "rental_3yr",
+    power_cap_w: float | None = None,
 ) -> Answer:
-    """Every point under one workload, with `backend` or else the one that its chip names."""
+    """Every point under one workload, with `backend` or else the one that its chip names; each chip
+    draws at most `power_cap_w`, its rated power where None."""
     points, catalog = tuple(points), catalog or load_catalog()
     chips = sorted({point.chip for point in points})
-    machines = compile_machines(catalog, chips, price_basis)
+    machines = compile_machines(catalog, chips, price_basis, power_cap_w=power_cap_w)
     batch = batch_at(points, chips)
     names = np.array([backend or catalog.chips[point.chip].backend for point in points])
     chunks, order = [], []

@@ -12,10 +12,10 @@ from dse.perf.disaggregated import predict_disaggregated
 from dse.perf.machines import compile_machines
 from dse.perf.workload import Workload
 from dse.specs.catalog import load_catalog
+from dse.study.numbers import digits, times
 from dse.validation import measurements
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import Point, batch_at, measured_rows
-from dse.validation.claims.words import digits, times
 from dse.validation.rows import INFERENCEX, RANGE_RATIO
 
 CHIPS = 32.0

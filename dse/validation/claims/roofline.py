@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 
+from dse.study.numbers import percent, times
 from dse.validation.claims.frame import (
     CONFIRMED,
     CONTRADICTED,
@@ -25,7 +26,6 @@ from dse.validation.claims.points import (
     smallest,
     usable_chips,
 )
-from dse.validation.claims.words import percent, times
 
 PROMPT = 2048.0
 BATCHES = (1.0, 8.0, 32.0, 128.0, 512.0)

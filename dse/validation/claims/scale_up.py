@@ -6,6 +6,7 @@ from functools import cache
 
 from dse.perf.workload import Workload
 from dse.specs.catalog import load_catalog
+from dse.study.numbers import in_ms, percent, times
 from dse.study.scale import (
     Size,
     Subject,
@@ -17,7 +18,6 @@ from dse.study.scale import (
 )
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import Point, is_sparse, models, predict
-from dse.validation.claims.words import milliseconds, percent, times
 
 PROMPT, OUTPUT = 2048.0, 512.0
 CHIPS_UP_TO, DEMAND = 512, 512
@@ -81,7 +81,7 @@ def find_latency() -> Finding:
         rows.append(
             (
                 model, chip, str(domain), f"{runs[0].chips} to {best.chips}",
-                milliseconds(first.tpot_s), milliseconds(last.tpot_s),
+                in_ms(first.tpot_s), in_ms(last.tpot_s),
                 times(first.tpot_s / last.tpot_s), percent(last.network_share),
             )
         )  # fmt: skip
@@ -150,8 +150,8 @@ def _loaded() -> tuple[dict[str, tuple[bool, float]], dict[str, tuple[bool, floa
         network = answer.decode["network"][3 * k + 1] / many
         rows.append(
             (
-                model, _kind(model), milliseconds(few), milliseconds(many), times(few / many),
-                percent(float(network)), milliseconds(full), times(few / full),
+                model, _kind(model), in_ms(few), in_ms(many), times(few / many),
+                percent(float(network)), in_ms(full), times(few / full),
             )
         )  # fmt: skip
     head = ("model", "kind", f"{FROM:g} chips", f"{TO:g} chips", "faster", f"network on {TO:g}",
@@ -192,7 +192,7 @@ def find_ceiling() -> Finding:
         rows.append(
             (
                 model, chip, str(subject(model, chip).domain), str(top.chips or "–"),
-                milliseconds(top.tpot_s), f"{percent(top.network_share)} {top.bound}",
+                in_ms(top.tpot_s), f"{percent(top.network_share)} {top.bound}",
                 str(size or "–"), f"{last.replicas} x {last.chips}", percent(last.of_best),
             )
         )  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dse.study.numbers import in_ms, percent, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.matched import matched
 from dse.validation.claims.points import Point, models, predict, smallest
 from dse.validation.claims.sram import OUTPUT, PROMPT, fitted
-from dse.validation.claims.words import milliseconds, percent, times
 
 FEW = 8.0  # requests in flight up to which a measured row counts as nearly one user
 MATTERS = 1.05
@@ -85,8 +85,8 @@ def _groq() -> tuple[float | None, Table]:
         ratios.append(min(seconds) / found["tpot_s"])
         rows.append(
             (
-                model, f"{found['chips']:,}", milliseconds(found["tpot_s"]),
-                milliseconds(seconds[0]), milliseconds(min(seconds)),
+                model, f"{found['chips']:,}", in_ms(found["tpot_s"]),
+                in_ms(seconds[0]), in_ms(min(seconds)),
                 times(seconds[0] / found["tpot_s"]), times(ratios[-1]),
             )
         )  # fmt: skip

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.specs.catalog import load_catalog
+from dse.study.numbers import digits, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import Answer, Point, predict, usable_chips
 from dse.validation.claims.sram import fitted
-from dse.validation.claims.words import digits, times
 
 NEAR = 1.1  # a chip is as good as the best within this factor
 THEN = 2024  # the year from which the table that the claim quotes dates
