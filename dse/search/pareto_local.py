@@ -7,18 +7,16 @@ front at once.
 
 from __future__ import annotations
 
-import moocore
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.pareto import REFERENCE, Scale
 from dse.search.engine import Budget, Progress, tenth
 from dse.search.evaluator import Batch, Evaluator, SeenIds
+from dse.search.frontier import promising
 
 LEAST_SAMPLE = 2_000
 MOST_SAMPLE = 100_000
 LEAST_EXPANDED, MOST_EXPANDED = 8, 64
-TOLERATED = 1.0
 VAIN_SAMPLES = 3
 
 
@@ -58,9 +56,7 @@ def refine(evaluator: Evaluator, rng: np.random.Generator, progress: Progress) -
     width = min(max(evaluator.limit // 1_000, LEAST_EXPANDED), MOST_EXPANDED)
     vain, sampled = 0, evaluator.archive.ids
     while evaluator.left and vain <= VAIN_SAMPLES:
-        ids = _front(evaluator, expanded, rng)
-        if not len(ids):
-            ids = _nearly_feasible(evaluator, expanded)
+        ids = _promising(evaluator, expanded, rng)
         if len(ids):
             expanded.add(ids[:width])
             evaluator.evaluate(space.neighbours(space.unrank(ids[:width])))
@@ -72,26 +68,18 @@ def refine(evaluator: Evaluator, rng: np.random.Generator, progress: Progress) -
         progress(evaluator.evaluations, evaluator.limit, len(evaluator.archive))
 
 
-def _front(evaluator: Evaluator, expanded: SeenIds, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Ids on the front that have not been expanded, by hypervolume contribution (at random with
-    more than three objectives, where contributions are slow to compute)."""
-    F, ids = evaluator.archive.F, evaluator.archive.ids
-    fresh = ~expanded.contains(ids)
-    if not fresh.any() or F.shape[1] > 3:
-        return rng.permutation(ids[fresh])
-    scaled = Scale.of(F, [objective.log for objective in evaluator.problem.objectives])(F)
-    gain = moocore.hv_contributions(scaled, ref=np.full(F.shape[1], REFERENCE))
-    return ids[fresh][np.argsort(-gain[fresh], kind="stable")]
-
-
-def _nearly_feasible(evaluator: Evaluator, expanded: SeenIds) -> NDArray[np.int64]:
-    """Ids of infeasible points that no other point beats in both objectives and violation, least
-    violation first; while something is feasible, those that exceed their limits by at most 100%
-    in sum."""
-    violation, ids = evaluator.relaxed.F[:, -1], evaluator.relaxed.ids
-    most = TOLERATED if evaluator.feasible else np.inf
-    fresh = (violation > 0) & (violation <= most) & ~expanded.contains(ids)
-    return ids[fresh][np.lexsort((ids[fresh], violation[fresh]))]
+def _promising(
+    evaluator: Evaluator, expanded: SeenIds, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    front, relaxed = evaluator.archive, evaluator.relaxed
+    return promising(
+        front,
+        relaxed,
+        ~expanded.contains(front.ids),
+        ~expanded.contains(relaxed.ids),
+        [objective.log for objective in evaluator.problem.objectives],
+        rng,
+    )
 
 
 ENGINES = (ParetoLocal(),)
