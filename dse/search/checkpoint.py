@@ -30,6 +30,13 @@ class Checkpoint:
         self.path, self.every = path, every
         self._identity = json.dumps(dict(identity), sort_keys=True)
 
+    @classmethod
+    def begin(cls, path: Path, identity: Mapping[str, Any], fresh: bool) -> Checkpoint:
+        """The checkpoint at a path; `fresh` forgets what is there."""
+        if fresh:
+            path.unlink(missing_ok=True)
+        return cls(path, identity)
+
     def load(self) -> dict[str, NDArray] | None:
         """The accounts last saved, or None."""
         try:
@@ -45,7 +52,8 @@ class Checkpoint:
             handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    np.savez(file, **{_IDENTITY: np.array(self._identity)}, **state)
+                    arrays = {_IDENTITY: np.array(self._identity), **state}
+                    np.savez(file, allow_pickle=False, **arrays)
                 Path(temporary).replace(self.path)
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)

@@ -105,6 +105,7 @@ class Evaluator:
         self.seen = SeenIds(self.space.size)
         self.nearest = (np.inf, -1)
         self.checkpoint: Checkpoint | None = None
+        self.one_by_one = False  # ask a sampler for one point at a time
         self._sink = sink
         self._violated = np.zeros(len(problem.constraints), dtype=np.int64)
         self._only = np.zeros(len(problem.constraints), dtype=np.int64)
@@ -186,6 +187,14 @@ class Evaluator:
     def _run(self, chunks: Iterable[NDArray[np.int64]]) -> Iterator[Batch]:
         """Evaluate chunks of distinct ids, several at a time, and account for them in order."""
         chunks = iter(chunks)
+        if self.one_by_one:
+            for ids in chunks:
+                started = time.perf_counter()
+                part = self.again(ids)
+                self.seconds += time.perf_counter() - started
+                self._account(part)
+                yield part
+            return
         with ThreadPoolExecutor(self.threads) as pool:
             while group := list(islice(chunks, CHUNKS_IN_FLIGHT)):
                 started = time.perf_counter()

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 TOLERATED = 1.0
-MOST_RANKED_OBJECTIVES = 3
+RANKED_OBJECTIVES = (2, 3)
 
 
 def promising(
@@ -30,9 +30,9 @@ def promising(
 
     First those of the feasible `front` that are `fresh` (not expanded yet), by what they alone
     contribute to its hypervolume (at random with more than three objectives, where contributions
-    are slow to compute). When there are none, the infeasible points of `relaxed` (the archive whose
-    last objective is the sum of violations) that are fresh, least violation first; while something
-    is feasible, those that exceed their limits by at most 100% in sum.
+    are slow to compute, and with one). When there are none, the infeasible points of `relaxed` (the
+    archive whose last objective is the sum of violations) that are fresh, least violation first;
+    while something is feasible, those that exceed their limits by at most 100% in sum.
     """
     if fresh.any():
         return _by_contribution(front, fresh, log, rng)
@@ -46,7 +46,7 @@ def _by_contribution(
     front: Archive, fresh: NDArray[np.bool_], log: Sequence[bool], rng: np.random.Generator
 ) -> Ids:
     F, ids = front.F, front.ids
-    if F.shape[1] > MOST_RANKED_OBJECTIVES:
+    if F.shape[1] not in RANKED_OBJECTIVES:
         return rng.permutation(ids[fresh])
     gain = moocore.hv_contributions(Scale.of(F, log)(F), ref=np.full(F.shape[1], REFERENCE))
     return ids[fresh][np.argsort(-gain[fresh], kind="stable")]

@@ -1,4 +1,5 @@
-"""A large vectorised sample, then every one-parameter neighbour of the front until none helps.
+"""A large vectorised sample, then every one-parameter neighbour of the front, and some
+two-parameter ones, until none helps.
 
 The neighbourhood search is Pareto local search (Paquete, Chiarandini and Stuetzle 2004, LNEMS 535,
 177-199) with its expansions made in bulk: a round evaluates the neighbours of many points of the
@@ -13,16 +14,16 @@ from numpy.typing import NDArray
 from dse.search.engine import Budget, Progress, tenth
 from dse.search.evaluator import Batch, Evaluator, SeenIds
 from dse.search.frontier import promising
+from dse.search.record import active_axes
 
 LEAST_SAMPLE = 2_000
 MOST_SAMPLE = 100_000
 LEAST_EXPANDED, MOST_EXPANDED = 8, 64
-VAIN_SAMPLES = 3
+VAIN = 6
 
 
 class ParetoLocal:
-    """Sample and neighbourhood rounds, repeated with fresh samples until three in a row bring
-    nothing new or the evaluations are spent."""
+    """A sample, then rounds of moves until nothing helps or the evaluations are spent."""
 
     name = "pareto-local"
 
@@ -39,31 +40,59 @@ class ParetoLocal:
 def sample(evaluator: Evaluator, rng: np.random.Generator) -> Batch:
     """Evaluate a random sample: a hundredth of the space, from 2,000 to 100,000 points, at most a
     quarter of the evaluations left."""
+    return evaluator.evaluate(evaluator.space.sample(rng, _sample_size(evaluator)))
+
+
+def leap(evaluator: Evaluator, rng: np.random.Generator) -> Batch:
+    """Evaluate as many random two-parameter neighbours of the front: where two choices only pay
+    together (more chips and a wider split), no single step leads on. Axes that begin to count with
+    a move (those of experts, once there are experts) take random values."""
+    space, ids = evaluator.space, evaluator.archive.ids
+    if not len(ids):
+        return sample(evaluator, rng)
+    front = space.unrank(ids)
+    chosen = rng.integers(len(ids), size=_sample_size(evaluator))
+    anything = rng.integers(space.cardinalities, size=(len(chosen), front.shape[1]))
+    index = np.where(active_axes(space, front)[chosen], front[chosen], anything)
+    rows, many = np.arange(len(index)), np.flatnonzero(space.cardinalities > 1)
+    for _ in range(2):
+        axis = rng.choice(many, len(index))
+        values = space.cardinalities[axis]
+        # a step of 1 to values - 1 around the circle: any other value, each as likely
+        index[rows, axis] = (index[rows, axis] + rng.integers(1, values)) % values
+    batch = evaluator.evaluate(space.canonical(index))
+    return batch if len(batch) else sample(evaluator, rng)
+
+
+def _sample_size(evaluator: Evaluator) -> int:
     size = evaluator.space.size // 100
-    n = min(max(LEAST_SAMPLE, min(size, MOST_SAMPLE)), max(1, evaluator.left // 4))
-    return evaluator.evaluate(evaluator.space.sample(rng, n))
+    return min(max(LEAST_SAMPLE, min(size, MOST_SAMPLE)), max(1, evaluator.left // 4))
 
 
 def refine(evaluator: Evaluator, rng: np.random.Generator, progress: Progress) -> None:
-    """Expand 8 to 64 points a round until the evaluations are spent or three samples in a row
-    bring nothing new. First the front; when all of it is expanded, the points that are better
-    than the front but for a small violation; when those are too, a fresh sample.
+    """Expand 8 to 64 points a round until the evaluations are spent or nothing helps. First the
+    front; when all of it is expanded, the points that are better than the front but for a small
+    violation; when those are too, two-parameter moves, at last a fresh sample. Six of
+    these in a row that bring nothing new end the search.
 
     Each round takes the most useful points of that moment, so that no evaluation goes to the
     neighbours of a point that has been dominated since.
     """
     space, expanded = evaluator.space, SeenIds(evaluator.space.size)
     width = min(max(evaluator.limit // 1_000, LEAST_EXPANDED), MOST_EXPANDED)
-    vain, sampled = 0, evaluator.archive.ids
-    while evaluator.left and vain <= VAIN_SAMPLES:
+    vain, looked = 0, evaluator.archive.ids
+    while evaluator.left:
         ids = _promising(evaluator, expanded, rng)
         if len(ids):
             expanded.add(ids[:width])
             evaluator.evaluate(space.neighbours(space.unrank(ids[:width])))
         else:
-            vain = vain + 1 if np.array_equal(sampled, evaluator.archive.ids) else 1
-            sampled = evaluator.archive.ids
-            if not len(sample(evaluator, rng)):
+            vain = vain + 1 if np.array_equal(looked, evaluator.archive.ids) else 1
+            if vain > VAIN:
+                return
+            looked = evaluator.archive.ids
+            move = sample if vain == VAIN else leap
+            if not len(move(evaluator, rng)):
                 return
         progress(evaluator.evaluations, evaluator.limit, len(evaluator.archive))
 
