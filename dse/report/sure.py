@@ -82,7 +82,8 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 40
 def history_svg(history: Sequence[Mapping[str, Any]]) -> str:
     """Share of the final hypervolume over evaluations (logarithmic), as an SVG element; nothing for
     fewer than three points."""
-    points = [(row["evaluations"], row["share"]) for row in history if row["evaluations"] > 0]
+    points = [(float(row["evaluations"]), float(row["share"])) for row in history]
+    points = [(evaluations, share) for evaluations, share in points if evaluations > 0]
     if len(points) < 3:
         return ""
     first, last = math.log10(points[0][0]), math.log10(points[-1][0])
@@ -116,7 +117,7 @@ def history_svg(history: Sequence[Mapping[str, Any]]) -> str:
         anchor = "end" if mark == points[-1][0] else "middle"
         parts.append(
             f'<text x="{x}" y="{HEIGHT - BOTTOM + 16}" text-anchor="{anchor}" font-size="12" '
-            f'fill="currentColor">{mark:,}</text>'
+            f'fill="currentColor">{mark:,.0f}</text>'
         )
     line = " ".join(f"{x},{y}" for x, y in (at(*point) for point in points))
     parts.append(
@@ -126,6 +127,6 @@ def history_svg(history: Sequence[Mapping[str, Any]]) -> str:
             for x, y in (at(*point) for point in points)
         )
         + f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle" '
-        'font-size="12" fill="currentColor">evaluations (each step ten times as many)</text></svg>'
+        'font-size="12" fill="currentColor">evaluations, logarithmic</text></svg>'
     )
     return "".join(parts)

@@ -40,7 +40,7 @@ class Checkpoint:
     def load(self) -> dict[str, NDArray] | None:
         """The accounts last saved, or None."""
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 state = {name: file[name] for name in file.files}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
             return None

@@ -203,8 +203,9 @@ def search(
     total = time.perf_counter() - started
     store = 0.0 if record is None else record.seconds - stored
     seconds = {
-        "evaluate": evaluator.seconds,
-        "sample": total - evaluator.seconds - store,
+        # an expensive point is stored where it is evaluated
+        "evaluate": evaluator.seconds - (store if expensive else 0.0),
+        "sample": total - evaluator.seconds - (0.0 if expensive else store),
         "store": store,
     }
     return Result(

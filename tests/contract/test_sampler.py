@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-import pickle
 
 import optuna
 import pytest
@@ -46,9 +46,7 @@ def true_front() -> set[tuple[float, float]]:
     for x, y, z in itertools.product(range(N + 1), range(N + 1), range(5)):
         if x + z >= 4:
             found.add((float(x + y), float((N - x) ** 2 + (N - y) ** 2 - z)))
-    return {
-        p for p in found if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in found)
-    }
+    return {p for p in found if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in found)}
 
 
 def searched(seed: int, trials: int = 400) -> optuna.Study:
@@ -78,11 +76,15 @@ def test_the_same_seed_gives_the_same_trials() -> None:
     assert one == two
 
 
-def test_goes_on_in_a_study_that_others_filled_and_travels_to_processes() -> None:
+def test_goes_on_in_a_study_that_others_filled_and_may_be_copied() -> None:
     study = searched(0, 60)
-    study.sampler = pickle.loads(pickle.dumps(ParetoLocalSampler(n_startup_trials=40, seed=3)))
+    study.sampler = copy.deepcopy(ParetoLocalSampler(n_startup_trials=40, seed=3))
     study.optimize(two_objectives, n_trials=5)
-    best = {frozenset(t.params.items()) for t in study.get_trials()[:60] if max(t.constraints.values()) <= 0}
+    best = {
+        frozenset(t.params.items())
+        for t in study.get_trials()[:60]
+        if max(t.constraints.values()) <= 0
+    }
     for trial in study.get_trials()[60:]:
         near = [len(frozenset(trial.params.items()) ^ point) <= 3 for point in best]
         assert any(near)
