@@ -33,9 +33,10 @@ def _engines() -> Iterator[Engine]:
 
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in _engines()}
-# Points that `auto` enumerates, with up to three objectives and with more.
-ENUMERATE = (3_000_000, 1_000_000)
+ENUMERATE = 3_000_000
 EXPENSIVE_TRIALS = 100
+# Optuna's GP splits what the front leaves open into boxes, many more with each objective.
+GP_OBJECTIVES = 3
 HISTORY_STEP = 1.2
 
 
@@ -94,24 +95,19 @@ def choose_engine(
     """The engine of a name, and the reason in words. `auto` decides by counts alone, so that it
     decides alike on every machine.
 
-    A point of the built-in model costs about 3 microseconds on one core (`python -m
-    benchmarks.search`): up to 3 million points are enumerated, about 10 s on one core. With four
-    objectives the front itself grows large, and comparing points costs more than evaluating them:
-    up to a million. Beyond, `pareto-local`. An `expensive` evaluator is asked for `trials` points
-    (100 if None): all of a space that has no more; `gp` up to 100 trials where torch is installed;
-    else `tpe`. Raises InputError for an unknown name.
+    A point of the built-in model costs 2 to 4 microseconds of one core, with two objectives or
+    four (`python -m benchmarks.search`): up to 3 million points, about 10 s, are enumerated;
+    beyond, `pareto-local`. An `expensive` evaluator is asked for `trials` points (100 if None): all
+    of a space that has no more; `gp` up to 100 trials and three objectives where torch is
+    installed; else `tpe`. Raises InputError for an unknown name.
     """
     if name == "auto":
         if expensive:
-            return _for_expensive(size, trials or EXPENSIVE_TRIALS)
-        most = ENUMERATE[objectives > 3]
-        if size <= most:
-            return ENGINES["exhaustive"], (
-                f"{size:,} points are few enough to enumerate (up to {most:,} "
-                f"with {objectives} objectives)"
-            )
+            return _for_expensive(size, objectives, trials or EXPENSIVE_TRIALS)
+        if size <= ENUMERATE:
+            return ENGINES["exhaustive"], f"{size:,} points are few enough to enumerate"
         return ENGINES["pareto-local"], (
-            f"{size:,} points are more than the {most:,} that are enumerated without being asked"
+            f"{size:,} points are more than the {ENUMERATE:,} that are enumerated without asking"
         )
     if name not in ENGINES:
         close = difflib.get_close_matches(name, ENGINES, n=1)
@@ -124,12 +120,14 @@ def choose_engine(
     return ENGINES[name], "asked for"
 
 
-def _for_expensive(size: int, trials: int) -> tuple[Engine, str]:
+def _for_expensive(size: int, objectives: int, trials: int) -> tuple[Engine, str]:
     """The engine that makes most of few evaluations."""
     if size <= trials:
         return ENGINES["exhaustive"], f"{size:,} points are no more than the {trials:,} trials"
     if trials > EXPENSIVE_TRIALS:
         why = f"every evaluation counts, and {trials:,} trials are too many for `gp`"
+    elif objectives > GP_OBJECTIVES:
+        why = f"every evaluation counts, and `gp` is slow with {objectives} objectives"
     elif importlib.util.find_spec("torch") is None:
         why = "every evaluation counts, and `gp` needs torch, which is not installed"
     else:

@@ -45,7 +45,7 @@ def proof_of(
         result,
         seed=identity["seed"],
         subgrid=replace(problem, space=part) if part.size <= 2 * SUBGRID else None,
-        enumerate_up_to=LARGEST if asked else ENUMERATE[len(problem.objectives) > 3],
+        enumerate_up_to=LARGEST if asked else ENUMERATE,
         threads=jobs,
         progress=progress,
         checkpoint=Checkpoint(out / PROOF, identity),

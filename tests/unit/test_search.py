@@ -92,7 +92,7 @@ def test_auto_enumerates_what_is_cheap_and_says_why():
     assert engine.name == "exhaustive"
     assert "3,000,000 points are few enough" in why
     assert choose_engine("auto", 3_000_001, 3)[0].name == "pareto-local"
-    assert choose_engine("auto", 1_000_001, 4)[0].name == "pareto-local"
+    assert choose_engine("auto", 10**6, 4, expensive=True)[0].name == "tpe"
     with pytest.raises(InputError, match=r"did you mean 'nsga2'.*exhaustive, pareto-local"):
         choose_engine("nsga-2", 10)
 
