@@ -158,7 +158,7 @@ def _print(document: dict[str, Any], folder: Path) -> None:
         f"{part} {seconds[part] / seconds['total']:.0%}"
         for part in ("evaluate", "sample", "store", "proof", "report")
     )
-    click.echo(f"{seconds['total']:.1f} s: {parts}")
+    say(f"{seconds['total']:.1f} s: {parts}", "  ")
     say(f"Report: {folder / 'report.html'}")
 
 
