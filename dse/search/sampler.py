@@ -68,7 +68,6 @@ class ParetoLocalSampler(BaseSampler):
         self._startup, self._log = n_startup_trials, log
         self._random = RandomSampler(seed)
         self._rng = np.random.default_rng(seed)
-        self._space = IntersectionSearchSpace()
         self._lock = threading.Lock()
         self._study: tuple[int, int] | None = None
         self._forget(1)
@@ -88,6 +87,7 @@ class ParetoLocalSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         with self._lock:
+            self._of(study)
             return self._space.calculate(study)
 
     def sample_relative(
@@ -151,6 +151,7 @@ class ParetoLocalSampler(BaseSampler):
             self._forget(len(study.directions))
 
     def _forget(self, objectives: int) -> None:
+        self._space = IntersectionSearchSpace()
         self._front, self._relaxed = Archive(objectives), Archive(objectives + 1)
         self._points: dict[int, tuple[Params, Mapping[str, BaseDistribution]]] = {}
         self._expanded: set[int] = set()

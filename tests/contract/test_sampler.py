@@ -90,6 +90,24 @@ def test_goes_on_in_a_study_that_others_filled_and_may_be_copied() -> None:
         assert any(near)
 
 
+def test_one_sampler_serves_one_study_after_another() -> None:
+    sampler = ParetoLocalSampler(n_startup_trials=20, seed=0)
+    for _ in range(2):
+        study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
+        study.optimize(two_objectives, n_trials=60)
+        assert len(study.best_trials) > 5
+
+
+def test_more_of_the_front_is_found_than_at_random() -> None:
+    random = optuna.create_study(
+        directions=["minimize", "minimize"], sampler=optuna.samplers.RandomSampler(seed=0)
+    )
+    random.optimize(two_objectives, n_trials=400)
+    found = {tuple(trial.values) for trial in random.best_trials}
+    own = {tuple(trial.values) for trial in searched(0).best_trials}
+    assert len(own & true_front()) > len(found & true_front()) + 3
+
+
 @pytest.mark.parametrize(
     ("distribution", "value", "expected"),
     [
