@@ -95,7 +95,7 @@ def choose_engine(
     """The engine of a name, and the reason in words. `auto` decides by counts alone, so that it
     decides alike on every machine.
 
-    A point of the built-in model costs 2 to 4 microseconds of one core, with two objectives or
+    A point of the built-in model costs 2 to 5 microseconds of one core, with two objectives or
     four (`python -m benchmarks.search`): up to 3 million points, about 10 s, are enumerated;
     beyond, `pareto-local`. An `expensive` evaluator is asked for `trials` points (100 if None): all
     of a space that has no more; `gp` up to 100 trials and three objectives where torch is
