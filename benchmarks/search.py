@@ -1,96 +1,195 @@
-"""Engines x seeds on spaces that can be enumerated: what share of the true front is found.
+"""Engines x seeds on the shipped spaces that can be enumerated: how near each comes to the truth.
 
-    python -m benchmarks.search [--engines pareto-local,nsga2] [--seeds 3] [--json]
+    python -m benchmarks.search                        # all of it: about 20 minutes on two cores
+    python -m benchmarks.search --spaces tiny --engines pareto-local --seeds 1
+    python -m benchmarks.search --rows rows.json --write   # and the tables into docs/search.md
 
 The share is the hypervolume of the front found over that of the true front, each objective scaled
-between the true front's ideal and nadir (cost and latency in logarithm), reference point 1.1.
+between the true front's ideal and nadir (cost and latency in logarithm), reference point 1.1;
+epsilon is the additive one on that scale. `--rows` keeps what is measured in a file and measures
+only what it lacks. Processor seconds are those of all threads.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from benchmarks.synthetic import SyntheticProblem
-from dse.pareto import share
-from dse.problem import Problem
-from dse.search import Record, search
+import numpy as np
 
-# tpe and gp spend 0.1 to 1 s on a trial: name them to have them
-ENGINES = ("exhaustive", "pareto-local", "nsga2", "qmc", "random")
+from benchmarks.search_tables import MARKS, tables
+from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
+from dse.search import Budget, Record, Result, search
+from dse.space.thin import thinned
+from dse.specs.catalog import load_catalog
+from dse.specs.study import load_study, resolve_space
+from dse.study.physics import PhysicsProblem, pose
+
+# gp needs torch: name it to have it
+ENGINES = ("exhaustive", "pareto-local", "nsga2", "tpe", "qmc", "random")
+WHOLE = "shape-for-nvl72"
+SPACES = (
+    "deploy-llama-3-70b", "deploy-gpt-oss-120b", "tiny", "deploy-deepseek-v3", "quickstart",
+    "shape-for-edge", f"{WHOLE}@10000000", "consumer-fleet",
+)  # fmt: skip
+GROWTH = (100_000, 1_000_000, 10_000_000)
+BUDGETS = (50_000, 500_000)
+RESTARTS = 4
+REACHED = 0.999
+DOC = Path(__file__).parent.parent / "docs" / "search.md"
+
+Row = dict[str, Any]
 
 
-def problems() -> dict[str, Problem]:
-    """Two and three objectives, and a latency limit that a third, or a thousandth, of the space
-    keeps."""
-    return {
-        "2 objectives": SyntheticProblem(objectives=2),
-        "3 objectives": SyntheticProblem(),
-        "tight": SyntheticProblem(prefill_s=0.03),
-        "nearly empty": SyntheticProblem(prefill_s=0.004),
+def problem_of(name: str) -> PhysicsProblem:
+    """A shipped space, or `name@size`: the part of it that is thinned to at most `size` points."""
+    name, _, size = name.partition("@")
+    catalog = load_catalog()
+    problem = pose(load_study(resolve_space(name), catalog), catalog)
+    return replace(problem, space=thinned(problem.space, int(size))) if size else problem
+
+
+def timed(run: Callable[[], Result]) -> tuple[Result, Row]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = run()
+    return result, {
+        "evaluations": result.evaluations,
+        "front": len(result.front),
+        "seconds": time.perf_counter() - wall,
+        "cpu_s": time.process_time() - cpu,
     }
 
 
-def measure(name: str, problem: Problem, engines: list[str], seeds: int) -> list[dict]:
-    """One row for each engine and seed; the storage of the record is included in the seconds."""
-    truth = search(problem, "exhaustive")
-    log = [objective.log for objective in problem.objectives]
-    rows = []
-    for engine in engines:
-        for seed in range(1 if engine == "exhaustive" else seeds):
-            with tempfile.TemporaryDirectory() as folder:
-                started = time.perf_counter()
-                record = Record(problem, Path(folder) / "journal.log", name, {})
-                result = search(problem, engine, seed=seed, record=record)
-                seconds = time.perf_counter() - started
-            rows.append(
-                {
-                    "problem": name,
-                    "engine": engine,
-                    "seed": seed,
-                    "share": share(result.front.F, truth.front.F, log)
-                    if len(result.front)
-                    else 0.0,
-                    "evaluations": result.evaluations,
-                    "points": problem.space.size,
-                    "feasible_share": truth.feasible / problem.space.size,
-                    "front": len(result.front),
-                    "true_front": len(truth.front),
-                    "trials": record.trials,
-                    "seconds": seconds,
-                    "evaluate_s": result.seconds["evaluate"],
-                    "store_s": result.seconds["store"],
-                }
-            )
-    return rows
+class Bench:
+    """The rows measured so far, kept in a file where one is named."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.rows: list[Row] = json.loads(path.read_text()) if path and path.exists() else []
+
+    def has(self, **key: Any) -> bool:
+        return any(key.items() <= row.items() for row in self.rows)
+
+    def add(self, **row: Any) -> None:
+        self.rows.append(row)
+        print(json.dumps(row), flush=True)
+        if self.path:
+            self.path.write_text(json.dumps(self.rows, indent=0))
+
+    def spaces(self, names: list[str], engines: list[str], seeds: int) -> None:
+        """Every engine against the truth."""
+        for name in names:
+            wanted = [
+                (engine, seed)
+                for engine in engines
+                for seed in range(1 if engine == "exhaustive" else seeds)
+                if not self.has(part="engines", space=name, engine=engine, seed=seed)
+            ]
+            if not wanted:
+                continue
+            problem = problem_of(name)
+            truth, found = timed(lambda problem=problem: search(problem, "exhaustive"))
+            for engine, seed in wanted:
+                if engine == "exhaustive":
+                    row = found | {"trials": len(truth.front)} | quality(problem, truth, truth)
+                else:
+                    row = one(problem, engine, seed, truth)
+                self.add(
+                    part="engines", space=name, points=problem.space.size, engine=engine,
+                    seed=seed, true_front=len(truth.front), **row,
+                )  # fmt: skip
+
+    def agreement(self) -> None:
+        """Searches of a space too large to enumerate, against their union."""
+        if self.has(part="agreement"):
+            return
+        problem = problem_of(WHOLE)
+        runs = [timed(lambda k=k: search(problem, "pareto-local", unit=k)) for k in range(RESTARTS)]
+        union = np.concatenate([result.front.F for result, _ in runs])
+        union = union[non_dominated(union)]
+        log = [objective.log for objective in problem.objectives]
+        for unit, (result, row) in enumerate(runs):
+            self.add(
+                part="agreement", space=WHOLE, points=problem.space.size, unit=unit,
+                share=share(result.front.F, union, log), union=len(union), **row,
+            )  # fmt: skip
+
+    def growth(self) -> None:
+        """Ten times the points, ten times the evaluations."""
+        for size in GROWTH:
+            for engine in ("exhaustive", "pareto-local"):
+                if not self.has(part="growth", engine=engine, asked=size):
+                    problem = problem_of(f"{WHOLE}@{size}")
+                    row = timed(lambda p=problem, e=engine: search(p, e))[1]
+                    self.add(part="growth", engine=engine, asked=size,
+                             points=problem.space.size, **row)  # fmt: skip
+        problem = problem_of(WHOLE)
+        for count in BUDGETS:
+            if not self.has(part="budget", asked=count):
+                budget = Budget(evaluations=count)
+                row = timed(lambda b=budget: search(problem, "pareto-local", budget=b))[1]
+                self.add(part="budget", engine="pareto-local", asked=count,
+                         points=problem.space.size, **row)  # fmt: skip
+
+
+def one(problem: PhysicsProblem, engine: str, seed: int, truth: Result) -> Row:
+    """One search, its record stored on the way."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = Record(problem, Path(folder) / "journal.log", "benchmark", {})
+        result, row = timed(lambda: search(problem, engine, seed=seed, record=record))
+    return row | {"trials": record.trials} | quality(problem, result, truth)
+
+
+def quality(problem: PhysicsProblem, result: Result, truth: Result) -> Row:
+    """Share and epsilon in the end, and the evaluations by which 99.9% were reached."""
+    scale = Scale.of(truth.front.F, [objective.log for objective in problem.objectives])
+    whole = hypervolume(truth.front.F, scale)
+    if not len(result.front):
+        return {"share": 0.0, "epsilon": None, "reached": None}
+
+    def reached() -> Iterator[int]:
+        for evaluations, F in result.history:
+            if len(F) and hypervolume(F, scale) >= REACHED * whole:
+                yield evaluations
+
+    return {
+        "share": hypervolume(result.front.F, scale) / whole,
+        "epsilon": max(0.0, additive_epsilon(result.front.F, truth.front.F, scale)),
+        "reached": next(reached(), None),
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--engines", default=",".join(ENGINES))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--spaces", default=",".join(SPACES))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rows", type=Path, help="JSON file of rows, kept and added to")
+    parser.add_argument("--only-engines", action="store_true", help="no agreement, no growth")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/search.md")
     options = parser.parse_args(arguments)
-    engines = options.engines.split(",")
-    rows = [
-        row
-        for name, problem in problems().items()
-        for row in measure(name, problem, engines, options.seeds)
-    ]
-    if options.json:
-        json.dump(rows, sys.stdout, indent=1)
-        return
-    print("problem       engine        seed    share  evaluations  front/true  trials  seconds")
-    for row in rows:
-        print(
-            f"{row['problem']:13} {row['engine']:13} {row['seed']:4}  {row['share']:7.4%}"
-            f"  {row['evaluations']:11,}  {row['front']:5}/{row['true_front']:<4}"
-            f"  {row['trials']:6,}  {row['seconds']:7.2f}"
-        )
+    bench = Bench(options.rows)
+    bench.spaces(options.spaces.split(","), options.engines.split(","), options.seeds)
+    if not options.only_engines:
+        bench.agreement()
+        bench.growth()
+    text = tables(bench.rows)
+    print(text)
+    if options.write:
+        begin, end = MARKS
+        before, _, rest = DOC.read_text(encoding="utf-8").partition(begin)
+        after = rest.partition(end)[2]
+        DOC.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

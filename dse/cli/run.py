@@ -38,6 +38,17 @@ from dse.cli.options import (
 @click.option("--jobs", type=Whole(1, 64), default=2, help="Threads of the evaluation.")
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
 @efficiency_option
+@click.option(
+    "--evaluator",
+    metavar="PACKAGE.MODULE:FUNCTION",
+    help="A function of yours in place of the model, called point by point. Runs its code.",
+)
+@click.option(
+    "--prove/--no-prove",
+    default=None,
+    help="Compare the front with every point of the space, up to 1e9, afterwards; or say nothing "
+    "of how sure it is. Without either: what is cheap to know.",
+)
 @json_option
 def command(
     space: str,
@@ -48,6 +59,8 @@ def command(
     storage: str | None,
     jobs: int,
     fresh: bool,
+    evaluator: str | None,
+    prove: bool | None,
     as_json: bool,
 ) -> None:
     """Search SPACE (a shipped name or a file) and write the Pareto-front report.
@@ -73,6 +86,8 @@ def command(
             storage=storage,
             jobs=jobs,
             fresh=fresh,
+            evaluator=evaluator,
+            prove=prove,
             progress=progress.update,
         )
         started = time.perf_counter()
@@ -89,6 +104,7 @@ def command(
 
 
 def _print(document: dict[str, Any], folder: Path) -> None:
+    from dse.report.sure import sentences
     from dse.study.folder import FRONT, read_json
     from dse.study.loads import held as held_in
     from dse.study.loads import loads_of
@@ -146,14 +162,16 @@ def _print(document: dict[str, Any], folder: Path) -> None:
             ],
             right=(0, *range(2, 2 + len(objectives))),
         )
+    if sure := sentences(document):
+        say(f"How sure: {' '.join(sure)}", "  ")
     if len(shown) < len(items):
         click.echo(f"{len(shown)} of {len(items):,} points shown; front.csv has all of them.")
     seconds = document["seconds"]
     parts = ", ".join(
         f"{part} {seconds[part] / seconds['total']:.0%}"
-        for part in ("evaluate", "sample", "store", "report")
+        for part in ("evaluate", "sample", "store", "proof", "report")
     )
-    click.echo(f"{seconds['total']:.1f} s: {parts}")
+    say(f"{seconds['total']:.1f} s: {parts}", "  ")
     say(f"Report: {folder / 'report.html'}")
 
 

@@ -12,6 +12,7 @@ from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, axis_title, label, show
 from dse.report.roofline import operators, roofline_rows
+from dse.report.sure import sentences
 
 FRONT_ROWS = 50
 LONG = 300
@@ -99,6 +100,10 @@ def _chosen(folder: StudyFolder) -> list[str]:
             )
         if refused(chosen):
             lines += [f"Not evaluated: {escape(refused(chosen))}.", ""]
+    if sure := sentences(folder.study):
+        lines += ["## How sure is this front", ""]
+        for sentence in sure:
+            lines += [escape(sentence), ""]
     lines += ["## What the constraints removed", ""]
     evaluations = folder.study["evaluations"]
     lines += [

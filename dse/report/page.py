@@ -16,6 +16,7 @@ from dse.report.figures import PALETTE, SYMBOLS, figures
 from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, label, show
 from dse.report.roofline import operators, roofline_figures, roofline_rows
+from dse.report.sure import history_svg, sentences
 
 # The bundle of plotly.js that draws scatters and bars, as published, without maps and surfaces.
 PLOTLY = "plotly-basic.min.js"
@@ -42,6 +43,8 @@ def page(folder: StudyFolder) -> str:
         cards=cards(folder),
         objectives=[(label(o["metric"]), o["direction"]) for o in folder.objectives],
         tallies=tables.tallies(folder),
+        sure=sentences(folder.study),
+        sure_picture=history_svg((folder.study.get("proof") or {}).get("history", ())),
         times=[(c.under, tables.time_rows(c)) for c in folder.chosen],
         memories=[(c.under, tables.memory_rows(c)) for c in folder.chosen],
         roofs=[

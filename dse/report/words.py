@@ -13,6 +13,7 @@ from dse.report.labels import (
     show,
     significant,
 )
+from dse.report.sure import percent
 from dse.study.words import MIX, mix_words
 
 CERTAINTY = ("measured", "fitted", "derived", "spec", "estimated", "claimed", "assumed")
@@ -43,11 +44,14 @@ def lead(folder: StudyFolder) -> list[str]:
         found += f", out of {evaluations:,} evaluated ({_percent(evaluations / size)} of the "
         found += f"space's {size:,})."
         if share is not None:
-            found += f" Against an enumeration of the space it reaches {share:.2%} of the "
+            found += f" Against an enumeration of the space it reaches {percent(share)} of the "
             found += "hypervolume of the true front."
     if study.get("feasible") is not None:
         found += f" {study['feasible']:,} of the evaluated designs meet every constraint."
     name = "knee" if "knee" in first.names else first.labels[0]
+    if study.get("evaluator"):
+        found += f" Objectives and limits were evaluated by {study['evaluator']}; everything else "
+        found += "on this page is the prediction of the model."
     return [
         f"A compromise to start from, the {name}: {brief_shape(first.item)} on "
         f"{brief_deployment(folder, d)}: {numbers}.",

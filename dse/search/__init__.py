@@ -5,6 +5,7 @@ from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import Batch, Evaluator, Tally
 from dse.search.record import Record, Recorded
 from dse.search.run import ENGINES, Miss, Result, choose_engine, search
+from dse.search.sampler import ParetoLocalSampler
 
 __all__ = [
     "ENGINES",
@@ -13,6 +14,7 @@ __all__ = [
     "Engine",
     "Evaluator",
     "Miss",
+    "ParetoLocalSampler",
     "Progress",
     "Record",
     "Recorded",

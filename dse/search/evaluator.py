@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dse.pareto import Archive
 from dse.problem import Problem
+from dse.search.checkpoint import Checkpoint
 
 BITMAP_LIMIT = 50_000_000
 CHUNKS_IN_FLIGHT = 16
@@ -50,26 +51,31 @@ class Tally:
 
 
 class SeenIds:
-    """The set of ids met so far: a bitmap for spaces up to 5e7 points, else a sorted array."""
+    """The set of ids met so far: a bitmap for spaces up to 5e7 points, else sorted runs, each more
+    than twice as long as the next, so that n ids cost n log n whatever the batches."""
 
     def __init__(self, size: int) -> None:
         self._bits = np.zeros(size, dtype=bool) if size <= BITMAP_LIMIT else None
-        self._sorted = np.empty(0, dtype=np.int64)
+        self._runs: list[NDArray[np.int64]] = []
 
     def contains(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(n,) ids -> (n,) bool."""
         if self._bits is not None:
             return self._bits[ids]
-        if not len(self._sorted):
-            return np.zeros(len(ids), dtype=bool)
-        place = np.searchsorted(self._sorted, ids)
-        return self._sorted[np.minimum(place, len(self._sorted) - 1)] == ids
+        found = np.zeros(len(ids), dtype=bool)
+        for run in self._runs:
+            found |= run[np.minimum(np.searchsorted(run, ids), len(run) - 1)] == ids
+        return found
 
     def add(self, ids: NDArray[np.int64]) -> None:
         if self._bits is not None:
             self._bits[ids] = True
-        else:
-            self._sorted = np.union1d(self._sorted, ids)
+            return
+        if len(ids):
+            self._runs.append(np.sort(ids))
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]), kind="stable")
 
 
 class Evaluator:
@@ -98,6 +104,8 @@ class Evaluator:
         self.seconds = 0.0
         self.seen = SeenIds(self.space.size)
         self.nearest = (np.inf, -1)
+        self.checkpoint: Checkpoint | None = None
+        self.one_by_one = False  # ask a sampler for one point at a time
         self._sink = sink
         self._violated = np.zeros(len(problem.constraints), dtype=np.int64)
         self._only = np.zeros(len(problem.constraints), dtype=np.int64)
@@ -133,11 +141,37 @@ class Evaluator:
 
     def sweep(self, after: Callable[[], None]) -> None:
         """Evaluate the whole space in rank order, with all accounts but `relaxed`, and call
-        `after` behind each chunk. Only for an evaluator that has evaluated nothing yet."""
+        `after` behind each chunk. Only for an evaluator that has evaluated nothing yet. With a
+        `checkpoint` it starts where that one stands."""
         size, chunk = self.space.size, self.chunk
-        ranges = (np.arange(i, min(i + chunk, size)) for i in range(0, size, chunk))
+        saved = self._restore()
+        ranges = (np.arange(i, min(i + chunk, size)) for i in range(saved, size, chunk))
         for _ in self._run(ranges):
+            if self.checkpoint is not None and self.evaluations - saved >= self.checkpoint.every:
+                self.checkpoint.save(self._state())
+                saved = self.evaluations
             after()
+
+    def _state(self) -> dict[str, NDArray]:
+        """The accounts of a sweep, from which `_restore` goes on."""
+        return {
+            "counts": np.array([self.evaluations, self.feasible, self.nearest[1]]),
+            "nearest": np.array(self.nearest[0]),
+            "violated": self._violated,
+            "only": self._only,
+            "F": self.archive.F,
+            "ids": self.archive.ids,
+        }
+
+    def _restore(self) -> int:
+        """Take over the accounts of the checkpoint; return the first rank still to evaluate."""
+        state = None if self.checkpoint is None else self.checkpoint.load()
+        if state is not None:
+            self.evaluations, self.feasible, nearest = map(int, state["counts"])
+            self.nearest = (float(state["nearest"]), nearest)
+            self._violated, self._only = state["violated"], state["only"]
+            self.archive.add(state["F"], state["ids"])
+        return self.evaluations
 
     def again(self, ids: NDArray[np.int64]) -> Batch:
         """Points evaluated before, evaluated once more without being counted."""
@@ -153,6 +187,14 @@ class Evaluator:
     def _run(self, chunks: Iterable[NDArray[np.int64]]) -> Iterator[Batch]:
         """Evaluate chunks of distinct ids, several at a time, and account for them in order."""
         chunks = iter(chunks)
+        if self.one_by_one:
+            for ids in chunks:
+                started = time.perf_counter()
+                part = self.again(ids)
+                self.seconds += time.perf_counter() - started
+                self._account(part)
+                yield part
+            return
         with ThreadPoolExecutor(self.threads) as pool:
             while group := list(islice(chunks, CHUNKS_IN_FLIGHT)):
                 started = time.perf_counter()

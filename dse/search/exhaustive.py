@@ -12,7 +12,8 @@ LARGEST = 1_000_000_000
 
 
 class Exhaustive:
-    """Streams all ranks in order; memory does not grow with the space.
+    """Streams all ranks in order; memory does not grow with the space. With a checkpoint, a
+    killed run goes on where it was.
 
     Raises InputError for a space above 1e9 points or a budget below its size.
     """

@@ -1,4 +1,5 @@
-"""A large vectorised sample, then every one-parameter neighbour of the front until none helps.
+"""A large vectorised sample, then every one-parameter neighbour of the front, and some
+two-parameter ones, until none helps.
 
 The neighbourhood search is Pareto local search (Paquete, Chiarandini and Stuetzle 2004, LNEMS 535,
 177-199) with its expansions made in bulk: a round evaluates the neighbours of many points of the
@@ -7,24 +8,22 @@ front at once.
 
 from __future__ import annotations
 
-import moocore
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.pareto import REFERENCE, Scale
 from dse.search.engine import Budget, Progress, tenth
 from dse.search.evaluator import Batch, Evaluator, SeenIds
+from dse.search.frontier import promising
+from dse.search.record import active_axes
 
 LEAST_SAMPLE = 2_000
 MOST_SAMPLE = 100_000
 LEAST_EXPANDED, MOST_EXPANDED = 8, 64
-TOLERATED = 1.0
-VAIN_SAMPLES = 3
+VAIN = 6
 
 
 class ParetoLocal:
-    """Sample and neighbourhood rounds, repeated with fresh samples until three in a row bring
-    nothing new or the evaluations are spent."""
+    """A sample, then rounds of moves until nothing helps or the evaluations are spent."""
 
     name = "pareto-local"
 
@@ -41,57 +40,75 @@ class ParetoLocal:
 def sample(evaluator: Evaluator, rng: np.random.Generator) -> Batch:
     """Evaluate a random sample: a hundredth of the space, from 2,000 to 100,000 points, at most a
     quarter of the evaluations left."""
+    return evaluator.evaluate(evaluator.space.sample(rng, _sample_size(evaluator)))
+
+
+def leap(evaluator: Evaluator, rng: np.random.Generator) -> Batch:
+    """Evaluate as many random two-parameter neighbours of the front: where two choices only pay
+    together (more chips and a wider split), no single step leads on. Axes that begin to count with
+    a move (those of experts, once there are experts) take random values."""
+    space, ids = evaluator.space, evaluator.archive.ids
+    if not len(ids):
+        return sample(evaluator, rng)
+    front = space.unrank(ids)
+    chosen = rng.integers(len(ids), size=_sample_size(evaluator))
+    anything = rng.integers(space.cardinalities, size=(len(chosen), front.shape[1]))
+    index = np.where(active_axes(space, front)[chosen], front[chosen], anything)
+    rows, many = np.arange(len(index)), np.flatnonzero(space.cardinalities > 1)
+    for _ in range(2):
+        axis = rng.choice(many, len(index))
+        values = space.cardinalities[axis]
+        # a step of 1 to values - 1 around the circle: any other value, each as likely
+        index[rows, axis] = (index[rows, axis] + rng.integers(1, values)) % values
+    batch = evaluator.evaluate(space.canonical(index))
+    return batch if len(batch) else sample(evaluator, rng)
+
+
+def _sample_size(evaluator: Evaluator) -> int:
     size = evaluator.space.size // 100
-    n = min(max(LEAST_SAMPLE, min(size, MOST_SAMPLE)), max(1, evaluator.left // 4))
-    return evaluator.evaluate(evaluator.space.sample(rng, n))
+    return min(max(LEAST_SAMPLE, min(size, MOST_SAMPLE)), max(1, evaluator.left // 4))
 
 
 def refine(evaluator: Evaluator, rng: np.random.Generator, progress: Progress) -> None:
-    """Expand 8 to 64 points a round until the evaluations are spent or three samples in a row
-    bring nothing new. First the front; when all of it is expanded, the points that are better
-    than the front but for a small violation; when those are too, a fresh sample.
+    """Expand 8 to 64 points a round until the evaluations are spent or nothing helps. First the
+    front; when all of it is expanded, the points that are better than the front but for a small
+    violation; when those are too, two-parameter moves, at last a fresh sample. Six of
+    these in a row that bring nothing new end the search.
 
     Each round takes the most useful points of that moment, so that no evaluation goes to the
     neighbours of a point that has been dominated since.
     """
     space, expanded = evaluator.space, SeenIds(evaluator.space.size)
     width = min(max(evaluator.limit // 1_000, LEAST_EXPANDED), MOST_EXPANDED)
-    vain, sampled = 0, evaluator.archive.ids
-    while evaluator.left and vain <= VAIN_SAMPLES:
-        ids = _front(evaluator, expanded, rng)
-        if not len(ids):
-            ids = _nearly_feasible(evaluator, expanded)
+    vain, looked = 0, evaluator.archive.ids
+    while evaluator.left:
+        ids = _promising(evaluator, expanded, rng)
         if len(ids):
             expanded.add(ids[:width])
             evaluator.evaluate(space.neighbours(space.unrank(ids[:width])))
         else:
-            vain = vain + 1 if np.array_equal(sampled, evaluator.archive.ids) else 1
-            sampled = evaluator.archive.ids
-            if not len(sample(evaluator, rng)):
+            vain = vain + 1 if np.array_equal(looked, evaluator.archive.ids) else 1
+            if vain > VAIN:
+                return
+            looked = evaluator.archive.ids
+            move = sample if vain == VAIN else leap
+            if not len(move(evaluator, rng)):
                 return
         progress(evaluator.evaluations, evaluator.limit, len(evaluator.archive))
 
 
-def _front(evaluator: Evaluator, expanded: SeenIds, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Ids on the front that have not been expanded, by hypervolume contribution (at random with
-    more than three objectives, where contributions are slow to compute)."""
-    F, ids = evaluator.archive.F, evaluator.archive.ids
-    fresh = ~expanded.contains(ids)
-    if not fresh.any() or F.shape[1] > 3:
-        return rng.permutation(ids[fresh])
-    scaled = Scale.of(F, [objective.log for objective in evaluator.problem.objectives])(F)
-    gain = moocore.hv_contributions(scaled, ref=np.full(F.shape[1], REFERENCE))
-    return ids[fresh][np.argsort(-gain[fresh], kind="stable")]
-
-
-def _nearly_feasible(evaluator: Evaluator, expanded: SeenIds) -> NDArray[np.int64]:
-    """Ids of infeasible points that no other point beats in both objectives and violation, least
-    violation first; while something is feasible, those that exceed their limits by at most 100%
-    in sum."""
-    violation, ids = evaluator.relaxed.F[:, -1], evaluator.relaxed.ids
-    most = TOLERATED if evaluator.feasible else np.inf
-    fresh = (violation > 0) & (violation <= most) & ~expanded.contains(ids)
-    return ids[fresh][np.lexsort((ids[fresh], violation[fresh]))]
+def _promising(
+    evaluator: Evaluator, expanded: SeenIds, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    front, relaxed = evaluator.archive, evaluator.relaxed
+    return promising(
+        front,
+        relaxed,
+        ~expanded.contains(front.ids),
+        ~expanded.contains(relaxed.ids),
+        [objective.log for objective in evaluator.problem.objectives],
+        rng,
+    )
 
 
 ENGINES = (ParetoLocal(),)

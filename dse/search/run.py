@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import pkgutil
 import time
 from collections.abc import Iterator
@@ -11,23 +12,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.errors import InputError, NothingFeasible
 from dse.problem import Problem
+from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import Batch, Evaluator, Tally
 from dse.search.record import Record
+
+# Files of this folder that themselves run searches, and so hold no engine.
+_ABOVE = {"run", "proof"}
 
 
 def _engines() -> Iterator[Engine]:
     """What the files of this folder list under ENGINES: a new engine is one new file."""
     for file in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if file.name != "run":
+        if file.name not in _ABOVE:
             yield from getattr(importlib.import_module(f"dse.search.{file.name}"), "ENGINES", ())
 
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in _engines()}
-ENUMERATE_AUTOMATICALLY = 20_000
+ENUMERATE = 3_000_000
+EXPENSIVE_TRIALS = 100
+# Optuna's GP splits what the front leaves open into boxes, many more with each objective.
+GP_OBJECTIVES = 3
+HISTORY_STEP = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,8 @@ class Result:
     tallies: tuple[Tally, ...]
     miss: Miss | None
     seconds: dict[str, float]
+    # (evaluations, F (k, m) of the front by then), ever farther apart
+    history: tuple[tuple[int, NDArray[np.float64]], ...] = ()
 
     def require_feasible(self) -> None:
         """Raise NothingFeasible, with the reasons counted and the nearest miss, for an empty
@@ -72,14 +84,30 @@ class Result:
         )
 
 
-def choose_engine(name: str, size: int) -> tuple[Engine, str]:
-    """The engine of a name, and the reason in words. `auto` enumerates a space of at most 20,000
-    points and searches a larger one with NSGA-II. Raises InputError for an unknown name."""
+def choose_engine(
+    name: str,
+    size: int,
+    objectives: int = 2,
+    *,
+    expensive: bool = False,
+    trials: int | None = None,
+) -> tuple[Engine, str]:
+    """The engine of a name, and the reason in words. `auto` decides by counts alone, so that it
+    decides alike on every machine.
+
+    A point of the built-in model costs 2 to 5 microseconds of one core, with two objectives or
+    four (`python -m benchmarks.search`): up to 3 million points, about 10 s, are enumerated;
+    beyond, `pareto-local`. An `expensive` evaluator is asked for `trials` points (100 if None): all
+    of a space that has no more; `gp` up to 100 trials and three objectives where torch is
+    installed; else `tpe`. Raises InputError for an unknown name.
+    """
     if name == "auto":
-        if size <= ENUMERATE_AUTOMATICALLY:
+        if expensive:
+            return _for_expensive(size, objectives, trials or EXPENSIVE_TRIALS)
+        if size <= ENUMERATE:
             return ENGINES["exhaustive"], f"{size:,} points are few enough to enumerate"
-        return ENGINES["nsga2"], (
-            f"{size:,} points: a sample, NSGA-II from its best, then neighbours of the front"
+        return ENGINES["pareto-local"], (
+            f"{size:,} points are more than the {ENUMERATE:,} that are enumerated without asking"
         )
     if name not in ENGINES:
         close = difflib.get_close_matches(name, ENGINES, n=1)
@@ -90,6 +118,21 @@ def choose_engine(name: str, size: int) -> tuple[Engine, str]:
             accepted=", ".join(["auto", *ENGINES]),
         )
     return ENGINES[name], "asked for"
+
+
+def _for_expensive(size: int, objectives: int, trials: int) -> tuple[Engine, str]:
+    """The engine that makes most of few evaluations."""
+    if size <= trials:
+        return ENGINES["exhaustive"], f"{size:,} points are no more than the {trials:,} trials"
+    if trials > EXPENSIVE_TRIALS:
+        why = f"every evaluation counts, and {trials:,} trials are too many for `gp`"
+    elif objectives > GP_OBJECTIVES:
+        why = f"every evaluation counts, and `gp` is slow with {objectives} objectives"
+    elif importlib.util.find_spec("torch") is None:
+        why = "every evaluation counts, and `gp` needs torch, which is not installed"
+    else:
+        return ENGINES["gp"], f"every evaluation counts: a model of the answers, {trials:,} trials"
+    return ENGINES["tpe"], why
 
 
 def silent(done: int, total: int | None, front: int) -> None:
@@ -107,23 +150,50 @@ def search(
     progress: Progress = silent,
     chunk: int = 16_384,
     threads: int = 2,
+    expensive: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Result:
     """Search a problem. The same problem, engine, seed, unit and budget give the same result,
     whatever `threads` and `chunk` are and whether or not `record` holds trials already: an
     interrupted search is run again from its seed and stores the trials that are missing.
 
-    `unit` numbers the work units that share a seed. Raises InputError for an engine that cannot
-    do what is asked. A search with nothing feasible returns an empty front and the nearest miss.
+    `unit` numbers the work units that share a seed. A problem that is `expensive` is evaluated one
+    point at a time, `budget.trials` points (100 if None) unless it is enumerated, and the samplers
+    that make a model of its answers come first. `checkpoint` lets an enumeration go on where it
+    was. Raises InputError for an engine that cannot do what is asked. A search with nothing
+    feasible returns an empty front and the nearest miss.
     """
     budget = budget or Budget()
-    chosen, why = choose_engine(engine, problem.space.size)
+    chosen, why = choose_engine(
+        engine,
+        problem.space.size,
+        len(problem.objectives),
+        expensive=expensive,
+        trials=budget.trials,
+    )
+    if expensive:
+        chunk, threads = 1, 1
     sink = None if record is None else record.add
     stored = 0.0 if record is None else record.seconds
     evaluator = Evaluator(problem, chunk, threads, sink)
     evaluator.limit = _limit(chosen, budget, problem.space.size)
+    if expensive:
+        evaluator.one_by_one = True
+        budget = Budget(budget.evaluations, budget.trials or EXPENSIVE_TRIALS)
+        if chosen.name != "exhaustive":
+            evaluator.limit = min(evaluator.limit, budget.trials or EXPENSIVE_TRIALS)
+    evaluator.checkpoint = checkpoint
     rng = np.random.Generator(np.random.PCG64([seed, unit]))
     started = time.perf_counter()
-    chosen.run(evaluator, budget, rng, progress)
+    past: list[tuple[int, NDArray[np.float64]]] = []
+
+    def noted(done: int, total: int | None, size: int) -> None:
+        if chosen.name != "exhaustive" and (not past or done >= HISTORY_STEP * past[-1][0]):
+            past.append((done, evaluator.archive.F))
+        progress(done, total, size)
+
+    chosen.run(evaluator, budget, rng, noted)
+    past.append((evaluator.evaluations, evaluator.archive.F))
     front = evaluator.again(evaluator.archive.ids)
     order = np.lexsort((front.ids, *front.F.T[::-1]))
     front = front.take(order)
@@ -131,8 +201,9 @@ def search(
     total = time.perf_counter() - started
     store = 0.0 if record is None else record.seconds - stored
     seconds = {
-        "evaluate": evaluator.seconds,
-        "sample": total - evaluator.seconds - store,
+        # an expensive point is stored where it is evaluated
+        "evaluate": evaluator.seconds - (store if expensive else 0.0),
+        "sample": total - evaluator.seconds - (0.0 if expensive else store),
         "store": store,
     }
     return Result(
@@ -144,6 +215,7 @@ def search(
         evaluator.tallies,
         None if len(front) else nearest_miss(evaluator),
         seconds,
+        tuple(past),
     )
 
 

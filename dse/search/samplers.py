@@ -174,7 +174,8 @@ class SamplerEngine:
         self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
     ) -> None:
         loop = AskTell(evaluator, self.sampler(_seed(rng)), rng, self.name)
-        _ask_all(loop, _trials(budget, self.trials), self.batch, progress)
+        size = 1 if evaluator.one_by_one else self.batch
+        _ask_all(loop, _trials(budget, self.trials), size, progress)
 
 
 def nsga2_sampler(seed: int) -> BaseSampler:

@@ -18,6 +18,7 @@ from dse.errors import StorageError
 from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.quality.fit_range import LAW
+from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Budget
 from dse.search.record import Record
 from dse.search.run import Result, search
@@ -36,9 +37,11 @@ from dse.study.describe import (
 )
 from dse.study.elsewhere import elsewhere
 from dse.study.estimate import assumptions
+from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.loads import one_load
 from dse.study.physics import PhysicsProblem, on_terms, pose
+from dse.study.proof import SWEEP, proof_of
 from dse.study.racks import study_rack
 from dse.study.robust import front_probability
 from dse.study.shapes import model_at
@@ -69,17 +72,24 @@ def run_study(
     storage: str | None = None,
     jobs: int = 2,
     fresh: bool = False,
+    evaluator: str | None = None,
+    prove: bool | None = None,
     progress: Progress = lambda done, total, front: None,
 ) -> dict[str, Any]:
     """Searches `space` (a shipped name or a path) into the folder `out`; returns study.json.
 
-    Raises InputError for a space that is wrong, StorageError for a folder that cannot be used or
-    holds another study, NothingFeasible when no point is feasible (its trials are kept).
+    `evaluator` names a function of the user that takes the place of the model
+    (`dse.study.external`). `prove` True compares the front with an enumeration of a space of up to
+    1e9 points, False says nothing of how near it is to the true one, None says what is cheap to
+    know. Raises InputError for a space or function that is wrong, StorageError for a folder that
+    cannot be used or holds another study, NothingFeasible when no point is feasible (its trials are
+    kept).
     """
     started = time.perf_counter()
     study = load_study(resolve_space(space))
     catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
     problem = pose(study, catalog)
+    own = None if evaluator is None else external_problem(problem, evaluator)
     identity = {
         "space": problem.study.name,
         "fingerprint": problem.space.fingerprint,
@@ -87,6 +97,7 @@ def run_study(
         "seed": seed,
         "model_version": __version__,
         "data_digest": data_digest(),
+        "evaluator": evaluator or "model",
     }
     if not fresh:
         refuse_other(out, problem.study.name, problem.space.fingerprint)
@@ -97,35 +108,60 @@ def run_study(
         )
     except OSError as error:
         raise StorageError(f"cannot use {out} as a study folder: {error.strerror}") from error
+    if own is not None:
+        own.keep(record)
     result = search(
-        problem,
+        own or problem,
         engine,
         seed=seed,
         budget=Budget(trials=trials),
         record=record,
         progress=progress,
         threads=jobs,
+        expensive=own is not None,
+        checkpoint=Checkpoint.begin(out / SWEEP, identity, fresh),
     )
     if result.miss is not None:
         raise nothing_feasible(problem, result)
     items, document = _documents(problem, catalog, result, identity, out)
-    document["command"] = shlex.join(_command(space, out, engine, seed, trials))
+    if own is not None:
+        say_external(own, result.front, items, document)
+    searched = time.perf_counter()
+    document |= proof_of(own or problem, result, identity, out, prove, jobs, progress)
+    proof_s = time.perf_counter() - searched
+    command = _command(space, out, engine, seed, trials, evaluator, prove)
+    document["command"] = shlex.join(command)
     document["trials"] = record.trials
-    document["seconds"] = {**result.seconds, "report": 0.0, "total": time.perf_counter() - started}
+    document["seconds"] = {
+        **result.seconds,
+        "proof": proof_s,
+        "report": 0.0,
+        "total": time.perf_counter() - started,
+    }
     write_text(out, FRONT_TABLE, front_table(items))
     write_json(out, FRONT, {"study": problem.study.name, "items": items})
     write_json(out, STUDY, document)
     return document
 
 
-def _command(space: str, out: Path, engine: str, seed: int, trials: int | None) -> list[str]:
+def _command(
+    space: str,
+    out: Path,
+    engine: str,
+    seed: int,
+    trials: int | None,
+    evaluator: str | None,
+    prove: bool | None,
+) -> list[str]:
     """What makes this study again."""
     command = ["dse", "run", space, "--out", str(out), "--seed", str(seed), "--engine", engine]
     if trials is not None:
         command += ["--trials", str(trials)]
     for file in efficiency_files():
         command += ["--efficiency-file", file]
-    return command
+    if evaluator is not None:
+        command += ["--evaluator", evaluator]
+    return command if prove is None else [*command, "--prove" if prove else "--no-prove"]
 
 
 def _left_out(reasons: Mapping[str, str]) -> list[str]:
@@ -197,7 +233,6 @@ def _documents(
         "front_size": len(items),
         "hypervolume": hypervolume(front.F, scale),
         "reference_point": [REFERENCE] * len(problem.objectives),
-        "true_hypervolume_share": 1.0 if result.evaluations == problem.space.size else None,
         "price": {"basis": study.price_basis, "rows": price_rows(catalog, problem)},
         "left_out": _left_out(study.why_left_out),
         "chip_files": list(study.chip_files),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import optuna
@@ -15,8 +17,9 @@ from benchmarks.synthetic import AXES, SMALL_AXES, GridSpace, SyntheticProblem
 from dse.errors import InputError, NothingFeasible, StorageError
 from dse.search import Budget, Evaluator, Record, choose_engine, search
 from dse.search import evaluator as evaluator_module
+from dse.search.checkpoint import Checkpoint
 from dse.search.interrupt import uninterrupted
-from dse.search.pareto_local import sample
+from dse.search.pareto_local import leap, sample
 from dse.search.record import active_axes, distribution
 from dse.search.samplers import GENERATION, POPULATION, AskTell, best, nsga2_sampler
 
@@ -84,11 +87,105 @@ def test_sweep_does_not_depend_on_chunks(problem):
 # engines
 
 
-def test_auto_enumerates_only_small_spaces():
-    assert choose_engine("auto", 20_000)[0].name == "exhaustive"
-    assert choose_engine("auto", 20_001)[0].name == "nsga2"
+def test_auto_enumerates_what_is_cheap_and_says_why():
+    engine, why = choose_engine("auto", 3_000_000, 3)
+    assert engine.name == "exhaustive"
+    assert "3,000,000 points are few enough" in why
+    assert choose_engine("auto", 3_000_001, 3)[0].name == "pareto-local"
+    assert choose_engine("auto", 10**6, 4, expensive=True)[0].name == "tpe"
     with pytest.raises(InputError, match=r"did you mean 'nsga2'.*exhaustive, pareto-local"):
         choose_engine("nsga-2", 10)
+
+
+@pytest.mark.parametrize(
+    ("torch", "size", "trials", "name", "why"),
+    [
+        (True, 100, None, "exhaustive", "no more than the 100 trials"),
+        (True, 101, None, "gp", "every evaluation counts"),
+        (True, 10**6, 100, "gp", "every evaluation counts"),
+        (True, 10**6, 101, "tpe", "too many for `gp`"),
+        (False, 10**6, 50, "tpe", "needs torch"),
+    ],
+)
+def test_auto_makes_a_model_of_an_expensive_evaluator(monkeypatch, torch, size, trials, name, why):
+    monkeypatch.setattr("importlib.util.find_spec", lambda module: torch or None)
+    engine, words = choose_engine("auto", size, 2, expensive=True, trials=trials)
+    assert (engine.name, why in words) == (name, True)
+
+
+def test_an_expensive_problem_gets_no_more_evaluations_than_trials(problem):
+    for engine, trials in (("pareto-local", 30), ("tpe", 8), ("random", 12)):
+        result = search(problem, engine, budget=Budget(trials=trials), expensive=True)
+        assert result.evaluations == trials
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from benchmarks.synthetic import SMALL_AXES, SyntheticProblem
+from dse.search import search
+from dse.search.checkpoint import Checkpoint
+
+def progress(done, total, front):
+    if done > 30_000:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+checkpoint = Checkpoint(Path(sys.argv[1]), {"seed": 0}, every=10_000)
+search(SyntheticProblem(axes=SMALL_AXES), "exhaustive", progress=progress, chunk=1_000,
+       checkpoint=checkpoint)
+"""
+
+
+def test_a_killed_enumeration_goes_on_to_the_same_result(problem, tmp_path):
+    path = tmp_path / "sweep.npz"
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    evaluated = []
+
+    class Spy(SyntheticProblem):
+        def evaluate(self, index):
+            evaluated.append(len(index))
+            return super().evaluate(index)
+
+    whole = search(problem, "exhaustive")
+    rest = search(
+        Spy(axes=SMALL_AXES), "exhaustive", checkpoint=Checkpoint(path, {"seed": 0}, every=10_000)
+    )
+    assert sum(evaluated) <= problem.space.size - 30_000 + 2 * len(whole.front)
+    assert rest.evaluations == whole.evaluations == problem.space.size
+    assert (rest.tallies, rest.feasible, rest.miss) == (whole.tallies, whole.feasible, whole.miss)
+    for name in ("ids", "index", "F", "G"):
+        assert getattr(rest.front, name).tobytes() == getattr(whole.front, name).tobytes()
+
+
+@pytest.mark.parametrize("damage", ["other", "cut", "text"])
+def test_a_checkpoint_of_another_run_or_damaged_counts_as_none(problem, tmp_path, damage):
+    path = tmp_path / "sweep.npz"
+    search(problem, "exhaustive", chunk=5_000, checkpoint=Checkpoint(path, {"seed": 0}, 10_000))
+    assert Checkpoint(path, {"seed": 0}).load() is not None
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-200])
+    elif damage == "text":
+        path.write_text("no archive")
+    other = Checkpoint(path, {"seed": 1 if damage == "other" else 0})
+    assert other.load() is None
+    assert Checkpoint.begin(path, {"seed": 0}, fresh=True).load() is None
+    assert not path.exists()
+
+
+def test_moves_in_two_parameters_reach_what_no_single_step_does(problem):
+    """Of a front of one point, the points evaluated differ from it in at most two axes, but for
+    those that begin to count."""
+    start = problem.space.sample(rng(), 4_000)
+    feasible = (problem.evaluate(start).G <= 0).all(axis=1)
+    evaluator = Evaluator(problem)
+    evaluator.evaluate(start[feasible][:1])
+    origin = start[feasible][:1]
+    moved = leap(evaluator, rng())
+    both_on = moved.index[:, 0] == origin[0, 0]
+    changed = (moved.index != origin).sum(axis=1)[both_on]
+    assert changed.max() == 2
+    assert len(moved) > 100
 
 
 def test_exhaustive_refuses_what_it_cannot_finish(problem):

@@ -1,0 +1,119 @@
+"""The rows of `benchmarks.search` as the Markdown tables of docs/search.md."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from dse.report.sure import percent
+
+Row = dict[str, Any]
+MARKS = (
+    "<!-- written by `python -m benchmarks.search --write` -->",
+    "<!-- end of what is written -->",
+)
+
+
+def tables(rows: Sequence[Row]) -> str:
+    """Three tables: engines, restarts on a space too large to enumerate, growth."""
+    day = datetime.now(UTC).date().isoformat()
+    parts = [f"Measured on {day}, {platform.machine()}, Python {platform.python_version()}."]
+    if found := [row for row in rows if row["part"] == "engines"]:
+        parts += [*_engines(found)]
+    if found := [row for row in rows if row["part"] == "agreement"]:
+        parts += _agreement(found)
+    if found := [row for row in rows if row["part"] in ("growth", "budget")]:
+        parts += _growth(found)
+    return "\n".join(parts)
+
+
+def _engines(rows: Sequence[Row]) -> Iterable[str]:
+    yield ""
+    yield "Share, epsilon, evaluations that reached 99.9%: the worst of the seeds; else means."
+    yield from _head(
+        "space (points, true front)", "engine", "seeds", "trials", "evaluations", "of the points",
+        "share of hypervolume", "epsilon", "99.9% after", "CPU s", "wall s",
+    )  # fmt: skip
+    for space in dict.fromkeys(row["space"] for row in rows):
+        first = True
+        for engine in dict.fromkeys(row["engine"] for row in rows if row["space"] == space):
+            mine = [row for row in rows if (row["space"], row["engine"]) == (space, engine)]
+            one = mine[0]
+            name, _, part = space.partition("@")
+            title = f"{name}{', a part' if part else ''} ({one['points']:,}, {one['true_front']:,})"
+            epsilons = [row["epsilon"] for row in mine]
+            reached = [row["reached"] for row in mine]
+            evaluations = _mean(mine, "evaluations")
+            yield _row(
+                title if first else "",
+                f"`{engine}`",
+                str(len(mine)),
+                f"{_mean(mine, 'trials'):,.0f}",
+                f"{evaluations:,.0f}",
+                f"{evaluations / one['points']:.2%}",
+                percent(min(row["share"] for row in mine)),
+                "–" if None in epsilons else f"{max(epsilons):.2g}",
+                "–" if None in reached else f"{max(reached):,}",
+                f"{_mean(mine, 'cpu_s'):.1f}",
+                f"{_mean(mine, 'seconds'):.1f}",
+            )
+            first = False
+
+
+def _agreement(rows: Sequence[Row]) -> Iterable[str]:
+    one = rows[0]
+    yield ""
+    yield (
+        f"The whole of {one['space']}, {one['points']:,} points: {len(rows)} searches that share "
+        f"nothing, against the {one['union']:,} points of their union; "
+        f"{sum(row['cpu_s'] for row in rows):.0f} CPU s, "
+        f"{sum(row['seconds'] for row in rows):.0f} wall s together."
+    )
+    yield from _head("search", "evaluations", "front", "share of the union", "CPU s", "wall s")
+    for row in rows:
+        yield _row(
+            str(row["unit"] + 1), f"{row['evaluations']:,}", f"{row['front']:,}",
+            percent(row["share"]), f"{row['cpu_s']:.1f}", f"{row['seconds']:.1f}",
+        )  # fmt: skip
+
+
+def _growth(rows: Sequence[Row]) -> Iterable[str]:
+    yield ""
+    yield (
+        "How cost grows, on parts of shape-for-nvl72 and, by evaluations, on the whole. Growth is "
+        "the factor in CPU seconds over that in points (evaluations where these are given)."
+    )
+    yield from _head("engine", "points", "evaluations", "CPU s", "wall s", "growth")
+    before: Row | None = None
+    for row in sorted(rows, key=lambda row: (row["part"], row["engine"], row["asked"])):
+        growth = "–"
+        if before is not None and (before["part"], before["engine"]) == (
+            row["part"],
+            row["engine"],
+        ):
+            of = "evaluations" if row["part"] == "budget" else "points"
+            growth = (
+                f"{row['cpu_s'] / before['cpu_s']:.1f} for {row[of] / before[of]:.1f} "
+                f"times the {of}"
+            )
+        yield _row(
+            f"`{row['engine']}`", f"{row['points']:,}", f"{row['evaluations']:,}",
+            f"{row['cpu_s']:.1f}", f"{row['seconds']:.1f}", growth,
+        )  # fmt: skip
+        before = row
+
+
+def _mean(rows: Sequence[Row], key: str) -> float:
+    return sum(row[key] for row in rows) / len(rows)
+
+
+def _head(*titles: str) -> Iterable[str]:
+    yield ""
+    yield _row(*titles)
+    yield _row(*("---" for _ in titles))
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

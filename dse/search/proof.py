@@ -1,0 +1,166 @@
+"""What is known of how near a front is to the true one.
+
+A space that can be enumerated gives the true front, and with it the share of its hypervolume that
+a search found and the additive epsilon. Otherwise there is evidence, not proof: whether a point one
+parameter away from the front improves it, whether searches that share nothing find the same, and
+how the same search does on a part of the space that can be enumerated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
+from dse.problem import Problem
+from dse.search.checkpoint import Checkpoint
+from dse.search.engine import Progress
+from dse.search.evaluator import Evaluator
+from dse.search.run import Result, search
+
+Floats = NDArray[np.float64]
+
+RESTARTS = 3
+WITNESS = "pareto-local"
+SUBGRID = 1_000_000
+MOST_CHECKED = 5_000
+# Work units of a search are numbered from 0; these are far from any of them.
+FIRST_UNIT = 1_000_000
+
+
+def _logs(problem: Problem) -> list[bool]:
+    return [objective.log for objective in problem.objectives]
+
+
+def against_truth(problem: Problem, front: Floats, true: Floats) -> dict[str, Any]:
+    """`front` (n, m) beside the true front (k, m): hypervolume share, additive epsilon on the true
+    front's scale, and how many of its points are found."""
+    scale = Scale.of(true, _logs(problem))
+    found = set(map(tuple, front.tolist()))
+    return {
+        "true_hypervolume_share": hypervolume(front, scale) / hypervolume(true, scale),
+        "additive_epsilon": max(0.0, additive_epsilon(front, true, scale)),
+        "true_front_size": len(true),
+        "found": sum(tuple(row) in found for row in true.tolist()),
+    }
+
+
+def enumerated(
+    problem: Problem,
+    front: Floats,
+    *,
+    threads: int,
+    progress: Progress,
+    checkpoint: Checkpoint | None = None,
+) -> dict[str, Any]:
+    """The front against every point of the space."""
+    truth = search(problem, "exhaustive", threads=threads, progress=progress, checkpoint=checkpoint)
+    return {
+        "evaluations": truth.evaluations,
+        **against_truth(problem, front, truth.front.F),
+    }
+
+
+def local_optimality(problem: Problem, result: Result, *, threads: int) -> dict[str, Any]:
+    """All points that differ from a point of the front in one parameter: how many there are, how
+    many of them belong on the front, and which share of the front none of them beats. Of a front
+    of more than 5,000 points, 5,000 evenly spread ones are looked at."""
+    front = result.front
+    rows = np.unique(np.linspace(0, len(front) - 1, MOST_CHECKED).astype(np.intp))
+    near = Evaluator(problem, threads=threads).evaluate(problem.space.neighbours(front.index[rows]))
+    F = near.F[(near.G <= 0).all(axis=1)]
+    stays = non_dominated(np.concatenate([front.F, F]))
+    return {
+        "points": len(rows),
+        "neighbours": len(near),
+        "feasible": len(F),
+        "better": int(stays[len(front) :].sum()),
+        "share": float(stays[: len(front)][rows].mean()),
+    }
+
+
+def restarts(
+    problem: Problem, result: Result, *, seed: int, threads: int, progress: Progress
+) -> list[dict[str, Any]]:
+    """Searches from other random numbers, beside the one that was made: the share of the
+    hypervolume of all fronts together that each finds."""
+    others = [
+        search(problem, WITNESS, seed=seed, unit=unit, threads=threads, progress=progress)
+        for unit in range(FIRST_UNIT, FIRST_UNIT + RESTARTS)
+    ]
+    union = np.concatenate([one.front.F for one in (result, *others)])
+    union = union[non_dominated(union)]
+    return [
+        {
+            "engine": one.engine,
+            "evaluations": one.evaluations,
+            "front_size": len(one.front),
+            "share": share(one.front.F, union, _logs(problem)) if len(one.front) else 0.0,
+        }
+        for one in (result, *others)
+    ]
+
+
+def on_subgrid(
+    subgrid: Problem, *, seed: int, threads: int, progress: Progress
+) -> dict[str, Any] | None:
+    """The search on a part of the space, against the enumeration of that part; None where the part
+    has nothing feasible."""
+    true = search(subgrid, "exhaustive", threads=threads, progress=progress)
+    if not len(true.front):
+        return None
+    found = search(subgrid, WITNESS, seed=seed, threads=threads, progress=progress)
+    return {
+        "engine": found.engine,
+        "size": subgrid.space.size,
+        "evaluations": found.evaluations,
+        **against_truth(subgrid, found.front.F, true.front.F),
+    }
+
+
+def history(problem: Problem, result: Result) -> list[dict[str, Any]]:
+    """Hypervolume after so many evaluations, as a share of that of the front in the end."""
+    if not result.history:
+        return []
+    scale = Scale.of(result.front.F, _logs(problem))
+    final = hypervolume(result.front.F, scale)
+    return [
+        {"evaluations": evaluations, "share": hypervolume(F, scale) / final if len(F) else 0.0}
+        for evaluations, F in result.history
+    ]
+
+
+def prove(
+    problem: Problem,
+    result: Result,
+    *,
+    seed: int,
+    subgrid: Problem | None,
+    enumerate_up_to: int,
+    threads: int = 2,
+    progress: Progress = lambda done, total, front: None,
+    checkpoint: Checkpoint | None = None,
+) -> dict[str, Any]:
+    """What is known of `result.front`, in plain numbers, for study.json.
+
+    `enumerated` for a space of at most `enumerate_up_to` points, else `restarts` and, on a
+    `subgrid`, `subgrid`; `local` unless the search itself was the enumeration.
+    """
+    found: dict[str, Any] = {"history": history(problem, result)}
+    if result.evaluations == problem.space.size:
+        front = result.front.F
+        return found | {
+            "enumerated": {"evaluations": result.evaluations} | against_truth(problem, front, front)
+        }
+    found["local"] = local_optimality(problem, result, threads=threads)
+    if problem.space.size <= enumerate_up_to:
+        found["enumerated"] = enumerated(
+            problem, result.front.F, threads=threads, progress=progress, checkpoint=checkpoint
+        )
+        return found
+    found["restarts"] = restarts(problem, result, seed=seed, threads=threads, progress=progress)
+    if subgrid is not None:
+        found["subgrid"] = on_subgrid(subgrid, seed=seed, threads=threads, progress=progress)
+    return found
