@@ -19,6 +19,7 @@ VERBS = {
     "explain": "where time, memory, money and energy of one point go",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
+    "worker": "join a study from another process or machine",
     "hardware": "the chips: list, show, check",
     "models": "the published models: list, show",
     "spaces": "the search spaces: list, show, check",

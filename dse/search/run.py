@@ -18,11 +18,14 @@ from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import Batch, Evaluator, Tally
 from dse.search.record import Record
 
+# Files of this folder that build on a search and hold no engine.
+_ABOVE = {"run", "units", "claims", "workers", "cluster"}
+
 
 def _engines() -> Iterator[Engine]:
     """What the files of this folder list under ENGINES: a new engine is one new file."""
     for file in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if file.name != "run":
+        if file.name not in _ABOVE:
             yield from getattr(importlib.import_module(f"dse.search.{file.name}"), "ENGINES", ())
 
 
@@ -120,13 +123,11 @@ def search(
     sink = None if record is None else record.add
     stored = 0.0 if record is None else record.seconds
     evaluator = Evaluator(problem, chunk, threads, sink)
-    evaluator.limit = _limit(chosen, budget, problem.space.size)
+    evaluator.limit = evaluations_limit(chosen, budget, problem.space.size)
     rng = np.random.Generator(np.random.PCG64([seed, unit]))
     started = time.perf_counter()
     chosen.run(evaluator, budget, rng, progress)
-    front = evaluator.again(evaluator.archive.ids)
-    order = np.lexsort((front.ids, *front.F.T[::-1]))
-    front = front.take(order)
+    front = in_order(evaluator.again(evaluator.archive.ids))
     evaluator.publish(front, "front")
     total = time.perf_counter() - started
     store = 0.0 if record is None else record.seconds - stored
@@ -147,7 +148,12 @@ def search(
     )
 
 
-def _limit(engine: Engine, budget: Budget, size: int) -> int:
+def in_order(front: Batch) -> Batch:
+    """By objectives, then id: the order of front.csv."""
+    return front.take(np.lexsort((front.ids, *front.F.T[::-1])))
+
+
+def evaluations_limit(engine: Engine, budget: Budget, size: int) -> int:
     if budget.evaluations is None:
         return engine.evaluations(size)
     if budget.evaluations < 1:

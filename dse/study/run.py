@@ -14,18 +14,17 @@ from typing import Any
 import numpy as np
 
 from dse import __version__
-from dse.data import hardware_dir
 from dse.errors import StorageError
 from dse.evaluate import RULES, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.quality.fit_range import LAW
+from dse.search.claims import LEASE_S
 from dse.search.engine import Budget
-from dse.search.record import Record
 from dse.search.run import Result, search
-from dse.specs.catalog import Catalog, catalog_digest, load_catalog
+from dse.search.storage import shown
+from dse.specs.catalog import Catalog
 from dse.specs.metrics import METRICS
 from dse.specs.own_config import config_of
-from dse.specs.study import load_study, resolve_space
 from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
 from dse.study.describe import (
@@ -37,8 +36,9 @@ from dse.study.describe import (
 from dse.study.elsewhere import elsewhere
 from dse.study.estimate import assumptions
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
+from dse.study.join import JOURNAL, is_shared, posed_study, share
 from dse.study.loads import one_load
-from dse.study.physics import PhysicsProblem, on_terms, pose
+from dse.study.physics import PhysicsProblem
 from dse.study.robust import front_probability
 from dse.study.shapes import model_at
 from dse.study.sources import price_rows, source_rows
@@ -68,48 +68,52 @@ def run_study(
     storage: str | None = None,
     jobs: int = 2,
     fresh: bool = False,
+    cluster: str | None = None,
+    lease_s: float = LEASE_S,
     progress: Progress = lambda done, total, front: None,
 ) -> dict[str, Any]:
     """Searches `space` (a shipped name or a path) into the folder `out`; returns study.json.
+
+    The search is one process of `jobs` threads, or is divided into work units (docs/workers.md)
+    over `jobs` processes, a Dask `cluster`, and whoever joins: dse.study.join.
 
     Raises InputError for a space that is wrong, StorageError for a folder that cannot be used or
     holds another study, NothingFeasible when no point is feasible (its trials are kept).
     """
     started = time.perf_counter()
-    study = load_study(resolve_space(space))
-    catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
-    problem = pose(study, catalog)
-    identity = {
-        "space": problem.study.name,
-        "fingerprint": problem.space.fingerprint,
-        "engine": engine,
-        "seed": seed,
-        "model_version": __version__,
-        "data_digest": catalog_digest(hardware_dir()),
-    }
+    posed = posed_study(space, engine, seed, __version__)
+    problem, catalog, identity = posed.problem, posed.catalog, posed.identity
     if not fresh:
-        refuse_other(out, problem.study.name, problem.space.fingerprint)
+        refuse_other(out, problem.study.name, problem.space.fingerprint, posed.defined)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        record = Record(
-            problem, storage or out / "journal.log", problem.study.name, identity, fresh
-        )
+        location = storage or out / JOURNAL
+        record = posed.record(location, fresh)
     except OSError as error:
         raise StorageError(f"cannot use {out} as a study folder: {error.strerror}") from error
-    result = search(
-        problem,
-        engine,
-        seed=seed,
-        budget=Budget(trials=trials),
-        record=record,
-        progress=progress,
-        threads=jobs,
-    )
+    shared: dict[str, Any] = {}
+    if is_shared(record, location, jobs, cluster):
+        result, shared = share(
+            posed, record, space, location, trials, jobs, cluster, lease_s, progress
+        )
+    else:
+        result = search(
+            problem,
+            engine,
+            seed=seed,
+            budget=Budget(trials=trials),
+            record=record,
+            progress=progress,
+            threads=jobs,
+        )
     if result.miss is not None:
         raise nothing_feasible(problem, result)
     items, document = _documents(problem, catalog, result, identity, out)
-    document["command"] = shlex.join(_command(space, out, engine, seed, trials))
+    document |= shared
+    document["definition"] = posed.defined
+    document["command"] = shlex.join(_command(space, out, engine, seed, trials, storage))
     document["trials"] = record.trials
+    document["duplicate_trials"] = record.duplicates
     document["seconds"] = {**result.seconds, "report": 0.0, "total": time.perf_counter() - started}
     write_text(out, FRONT_TABLE, front_table(items))
     write_json(out, FRONT, {"study": problem.study.name, "items": items})
@@ -117,10 +121,14 @@ def run_study(
     return document
 
 
-def _command(space: str, out: Path, engine: str, seed: int, trials: int | None) -> list[str]:
-    """What makes this study again."""
+def _command(
+    space: str, out: Path, engine: str, seed: int, trials: int | None, storage: str | None
+) -> list[str]:
+    """What makes this study again; without the password of a database."""
     command = ["dse", "run", space, "--out", str(out), "--seed", str(seed), "--engine", engine]
-    return command if trials is None else [*command, "--trials", str(trials)]
+    if trials is not None:
+        command += ["--trials", str(trials)]
+    return command if storage is None else [*command, "--storage", shown(storage)]
 
 
 def _left_out(reasons: Mapping[str, str]) -> list[str]:
