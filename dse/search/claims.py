@@ -16,7 +16,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,11 +101,14 @@ class Board:
         return found
 
     def counts(self) -> dict[str, int]:
-        """Of the study so far: workers that completed a unit, and attempts that were given up."""
+        """Of the study so far: workers that completed a unit, and attempts that were begun and not
+        completed, by a worker that was killed or failed."""
         complete = [t for t in self._trials(TrialState.COMPLETE) if t.user_attrs["unit"] != FRONT]
         return {
             "workers": len({trial.user_attrs["worker"] for trial in complete}),
-            "given_up": len(self._trials(TrialState.FAIL)),
+            "attempts_lost": sum(
+                "yielded" not in trial.user_attrs for trial in self._trials(TrialState.FAIL)
+            ),
         }
 
     def forget(self, worker: str) -> None:
@@ -191,6 +194,8 @@ class Board:
         # A rival that completed between the look and the beginning has done the unit.
         if rivals and rivals[0]._trial_id == trial and unit not in self.done():
             return trial
+        with suppress(UpdateFinishedTrialError):
+            self._storage.set_trial_user_attr(trial, "yielded", True)
         self._end(trial, TrialState.FAIL)
         return None
 

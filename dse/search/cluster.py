@@ -37,7 +37,7 @@ def work_on_cluster(
     with _client(address) as client:
         _same_version(client)
         held: dict[str, tuple[Claim, ExitStack]] = {}
-        ready = _distributed().as_completed()
+        ready = _distributed().as_completed(loop=client.loop)
         problem_there = client.scatter(problem, broadcast=True, hash=False)
         plan_there = client.scatter(plan, broadcast=True, hash=False)
 

@@ -21,6 +21,8 @@ from optuna.storages.journal import (
 
 from dse.errors import StorageError
 
+_DISTRIBUTIONS, _PARAMS = b'"distributions":{', b'},"params":'
+_MOST_PARTS = 4_096
 Lock = JournalFileOpenLock | JournalFileSymlinkLock
 _PLACES = (
     "optuna.storages.journal._storage.json_to_distribution",
@@ -41,6 +43,36 @@ class JournalFile(JournalFileBackend):
         )
         super().__init__(location, lock_obj=self._guard)
         self._held = False
+        self._read = (0, 0)  # logs handed out so far, and the offset behind the last of them
+        self._parts: dict[bytes, dict[str, str]] = {}
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The logs from that number on, up to the last whole line."""
+        number, offset = self._read if self._read[0] == log_number_from else (0, 0)
+        with open(self._file_path, "rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                number, offset = number + 1, offset + len(line)
+                if number > log_number_from:
+                    self._read = number, offset
+                    yield self._decode(line)
+
+    def _decode(self, line: bytes) -> dict[str, Any]:
+        """A line as JSON. The distributions are most of a trial and the same in almost all: each
+        distinct text is parsed once. Quotes inside JSON strings are escaped, so that the marks
+        stand nowhere but between the fields of a trial."""
+        start, end = line.find(_DISTRIBUTIONS), line.find(_PARAMS)
+        if not 0 <= start < end:
+            return json.loads(line)
+        text = line[start + len(_DISTRIBUTIONS) - 1 : end + 1]
+        if text not in self._parts:
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()
+            self._parts[text] = json.loads(text)
+        log = json.loads(line[:start] + line[end + len(_PARAMS) - len(b'"params":') :])
+        return log | {"distributions": self._parts[text]}
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)

@@ -36,7 +36,7 @@ from dse.search.evaluator import Batch
 from dse.search.interrupt import uninterrupted
 from dse.search.journal import gathered_writes, shared_distributions
 from dse.search.storage import FAILURES, in_words, is_url, open_storage, shown
-from dse.search.tables import Tables, usable
+from dse.search.tables import Loaded, Tables, usable
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -172,26 +172,30 @@ class Record:
     def load(self) -> Recorded:
         """All trials in the order in which they were stored, extracted once."""
         problem = self._problem
+        ids, stages, values, limits = self._stored()
+        signs = np.array([objective.sign for objective in problem.objectives])
+        return Recorded(Batch(ids, problem.space.unrank(ids), values * signs, limits), stages)
+
+    def _stored(self) -> Loaded:
+        objectives, constraints = len(self._problem.objectives), self._problem.constraints
+        if self._tables is not None:
+            return self._tables.load(objectives, constraints)
         trials = [
             trial
             for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
             if "id" in trial.user_attrs
         ]
-        n, signs = len(trials), np.array([objective.sign for objective in problem.objectives])
+        n = len(trials)
         ids = np.array([trial.user_attrs["id"] for trial in trials], dtype=np.int64)
         values = np.array([trial.values for trial in trials], dtype=float)
         limits = [
-            [had[name] for name in problem.constraints]
-            for had in (trial.constraints for trial in trials)
+            [had[name] for name in constraints] for had in (trial.constraints for trial in trials)
         ]
-        return Recorded(
-            Batch(
-                ids,
-                problem.space.unrank(ids),
-                values.reshape(n, len(signs)) * signs,
-                np.array(limits, dtype=float).reshape(n, len(problem.constraints)),
-            ),
+        return (
+            ids,
             tuple(trial.user_attrs["stage"] for trial in trials),
+            values.reshape(n, objectives),
+            np.array(limits, dtype=float).reshape(n, len(constraints)),
         )
 
     def _open(self, fresh: bool) -> optuna.Study:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 from optuna.exceptions import StorageInternalError
@@ -20,6 +22,7 @@ DRIVERS = {
     "mysql": ("mysql+pymysql", "pip install pymysql"),
 }
 SQLITE_WAIT_S = 60
+TRIES = 10
 _HIDDEN = {"password", "sslpassword", "passwd"}
 
 
@@ -120,4 +123,13 @@ def _database(url: URL) -> BaseStorage:
         options = {"connect_args": {"timeout": SQLITE_WAIT_S}}
     else:
         options = {"pool_pre_ping": True}
-    return get_storage(RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options))
+    address = url.render_as_string(hide_password=False)
+    for left in reversed(range(TRIES)):
+        try:
+            return get_storage(RDBStorage(address, engine_kwargs=options))
+        except (SQLAlchemyError, StorageInternalError) as error:
+            # Two processes that are first both create Optuna's tables, and one is told so.
+            if left == 0 or "exist" not in f"{error} {error.__cause__}":
+                raise
+            time.sleep(random.uniform(0.1, 0.5))  # noqa: S311 - no secret
+    raise AssertionError("not reached")

@@ -13,13 +13,20 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from optuna.distributions import distribution_to_json
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.storages._rdb import models
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Connection, func, insert, select, update
 
 SCHEMA = 12
+_SYSTEM = models.TrialSystemAttributeModel.__table__
+_CONSTRAINT = "constraints:"
+_INFINITE = {"INF_POS": np.inf, "INF_NEG": -np.inf}
+# ids (n,), stages (n,), values (n, m) as stored, constraints (n, c)
+Loaded = tuple[NDArray[np.int64], tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]
 
 
 class Tables:
@@ -43,6 +50,55 @@ class Tables:
             trials = make(self._new_ids(connection))
             if trials:
                 self._last = _insert(connection, self._study, trials)
+
+    def load(self, objectives: int, constraints: Sequence[str]) -> Loaded:
+        """Every complete trial that has an `id`, in the order of numbers."""
+        attr, system = models.TrialUserAttributeModel.__table__, _SYSTEM
+        value = models.TrialValueModel.__table__
+        with self._engine.connect() as connection:
+            found = self._rows(connection, attr, attr.c.value_json, attr.c.key == "id")
+            trials = np.array([row[0] for row in found], dtype=np.int64)
+            ids = np.array([json.loads(row[1]) for row in found], dtype=np.int64)
+            stages = np.full(len(trials), "", dtype=object)
+            for trial, text in self._rows(
+                connection, attr, attr.c.value_json, attr.c.key == "stage"
+            ):
+                stages[np.searchsorted(trials, trial)] = json.loads(text)
+            values = np.empty((len(trials), objectives))
+            for k in range(objectives):
+                rows = self._rows(
+                    connection, value, value.c.value, value.c.objective == k, value.c.value_type
+                )
+                column = [_INFINITE.get(kind.name, number) for _, number, kind in rows]
+                values[np.searchsorted(trials, [row[0] for row in rows]), k] = column
+            limits = np.empty((len(trials), len(constraints)))
+            for k, name in enumerate(constraints):
+                rows = self._rows(
+                    connection, system, system.c.value_json, system.c.key == f"{_CONSTRAINT}{name}"
+                )
+                column = [float(text) for _, text in rows]
+                limits[np.searchsorted(trials, [row[0] for row in rows]), k] = column
+        return ids, tuple(stages), values, limits
+
+    def _rows(
+        self, connection: Connection, table: Any, column: Any, which: Any, *more: Any
+    ) -> Sequence[Any]:
+        """(trial id, column, more...) of `which` rows of complete trials, by trial id."""
+        trial, ident = models.TrialModel.__table__, models.TrialUserAttributeModel.__table__
+        ours = (
+            select(trial.c.trial_id)
+            .join(ident, ident.c.trial_id == trial.c.trial_id)
+            .where(
+                trial.c.study_id == self._study,
+                trial.c.state == TrialState.COMPLETE,
+                ident.c.key == "id",
+            )
+        )
+        return connection.execute(
+            select(table.c.trial_id, column, *more)
+            .where(table.c.trial_id.in_(ours), which)
+            .order_by(table.c.trial_id)
+        ).all()
 
     def _new_ids(self, connection: Connection) -> list[int]:
         trial, attr = models.TrialModel.__table__, models.TrialUserAttributeModel.__table__
