@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
@@ -94,9 +95,12 @@ def _secrets(location: str) -> list[str]:
         url = make_url(location)
     except (ArgumentError, ValueError):
         return [location]
-    found = [location, url.password, *(v for k, v in url.query.items() if k.lower() in _HIDDEN)]
-    raw = location.split("://", 1)[1].rsplit("@", 1)[0].partition(":")[2]
-    return [str(secret) for secret in (*found, raw) if secret]
+    hidden = [url.password, *(v for k, v in url.query.items() if k.lower() in _HIDDEN)]
+    plain = [str(secret) for secret in hidden if secret]
+    # As it stands in the URL, which need not be how it is quoted here.
+    written = location.rsplit("@", 1)[0].split("://", 1)[1].partition(":")[2]
+    forms = [*plain, *(quote(secret, safe="") for secret in plain), written if url.password else ""]
+    return sorted(filter(None, forms), key=len, reverse=True)
 
 
 def _parsed(location: str) -> URL:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dse import __version__
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.pareto import Archive
 from dse.search.claims import LEASE_S, Board
 from dse.search.claims import exists as has_units
 from dse.search.cluster import work_on_cluster
+from dse.search.evaluator import Batch
 from dse.search.record import Record
-from dse.search.run import Result, choose_engine
+from dse.search.run import Result, choose_engine, in_order
 from dse.search.storage import is_server
 from dse.search.units import WHOLE, Outcome, Plan, Union, Unit, divide, execute
 from dse.search.workers import Processes, orphaned, work
@@ -145,6 +149,26 @@ def share(
         "work_units": {"units": len(plan().units), **board.counts()},
         "true_hypervolume_share": 1.0 if union.whole(plan()) else None,
     }
+
+
+def with_stored(result: Result, record: Record) -> Result:
+    """A study that has grown, or was asked for fewer trials than it holds, loses no point: trials
+    that this search did not meet again stay on the front where nothing beats them."""
+    stored, front = record.load().batch, result.front
+    archive = Archive(front.F.shape[1])
+    archive.add(front.F, front.ids)
+    feasible = stored.take(np.flatnonzero((stored.G <= 0).all(axis=1)))
+    archive.add(feasible.F, feasible.ids)
+    if not len(archive) or np.isin(archive.ids, front.ids).all():
+        return result
+    both = [np.concatenate(pair) for pair in zip(_columns(front), _columns(feasible), strict=True)]
+    first = np.unique(both[0], return_index=True)[1]
+    union = Batch(*both).take(first)
+    return replace(result, front=in_order(union.take(np.isin(union.ids, archive.ids))), miss=None)
+
+
+def _columns(batch: Batch) -> tuple[np.ndarray, ...]:
+    return batch.ids, batch.index, batch.F, batch.G
 
 
 def join(

@@ -36,7 +36,7 @@ from dse.study.describe import (
 from dse.study.elsewhere import elsewhere
 from dse.study.estimate import assumptions
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
-from dse.study.join import JOURNAL, is_shared, posed_study, share
+from dse.study.join import JOURNAL, is_shared, posed_study, share, with_stored
 from dse.study.loads import one_load
 from dse.study.physics import PhysicsProblem
 from dse.study.robust import front_probability
@@ -97,6 +97,7 @@ def run_study(
             posed, record, space, location, trials, jobs, cluster, lease_s, progress
         )
     else:
+        resumed = record.trials > 0
         result = search(
             problem,
             engine,
@@ -106,6 +107,8 @@ def run_study(
             progress=progress,
             threads=jobs,
         )
+        if resumed:
+            result = with_stored(result, record)
     if result.miss is not None:
         raise nothing_feasible(problem, result)
     items, document = _documents(problem, catalog, result, identity, out)
