@@ -23,6 +23,8 @@ from dse.errors import StorageError
 
 _DISTRIBUTIONS, _PARAMS = b'"distributions":{', b'},"params":'
 _MOST_PARTS = 4_096
+# A lock held for so long is taken for one that a killed process left.
+GRACE_S = 10
 Lock = JournalFileOpenLock | JournalFileSymlinkLock
 _PLACES = (
     "optuna.storages.journal._storage.json_to_distribution",
@@ -39,7 +41,9 @@ class JournalFile(JournalFileBackend):
         # The lock is a link to the journal, which is why the path must be absolute.
         location = str(path.resolve())
         self._guard: Lock = (
-            JournalFileOpenLock(location) if os.name == "nt" else JournalFileSymlinkLock(location)
+            JournalFileOpenLock(location, GRACE_S)
+            if os.name == "nt"
+            else JournalFileSymlinkLock(location, GRACE_S)
         )
         super().__init__(location, lock_obj=self._guard)
         self._held = False

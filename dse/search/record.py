@@ -4,7 +4,7 @@ A trial's values are the objective metrics in the user's own direction and units
 are the axis values as the space file gives them: numbers on a scale, categories by name; an axis
 that does not apply to the point is absent. What a relative axis comes to at the point
 (`num_attention_heads` from a ratio) is a user attribute, beside `id`, the point's rank in the
-space, and `stage`, what proposed it.
+space, `stage`, what proposed it, and `violates`, the names of the constraints that it breaks.
 """
 
 from __future__ import annotations
@@ -50,8 +50,12 @@ _DIFFERS = {
 _DIGITS = 12
 # Behind the name of a study, the study of its work units (dse.search.claims).
 UNITS = ".units"
+# optuna-dashboard 0.21 knows constraints without a name alone, and marks trials that break one: of
+# such a trial it is given the largest, as a number that JSON has; names are in `violates`.
+_UNNAMED = "constraints"
+_FINITE = 1e12
 # Trials stored before the disk is synced and other processes have a turn.
-_TOGETHER = 500
+_TOGETHER = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +263,15 @@ class Record:
         values = space.values(batch.index)
         signs = np.array([objective.sign for objective in problem.objectives])
         metrics, limits = (batch.F * signs).tolist(), batch.G.tolist()
+        names = problem.constraints
         trials = []
         for row, point in enumerate(batch.index):
             params, distributions = {}, {}
             attrs: dict[str, Any] = {"id": int(batch.ids[row]), "stage": stage}
+            worst = min(max(limits[row], default=0.0), _FINITE)
+            if worst > 0:
+                broken = [name for name, g in zip(names, limits[row], strict=True) if g > 0]
+                attrs["violates"] = broken
             for axis, name in enumerate(space.names):
                 if not active[row, axis]:
                     continue
@@ -275,7 +284,8 @@ class Record:
                     values=metrics[row],
                     params=params,
                     distributions=distributions,
-                    constraints=dict(zip(problem.constraints, limits[row], strict=True)),
+                    constraints=dict(zip(names, limits[row], strict=True)),
+                    system_attrs={_UNNAMED: [worst]} if worst > 0 else {},
                     user_attrs=attrs,
                 )
             )
