@@ -34,7 +34,7 @@ from dse.errors import StorageError
 from dse.problem import Problem, SpaceProtocol
 from dse.search.evaluator import Batch
 from dse.search.interrupt import uninterrupted
-from dse.search.journal import gathered_writes, shared_distributions
+from dse.search.journal import gathered_writes, many_trials
 from dse.search.storage import FAILURES, in_words, is_url, open_storage, shown
 from dse.search.tables import Loaded, Tables, usable
 
@@ -94,7 +94,7 @@ class Record:
             for choices, ordered in zip(problem.space.choices, problem.space.ordered, strict=True)
         ]
         try:
-            with uninterrupted(), shared_distributions():
+            with uninterrupted(), many_trials():
                 self._storage = open_storage(self.location, fresh)
                 self._study = self._open(fresh)
                 study = self._storage.get_study_id_from_name(name)
@@ -165,7 +165,7 @@ class Record:
             new.extend(self._trials(batch.take(fresh), stage))
             return new
 
-        with uninterrupted(), gathered_writes(self._storage), shared_distributions():
+        with uninterrupted(), gathered_writes(self._storage), many_trials():
             if self._tables is None:
                 self._study.add_trials(make(self._new_ids()))
             else:
@@ -176,7 +176,8 @@ class Record:
     def load(self) -> Recorded:
         """All trials in the order in which they were stored, extracted once."""
         problem = self._problem
-        ids, stages, values, limits = self._stored()
+        with many_trials():
+            ids, stages, values, limits = self._stored()
         signs = np.array([objective.sign for objective in problem.objectives])
         return Recorded(Batch(ids, problem.space.unrank(ids), values * signs, limits), stages)
 
