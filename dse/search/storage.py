@@ -52,11 +52,6 @@ def is_url(location: str | Path) -> bool:
     return "://" in str(location)
 
 
-def is_server(location: str | Path) -> bool:
-    """Whether other machines can reach the storage."""
-    return is_url(location) and not str(location).startswith("sqlite")
-
-
 def shown(location: str | Path) -> str:
     """A location without its password: in messages, files and commands. The driver takes one from
     its own places where a URL has none (~/.pgpass, ~/.my.cnf)."""

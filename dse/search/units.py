@@ -198,8 +198,10 @@ class Union:
         return in_order(self._evaluator.again(self._archive.ids))
 
     def result(self, plan: Plan, seconds: Mapping[str, float]) -> Result:
-        """The same Result as of one process; `evaluations` counts a point once for each restart
-        that evaluated it."""
+        """The same Result as of one process. Which points two restarts both evaluated is not
+        known, so `evaluations` is an upper bound there, and the whole space only where a unit or
+        all ranges saw it."""
+        size = self.problem.space.size
         outcomes = [self.outcomes[unit] for unit in plan.units]
         front = self.front()
         self._evaluator.nearest = min(outcome.nearest for outcome in outcomes)
@@ -207,7 +209,7 @@ class Union:
             plan.engine.name,
             f"{plan.why}; in {len(plan.units)} work units",
             front,
-            sum(outcome.evaluations for outcome in outcomes),
+            size if self.whole(plan) else min(self.evaluations, size - 1),
             sum(outcome.feasible for outcome in outcomes),
             _tallies(self.problem.constraints, outcomes),
             None if len(front) else nearest_miss(self._evaluator),

@@ -22,7 +22,7 @@ from dse.search.cluster import work_on_cluster
 from dse.search.evaluator import Batch
 from dse.search.record import Record
 from dse.search.run import Result, choose_engine, in_order
-from dse.search.storage import is_server
+from dse.search.storage import is_url
 from dse.search.units import WHOLE, Outcome, Plan, Union, Unit, divide, execute
 from dse.search.workers import Processes, orphaned, work
 from dse.specs.catalog import Catalog, catalog_digest, load_catalog
@@ -84,7 +84,7 @@ def is_shared(record: Record, location: str | Path, jobs: int, cluster: str | No
     return (
         jobs > MOST_THREADS
         or cluster is not None
-        or is_server(location)
+        or is_url(location)
         or has_units(record.storage, record.name)
     )
 
@@ -146,8 +146,11 @@ def share(
         evaluate=time.perf_counter() - started - record.seconds, sample=0.0, store=record.seconds
     )
     return result, {
-        "work_units": {"units": len(plan().units), **board.counts()},
-        "true_hypervolume_share": 1.0 if union.whole(plan()) else None,
+        "work_units": {
+            "units": len(plan().units),
+            "evaluations_with_repeats": union.evaluations,
+            **board.counts(),
+        },
     }
 
 

@@ -90,6 +90,20 @@ def test_the_union_of_ranges_is_the_enumeration(problem: SyntheticProblem):
     assert union.whole(plan)
 
 
+def test_restarts_that_add_up_to_the_space_have_not_seen_all_of_it(problem: SyntheticProblem):
+    size = problem.space.size
+    plan = divide("pareto-local", size, 0)
+    union = Union(problem)
+    quarter = replace(outcome(), evaluations=size // 4 + 1, violated=(0, 0, 0), only=(0, 0, 0))
+    union.add(dict.fromkeys(plan.units, quarter))
+    assert union.evaluations >= size
+    assert not union.whole(plan)
+    assert union.result(plan, {}).evaluations < size
+    union.add({Unit(9, 0, size): replace(quarter, evaluations=size)})
+    assert union.whole(plan)
+    assert union.result(plan, {}).evaluations == size
+
+
 def test_an_outcome_survives_json():
     for given_ in (outcome(0), outcome(5_001), replace(outcome(0), nearest=(np.inf, -1))):
         read = Outcome.of(json.loads(json.dumps(given_.attrs(), allow_nan=False)))
