@@ -21,6 +21,7 @@ VERBS = {
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
+    "worker": "join a study from another process or machine",
     "hardware": "the chips: list, show, derive, compare, fit, racks, collectives",
     "calibrate": "measure this machine and write an efficiency file of it",
     "models": "the published models: list, show",

@@ -40,6 +40,15 @@ class Whole(click.ParamType):
         return number
 
 
+lease_option = click.option(
+    "--lease",
+    metavar="SECONDS",
+    type=Whole(1, 86_400),
+    default=60,
+    help="A worker unheard of for so long is taken for dead, and its work given to another.",
+)
+
+
 class Between(click.ParamType):
     """A number from `least` to `most`."""
 

@@ -12,6 +12,7 @@ from dse.cli.options import (
     Whole,
     efficiency_option,
     json_option,
+    lease_option,
     print_json,
     print_table,
     say,
@@ -35,7 +36,15 @@ from dse.cli.options import (
 )
 @click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="The same seed, the same front.")
 @click.option("--storage", help="Optuna storage URL; a journal file in the folder if left out.")
-@click.option("--jobs", type=Whole(1, 64), default=2, help="Threads of the evaluation.")
+@click.option(
+    "--jobs", type=Whole(1, 256), default=2, help="Processes; up to 2 are threads of one process."
+)
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Dask scheduler that enumerates the space: tcp://host:8786.",
+)
+@lease_option
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
 @efficiency_option
 @click.option(
@@ -61,6 +70,8 @@ def command(
     fresh: bool,
     evaluator: str | None,
     prove: bool | None,
+    cluster: str | None,
+    lease: int,
     as_json: bool,
 ) -> None:
     """Search SPACE (a shipped name or a file) and write the Pareto-front report.
@@ -69,7 +80,9 @@ def command(
     dse run quickstart
     dse run my-space.yaml --out studies/mine --seed 1
 
-    A study that was interrupted goes on where it stopped; a finished one is reported again.
+    A study that was interrupted goes on where it stopped; a finished one is reported again, or
+    grows by more --trials. Other machines share one through --storage postgresql://... and
+    `dse worker` (docs/workers.md).
     """
     from dse.report import write_report
     from dse.study.folder import STUDY, write_json
@@ -88,6 +101,8 @@ def command(
             fresh=fresh,
             evaluator=evaluator,
             prove=prove,
+            cluster=cluster,
+            lease_s=float(lease),
             progress=progress.update,
         )
         started = time.perf_counter()

@@ -173,6 +173,12 @@ class Evaluator:
             self.archive.add(state["F"], state["ids"])
         return self.evaluations
 
+    def sweep_ranks(self, first: int, last: int, after: Callable[[], None]) -> None:
+        """`sweep` of ranks `first` to `last` - 1 alone."""
+        starts = range(first, last, self.chunk)
+        for _ in self._run(np.arange(i, min(i + self.chunk, last)) for i in starts):
+            after()
+
     def again(self, ids: NDArray[np.int64]) -> Batch:
         """Points evaluated before, evaluated once more without being counted."""
         index = self.space.unrank(ids)

@@ -4,16 +4,15 @@ A trial's values are the objective metrics in the user's own direction and units
 are the axis values as the space file gives them: numbers on a scale, categories by name; an axis
 that does not apply to the point is absent. What a relative axis comes to at the point
 (`num_attention_heads` from a ratio) is a user attribute, beside `id`, the point's rank in the
-space, and `stage`, what proposed it.
+space, `stage`, what proposed it, and `violates`, the names of the constraints that it breaks.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,20 +26,17 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.exceptions import ExperimentalWarning, StorageInternalError
-from optuna.storages import BaseStorage, JournalStorage, get_storage
-from optuna.storages.journal import (
-    JournalFileBackend,
-    JournalFileOpenLock,
-    JournalFileSymlinkLock,
-)
+from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning
+from optuna.storages import BaseStorage
 from optuna.trial import TrialState, create_trial
-from sqlalchemy.exc import SQLAlchemyError
 
 from dse.errors import StorageError
 from dse.problem import Problem, SpaceProtocol
 from dse.search.evaluator import Batch
 from dse.search.interrupt import uninterrupted
+from dse.search.journal import gathered_writes, many_trials
+from dse.search.storage import FAILURES, in_words, is_url, open_storage, shown
+from dse.search.tables import Loaded, Tables, usable
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -52,7 +48,14 @@ _DIFFERS = {
     "data_digest": "other hardware data",
 }  # fmt: skip
 _DIGITS = 12
-_FAILURES = (OSError, ImportError, KeyError, ValueError, SQLAlchemyError, StorageInternalError)
+# Behind the name of a study, the study of its work units (dse.search.claims).
+UNITS = ".units"
+# optuna-dashboard 0.21 knows constraints without a name alone, and marks trials that break one: of
+# such a trial it is given the largest, as a number that JSON has; names are in `violates`.
+_UNNAMED = "constraints"
+_FINITE = 1e12
+# Trials stored before the disk is synced and other processes have a turn.
+_TOGETHER = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class Record:
     """The Optuna study `name` in a journal file (a path) or a database (a URL).
 
     `identity` is what a study must share to be continued: the fingerprint of the space, seed,
-    engine, versions. It is kept as user attributes and compared when the study exists. `fresh`
+    engine, versions. It is kept as user attributes and compared when the study exists; `explain`
+    is given the attributes of a study of another fingerprint and says what differs. `fresh`
     deletes an existing study first. Raises StorageError for a storage that cannot be used and for
     a study of another identity.
     """
@@ -79,27 +83,52 @@ class Record:
         name: str,
         identity: Mapping[str, Any],
         fresh: bool = False,
+        explain: Callable[[Mapping[str, Any]], str] = lambda attrs: "",
     ) -> None:
         self.location, self.name, self.seconds = str(location), name, 0.0
         self._problem = problem
         self._known: set[int] = set()
-        self._read = 0
+        self._read, self._explain = 0, explain
         self._distributions = [
             distribution(choices, ordered)
             for choices, ordered in zip(problem.space.choices, problem.space.ordered, strict=True)
         ]
         try:
-            with uninterrupted():
+            with uninterrupted(), many_trials():
+                self._storage = open_storage(self.location, fresh)
                 self._study = self._open(fresh)
+                study = self._storage.get_study_id_from_name(name)
+                self._tables = Tables(self._storage, study) if usable(self._storage) else None
                 self._check(json.loads(json.dumps(dict(identity))))
-                self._sync()
-        except _FAILURES as error:
-            raise StorageError(f"{self.location}: cannot be used as storage: {error}") from error
+                self._learn(self._new_ids())
+        except FAILURES as error:
+            text = in_words(self.location, "cannot be used as storage", error)
+            raise StorageError(text) from error
+
+    @staticmethod
+    def attrs_of(location: str | Path, name: str) -> dict[str, Any]:
+        """The user attributes of a study that may or may not exist. Raises StorageError for a
+        storage that cannot be used."""
+        try:
+            studies = open_storage(location).get_all_studies()
+        except FAILURES as error:
+            text = in_words(location, "cannot be used as storage", error)
+            raise StorageError(text) from error
+        return next((study.user_attrs for study in studies if study.study_name == name), {})
+
+    @property
+    def storage(self) -> BaseStorage:
+        return self._storage
 
     @property
     def trials(self) -> int:
         """Trials in the record."""
-        return len(self._known)
+        return self._read
+
+    @property
+    def duplicates(self) -> int:
+        """Trials of a point that another trial holds too: two processes stored it at once."""
+        return self._read - len(self._known)
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -115,56 +144,88 @@ class Record:
         """Store evaluated points that are not trials yet; return how many were new."""
         started = time.perf_counter()
         try:
-            self._sync()
-            new = batch.take(np.array([int(i) not in self._known for i in batch.ids], dtype=bool))
-            with uninterrupted():
-                self._study.add_trials(self._trials(new, stage))
-        except _FAILURES as error:
-            raise StorageError(f"{self.location}: a trial was not stored: {error}") from error
-        self._known.update(new.ids.tolist())
+            stored = sum(
+                self._add(batch.take(np.arange(first, min(first + _TOGETHER, len(batch)))), stage)
+                for first in range(0, len(batch), _TOGETHER)
+            )
+        except FAILURES as error:
+            text = in_words(self.location, "a trial was not stored", error)
+            raise StorageError(text) from error
         self.seconds += time.perf_counter() - started
+        return stored
+
+    def _add(self, batch: Batch, stage: str) -> int:
+        """The look at what others stored and the writing are one step, so that no two processes
+        store a point twice."""
+        new: list[optuna.trial.FrozenTrial] = []
+
+        def make(ids: list[int]) -> list[optuna.trial.FrozenTrial]:
+            self._learn(ids)
+            fresh = np.array([int(i) not in self._known for i in batch.ids], dtype=bool)
+            new.extend(self._trials(batch.take(fresh), stage))
+            return new
+
+        with uninterrupted(), gathered_writes(self._storage), many_trials():
+            if self._tables is None:
+                self._study.add_trials(make(self._new_ids()))
+            else:
+                self._tables.add(make)
+            self._learn([trial.user_attrs["id"] for trial in new])
         return len(new)
 
     def load(self) -> Recorded:
         """All trials in the order in which they were stored, extracted once."""
         problem = self._problem
+        with many_trials():
+            ids, stages, values, limits = self._stored()
+        signs = np.array([objective.sign for objective in problem.objectives])
+        return Recorded(Batch(ids, problem.space.unrank(ids), values * signs, limits), stages)
+
+    def _stored(self) -> Loaded:
+        objectives, constraints = len(self._problem.objectives), self._problem.constraints
+        if self._tables is not None:
+            return self._tables.load(objectives, constraints)
         trials = [
             trial
             for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
             if "id" in trial.user_attrs
         ]
-        n, signs = len(trials), np.array([objective.sign for objective in problem.objectives])
+        n = len(trials)
         ids = np.array([trial.user_attrs["id"] for trial in trials], dtype=np.int64)
         values = np.array([trial.values for trial in trials], dtype=float)
-        limits = [[trial.constraints[name] for name in problem.constraints] for trial in trials]
-        return Recorded(
-            Batch(
-                ids,
-                problem.space.unrank(ids),
-                values.reshape(n, len(signs)) * signs,
-                np.array(limits, dtype=float).reshape(n, len(problem.constraints)),
-            ),
+        limits = [
+            [had[name] for name in constraints] for had in (trial.constraints for trial in trials)
+        ]
+        return (
+            ids,
             tuple(trial.user_attrs["stage"] for trial in trials),
+            values.reshape(n, objectives),
+            np.array(limits, dtype=float).reshape(n, len(constraints)),
         )
 
     def _open(self, fresh: bool) -> optuna.Study:
-        storage = open_storage(self.location, fresh)
+        storage = self._storage
         names = {study.study_name for study in storage.get_all_studies()}
-        if fresh and self.name in names:
-            optuna.delete_study(study_name=self.name, storage=storage)
-            names.remove(self.name)
-        if names - {self.name} and "://" not in self.location:
+        own = {self.name, self.name + UNITS}
+        if fresh:
+            for name in names & own:
+                optuna.delete_study(study_name=name, storage=storage)
+            names -= own
+        if names - own and not is_url(self.location):
             raise StorageError(
-                f"{self.location} holds study {min(names)!r}, not {self.name!r}; "
+                f"{self.location} holds study {min(names - own)!r}, not {self.name!r}; "
                 "start it afresh (--fresh) or use another folder (--out)"
             )
         if self.name in names:
             return optuna.load_study(study_name=self.name, storage=storage)
-        study = optuna.create_study(
-            study_name=self.name,
-            storage=storage,
-            directions=[objective.direction for objective in self._problem.objectives],
-        )
+        try:
+            study = optuna.create_study(
+                study_name=self.name,
+                storage=storage,
+                directions=[objective.direction for objective in self._problem.objectives],
+            )
+        except DuplicatedStudyError:  # another process was first
+            return optuna.load_study(study_name=self.name, storage=storage)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             study.set_metric_names([objective.metric for objective in self._problem.objectives])
@@ -177,19 +238,25 @@ class Record:
                 self._study.set_user_attr(key, value)
             elif have[key] != value:
                 there, asked = str(have[key])[:_DIGITS], str(value)[:_DIGITS]
+                said = self._explain(have) if key == "fingerprint" else ""
                 raise StorageError(
-                    f"{self.location} holds study {self.name!r} with "
-                    f"{_DIFFERS.get(key, f'another {key}')}: {there} there, {asked} asked for; "
-                    "start it afresh (--fresh) or use another folder (--out)"
+                    f"{shown(self.location)} holds study {self.name!r} with "
+                    f"{_DIFFERS.get(key, f'another {key}')}: {there} there, {asked} asked for"
+                    f"{f' ({said})' if said else ''}; start it afresh (--fresh) or use another "
+                    + ("database" if is_url(self.location) else "folder (--out)")
                 )
 
-    def _sync(self) -> None:
-        """Learn of trials that others stored since the last look."""
-        trials = self._study.get_trials(deepcopy=False)
-        self._known.update(
-            trial.user_attrs["id"] for trial in trials[self._read :] if "id" in trial.user_attrs
-        )
-        self._read = len(trials)
+    def _learn(self, ids: Sequence[int]) -> None:
+        self._known.update(ids)
+        self._read += len(ids)
+
+    def _new_ids(self) -> list[int]:
+        """Ids of the trials that others stored since the last look."""
+        if self._tables is not None:
+            return self._tables.new_ids()
+        trials = self._study.get_trials(deepcopy=False)[self._read :]
+        # A trial that somebody else put into the study is no point of the space.
+        return [trial.user_attrs.get("id", -1 - trial.number) for trial in trials]
 
     def _trials(self, batch: Batch, stage: str) -> list[optuna.trial.FrozenTrial]:
         problem, space = self._problem, self._problem.space
@@ -197,10 +264,15 @@ class Record:
         values = space.values(batch.index)
         signs = np.array([objective.sign for objective in problem.objectives])
         metrics, limits = (batch.F * signs).tolist(), batch.G.tolist()
+        names = problem.constraints
         trials = []
         for row, point in enumerate(batch.index):
             params, distributions = {}, {}
             attrs: dict[str, Any] = {"id": int(batch.ids[row]), "stage": stage}
+            worst = min(max(limits[row], default=0.0), _FINITE)
+            if worst > 0:
+                broken = [name for name, g in zip(names, limits[row], strict=True) if g > 0]
+                attrs["violates"] = broken
             for axis, name in enumerate(space.names):
                 if not active[row, axis]:
                     continue
@@ -213,44 +285,12 @@ class Record:
                     values=metrics[row],
                     params=params,
                     distributions=distributions,
-                    constraints=dict(zip(problem.constraints, limits[row], strict=True)),
+                    constraints=dict(zip(names, limits[row], strict=True)),
+                    system_attrs={_UNNAMED: [worst]} if worst > 0 else {},
                     user_attrs=attrs,
                 )
             )
         return trials
-
-
-def open_storage(location: str, fresh: bool = False) -> BaseStorage:
-    """A database for a URL, else a journal file at a path, created when missing.
-
-    A last line that an interrupted run left unfinished is cut off. A lock that a killed run left
-    is taken over after Optuna's grace period of 30 s; that needs an absolute path, because the lock
-    is a link to the journal. Raises StorageError for a file that is not a journal.
-    """
-    if "://" in location:
-        return get_storage(location)
-    path = Path(location).resolve()
-    location = str(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if fresh:
-        path.unlink(missing_ok=True)
-    lock = JournalFileOpenLock if os.name == "nt" else JournalFileSymlinkLock
-    if path.exists() and path.stat().st_size:
-        _mend(path, lock(location))
-    return JournalStorage(JournalFileBackend(location, lock_obj=lock(location)))
-
-
-def _mend(path: Path, lock: JournalFileOpenLock | JournalFileSymlinkLock) -> None:
-    with path.open("rb") as file:
-        if not file.readline().startswith(b'{"op_code":'):
-            raise StorageError(f"{path}: not an Optuna journal; name another file")
-    lock.acquire()
-    try:
-        content = path.read_bytes()
-        if not content.endswith(b"\n"):
-            os.truncate(path, content.rfind(b"\n") + 1)
-    finally:
-        lock.release()
 
 
 def distribution(choices: Sequence[bool | int | float | str], ordered: bool) -> BaseDistribution:

@@ -21,8 +21,8 @@ from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import Batch, Evaluator, Tally
 from dse.search.record import Record
 
-# Files of this folder that themselves run searches, and so hold no engine.
-_ABOVE = {"run", "proof"}
+# Files of this folder that build on a search and hold no engine.
+_ABOVE = {"run", "proof", "units", "claims", "workers", "cluster"}
 
 
 def _engines() -> Iterator[Engine]:
@@ -176,7 +176,7 @@ def search(
     sink = None if record is None else record.add
     stored = 0.0 if record is None else record.seconds
     evaluator = Evaluator(problem, chunk, threads, sink)
-    evaluator.limit = _limit(chosen, budget, problem.space.size)
+    evaluator.limit = evaluations_limit(chosen, budget, problem.space.size)
     if expensive:
         evaluator.one_by_one = True
         budget = Budget(budget.evaluations, budget.trials or EXPENSIVE_TRIALS)
@@ -194,9 +194,7 @@ def search(
 
     chosen.run(evaluator, budget, rng, noted)
     past.append((evaluator.evaluations, evaluator.archive.F))
-    front = evaluator.again(evaluator.archive.ids)
-    order = np.lexsort((front.ids, *front.F.T[::-1]))
-    front = front.take(order)
+    front = in_order(evaluator.again(evaluator.archive.ids))
     evaluator.publish(front, "front")
     total = time.perf_counter() - started
     store = 0.0 if record is None else record.seconds - stored
@@ -219,7 +217,12 @@ def search(
     )
 
 
-def _limit(engine: Engine, budget: Budget, size: int) -> int:
+def in_order(front: Batch) -> Batch:
+    """By objectives, then id: the order of front.csv."""
+    return front.take(np.lexsort((front.ids, *front.F.T[::-1])))
+
+
+def evaluations_limit(engine: Engine, budget: Budget, size: int) -> int:
     if budget.evaluations is None:
         return engine.evaluations(size)
     if budget.evaluations < 1:

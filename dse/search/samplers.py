@@ -144,6 +144,7 @@ class Nsga2:
     front until none helps."""
 
     name = "nsga2"
+    trials = NSGA2_TRIALS
 
     def evaluations(self, size: int) -> int:
         return tenth(size)
@@ -153,7 +154,7 @@ class Nsga2:
     ) -> None:
         loop = AskTell(evaluator, nsga2_sampler(_seed(rng)), rng, self.name)
         loop.seed(best(pareto_local.sample(evaluator, rng)))
-        trials = _trials(budget, min(NSGA2_TRIALS, evaluator.left // 4))
+        trials = _trials(budget, min(self.trials, evaluator.left // 4))
         _ask_all(loop, trials, POPULATION, progress)
         pareto_local.refine(evaluator, rng, progress)
 

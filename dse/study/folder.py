@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dse.errors import InputError, StorageError
+from dse.study.definition import differences
 
 STUDY, FRONT, FRONT_TABLE = "study.json", "front.json", "front.csv"
 
@@ -110,17 +112,21 @@ def _loads_misfit(name: str, document: dict[str, Any]) -> str | None:
     return _misfit(document, {"workloads": [{"name": str, "weight": _NUMBER, **_LOAD}]}, "")
 
 
-def refuse_other(folder: Path, space: str, fingerprint: str) -> None:
-    """Raises StorageError where the folder holds a finished study of another space."""
+def refuse_other(
+    folder: Path, space: str, fingerprint: str, defined: Mapping[str, Any] | None = None
+) -> None:
+    """Raises StorageError where the folder holds a finished study of another space, with what
+    differs from `defined` (dse.study.definition) where the folder says so."""
     try:
         study = read_json(folder, STUDY)
     except (InputError, StorageError):
         return
     if (study["space"], study["fingerprint"]) != (space, fingerprint):
+        said = differences(study.get("definition"), defined or {})
         raise StorageError(
             f"{folder} holds a study of another space, {study['space']!r} "
             f"({study['fingerprint'][:8]}), not of {space!r} ({fingerprint[:8]}): "
-            "start it afresh (--fresh) or use another folder (--out)"
+            f"{f'{said}; ' if said else ''}start it afresh (--fresh) or use another folder (--out)"
         )
 
 

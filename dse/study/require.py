@@ -23,11 +23,10 @@ import numpy as np
 
 from dse import units
 from dse.candidates import CandidateBatch
-from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.evaluate import RULES
 from dse.perf.serving import BOTTLENECKS
-from dse.specs.catalog import catalog_digest, load_catalog
+from dse.specs.catalog import data_digest, load_catalog
 from dse.specs.derive import derive
 from dse.specs.loader import did_you_mean
 from dse.specs.own_config import config_of, model_of
@@ -134,7 +133,7 @@ def require(
         "evaluations": document["evaluations"],
         "size": problem.space.size,
         "without_link": without_link,
-        "stale": document["data_digest"] != catalog_digest(hardware_dir()),
+        "stale": document["data_digest"] != data_digest(),
         "on_front": [item["point"] for item in items if item["deployment"]["chip"] == chip],
         "enters_as_it_is": bool(now.enters.any()),
         "entry": _entry(trials, now, items) if now.enters.any() else None,

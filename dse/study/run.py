@@ -19,14 +19,14 @@ from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.quality.fit_range import LAW
 from dse.search.checkpoint import Checkpoint
+from dse.search.claims import LEASE_S
 from dse.search.engine import Budget
-from dse.search.record import Record
 from dse.search.run import Result, search
-from dse.specs.catalog import Catalog, data_digest, load_catalog
+from dse.search.storage import shown
+from dse.specs.catalog import Catalog
 from dse.specs.metrics import METRICS
 from dse.specs.overrides import efficiency_files
 from dse.specs.own_config import config_of
-from dse.specs.study import load_study, resolve_space
 from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
 from dse.study.describe import (
@@ -39,8 +39,9 @@ from dse.study.elsewhere import elsewhere
 from dse.study.estimate import assumptions
 from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
+from dse.study.join import JOURNAL, is_shared, posed_study, share, with_stored
 from dse.study.loads import one_load
-from dse.study.physics import PhysicsProblem, on_terms, pose
+from dse.study.physics import PhysicsProblem
 from dse.study.proof import SWEEP, proof_of
 from dse.study.racks import study_rack
 from dse.study.robust import front_probability
@@ -74,53 +75,55 @@ def run_study(
     fresh: bool = False,
     evaluator: str | None = None,
     prove: bool | None = None,
+    cluster: str | None = None,
+    lease_s: float = LEASE_S,
     progress: Progress = lambda done, total, front: None,
 ) -> dict[str, Any]:
     """Searches `space` (a shipped name or a path) into the folder `out`; returns study.json.
 
-    `evaluator` names a function of the user that takes the place of the model
-    (`dse.study.external`). `prove` True compares the front with an enumeration of a space of up to
-    1e9 points, False says nothing of how near it is to the true one, None says what is cheap to
-    know. Raises InputError for a space or function that is wrong, StorageError for a folder that
-    cannot be used or holds another study, NothingFeasible when no point is feasible (its trials are
-    kept).
+    The search is one process of `jobs` threads, or is divided into work units (docs/workers.md)
+    over `jobs` processes, a Dask `cluster`, and whoever joins: dse.study.join. `evaluator` names a
+    function of the user that takes the place of the model (`dse.study.external`), in one process.
+    `prove` True compares the front with an enumeration of a space of up to 1e9 points, False says
+    nothing of how near it is to the true one, None says what is cheap to know.
+
+    Raises InputError for a space or function that is wrong, StorageError for a folder that cannot
+    be used or holds another study, NothingFeasible when no point is feasible (its trials are kept).
     """
     started = time.perf_counter()
-    study = load_study(resolve_space(space))
-    catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
-    problem = pose(study, catalog)
+    posed = posed_study(space, engine, seed, __version__, evaluator or "model")
+    problem, catalog, identity = posed.problem, posed.catalog, posed.identity
     own = None if evaluator is None else external_problem(problem, evaluator)
-    identity = {
-        "space": problem.study.name,
-        "fingerprint": problem.space.fingerprint,
-        "engine": engine,
-        "seed": seed,
-        "model_version": __version__,
-        "data_digest": data_digest(),
-        "evaluator": evaluator or "model",
-    }
     if not fresh:
-        refuse_other(out, problem.study.name, problem.space.fingerprint)
+        refuse_other(out, problem.study.name, problem.space.fingerprint, posed.defined)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        record = Record(
-            problem, storage or out / "journal.log", problem.study.name, identity, fresh
-        )
+        location = storage or out / JOURNAL
+        record = posed.record(location, fresh)
     except OSError as error:
         raise StorageError(f"cannot use {out} as a study folder: {error.strerror}") from error
     if own is not None:
         own.keep(record)
-    result = search(
-        own or problem,
-        engine,
-        seed=seed,
-        budget=Budget(trials=trials),
-        record=record,
-        progress=progress,
-        threads=jobs,
-        expensive=own is not None,
-        checkpoint=Checkpoint.begin(out / SWEEP, identity, fresh),
-    )
+    shared: dict[str, Any] = {}
+    if own is None and is_shared(record, location, jobs, cluster):
+        result, shared = share(
+            posed, record, space, location, trials, jobs, cluster, lease_s, progress
+        )
+    else:
+        resumed = own is None and record.trials > 0
+        result = search(
+            own or problem,
+            engine,
+            seed=seed,
+            budget=Budget(trials=trials),
+            record=record,
+            progress=progress,
+            threads=jobs,
+            expensive=own is not None,
+            checkpoint=Checkpoint.begin(out / SWEEP, identity, fresh),
+        )
+        if resumed:
+            result = with_stored(result, record)
     if result.miss is not None:
         raise nothing_feasible(problem, result)
     items, document = _documents(problem, catalog, result, identity, out)
@@ -129,9 +132,12 @@ def run_study(
     searched = time.perf_counter()
     document |= proof_of(own or problem, result, identity, out, prove, jobs, progress)
     proof_s = time.perf_counter() - searched
-    command = _command(space, out, engine, seed, trials, evaluator, prove)
+    document |= shared
+    document["definition"] = posed.defined
+    command = _command(space, out, engine, seed, trials, storage, evaluator, prove)
     document["command"] = shlex.join(command)
     document["trials"] = record.trials
+    document["duplicate_trials"] = record.duplicates
     document["seconds"] = {
         **result.seconds,
         "proof": proof_s,
@@ -150,13 +156,16 @@ def _command(
     engine: str,
     seed: int,
     trials: int | None,
+    storage: str | None,
     evaluator: str | None,
     prove: bool | None,
 ) -> list[str]:
-    """What makes this study again."""
+    """What makes this study again; without the password of a database."""
     command = ["dse", "run", space, "--out", str(out), "--seed", str(seed), "--engine", engine]
     if trials is not None:
         command += ["--trials", str(trials)]
+    if storage is not None:
+        command += ["--storage", shown(storage)]
     for file in efficiency_files():
         command += ["--efficiency-file", file]
     if evaluator is not None:

@@ -1,9 +1,15 @@
 #!/bin/sh
-# Installs what the tests marked `extra` need and this machine lacks: Chromium (Debian's package).
+# Installs what the tests marked `extra` need and this machine lacks: Chromium and PostgreSQL
+# (Debian's packages). The tests start a server of their own; none needs to run.
 set -eu
-command -v chromium >/dev/null 2>&1 && exit 0
+missing=""
+command -v chromium >/dev/null 2>&1 || missing="chromium fonts-dejavu-core"
+if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+    missing="$missing postgresql"
+fi
+[ -z "$missing" ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
-    echo "install Chromium with this system's package manager: no apt-get here" >&2
+    echo "install with this system's package manager, as there is no apt-get here: $missing" >&2
     exit 1
 fi
 root=""
@@ -11,4 +17,5 @@ if [ "$(id -u)" -ne 0 ]; then
     root="sudo"
 fi
 $root apt-get update
-$root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core
+# shellcheck disable=SC2086 # several packages
+$root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing

@@ -1,0 +1,62 @@
+"""dse worker: join a study from another process or machine."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from dse.cli.options import Whole, lease_option, say
+
+
+@click.command("worker")
+@click.argument("space")
+@click.option(
+    "--storage", required=True, help="Storage of the study: postgresql://user@host/database."
+)
+@click.option("--engine", help="As in `dse run`; the study's own if left out.")
+@click.option("--seed", type=Whole(0, 2**63 - 1), help="The same.")
+@click.option("--trials", type=Whole(1, 10_000_000), help="Make the study this large at least.")
+@lease_option
+def command(
+    space: str,
+    storage: str,
+    engine: str | None,
+    seed: int | None,
+    trials: int | None,
+    lease: int,
+) -> None:
+    """Join the study of SPACE (a shipped name or a file), and do work units until none is left.
+
+    \b
+    dse run quickstart --engine exhaustive --storage postgresql://dse@server/studies
+    dse worker quickstart --storage postgresql://dse@server/studies
+
+    Start any number, in any order, one for each core; stop or kill any of them at any time: what it
+    had begun is done by another after the lease. The report is written by `dse run`. The space
+    file, the version of dse and the hardware data must be those of the study. A password belongs
+    into ~/.pgpass, or into the URL, where others of this machine can see it.
+    """
+    from dse.search.storage import shown
+    from dse.study.join import join
+
+    started = last = time.monotonic()
+
+    def progress(done: int, total: int | None, front: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= 10.0:
+            last = now
+            click.echo(f"{done:,} points of this unit evaluated; front {front:,}", err=True)
+
+    done = join(
+        space,
+        storage,
+        engine=engine,
+        seed=seed,
+        trials=trials,
+        lease_s=float(lease),
+        progress=progress,
+    )
+    seconds = time.monotonic() - started
+    say(f"{done} work units done in {seconds:.1f} s; nothing is left to do in {shown(storage)}.")

@@ -1,0 +1,161 @@
+"""The journal file of a study: many trials in one write, and read once without repeated work."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from optuna.distributions import BaseDistribution, json_to_distribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import (
+    JournalFileBackend,
+    JournalFileOpenLock,
+    JournalFileSymlinkLock,
+)
+
+from dse.errors import StorageError
+
+_DISTRIBUTIONS, _PARAMS = b'"distributions":{', b'},"params":'
+_MOST_PARTS = 4_096
+# A lock held for so long is taken for one that a killed process left.
+GRACE_S = 10
+Lock = JournalFileOpenLock | JournalFileSymlinkLock
+_PLACES = (
+    "optuna.storages.journal._storage.json_to_distribution",
+    "optuna.distributions.json_to_distribution",
+)
+
+
+class JournalFile(JournalFileBackend):
+    """Optuna's journal, which syncs the disk at every operation, with one sync for many where that
+    is enough, and with the line cut off that a killed writer left unfinished: the next writer would
+    continue that line, and no reader could go beyond it."""
+
+    def __init__(self, path: Path) -> None:
+        # The lock is a link to the journal, which is why the path must be absolute.
+        location = str(path.resolve())
+        self._guard: Lock = (
+            JournalFileOpenLock(location, GRACE_S)
+            if os.name == "nt"
+            else JournalFileSymlinkLock(location, GRACE_S)
+        )
+        super().__init__(location, lock_obj=self._guard)
+        self._held = False
+        self._read = (0, 0)  # logs handed out so far, and the offset behind the last of them
+        self._parts: dict[bytes, dict[str, str]] = {}
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The logs from that number on, up to the last whole line."""
+        number, offset = self._read if self._read[0] == log_number_from else (0, 0)
+        with open(self._file_path, "rb") as file:
+            file.seek(offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                number, offset = number + 1, offset + len(line)
+                if number > log_number_from:
+                    self._read = number, offset
+                    yield self._decode(line)
+
+    def _decode(self, line: bytes) -> dict[str, Any]:
+        """A line as JSON. The distributions are most of a trial and the same in almost all: each
+        distinct text is parsed once. Quotes inside JSON strings are escaped, so that the marks
+        stand nowhere but between the fields of a trial."""
+        start, end = line.find(_DISTRIBUTIONS), line.find(_PARAMS)
+        if not 0 <= start < end:
+            return json.loads(line)
+        text = line[start + len(_DISTRIBUTIONS) - 1 : end + 1]
+        if text not in self._parts:
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()
+            self._parts[text] = json.loads(text)
+        log = json.loads(line[:start] + line[end + len(_PARAMS) - len(b'"params":') :])
+        return log | {"distributions": self._parts[text]}
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        if self._held:
+            self._append(lines)
+        else:
+            with self.gathering():
+                self._append(lines)
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Holds the lock for the block and syncs the disk once, at its end."""
+        self._guard.acquire()
+        try:
+            with open(self._file_path, "r+b") as file:
+                _to_last_line(file.fileno())
+                self._held = True
+                yield
+                os.fsync(file.fileno())
+        finally:
+            self._held = False
+            self._guard.release()
+
+    def _append(self, lines: str) -> None:
+        with open(self._file_path, "ab") as file:
+            file.write(lines.encode())
+
+    def mend(self) -> None:
+        """Cut off an unfinished last line. Raises StorageError for a file that is no journal."""
+        with open(self._file_path, "rb") as file:
+            if not file.readline().startswith(b'{"op_code":'):
+                raise StorageError(f"{self._file_path}: not an Optuna journal; name another file")
+        with self.gathering():
+            pass
+
+
+def _to_last_line(file: int, block: int = 1 << 16) -> None:
+    """Truncate to the end of the last whole line. The caller holds the lock."""
+    end = size = os.fstat(file).st_size
+    while end > 0:
+        start = max(0, end - block)
+        os.lseek(file, start, os.SEEK_SET)
+        place = os.read(file, end - start).rfind(b"\n")
+        if place >= 0:
+            end = start + place + 1
+            break
+        end = start
+    if end < size:
+        os.ftruncate(file, end)
+
+
+@contextmanager
+def gathered_writes(storage: object) -> Iterator[None]:
+    """Trials added to a journal inside the block reach the disk together; a database is left as it
+    is. Others wait for the lock meanwhile, so a block should take seconds at most."""
+    backend = getattr(storage, "_backend", None)
+    if isinstance(storage, JournalStorage) and isinstance(backend, JournalFile):
+        with backend.gathering():
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def many_trials() -> Iterator[None]:
+    """Inside the block Optuna parses each distinct distribution once instead of once for every
+    parameter of every trial, and nothing looks for garbage among the objects that stay: together
+    most of the time of a large study. Distributions are never changed after they are made."""
+    parse = lru_cache(maxsize=4096)(_parse)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with patch(_PLACES[0], parse), patch(_PLACES[1], parse):
+            yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _parse(text: str, convert: Any = json_to_distribution) -> BaseDistribution:
+    return convert(text)

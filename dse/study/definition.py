@@ -1,0 +1,71 @@
+"""What a space file says, line by line: kept with a study, so that a change can be named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dse.specs.axes import Axis
+from dse.specs.study import Study
+
+_MOST_SHOWN = 4
+_LONGEST = 60
+
+
+def definition(study: Study) -> dict[str, Any]:
+    """{line: JSON value} of everything that decides a result."""
+    by_name = {axis.name: axis for axis in study.axes}
+    return {
+        "model": study.model,
+        "training_compute": study.training_compute,
+        "training_tokens": study.training_tokens,
+        "price basis": study.price_basis,
+        **{f"axis {axis.name}": _axis(axis, by_name) for axis in study.axes},
+        **{f"objective {o.metric}": o.direction for o in study.objectives},
+        **{f"constraint {c.text}": "kept" for c in study.constraints},
+        **{
+            f"workload {load.name}".rstrip(): {
+                key: value for key, value in load.row().items() if key != "name"
+            }
+            for load in study.workloads
+        },
+    }
+
+
+def _axis(axis: Axis, by_name: Mapping[str, Axis]) -> Any:
+    if axis.ratio_of is None and not axis.when:
+        return list(axis.values)
+    rule: dict[str, Any] = {"values": list(axis.values)}
+    if axis.ratio_of is not None:
+        rule |= {"ratio of": axis.ratio_text, "multiple of": axis.multiple_of}
+    for condition in axis.when:
+        values = by_name[condition.axis].values
+        rule[f"when {condition.axis}"] = [values[i] for i in condition.indices]
+    return rule
+
+
+def differences(there: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
+    """`axis chips [8] -> [8, 16]; constraint ttft_s <= 2 s added`: the first few, and how many
+    more; empty where nothing is known of the old file or nothing that is written differs."""
+    if not there:
+        return ""
+    words = [
+        f"{line} {_change(line, there, asked)}"
+        for line in dict.fromkeys([*there, *asked])
+        if (line in there, there.get(line)) != (line in asked, asked.get(line))
+    ]
+    more = len(words) - _MOST_SHOWN
+    return "; ".join(words[:_MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _change(line: str, there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    if line not in there:
+        return "added"
+    if line not in asked:
+        return "removed"
+    return f"{_short(there[line])} -> {_short(asked[line])}"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

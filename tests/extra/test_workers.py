@@ -1,0 +1,214 @@
+"""Workers that share a study through a PostgreSQL server, killed at any time; a Dask cluster."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.extra.conftest import PASSWORD, free_port
+
+pytestmark = pytest.mark.extra
+WORKERS = 4
+KILLS = 6
+LEASE = "5"
+DONE_WITHIN_S = 500.0
+
+_COMPLETE = """
+SELECT s.study_name, a.value_json FROM trials t
+JOIN studies s USING (study_id) JOIN trial_user_attributes a USING (trial_id)
+WHERE t.state = 'COMPLETE' AND a.key IN ('id', 'unit')
+"""
+_HOLDERS = """
+SELECT a.value_json FROM trials t JOIN trial_user_attributes a USING (trial_id)
+WHERE t.state = 'RUNNING' AND a.key = 'worker'
+"""
+
+
+def dse(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dse", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dse", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def study(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "study.json").read_text(encoding="utf-8"))
+
+
+def rows(url: str, query: str) -> list[tuple]:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        try:
+            return connection.execute(query).fetchall()
+        except psycopg.errors.UndefinedTable:
+            return []
+
+
+def completed(url: str) -> set[tuple[str, str]]:
+    """(study, point) of every trial and (study, unit) of every unit that is complete."""
+    return set(rows(url, _COMPLETE))
+
+
+def held_by(url: str, running: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
+    """The workers that are at a unit."""
+    holders = {json.loads(worker) for (worker,) in rows(url, _HOLDERS)}
+    host = socket.gethostname()
+    return [process for process in running if f"{host}:{process.pid}" in holders]
+
+
+def work_and_kill(url: str, *arguments: str) -> set[tuple[str, str]]:
+    """Four workers, of which one at a time is killed and replaced; returns what was seen complete
+    at the moments of the kills."""
+    chance, seen = random.Random(6), set()  # noqa: S311
+    command = ("worker", "quickstart", "--storage", url, "--lease", LEASE, *arguments)
+    running = [start(*command) for _ in range(WORKERS)]
+    try:
+        kills, until = 0, time.monotonic() + DONE_WITHIN_S
+        while kills < KILLS and time.monotonic() < until:
+            time.sleep(chance.uniform(0.3, 1.5))
+            holders = held_by(url, running)
+            if not holders:
+                if any(process.poll() == 0 for process in running):
+                    break
+                continue
+            victim = chance.choice(holders)
+            seen |= completed(url)
+            victim.send_signal(signal.SIGKILL)
+            victim.communicate()
+            running.remove(victim)
+            running.append(start(*command))
+            kills += 1
+        assert kills >= KILLS // 2, "the work was over before anything could be killed"
+        for process in running:
+            said, _ = process.communicate(timeout=DONE_WITHIN_S)
+            assert process.returncode == 0, said
+            assert PASSWORD not in said
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+    return seen
+
+
+def test_enumeration_by_workers_that_are_killed(database: Callable[[str], str], tmp_path: Path):
+    url = database("enumerated")
+    seen = work_and_kill(url, "--engine", "exhaustive")
+    run = ("run", "quickstart", "--engine", "exhaustive", "--out")
+    shared, alone = tmp_path / "shared", tmp_path / "alone"
+    assert (said := dse(*run, shared, "--storage", url)).returncode == 0, said.stderr
+    assert (said := dse(*run, alone, "--jobs", 1)).returncode == 0, said.stderr
+    assert seen <= completed(url)
+    assert (shared / "front.csv").read_bytes() == (alone / "front.csv").read_bytes()
+    document, expected = study(shared), study(alone)
+    for key in ("evaluations", "feasible", "constraint_tallies", "trials", "hypervolume"):
+        assert document[key] == expected[key], key
+    assert document["true_hypervolume_share"] == 1.0
+    assert document["duplicate_trials"] == 0
+    assert document["work_units"]["attempts_lost"] >= KILLS // 2
+    assert all(PASSWORD.encode() not in path.read_bytes() for path in shared.iterdir())
+
+
+def test_restarts_by_workers_that_are_killed(database: Callable[[str], str], tmp_path: Path):
+    url = database("restarts")
+    seen = work_and_kill(url, "--engine", "nsga2", "--trials", "2000")
+    run = ("run", "quickstart", "--engine", "nsga2", "--out")
+    shared, alone = tmp_path / "shared", tmp_path / "alone"
+    assert (said := dse(*run, shared, "--storage", url)).returncode == 0, said.stderr
+    assert (said := dse(*run, alone, "--jobs", 1)).returncode == 0, said.stderr
+    stored = completed(url)
+    assert len({point for name, point in seen if name == "quickstart"}) > 100
+    assert seen <= stored
+    document = study(shared)
+    assert document["duplicate_trials"] <= 0.01 * document["trials"]
+    assert document["trials"] == len([1 for name, _ in stored if name == "quickstart"])
+    assert document["true_hypervolume_share"] is None
+    compared = json.loads(dse("compare", alone, shared, "--json").stdout)
+    assert compared["ratio"] >= 0.999
+
+
+def test_a_wrong_password_is_refused_and_not_shown(database: Callable[[str], str], tmp_path: Path):
+    url = database("closed").replace(PASSWORD, "wrong-and-secret")
+    said = dse("run", "tiny", "--storage", url, "--out", tmp_path / "out")
+    assert said.returncode == 4
+    assert "password authentication failed" in said.stderr
+    assert "wrong-and-secret" not in said.stdout + said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[str]:
+    """A Dask scheduler and its workers, each a process on loopback."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
+    port = address.rsplit(":", 1)[1]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": os.environ}
+    processes = [
+        subprocess.Popen(
+            [*scheduler, "--host", "127.0.0.1", "--port", port, "--no-dashboard"], **quiet
+        ),
+        *(
+            subprocess.Popen([*worker, "--nthreads", "1", "--no-dashboard"], **quiet)
+            for _ in range(workers)
+        ),
+    ]
+    try:
+        yield address
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+
+
+@pytest.fixture
+def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    if importlib.util.find_spec("distributed") is None:
+        pytest.skip("no Dask here: pip install 'dse[cluster]'")
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    from distributed import Client
+
+    with cluster(2) as address, Client(address, timeout=60, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=120)
+        yield address
+
+
+def test_an_enumeration_on_a_cluster(dask: str, tmp_path: Path):
+    run = ("run", "quickstart", "--engine", "exhaustive", "--out")
+    there, alone = tmp_path / "there", tmp_path / "alone"
+    assert (said := dse(*run, there, "--cluster", dask)).returncode == 0, said.stderr
+    assert (said := dse(*run, alone)).returncode == 0, said.stderr
+    assert (there / "front.csv").read_bytes() == (alone / "front.csv").read_bytes()
+    assert study(there)["constraint_tallies"] == study(alone)["constraint_tallies"]
+
+
+def test_a_cluster_enumerates_and_nothing_else(dask: str, tmp_path: Path):
+    said = dse("run", "quickstart", "--engine", "nsga2", "--cluster", dask, "--out", tmp_path / "x")
+    assert said.returncode == 2
+    assert "--engine exhaustive" in said.stderr
