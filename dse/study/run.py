@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dse import __version__
-from dse.errors import StorageError
+from dse.errors import InputError, StorageError
 from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.quality.fit_range import LAW
@@ -39,7 +39,7 @@ from dse.study.elsewhere import elsewhere
 from dse.study.estimate import assumptions
 from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
-from dse.study.join import JOURNAL, is_shared, posed_study, share, with_stored
+from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
 from dse.study.loads import one_load
 from dse.study.physics import PhysicsProblem
 from dse.study.proof import SWEEP, proof_of
@@ -94,6 +94,12 @@ def run_study(
     posed = posed_study(space, engine, seed, __version__, evaluator or "model")
     problem, catalog, identity = posed.problem, posed.catalog, posed.identity
     own = None if evaluator is None else external_problem(problem, evaluator)
+    if own is not None and (jobs > MOST_THREADS or cluster is not None):
+        raise InputError(
+            "--evaluator is called point by point in one process",
+            field="--jobs" if cluster is None else "--cluster",
+            accepted="one process: no --cluster, and --jobs 1 or 2",
+        )
     if not fresh:
         refuse_other(out, problem.study.name, problem.space.fingerprint, posed.defined)
     try:
