@@ -155,6 +155,6 @@ def format(value: float, dimension: str, digits: int = 3) -> str:
     factors = [_READ[dimension][unit] for unit in units]
     scale = abs(rounded) or Decimal(1)
     index = max((i for i, f in enumerate(factors) if f <= scale), default=0)
-    number = f"{float(rounded / factors[index]):.{digits}g}"
+    number = f"{float(Decimal(repr(float(value))) / factors[index]):.{digits}g}"
     separator = "" if dimension == "tokens" else " "
     return f"{number}{separator}{units[index]}"

@@ -35,7 +35,10 @@ class Law:
         self.s_per_flop: Floats = table.s_per_flop.ravel().take(cell)
         self.s_per_byte: Floats = table.s_per_byte.ravel().take(cell)
         self.fixed_s: Floats = table.fixed_s.ravel().take(cell)
-        self.p: Floats = table.p.ravel().take(cell)
+        # NumPy squares and takes roots where an exponent is exactly 2 or 1/2 and stands alone: one
+        # candidate would differ in its last bit from the same among others.
+        p = table.p.ravel().take(cell)
+        self.p: Floats = np.where(p == 2.0, np.nextafter(2.0, 3.0), p)
         self.inverse_p: Floats = 1.0 / self.p
         sums = self.p == 1.0
         self.is_sum = bool(sums.all())

@@ -93,7 +93,6 @@ def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., 
         (("derive", "--from", "none.yaml", "--set", "tdp=2x"), "none.yaml: no such file"),
         (("derive", "--from", "h200_sxm", "--set", "tpd=2x"), "did you mean tdp"),
         (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out", "chip.txt"), ".yaml"),
-        (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out", "no/x.yaml"), "cannot be"),
         (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--name", "//"), "--name"),
         (("compare",), "Missing argument"),
         (("compare", "h200_sxm", "b200"), "did you mean b200_sxm"),
@@ -134,7 +133,7 @@ def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
     dollars = by["h200_sxm"]["ratios"]["usd_per_hour_per_tb_per_s"]
     assert dollars == pytest.approx(price / 4.8)
     points = {point["chip"]: point for point in document["points"]}
-    assert "no peak_bf16" in points["sn40l"]["refused"]
+    assert "no bandwidth_per_direction" in points["sn40l"]["refused"]
     for chip in ids[:-1]:
         alone = ("--chip", "h200_sxm", "--set", "hbm_bandwidth=2x")
         alone = alone if chip == ids[1] else ("--chip", chip)
@@ -326,7 +325,7 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path: Path):
         "hardware", "derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out",
         tmp_path / "taken.yaml",
     )  # fmt: skip
-    assert said.code == 2
+    assert said.code == 4
     assert "cannot be written" in said.err
     found: list[Any] = [path.name for path in tmp_path.iterdir()]
     assert found == ["taken.yaml"]

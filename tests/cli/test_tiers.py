@@ -138,7 +138,7 @@ def test_fit_of_more_chips_than_a_domain_says_so() -> None:
 
 def test_a_model_that_does_not_fit_is_an_answer() -> None:
     said = dse("hardware", "fit", "wse3", "--model", "deepseek-v3", "--most-chips", 4)
-    assert said.code == 0
+    assert said.code == 3
     assert said.out.startswith("Does not fit: DeepSeek-V3")
     assert "fill the memory of 16 chips" in said.out
 

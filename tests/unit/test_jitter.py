@@ -77,11 +77,11 @@ def test_every_collective_of_a_step_waits() -> None:
     assert added[0] == pytest.approx((2 * 32 + 1) * harmonic * 1e-5, rel=1e-6)
 
 
-def test_across_domains_each_level_waits_for_its_own() -> None:
-    """32 chips in 4 boxes: for the slowest of 8 inside, and of 32 on the network."""
+def test_across_domains_a_member_is_late_once() -> None:
+    """32 chips in 4 boxes wait for the slowest of 32, not for that of each box besides."""
     batch = deploy("llama-3-8b", "h100_sxm", tensor_parallel=32)
     plain, late = run(batch, LOAD, ON), run(batch, LOAD, with_jitter(ON, 1e-5))
-    waits = sum(1 / k for k in range(1, 9)) + sum(1 / k for k in range(1, 33))
+    waits = sum(1 / k for k in range(1, 33))
     added = late.values["decode_step_s"] - plain.values["decode_step_s"]
     assert added[0] == pytest.approx((2 * 32 + 1) * waits * 1e-5, rel=1e-6)
 

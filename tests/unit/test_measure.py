@@ -218,7 +218,8 @@ def test_the_file_says_what_was_measured_and_what_was_not(tmp_path: Path):
 
 def test_a_device_of_its_own_gets_a_chip_file(tmp_path: Path):
     calibrated(cpu(), tmp_path / "laws.yaml")
-    chip = read_own_chip(tmp_path / "my_cpu.yaml").chip
+    with using([tmp_path / "laws.yaml"]):
+        chip = read_own_chip(tmp_path / "my_cpu.yaml").chip
     assert chip.peak_flops_per_s["bf16"] == pytest.approx(RATE["bf16"], rel=0.05)
     assert {figure.kind for figure in chip.figures} == {"measured"}
     answer = predicted("my_cpu", (tmp_path / "laws.yaml",), (tmp_path / "my_cpu.yaml",))
@@ -362,7 +363,8 @@ def test_measured_collectives_enter_the_file(tmp_path: Path):
     assert laws.all_reduce.kind == "fitted"
     assert list(laws.all_reduce.latency_s) == [2]
     assert laws.all_reduce.latency_s[2] == pytest.approx(2e-4, rel=0.05)
-    system = read_own_chip(tmp_path / "my_cpu.yaml").system
+    with using([tmp_path / "linked.yaml"]):
+        system = read_own_chip(tmp_path / "my_cpu.yaml").system
     assert system is not None
     assert system.levels[0].size == 2
     assert system.levels[0].bytes_per_s_per_direction == pytest.approx(1e9, rel=0.05)
