@@ -151,7 +151,7 @@ def test_restarts_by_workers_that_are_killed(database: Callable[[str], str], tmp
     document = study(shared)
     assert document["duplicate_trials"] <= 0.01 * document["trials"]
     assert document["trials"] == len([1 for name, _ in stored if name == "quickstart"])
-    assert document["true_hypervolume_share"] is None
+    assert 0.999 <= document["true_hypervolume_share"] <= 1.0
     compared = json.loads(dse("compare", alone, shared, "--json").stdout)
     assert compared["ratio"] >= 0.999
 
@@ -188,7 +188,16 @@ def cluster(workers: int) -> Iterator[str]:
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(30)
+            stop(process)
+
+
+def stop(process: subprocess.Popen) -> None:
+    """Waits for a process that was asked to end; on a busy machine that may be too long."""
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture
