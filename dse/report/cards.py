@@ -9,9 +9,10 @@ import numpy as np
 from dse.quality.laws import predicted_loss
 from dse.report.describe import deployment, shape
 from dse.report.folder import Chosen, Json, StudyFolder
-from dse.report.labels import BOUND_NAMES, label, seconds, show, significant
+from dse.report.labels import BOUND_NAMES, label, seconds, show
 from dse.report.words import basis, bottleneck, capital, chip_price, extreme, limits, span
 from dse.study.loads import held, loads_of
+from dse.study.numbers import significant
 
 TITLES = {
     "cheapest": "Cheapest",

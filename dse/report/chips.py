@@ -9,9 +9,9 @@ from typing import Any
 
 from dse.report.figures import PALETTE, SYMBOLS, plain
 from dse.report.folder import Chosen
-from dse.report.labels import GLOSSARY, seconds, significant
+from dse.report.labels import GLOSSARY, seconds
 from dse.report.page import PLOTLY, Explainer, environment, template_text
-from dse.report.roofline import PHASES, Operator, operators
+from dse.report.roofline import PHASES, Operator, layout, operators
 from dse.report.tables import script_json
 from dse.study.chips_words import (
     MARKS_KEY,
@@ -23,6 +23,7 @@ from dse.study.chips_words import (
     operator_rows,
 )
 from dse.study.folder import write_json, write_text
+from dse.study.numbers import significant
 from dse.study.words import heading
 
 PAGE, DATA = "compare.html", "compare.json"
@@ -122,7 +123,7 @@ def roofline_of_chips(document: Mapping[str, Any], phase: str) -> dict[str, Any]
         traces.append(_roof(k, chip, low, high, bandwidth, peak))
         traces.append(_marks(k, chip, mine))
     traces.append(_name([mine for *_, mine in found], low, high))
-    return _figure(traces, low, high)
+    return {"data": traces, "layout": layout(low, high, 460)}
 
 
 def roofs_alone(document: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -137,20 +138,7 @@ def roofs_alone(document: Mapping[str, Any]) -> dict[str, Any] | None:
     ridges = [peak / band for _, _, band, peak in known]
     low, high = min(ridges) / 100, max(ridges) * 8
     traces = [_roof(k, chip, low, high, band, peak) for k, chip, band, peak in known]
-    return _figure(traces, low, high)
-
-
-def _figure(traces: list[dict[str, Any]], low: float, high: float) -> dict[str, Any]:
-    return {
-        "data": traces,
-        "layout": {
-            "height": 460,
-            "xaxis": {"type": "log", "title": {"text": "arithmetic intensity (FLOP per byte)"},
-                      "dtick": 1, "range": [math.log10(low), math.log10(high)]},
-            "yaxis": {"type": "log", "title": {"text": "TFLOP/s of one chip"}, "dtick": 1},
-            "hovermode": "closest",
-        },
-    }  # fmt: skip
+    return {"data": traces, "layout": layout(low, high, 460)}
 
 
 def _roof(

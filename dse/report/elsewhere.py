@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dse.report.folder import Chosen, Json, StudyFolder
-from dse.report.labels import label, show, significant
+from dse.report.labels import label, show
+from dse.study.numbers import significant
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
+
+from dse.study.numbers import significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +205,6 @@ def label(metric: str) -> Label:
     if "bytes" in metric:
         return Label(text, "bytes", "GB", 1e-9)
     return Label(text, "rate")
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """`value` in plain notation with `digits` significant digits: 0.0812, 12.3, 1,230."""
-    rounded = Decimal(f"{value:.{digits - 1}e}")
-    return f"{rounded:,f}"
 
 
 def show(metric: str, value: float | None) -> str:

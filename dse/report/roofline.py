@@ -9,7 +9,8 @@ from typing import Any
 
 from dse.report.figures import BLUE, BOUND_COLOURS, plain
 from dse.report.folder import Chosen, Json, StudyFolder
-from dse.report.labels import BOUND_NAMES, seconds, significant
+from dse.report.labels import BOUND_NAMES, seconds
+from dse.study.numbers import significant
 
 PHASES = (("prefill", "prefill_s", "circle"), ("decode", "decode_s", "diamond"))
 NAMED = 2  # operators of a phase that are named in the picture, those that take most of its time
@@ -107,15 +108,17 @@ def roofline_figure(chosen: Chosen) -> dict[str, Any]:
             if mine:
                 name = f"{phase}, {BOUND_NAMES[bound]}"
                 traces.append(_marks(mine, named, name, symbol, colour))
+    return {"data": traces, "layout": layout(low, edge, 440)}
+
+
+def layout(low: float, high: float, height: int) -> dict[str, Any]:
+    """Of any roofline picture, for intensities from `low` to `high`; `height` in pixels."""
     return {
-        "data": traces,
-        "layout": {
-            "height": 440,
-            "xaxis": {"type": "log", "title": {"text": "arithmetic intensity (FLOP per byte)"},
-                      "dtick": 1, "range": [math.log10(low), math.log10(edge)]},
-            "yaxis": {"type": "log", "title": {"text": "TFLOP/s of one chip"}, "dtick": 1},
-            "hovermode": "closest",
-        },
+        "height": height,
+        "xaxis": {"type": "log", "title": {"text": "arithmetic intensity (FLOP per byte)"},
+                  "dtick": 1, "range": [math.log10(low), math.log10(high)]},
+        "yaxis": {"type": "log", "title": {"text": "TFLOP/s of one chip"}, "dtick": 1},
+        "hovermode": "closest",
     }  # fmt: skip
 
 

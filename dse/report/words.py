@@ -11,9 +11,9 @@ from dse.report.labels import (
     BOUNDS,
     label,
     show,
-    significant,
 )
 from dse.report.sure import percent
+from dse.study.numbers import significant
 from dse.study.words import MIX, mix_words
 
 CERTAINTY = ("measured", "fitted", "derived", "spec", "estimated", "claimed", "assumed")

@@ -119,7 +119,7 @@ def _distributed() -> Any:
 def _same_version(client: Any) -> None:
     try:
         versions = client.run(_version)
-    except Exception as error:
+    except Exception as error:  # whatever a worker without dse, or with another, raises there
         raise InputError(
             f"the workers of the cluster have no dse: {error}", field="--cluster",
             accepted=f"workers with dse {__version__} installed",

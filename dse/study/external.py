@@ -48,7 +48,7 @@ def load_function(entry: str) -> Function:
         sys.path.insert(0, os.getcwd())
     try:
         function = getattr(importlib.import_module(module), name)
-    except Exception as error:
+    except Exception as error:  # the user's module may raise anything while it is imported
         raise InputError(
             f"{entry} cannot be imported: {type(error).__name__}: {error}",
             field=FIELD,
@@ -150,7 +150,7 @@ class ExternalProblem:
         function fails or returns something else."""
         try:
             answer = self._function(dict(values))
-        except Exception as error:
+        except Exception as error:  # and the user's function anything while it runs
             raise InputError(
                 f"{self.entry} failed at {values}: {type(error).__name__}: {error}", field=FIELD
             ) from error
