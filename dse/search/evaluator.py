@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dse.pareto import Archive
 from dse.problem import Problem
 from dse.search.checkpoint import Checkpoint
+from dse.search.frontier import TOLERATED
 
 BITMAP_LIMIT = 50_000_000
 CHUNKS_IN_FLIGHT = 16
@@ -82,9 +83,10 @@ class Evaluator:
     """Evaluates each distinct point of a problem at most once, up to `limit` points.
 
     Keeps the feasible non-dominated `archive`; `relaxed`, in which violation counts as one more
-    objective; a tally for each constraint; and, until something is feasible, the `nearest` miss as
-    (violation, id). `sink(batch, stage)` receives what `publish` is given: the points
-    that become trials of the study of record. The results do not depend on `threads`.
+    objective (once something is feasible, of points near enough to be looked around); a tally for
+    each constraint; and, until something is feasible, the `nearest` miss as (violation, id).
+    `sink(batch, stage)` receives what `publish` is given: the points that become trials of the
+    study of record. The results do not depend on `threads`.
     """
 
     def __init__(
@@ -124,8 +126,8 @@ class Evaluator:
         """Evaluate the points of canonical index (n, d) that were not evaluated before, first
         occurrence first, as many as the limit allows; return those."""
         ids = self.space.rank(index)
-        first = np.sort(np.unique(ids, return_index=True)[1])
-        first = first[~self.seen.contains(ids[first])][: self.left]
+        distinct, first = np.unique(ids, return_index=True)
+        first = np.sort(first[~self.seen.contains(distinct)])[: self.left]
         ids = ids[first]
         self.seen.add(ids)
         parts = list(self._run(ids[i : i + self.chunk] for i in range(0, len(ids), self.chunk)))
@@ -136,7 +138,9 @@ class Evaluator:
             np.concatenate([np.empty((0, objectives)), *(part.F for part in parts)]),
             np.concatenate([np.empty((0, constraints)), *(part.G for part in parts)]),
         )
-        self.relaxed.add(np.column_stack([batch.F, batch.violation]), ids)
+        violation = batch.violation
+        near = violation <= (TOLERATED if self.feasible else np.inf)
+        self.relaxed.add(np.column_stack([batch.F, violation])[near], ids[near])
         return batch
 
     def sweep(self, after: Callable[[], None]) -> None:

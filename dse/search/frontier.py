@@ -3,7 +3,7 @@ Optuna sampler."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import moocore
 import numpy as np
@@ -21,24 +21,24 @@ RANKED_OBJECTIVES = (2, 3)
 def promising(
     front: Archive,
     relaxed: Archive,
-    fresh: NDArray[np.bool_],
-    fresh_relaxed: NDArray[np.bool_],
+    fresh: Callable[[Ids], NDArray[np.bool_]],
     log: Sequence[bool],
     rng: np.random.Generator,
 ) -> Ids:
     """Ids worth expanding, the best first.
 
-    First those of the feasible `front` that are `fresh` (not expanded yet), by what they alone
-    contribute to its hypervolume (at random with more than three objectives, where contributions
-    are slow to compute, and with one). When there are none, the infeasible points of `relaxed` (the
-    archive whose last objective is the sum of violations) that are fresh, least violation first;
+    `fresh(ids)` says which were not expanded yet. First those of the feasible `front`, by what they
+    alone contribute to its hypervolume (at random with more than three objectives, where
+    contributions are slow to compute, and with one). When there are none, the infeasible points of
+    `relaxed` (the archive whose last objective is the sum of violations), least violation first;
     while something is feasible, those that exceed their limits by at most 100% in sum.
     """
-    if fresh.any():
-        return _by_contribution(front, fresh, log, rng)
+    unexpanded = fresh(front.ids)
+    if unexpanded.any():
+        return _by_contribution(front, unexpanded, log, rng)
     violation, ids = relaxed.F[:, -1], relaxed.ids
     most = TOLERATED if len(front) else np.inf
-    near = fresh_relaxed & (violation > 0) & (violation <= most)
+    near = fresh(ids) & (violation > 0) & (violation <= most)
     return ids[near][np.lexsort((ids[near], violation[near]))]
 
 

@@ -52,8 +52,10 @@ def leap(evaluator: Evaluator, rng: np.random.Generator) -> Batch:
         return sample(evaluator, rng)
     front = space.unrank(ids)
     chosen = rng.integers(len(ids), size=_sample_size(evaluator))
-    anything = rng.integers(space.cardinalities, size=(len(chosen), front.shape[1]))
-    index = np.where(active_axes(space, front)[chosen], front[chosen], anything)
+    index, active = front[chosen], active_axes(space, front)
+    for axis in np.flatnonzero(~active.all(axis=0)):
+        idle = np.flatnonzero(~active[chosen, axis])
+        index[idle, axis] = rng.integers(space.cardinalities[axis], size=len(idle))
     rows, many = np.arange(len(index)), np.flatnonzero(space.cardinalities > 1)
     for _ in range(2):
         axis = rng.choice(many, len(index))
@@ -100,12 +102,10 @@ def refine(evaluator: Evaluator, rng: np.random.Generator, progress: Progress) -
 def _promising(
     evaluator: Evaluator, expanded: SeenIds, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    front, relaxed = evaluator.archive, evaluator.relaxed
     return promising(
-        front,
-        relaxed,
-        ~expanded.contains(front.ids),
-        ~expanded.contains(relaxed.ids),
+        evaluator.archive,
+        evaluator.relaxed,
+        lambda ids: ~expanded.contains(ids),
         [objective.log for objective in evaluator.problem.objectives],
         rng,
     )

@@ -193,8 +193,7 @@ class ParetoLocalSampler(BaseSampler):
             ids = promising(
                 self._front,
                 self._relaxed,
-                self._fresh(self._front.ids),
-                self._fresh(self._relaxed.ids),
+                self._fresh,
                 [False] * objectives if self._log is None else self._log,
                 self._rng,
             )
