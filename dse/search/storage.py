@@ -20,7 +20,7 @@ DIALECTS = ("postgresql", "mysql", "sqlite")
 # What SQLAlchemy imports for each, and what installs it.
 DRIVERS = {
     "postgresql": ("postgresql+psycopg", "pip install 'dse[postgres]'"),
-    "mysql": ("mysql+pymysql", "pip install pymysql"),
+    "mysql": ("mysql+pymysql", "pip install 'dse[mysql]'"),
 }
 SQLITE_WAIT_S = 60
 TRIES = 10
@@ -54,7 +54,7 @@ def is_url(location: str | Path) -> bool:
 
 def shown(location: str | Path) -> str:
     """A location without its password: in messages, files and commands. The driver takes one from
-    its own places where a URL has none (~/.pgpass, ~/.my.cnf)."""
+    its own places where a URL has none (~/.pgpass)."""
     location = str(location)
     if not is_url(location):
         return location

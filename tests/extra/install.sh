@@ -1,12 +1,13 @@
 #!/bin/sh
-# Installs what the tests marked `extra` need and this machine lacks: Chromium and PostgreSQL
-# (Debian's packages). The tests start a server of their own; none needs to run.
+# Installs what the tests marked `extra` need and this machine lacks: Chromium, PostgreSQL and
+# MariaDB (Debian's packages). The tests start a server of their own; none needs to run.
 set -eu
 missing=""
 command -v chromium >/dev/null 2>&1 || missing="chromium fonts-dejavu-core"
 if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
     missing="$missing postgresql"
 fi
+command -v mariadbd >/dev/null 2>&1 || [ -x /usr/sbin/mariadbd ] || missing="$missing mariadb-server"
 [ -z "$missing" ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
     echo "install with this system's package manager, as there is no apt-get here: $missing" >&2

@@ -1,13 +1,15 @@
-"""Workers that share a study through a PostgreSQL server, killed at any time; a Dask cluster."""
+"""Workers that share a study through a database server, killed at any time; a Dask cluster."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -31,6 +33,10 @@ _COMPLETE = """
 SELECT s.study_name, a.value_json FROM trials t
 JOIN studies s USING (study_id) JOIN trial_user_attributes a USING (trial_id)
 WHERE t.state = 'COMPLETE' AND a.key IN ('id', 'unit')
+"""
+_UNITS_DONE = """
+SELECT COUNT(*) FROM trials t JOIN studies s USING (study_id)
+WHERE t.state = 'COMPLETE' AND s.study_name LIKE '%.units'
 """
 _HOLDERS = """
 SELECT a.value_json FROM trials t JOIN trial_user_attributes a USING (trial_id)
@@ -165,9 +171,37 @@ def test_a_wrong_password_is_refused_and_not_shown(database: Callable[[str], str
     assert "Traceback" not in said.stderr
 
 
+def test_workers_share_a_study_in_mysql(mysql_url: str, tmp_path: Path):
+    command = ("worker", "quickstart", "--storage", mysql_url, "--engine", "exhaustive")
+    running = [start(*command, "--lease", LEASE) for _ in range(2)]
+    try:
+        time.sleep(8)
+        running[0].send_signal(signal.SIGKILL)
+        said, _ = running[1].communicate(timeout=DONE_WITHIN_S)
+        assert running[1].returncode == 0, said
+        assert PASSWORD not in said
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+    run = ("run", "quickstart", "--engine", "exhaustive", "--out")
+    shared, alone = tmp_path / "shared", tmp_path / "alone"
+    assert (said := dse(*run, shared, "--storage", mysql_url)).returncode == 0, said.stderr
+    assert (said := dse(*run, alone, "--jobs", 1)).returncode == 0, said.stderr
+    assert (shared / "front.csv").read_bytes() == (alone / "front.csv").read_bytes()
+    assert study(shared)["trials"] == study(alone)["trials"]
+    assert study(shared)["duplicate_trials"] == 0
+    wrong = mysql_url.replace(PASSWORD, "wrong-and-secret")
+    refused = dse("run", "tiny", "--storage", wrong, "--out", tmp_path / "out")
+    assert refused.returncode == 4
+    assert "wrong-and-secret" not in refused.stdout + refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 @contextmanager
-def cluster(workers: int) -> Iterator[str]:
-    """A Dask scheduler and its workers, each a process on loopback."""
+def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen]]]:
+    """A Dask scheduler and its workers, each a process on loopback; yields its address and the
+    workers."""
     address = f"tcp://127.0.0.1:{free_port()}"
     scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
@@ -183,7 +217,7 @@ def cluster(workers: int) -> Iterator[str]:
         ),
     ]
     try:
-        yield address
+        yield address, processes[1:]
     finally:
         for process in processes:
             process.terminate()
@@ -201,28 +235,71 @@ def stop(process: subprocess.Popen) -> None:
 
 
 @pytest.fixture
-def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def dask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, list[subprocess.Popen]]]:
     if importlib.util.find_spec("distributed") is None:
         pytest.skip("no Dask here: pip install 'dse[cluster]'")
     monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     from distributed import Client
 
-    with cluster(2) as address, Client(address, timeout=60, set_as_default=False) as client:
+    with (
+        cluster(2) as (address, workers),
+        Client(address, timeout=60, set_as_default=False) as client,
+    ):
         client.wait_for_workers(2, timeout=120)
-        yield address
+        yield address, workers
 
 
-def test_an_enumeration_on_a_cluster(dask: str, tmp_path: Path):
+Dask = tuple[str, list[subprocess.Popen]]
+
+
+def test_an_enumeration_on_a_cluster_that_loses_a_worker(dask: Dask, tmp_path: Path):
+    address, workers = dask
     run = ("run", "quickstart", "--engine", "exhaustive", "--out")
     there, alone = tmp_path / "there", tmp_path / "alone"
-    assert (said := dse(*run, there, "--cluster", dask)).returncode == 0, said.stderr
+    running = start(*run, there, "--cluster", address, "--storage", f"sqlite:///{tmp_path}/s.db")
+    try:
+        until = time.monotonic() + DONE_WITHIN_S
+        while time.monotonic() < until and not units_done(tmp_path / "s.db"):
+            time.sleep(0.2)
+        assert running.poll() is None, "the work was over before a worker could be killed"
+        workers[0].kill()
+        said, _ = running.communicate(timeout=DONE_WITHIN_S)
+        assert running.returncode == 0, said
+    finally:
+        running.kill()
+        running.communicate()
+    assert (said := dse(*run, alone)).returncode == 0, said.stderr
+    assert (there / "front.csv").read_bytes() == (alone / "front.csv").read_bytes()
+    for key in ("constraint_tallies", "evaluations", "trials"):
+        assert study(there)[key] == study(alone)[key], key
+
+
+def units_done(database: Path) -> int:
+    """Work units that are complete in a study of SQLite."""
+    if not database.exists():
+        return 0
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        try:
+            return connection.execute(_UNITS_DONE).fetchone()[0]
+        except sqlite3.OperationalError:
+            return 0
+
+
+def test_an_enumeration_on_a_cluster(dask: Dask, tmp_path: Path):
+    address, _ = dask
+    run = ("run", "quickstart", "--engine", "exhaustive", "--out")
+    there, alone = tmp_path / "there", tmp_path / "alone"
+    assert (said := dse(*run, there, "--cluster", address)).returncode == 0, said.stderr
     assert (said := dse(*run, alone)).returncode == 0, said.stderr
     assert (there / "front.csv").read_bytes() == (alone / "front.csv").read_bytes()
     assert study(there)["constraint_tallies"] == study(alone)["constraint_tallies"]
 
 
-def test_a_cluster_enumerates_and_nothing_else(dask: str, tmp_path: Path):
-    said = dse("run", "quickstart", "--engine", "nsga2", "--cluster", dask, "--out", tmp_path / "x")
+def test_a_cluster_enumerates_and_nothing_else(dask: Dask, tmp_path: Path):
+    run = ("run", "quickstart", "--engine", "nsga2", "--out", tmp_path / "x")
+    said = dse(*run, "--cluster", dask[0])
     assert said.returncode == 2
     assert "--engine exhaustive" in said.stderr
