@@ -91,12 +91,17 @@ def _document(config: str, flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from dse.study.check_words import GEMM_TITLES, NEAR_TITLES, degree_lines, gemm_lines, near_lines
-    from dse.study.check_words import rule_lines as found
+    from dse.study.check_words import (
+        NEAR_TITLES,
+        degree_lines,
+        gemm_table,
+        near_lines,
+        rule_lines,
+    )
     from dse.study.numbers import in_ms
 
     say(document["answer"])
-    for title, sentences in found(document):
+    for title, sentences in rule_lines(document):
         click.echo(f"\n{title}")
         for sentence in sentences:
             say(f"- {sentence}", "  ")
@@ -105,20 +110,22 @@ def _print(document: dict[str, Any]) -> None:
         say(line, "    ")
     click.echo()
     if document["nearest"]:
-        click.echo("Nearest shapes that all of this software takes, against this one")
+        click.echo("Nearest that all of this software takes, against this one")
         print_table(NEAR_TITLES, near_lines(document), right=range(1, len(NEAR_TITLES)))
         if not document["ok"]:
-            say(
-                "Steps of the refused shape are counted as if its heads and widths were rounded up."
-            )
+            say("Of the refused shape, a rank has its share of heads and widths rounded up.")
+            click.echo()
+    elif not document["ok"]:
+        say("Nothing near is taken by all of it: up to three sizes changed, by at most half each.")
+        click.echo()
     for phase in ("prefill", "decode"):
         step = document[phase]
         if step is not None:
             rows = f"{step['rows']:,.0f} {'tokens' if phase == 'prefill' else 'requests'}"
             title = f"Products of a {phase} step of {rows} on one chip, {in_ms(step['seconds'])}"
             click.echo(f"{title}; shares of the step")
-            titles = GEMM_TITLES[phase]
-            print_table(titles, gemm_lines(document, phase), right=range(1, len(titles)))
+            titles, lines = gemm_table(document, phase)
+            print_table(titles, lines, right=range(1, len(titles)))
     click.echo("Rests on:")
     for sentence in document["assumed"]:
         say(f"- {sentence}", "  ")

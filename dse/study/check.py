@@ -113,7 +113,12 @@ def subject_of(
         model=model,
         chip=chip,
         family=family,
-        filling=Filling(family, units, None if unit is None else unit[0]),
+        filling=Filling(
+            family,
+            units,
+            None if unit is None else unit[0],
+            "measured" if chip.family in family.aligned_chips else "assumed",
+        ),
         filling_source=unit[1] if unit else figure.source if figure and units else "",
         batch=batch,
         machines=None if refusal else compile_machines(catalog, [chip_id]),
@@ -128,7 +133,8 @@ def check(subject: Subject) -> dict[str, Any]:
     """The document of `dse check --json`, without the nearest shapes. `ok`: no software that serves
     models on the chip refuses the shape; Megatron-LM, which trains them, stands in `stacks`."""
     batch, steps = subject.batch, subject.steps(subject.batch)
-    broken = [one for one in errors(batch) if one.broken[0]]
+    known = set(subject.family.stacks)
+    broken = [one for one in errors(batch) if one.broken[0] and known & set(one.rule.stacks)]
     found = [*broken, *(one for one in bands(batch) if one.broken[0])]
     if steps is not None:
         found += [one for one in wastes(steps) if one.broken[0] and _applies(one, subject)]
@@ -144,11 +150,19 @@ def check(subject: Subject) -> dict[str, Any]:
         "prefill": _step(steps, "prefill"),
         "decode": _step(steps, "decode"),
         "degrees": degrees(batch, subject.family.stacks, subject.domain),
+        "fills": _fills(subject, steps),
         "rules": [_rule(one, subject.family.stacks) for one in found],
         "gemms": [] if steps is None else gemm_rows(steps),
         "nearest": [],
         "assumed": _assumed(subject, steps),
     }
+
+
+def _fills(subject: Subject, steps: Steps | None) -> str | None:
+    """What products are judged by; None where nothing is known of the chip, or it has no times."""
+    if steps is None or not subject.family.judged:
+        return None
+    return "tiles" if subject.family.tiles else "matrix_unit"
 
 
 def _applies(finding: Finding, subject: Subject) -> bool:
@@ -264,6 +278,13 @@ def _assumed(subject: Subject, steps: Steps | None) -> list[str]:
             + ", ".join(f"{tall:g} x {wide:g}" for tall, wide in family.tiles)
         )
     if steps is not None and family.aligned:
+        chips = "other chips, formats and decode steps are"
+        if filling.alignment_known == "measured":
+            chips = "other formats, and decode steps, are"
+        sentences.append(
+            f"misaligned widths were measured on H100, large products in bf16; {chips} taken to "
+            "lose as much (assumed)"
+        )
         between = list(dict.fromkeys(unmeasured_alignment(steps, 0)))
         if between:
             sentences.append(

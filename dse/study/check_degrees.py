@@ -88,8 +88,9 @@ def _refused(batch: CandidateBatch, tensor: Floats) -> list[dict[str, Any]]:
     """Why the degrees that a person would try are refused."""
     tried = np.log2(tensor) % 1.0 == 0.0
     for block in batch.blocks:
-        if "heads" in block.sizes and block.count[0] > 0.0:
-            tried = tried | ((block["heads"] % tensor == 0.0) & (tensor <= 8.0))
+        heads = block.sizes.get("heads", np.zeros(1))
+        if block.count[0] > 0.0 and heads[0] > 0.0:
+            tried = tried | ((heads % tensor == 0.0) & (tensor <= 8.0))
     reasons: dict[int, list[str]] = {}
     for finding in errors(batch):
         for i in np.flatnonzero(finding.broken & tried):

@@ -80,6 +80,23 @@ def _size(batch: CandidateBatch, kinds: tuple[str, ...], size: str) -> tuple[flo
     return value, set_to
 
 
+def _with_kv_heads(heads: tuple[float, Setter]) -> Setter:
+    """Sets the heads, and the KV heads of multi-head attention with them."""
+
+    def set_to(many: CandidateBatch, values: Floats) -> CandidateBatch:
+        def changed(block: Block) -> Block:
+            if block.kind != "gqa":
+                return block
+            own = (block["heads"] == heads[0]) & (block["kv_heads"] == heads[0])
+            new = np.where(own, values, block["kv_heads"])
+            return Block(block.kind, block.count, {**block.sizes, "kv_heads": new})
+
+        both = replace(many, blocks=tuple(changed(block) for block in many.blocks))
+        return heads[1](both, values)
+
+    return set_to
+
+
 def _field(name: str) -> Setter:
     return lambda many, values: replace(many, **{name: values})
 
@@ -99,10 +116,10 @@ def moves(subject: Subject) -> list[Move]:
         lower = np.floor(heads[0] / tp) * tp
         near = {lower - tp, lower, lower + tp, lower + 2 * tp} - {heads[0], 0.0}
         others = tuple(sorted(x for x in near if abs(x / heads[0] - 1.0) <= FURTHEST))
-        add("num_attention_heads", heads, others)
+        add("num_attention_heads", (heads[0], _with_kv_heads(heads)), others)
     kv = _size(batch, ("gqa",), "kv_heads")
-    if kv is not None:
-        near = {2.0 ** np.floor(np.log2(kv[0])), 2.0 ** np.ceil(np.log2(kv[0])), kv[0] * 2.0}
+    if kv is not None and heads is not None and kv[0] < heads[0]:
+        near = {2.0 ** np.floor(np.log2(kv[0])), 2.0 ** np.ceil(np.log2(kv[0])), kv[0] * 2.0, tp}
         add("num_key_value_heads", kv, tuple(sorted(near - {kv[0]})))
     width = _size(batch, ("mlp",), "intermediate_size")
     if width is not None:
@@ -112,6 +129,9 @@ def moves(subject: Subject) -> list[Move]:
         shards = float(expert_shards(batch)[0])
         others = _around(expert[0], tile * shards, tile * shards / 2.0)
         add("moe_intermediate_size", expert, others)
+        shared = _size(batch, ("moe",), "shared_intermediate_size")
+        if shared is not None and shared[0] > 0.0:
+            add("shared_intermediate_size", shared, _around(shared[0], tile * tp))
         found += _expert_moves(batch)
     hidden = float(batch.hidden_size[0])
     add("hidden_size", (hidden, _field("hidden_size")), _around(hidden, 2.0 * TILE))

@@ -7,7 +7,8 @@ from typing import Any
 
 from dse.study.numbers import NONE, digits, tenths
 
-SHOWN, REASONS = 4, 3  # refused degrees, and reasons of each
+SHOWN, REASONS = 3, 3  # refused degrees, and reasons of each
+SEEN = 5e-4  # shares below it are none
 TITLES = {"error": "Refused", "waste": "Costs time", "note": "Worth knowing"}
 
 
@@ -21,11 +22,13 @@ def answer(document: dict[str, Any]) -> str:
         first = [row["found"] for row in document["rules"] if row["severity"] == "error"]
         rest = f"; no rule here of {_join(taken)} does" if taken else ""
         return f"{where} does not fit: {first[0]} (refused by {_join(refusing)}{rest})."
-    fits = f"fits (to train it, {_join(refusing)} refuses)" if refusing else "fits"
+    fits = f"fits ({_join(refusing)}, which trains, refuses it)" if refusing else "fits"
     if document["prefill"] is None:
         return f"{where} {fits} as far as degrees go; what it wastes is not known."
     prefill, decode = (document[phase]["added_share"] for phase in ("prefill", "decode"))
-    if prefill < 0.0005 and decode < 0.0005:
+    if document["fills"] is None:
+        return f"{where} {fits}; no rules of matrix products are known for this chip."
+    if prefill < SEEN and decode < SEEN:
         return f"{where} {fits} and wastes nothing that these rules see."
     return (
         f"{where} {fits} and its shape adds up to {tenths(prefill)} to a prefill step and "
@@ -64,7 +67,7 @@ def degree_lines(document: dict[str, Any]) -> list[str]:
         because = [*row["because"][:REASONS], *([f"and {more} more"] if more > 0 else [])]
         lines.append(f"  not TP {row['tp']}: {'; '.join(because)}")
     if len(refused) > SHOWN:
-        lines.append(f"  and {len(refused) - SHOWN} higher powers of two")
+        lines.append(f"  and {len(refused) - SHOWN} higher")
     return lines
 
 
@@ -97,50 +100,70 @@ def rule_lines(document: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """(title, sentences) of each severity that has a finding."""
     groups = []
     for severity, title in TITLES.items():
-        rows = [row for row in document["rules"] if row["severity"] == severity]
+        rows: dict[str, dict[str, Any]] = {}
+        for k, row in enumerate(document["rules"]):
+            if row["severity"] != severity:
+                continue
+            key = row["rule"] if severity == "error" else str(k)
+            before = [rows[key]["found"]] if key in rows else []
+            rows[key] = row | {"found": "; ".join([*before, row["found"]])}
         if rows:
-            groups.append((title, [_sentence(row) for row in rows]))
+            groups.append((title, [_sentence(row) for row in rows.values()]))
     return groups
 
 
 def _sentence(row: dict[str, Any]) -> str:
     name = row["rule"].replace("_", " ")
     if row["severity"] == "error":
-        return f"{name}: {row['found']}. Refused by {_join(row['refused_by'])}; {row['source']}."
+        by = _join(row["refused_by"])
+        return f"{name}: {row['found']}. Refused by {by}. Source: {row['source']}."
     if row["severity"] == "note":
         return f"{name}: {row['found']}. Rule ({row['known']}): {row['says']}."
     costs = [
         f"{tenths(row[f'{phase}_share'])} of the {phase} step"
         for phase in ("prefill", "decode")
-        if row[f"{phase}_share"]
+        if (row[f"{phase}_share"] or 0.0) >= SEEN
     ]
     cost = " and ".join(costs) or "no time that shows"
     kind = f"{row['known']}; in every prediction" if row["in_predictions"] else row["known"]
     return f"{name}: {cost} ({kind}): {row['found']}"
 
 
-GEMM_TITLES = {
-    "prefill": ("product", "M", "N", "K", "bytes", "aligned", "tiles", "waves", "share", "added"),
-    "decode": ("product", "M", "N", "K", "bytes", "aligned", "share", "added"),
-}
-
-
-def gemm_lines(document: dict[str, Any], phase: str) -> list[tuple[str, ...]]:
-    """Rows of the table of one phase; shares are of the step."""
+def gemm_table(
+    document: dict[str, Any], phase: str
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Titles and rows of the products of one phase; shares are of the step. Columns of what was not
+    judged are left out."""
+    fills, prefill = document["fills"], phase == "prefill"
+    judged = {
+        "bytes": fills == "tiles",
+        "aligned": fills == "tiles",
+        "tiles": fills == "tiles" and prefill,
+        "waves": fills == "tiles" and prefill,
+        "unit": fills == "matrix_unit" and prefill,
+        "share": True,
+        "added": fills is not None,
+    }
+    shown = [title for title, there in judged.items() if there]
     rows = []
     for row in document["gemms"]:
         if row["phase"] != phase:
             continue
-        rows_of = f"{_plain(row['m'])}{_groups(row['groups'])}"
-        sizes = (rows_of, f"{row['n']:,.0f}", f"{row['k']:,.0f}", f"{row['aligned_bytes']:g}")
-        efficiency = (f"{row['alignment_efficiency']:.0%}",)
-        if phase == "prefill":
-            efficiency += (f"{row['tile_efficiency']:.0%}", f"{row['wave_efficiency']:.0%}")
-        name = row["name"].replace("projection", "proj.")
         cost = row["added_share"]
-        shares = (tenths(row["share"]), "0" if cost < 5e-4 else tenths(cost, sign=True))
-        rows.append((name, *sizes, *efficiency, *shares))
-    return rows
+        cells = {
+            "bytes": f"{row['aligned_bytes']:g}",
+            "aligned": f"{row['alignment_efficiency']:.0%}",
+            "tiles": f"{row['tile_efficiency']:.0%}",
+            "waves": f"{row['wave_efficiency']:.0%}",
+            "unit": f"{row['tile_efficiency']:.0%}",
+            "share": tenths(row["share"]),
+            "added": "0" if cost < SEEN else tenths(cost, sign=True),
+        }
+        name = row["name"].replace("projections", "proj.").replace("projection", "proj.")
+        rows_of = f"{_plain(row['m'])}{_groups(row['groups'])}"
+        sizes = (rows_of, f"{row['n']:,.0f}", f"{row['k']:,.0f}")
+        rows.append((name, *sizes, *(cells[title] for title in shown)))
+    return ("product", "M", "N", "K", *shown), rows
 
 
 def _plain(rows: float) -> str:

@@ -38,8 +38,8 @@ FORMATS = (
     Format("fp8_block", 128.0, True, Rule(
         "fp8_blocks_whole", "error",
         "a rank's width is a multiple of the 128 x 128 block of fp8 weights",
-        "vLLM quantization/fp8.py, issues 17569, 39046, 54178; SGLang issue 3345; TensorRT-LLM's own "
-        "tests of such experts are skipped",
+        "vLLM quantization/fp8.py, issues 17569, 39046, 54178; SGLang issue 3345; TensorRT-LLM "
+        "skips its own tests of such experts",
         "spec", (VLLM, SGLANG, TRTLLM),
     )),
     Format("int4", 128.0, False, Rule(

@@ -9,7 +9,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -95,11 +95,13 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What products have to fill: `units` compute units (None: not known), or a matrix unit."""
+    """What products have to fill: `units` compute units (None: not known), or a matrix unit.
+    `alignment_known`: the kind of evidence of what misaligned widths cost here."""
 
     family: Family
     units: float | None
     matrix_unit: float | None
+    alignment_known: str = "assumed"
 
 
 def judge(step: NotedStep, filling: Filling, tiled: bool) -> list[Judged]:
@@ -207,7 +209,8 @@ def _alignment(steps: Steps) -> Finding:
         ]
         return "; ".join(off)
 
-    return Finding(ALIGNMENT, np.maximum(prefill, decode) > 0.0, words, prefill, decode)
+    rule = replace(ALIGNMENT, known=steps.filling.alignment_known)
+    return Finding(rule, np.maximum(prefill, decode) > 0.0, words, prefill, decode)
 
 
 def unmeasured_alignment(steps: Steps, i: int) -> list[str]:

@@ -22,10 +22,9 @@ FAMILY = Family(
         "ROCm documentation, MI300X workload optimization, GEMM stride issues; no figure published",
         "claimed",
     ),
-    aligned="assumed",
+    aligned=True,
     notes=(
         "8 dies (XCDs): the vendor says to group tiles in multiples of 8, which libraries do; no "
         "figure is published and none is charged",
-        "misaligned widths are taken to be as slow as on H100 (assumed)",
     ),
 )

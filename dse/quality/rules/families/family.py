@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dse.quality.rules.kinds import STACKS, Rule
+from dse.quality.rules.kinds import STACKS, VLLM, Rule
 from dse.specs.chip import Chip
 
 
@@ -15,7 +15,7 @@ class Family:
     """`chips`: the `family` of the chip files that it is for. Of GPUs, `tiles` (rows, columns) that
     libraries use on `units`; of systolic arrays, the side `matrix_unit` of one where the chip's
     file does not say it, and rows come in `row_unit`. `stride_bytes`: strides to avoid.
-    `aligned`: the kind of evidence that misaligned widths are slow here, None for none."""
+    `aligned`: whether misaligned widths are slow here, which was measured on `aligned_chips`."""
 
     name: str
     title: str
@@ -29,7 +29,8 @@ class Family:
     stride_bytes: float | None = None
     stride_chips: tuple[str, ...] = ()
     stride_rule: Rule | None = None
-    aligned: str | None = None
+    aligned: bool = False
+    aligned_chips: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -43,7 +44,11 @@ UNKNOWN = Family(
     "a family without published shape rules",
     (),
     "none",
-    notes=("no shape rules of matrix products are published for this chip: none are applied",),
+    stacks=(VLLM,),
+    notes=(
+        "degrees are judged by the rules of vLLM; whether it runs on this chip was not checked",
+        "no shape rules of matrix products are published for this chip: none are applied",
+    ),
 )
 
 

@@ -11,9 +11,6 @@ FAMILY = Family(
     # The most efficient output tiles of the guide, usual on all generations since (assumed).
     tiles=((256.0, 128.0), (128.0, 256.0), (128.0, 128.0)),
     units="SMs",
-    aligned="measured",
-    notes=(
-        "the cliff of misaligned widths was measured on H100 in bf16; other chips and formats are "
-        "taken to be alike (assumed)",
-    ),
+    aligned=True,
+    aligned_chips=("hopper",),
 )
