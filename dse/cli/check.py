@@ -110,7 +110,7 @@ def _print(document: dict[str, Any]) -> None:
         say(line, "    ")
     click.echo()
     if document["nearest"]:
-        click.echo("Nearest that all of this software takes, against this one")
+        click.echo("Nearest that all of this software takes, against this one (steps with costs)")
         print_table(NEAR_TITLES, near_lines(document), right=range(1, len(NEAR_TITLES)))
         if not document["ok"]:
             say("Of the refused shape, a rank has its share of heads and widths rounded up.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,12 +129,17 @@ def subject_of(
     )
 
 
+def refusals(subject: Subject, batch: CandidateBatch) -> Iterator[Finding]:
+    """The rules that software which runs on the chip holds n shapes to."""
+    known = set(subject.family.stacks)
+    return (finding for finding in errors(batch) if known & set(finding.rule.stacks))
+
+
 def check(subject: Subject) -> dict[str, Any]:
     """The document of `dse check --json`, without the nearest shapes. `ok`: no software that serves
     models on the chip refuses the shape; Megatron-LM, which trains them, stands in `stacks`."""
     batch, steps = subject.batch, subject.steps(subject.batch)
-    known = set(subject.family.stacks)
-    broken = [one for one in errors(batch) if one.broken[0] and known & set(one.rule.stacks)]
+    broken = [one for one in refusals(subject, batch) if one.broken[0]]
     found = [*broken, *(one for one in bands(batch) if one.broken[0])]
     if steps is not None:
         found += [one for one in wastes(steps) if one.broken[0] and _applies(one, subject)]

@@ -1,7 +1,8 @@
 """Shapes near one that software refuses or that wastes a chip: all small changes at once.
 
 Each size that a rule can blame has a few other values: the next ones that divide into the ranks and
-fill the tiles. All sets of up to three such changes are judged in one batch. A shape's distance is
+fill the tiles. Heads change only where they are what is refused. All sets of up to three such
+changes are judged in one batch. A shape's distance is
 
     |change of parameters| + time added in prefill and decode
         + the sum over changed sizes of (1% + |change| / 10)
@@ -23,11 +24,11 @@ from dse.candidates import Block, CandidateBatch, Floats
 from dse.evaluate import evaluate
 from dse.perf.parameters import parameters
 from dse.perf.workload import Workload
-from dse.quality.rules import Steps, added_share, errors
-from dse.quality.rules.divide import expert_shards
+from dse.quality.rules import Steps, added_share
+from dse.quality.rules.divide import HEADS, KV_HEADS, expert_shards
 from dse.specs.backend import Backend
 from dse.specs.blocks import FEED_FORWARD, MIXERS
-from dse.study.check import Subject
+from dse.study.check import Subject, refusals
 
 MOST_CHANGES = 3
 CHANGE, RESIZE = 0.01, 0.1
@@ -105,6 +106,7 @@ def moves(subject: Subject) -> list[Move]:
     """What may change of the shape, and its expert parallelism."""
     batch = subject.batch
     tp, tile = float(batch.tensor_parallel[0]), subject.filling.matrix_unit or TILE
+    blamed = {finding.rule for finding in refusals(subject, batch) if finding.broken[0]}
     found: list[Move] = []
 
     def add(name: str, sized: tuple[float, Setter] | None, others: tuple[float, ...]) -> None:
@@ -112,13 +114,10 @@ def moves(subject: Subject) -> list[Move]:
             found.append(Move(name, sized[0], others, sized[1]))
 
     heads = _size(batch, ("gqa", "mla", "compressed"), "heads")
-    if heads is not None:
-        lower = np.floor(heads[0] / tp) * tp
-        near = {lower - tp, lower, lower + tp, lower + 2 * tp} - {heads[0], 0.0}
-        others = tuple(sorted(x for x in near if abs(x / heads[0] - 1.0) <= FURTHEST))
-        add("num_attention_heads", (heads[0], _with_kv_heads(heads)), others)
+    if heads is not None and HEADS in blamed:
+        add("num_attention_heads", (heads[0], _with_kv_heads(heads)), _around(heads[0], tp))
     kv = _size(batch, ("gqa",), "kv_heads")
-    if kv is not None and heads is not None and kv[0] < heads[0]:
+    if kv is not None and heads is not None and kv[0] < heads[0] and KV_HEADS in blamed:
         near = {2.0 ** np.floor(np.log2(kv[0])), 2.0 ** np.ceil(np.log2(kv[0])), kv[0] * 2.0, tp}
         add("num_key_value_heads", kv, tuple(sorted(near - {kv[0]})))
     width = _size(batch, ("mlp",), "intermediate_size")
@@ -204,9 +203,8 @@ def nearest(subject: Subject, backend: Backend) -> list[dict[str, Any]]:
     """The best few shapes that every stack takes and that waste less, the nearest first."""
     near = neighbours(subject)
     refused = np.zeros(len(near.batch), dtype=bool)
-    for finding in errors(near.batch):
-        if set(finding.rule.stacks) & set(subject.family.stacks):
-            refused = refused | finding.broken
+    for finding in refusals(subject, near.batch):
+        refused = refused | finding.broken
     steps = subject.steps(near.batch)
     count = parameters(near.batch).total
     change = count / count[0] - 1.0
@@ -221,9 +219,12 @@ def nearest(subject: Subject, backend: Backend) -> list[dict[str, Any]]:
         better = better & (waste < waste[0] - WORTH) & (distance < distance[0])
     chosen: list[int] = []
     for i in np.lexsort((np.abs(change), distance)):
-        # A shape with further changes than one nearer by is not worth them.
-        further = any(near.changes[k].items() <= near.changes[i].items() for k in chosen)
-        if better[i] and not further:
+        # Further changes than those of a shape nearer by have to be worth it.
+        idle = any(
+            near.changes[k].items() <= near.changes[i].items() and waste[i] > waste[k] - WORTH
+            for k in chosen
+        )
+        if better[i] and not idle:
             chosen.append(int(i))
         if len(chosen) == SHOWN:
             break

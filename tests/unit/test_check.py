@@ -109,6 +109,27 @@ def test_copies_of_kv_heads_cost_what_they_read():
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "chip", "product", "tile", "wave"),
+    [
+        ("deepseek-v3", "tpu_v6e", "query and KV down-projection", 2112 / 2304, 1.0),
+        ("deepseek-v3", "tpu_v5p", "query and KV down-projection", 2112 / 2176, 1.0),
+        ("qwen3-next-80b-a3b", "tpu_v7x", "routed experts down-projection", 64 / 256, 1.0),
+        ("qwen3-next-80b-a3b", "trn2_16", "routed experts down-projection", 64 / 128, 1.0),
+        # 8 x 32 tiles of 256 x 256 on 304 compute units; 16 x 56 of 128 x 128 on 132.
+        ("llama-3-70b", "mi300x", "attention output projection", 1.0, 256 / 304),
+        ("llama-3-70b", "h100_sxm", "feed-forward up-projection", 1.0, 896 / 924),
+    ],
+)
+def test_what_products_fill(model: str, chip: str, product: str, tile: float, wave: float):
+    document = check(subject(model, chip, "bf16", tp=8))
+    row = next(r for r in document["gemms"] if r["name"] == product and r["phase"] == "prefill")
+    assert row["tile_efficiency"] == pytest.approx(tile)
+    assert row["wave_efficiency"] == pytest.approx(wave)
+    later = [r for r in document["gemms"] if r["phase"] == "decode"]
+    assert all(r["tile_efficiency"] == r["wave_efficiency"] == 1.0 for r in later)
+
+
 def test_costs_add_up():
     document = check(subject("gpt-oss-120b", "h100_sxm", tp=4))
     by_rule = sum(row["prefill_share"] for row in document["rules"] if not row["in_predictions"])

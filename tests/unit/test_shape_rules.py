@@ -28,7 +28,7 @@ from dse.quality.rules.efficiency import (
 from dse.quality.rules.families import FAMILIES, family_of, matrix_unit
 from dse.quality.rules.formats import mx_padding, split_widths
 from dse.specs.catalog import load_catalog
-from tests.helpers import MODELS, deploy, machines
+from tests.helpers import MODELS, deploy, machines, run, workload
 
 BF16 = np.array([16])
 
@@ -257,3 +257,29 @@ def test_ordinary_models_are_inside_the_bands_and_odd_ones_out():
     assert outside("qwen3-235b-a22b") == {"depth"}  # 94 layers of 4,096
     assert "gqa_ratio" in outside("falcon-7b")  # 71 heads on one KV head
     assert "head_dimension" in outside("phi-2")  # 80
+
+
+# Rules of `dse.evaluate` about how a shape divides, which a search holds its candidates to.
+EVALUATED = (
+    "heads_divide_by_tensor_parallel", "kv_heads_divide_heads", "kv_heads_fit_tensor_parallel",
+    "feed_forward_divides_by_tensor_parallel", "experts_divide_by_expert_parallel",
+    "expert_width_divides", "expert_parallel_divides_group", "stages_within_layers",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_search_refuses_is_refused_here(model: str):
+    """The two lists of rules cannot drift apart."""
+    tp, ep, pp = (grid.ravel() for grid in np.meshgrid([1, 2, 3, 8, 48.0], [1, 2, 3.0], [1, 2, 90]))
+    batch = deploy(
+        model, "h200_sxm", tensor_parallel=tp, expert_parallel=ep, pipeline_parallel=pp
+    )  # fmt: skip
+    violations = run(batch, workload(1024.0, 256.0)).violations
+    invalid = np.zeros(len(tp), dtype=bool)
+    for name in EVALUATED:
+        invalid = invalid | (violations[name] > 0.0)
+    refused = np.zeros(len(tp), dtype=bool)
+    for finding in errors(batch):
+        refused = refused | finding.broken
+    assert not (invalid & ~refused).any()
+    assert not refused[0]

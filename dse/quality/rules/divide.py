@@ -92,6 +92,14 @@ EVEN_STAGES = Rule(
     "spec",
     (MEGATRON,),
 )
+OUTPUT_GROUPS = Rule(
+    "output_groups_divide_by_tensor_parallel",
+    "error",
+    "groups of the output projection (DeepSeek-V4) divide over the tensor-parallel ranks",
+    "TensorRT-LLM _torch/modules/attention.py",
+    "spec",
+    (TRTLLM,),
+)
 VOCABULARY = Rule(
     "vocabulary_divides_by_tensor_parallel",
     "error",
@@ -101,7 +109,6 @@ VOCABULARY = Rule(
     "spec",
     (VLLM, SGLANG),
 )
-RULES = (HEADS, KV_HEADS, GROUPS, WIDTH, EXPERTS, GROUP, STAGES, EVEN_STAGES, VOCABULARY)
 
 
 def whole(value: float) -> str:
@@ -136,10 +143,11 @@ def divisibility(batch: CandidateBatch) -> Iterator[Finding]:
 
 def _heads(batch: CandidateBatch, block: Block, used: Flags) -> Iterator[Finding]:
     tp = batch.tensor_parallel
-    for size, title in (
-        ("heads", "heads"),
-        ("key_heads", "linear-attention key heads"),
-        ("value_heads", "linear-attention value heads"),
+    for size, title, rule in (
+        ("heads", "heads", HEADS),
+        ("key_heads", "linear-attention key heads", HEADS),
+        ("value_heads", "linear-attention value heads", HEADS),
+        ("output_groups", "output groups", OUTPUT_GROUPS),
     ):
         if size in block.sizes:
             heads = block[size]
@@ -147,7 +155,7 @@ def _heads(batch: CandidateBatch, block: Block, used: Flags) -> Iterator[Finding
             def words(i: int, heads: Floats = heads, title: str = title) -> str:
                 return f"{whole(heads[i])} {title} over {whole(tp[i])} ranks"
 
-            yield Finding(HEADS, used & (heads % tp > 0.0), words)
+            yield Finding(rule, used & (heads % tp > 0.0), words)
 
 
 def _kv_heads(batch: CandidateBatch, block: Block, used: Flags) -> Iterator[Finding]:
