@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, LOAD, json_option, known_dtypes, print_json, print_table, say
+from dse.cli.options import (
+    DEGREE,
+    LOAD,
+    json_option,
+    known_dtypes,
+    print_json,
+    print_table,
+    say,
+    trained_on,
+)
 
 
 @click.command("check")
@@ -46,7 +54,6 @@ def command(config: str, as_json: bool, **flags: Any) -> None:
 
 
 def _document(config: str, flags: dict[str, Any]) -> dict[str, Any]:
-    from dse import units
     from dse.errors import InputError
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
@@ -63,14 +70,7 @@ def _document(config: str, flags: dict[str, Any]) -> dict[str, Any]:
     if flags["ep"] > 1 and all(block.kind != "moe" for block in model.blocks):
         raise InputError(f"{model.name} has no experts", field="--ep", accepted="no such flag")
     if flags["training_tokens"]:
-        tokens = units.parse(flags["training_tokens"], "tokens", field="--training-tokens")
-        if not 1 <= tokens <= 1e18:
-            raise InputError(
-                f"read {flags['training_tokens']!r}",
-                field="--training-tokens",
-                accepted="1 to 1e18 tokens, such as 15T",
-            )
-        model = replace(model, training_tokens=tokens)
+        model = trained_on(model, flags["training_tokens"])
     subject = subject_of(
         catalog,
         model,

@@ -63,8 +63,8 @@ EXPERTS = Rule(
     "experts_divide_by_expert_parallel",
     "error",
     "experts divide evenly over the expert-parallel ranks",
-    "SGLang models/gpt_oss.py, Megatron-LM arguments.py, TensorRT-LLM with load balancing; vLLM "
-    "gives the first ranks one more unless its load balancer is on",
+    "SGLang models/gpt_oss.py, Megatron-LM arguments.py, TensorRT-LLM's tests of experts (uneven "
+    "ones take its load balancer); vLLM gives the first ranks one more unless its own is on",
     "spec",
     (SGLANG, TRTLLM, MEGATRON),
 )
