@@ -1,7 +1,7 @@
 """Where published models lie: bands outside of which a shape is unusual, not wrong.
 
-The bands are those of 136 published models (docs/check.md); R* is the best width per layer of the
-default law of quality.
+The bands are those of 136 published models. Their width per layer grows with the active parameters
+without embeddings N as 3.81 N^0.144 (docs/quality.md), whatever law of quality is in use.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 
 from dse.candidates import Block, CandidateBatch, Floats
 from dse.perf.parameters import parameters
-from dse.quality.laws import BEST_WIDTH_PER_LAYER, BEST_WIDTH_PER_LAYER_EXPONENT
 from dse.quality.rules.kinds import Finding, Rule
 
 PUBLISHED = "shapes of 136 published models, 2026-11"
+WIDTH_PER_LAYER, WIDTH_PER_LAYER_EXPONENT = 3.81, 0.144
 HEAD_DIMS = (64.0, 128.0, 192.0, 256.0)
 
 
@@ -23,7 +23,7 @@ def _rule(name: str, says: str, source: str = PUBLISHED) -> Rule:
     return Rule(name, "note", says, source, "derived")
 
 
-DEPTH = _rule("depth", "width per layer is 0.4 to 2.5 times the best one of the law of quality")
+DEPTH = _rule("depth", "width per layer is 0.4 to 2.5 times what is usual at this size")
 RATIO = _rule(
     "feed_forward_ratio",
     "feed-forward has 0.5 to 10.7 times the parameters of attention",
@@ -49,9 +49,9 @@ def _outside(
 def bands(batch: CandidateBatch) -> Iterator[Finding]:
     """Every band on n shapes."""
     count, always = parameters(batch), np.ones(len(batch), dtype=bool)
-    best = BEST_WIDTH_PER_LAYER * count.active_non_embedding**BEST_WIDTH_PER_LAYER_EXPONENT
-    width = batch.hidden_size / batch.layers / best
-    yield _outside(DEPTH, width, 0.4, 2.5, always, "width per layer over the best:")
+    usual = WIDTH_PER_LAYER * count.active_non_embedding**WIDTH_PER_LAYER_EXPONENT
+    width = batch.hidden_size / batch.layers / usual
+    yield _outside(DEPTH, width, 0.4, 2.5, always, "width per layer over the usual one:")
     attention = np.maximum(count.attention, 1.0)
     dense = count.experts == 0.0
     ratio = count.mlp / attention
