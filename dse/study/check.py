@@ -143,7 +143,7 @@ def check(subject: Subject) -> dict[str, Any]:
     found = [*broken, *(one for one in bands(batch) if one.broken[0])]
     if steps is not None:
         found += [one for one in wastes(steps) if one.broken[0] and _applies(one, subject)]
-    found.sort(key=lambda one: (SEVERITIES.index(one.rule.severity), -_cost(one)))
+    found.sort(key=_order)
     refused = {stack for one in broken for stack in one.rule.stacks}
     stacks = {stack: stack not in refused for stack in subject.family.stacks}
     return {
@@ -176,8 +176,11 @@ def _applies(finding: Finding, subject: Subject) -> bool:
     return finding.rule is not family.stride_rule or subject.chip.family in family.stride_chips
 
 
-def _cost(finding: Finding) -> float:
-    return sum(float(share[0]) for share in (finding.prefill, finding.decode) if share is not None)
+def _order(finding: Finding) -> tuple[int, int, float]:
+    """What most software refuses comes first, then what costs most."""
+    shares = (finding.prefill, finding.decode)
+    cost = sum(float(share[0]) for share in shares if share is not None)
+    return SEVERITIES.index(finding.rule.severity), -len(finding.rule.stacks), -cost
 
 
 def _deployment(batch: CandidateBatch) -> dict[str, Any]:
