@@ -1,8 +1,9 @@
 """Which degrees of parallelism a shape divides into: what serving and training software refuses.
 
-Sources, read in 2026-11: vLLM config/model.py, distributed/utils.py, fused_moe/
+Sources, read in part in 2026-11: vLLM config/model.py, distributed/utils.py, fused_moe/
 expert_map_manager.py, vocab_parallel_embedding.py; SGLang models/gpt_oss.py; TensorRT-LLM
-_torch/modules/attention.py; Megatron-LM arguments.py.
+_torch/modules/attention.py; Megatron-LM arguments.py. That SGLang and TensorRT-LLM take uneven
+stages, and TensorRT-LLM the KV heads that vLLM takes, is assumed.
 """
 
 from __future__ import annotations
