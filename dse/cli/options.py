@@ -302,8 +302,6 @@ def estimate_flags(
 ):
     """The estimate that the flags of `point_options` ask for, under `loads` where they are given
     (dse.study.loads)."""
-    from dataclasses import replace
-
     from dse import units
     from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
@@ -336,14 +334,7 @@ def estimate_flags(
         catalog = with_purchase_prices(catalog, terms)
     model = resolve_model(flags["model"])
     if flags["training_tokens"]:
-        tokens = units.parse(flags["training_tokens"], "tokens", field="--training-tokens")
-        if not 1 <= tokens <= 1e18:
-            raise InputError(
-                f"read {flags['training_tokens']!r}",
-                field="--training-tokens",
-                accepted="1 to 1e18 tokens, such as 15T",
-            )
-        model = replace(model, training_tokens=tokens)
+        model = trained_on(model, flags["training_tokens"])
     cap_w = None
     if flags["power_cap"]:
         cap_w = units.parse(flags["power_cap"], "W", field="--power-cap")
@@ -392,6 +383,21 @@ def estimate_flags(
         backend_default=backend_default,
         rack=load_rack(resolve_rack(flags["rack"])) if flags["rack"] else None,
     )
+
+
+def trained_on(model: Any, text: str) -> Any:
+    """The model with the tokens of --training-tokens. Raises InputError for none or too many."""
+    from dataclasses import replace
+
+    from dse import units
+    from dse.errors import InputError
+
+    tokens = units.parse(text, "tokens", field="--training-tokens")
+    if not 1 <= tokens <= 1e18:
+        raise InputError(
+            f"read {text!r}", field="--training-tokens", accepted="1 to 1e18 tokens, such as 15T"
+        )
+    return replace(model, training_tokens=tokens)
 
 
 def command_line() -> str:

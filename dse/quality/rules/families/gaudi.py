@@ -1,0 +1,18 @@
+"""Intel Gaudi: a few matrix engines of 256 x 256."""
+
+from dse.quality.rules.families.family import Family
+from dse.quality.rules.kinds import VLLM
+
+FAMILY = Family(
+    "gaudi",
+    "Intel Gaudi",
+    ("gaudi",),
+    "github:stas00/ml-engineering compute/accelerator/README.md, 2026-08-22",
+    stacks=(VLLM,),
+    matrix_unit=256.0,
+    notes=(
+        "several engines can join into one of another form (not modelled): the loss is an upper "
+        "bound",
+        "whether vLLM's Gaudi backend takes a degree was not checked: its rules are those of GPUs",
+    ),
+)

@@ -1,0 +1,359 @@
+"""What a shape costs in time: matrix products that do not fill the chip, copies, padding.
+
+Costs are shares of the predicted step (device and network, without the host). Those of tiles,
+waves, matrix units, alignment and blocks are not in any prediction, and must not be added to one:
+the laws of kernels were fitted to measured products of many shapes, so that their mean waste is in
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dse.candidates import CandidateBatch, Floats
+from dse.dtypes import CODE
+from dse.perf.gemms import Gemm, NotedStep
+from dse.perf.phases import layer_imbalance
+from dse.perf.step import padded_vocabulary
+from dse.quality.rules.divide import VOCABULARY_MULTIPLE, whole
+from dse.quality.rules.efficiency import (
+    CLIFF_BYTES,
+    ELEMENT_BITS,
+    MEASURED_BYTES,
+    aligned_bytes,
+    alignment_efficiency,
+    best_tile,
+    unit_efficiency,
+)
+from dse.quality.rules.families.family import Family
+from dse.quality.rules.formats import MX, MX_BLOCK, Width, mx_padding, split_widths
+from dse.quality.rules.kinds import Finding, Rule
+
+SEEN = 5e-4  # shares below it are not worth a line
+
+ALIGNMENT = Rule(
+    "alignment", "waste",
+    "widths on a rank are multiples of 16 bytes, better of 128; below lies a cliff, above nothing "
+    "more to gain",
+    "github:stas00/ml-engineering training/performance/README.md, 2026-08-22: width 10,922 in bf16 "
+    "on H100; where between 4 and 64 bytes the cliff lies is assumed",
+    "measured",
+)  # fmt: skip
+ALIGNMENT_IN_DECODE = replace(
+    ALIGNMENT,
+    name="alignment_in_decode",
+    source="taken to lose as much as large products: no speed of few rows is published",
+    known="assumed",
+)
+TILES = Rule(
+    "tiles_and_waves", "waste",
+    "outputs of prefill and training products fill whole tiles, and tiles whole waves",
+    "NVIDIA, Matrix Multiplication Background; an upper bound: libraries have more tiles, and "
+    "split K",
+    "derived",
+)  # fmt: skip
+UNIT = Rule(
+    "matrix_unit", "waste",
+    "widths of prefill and training products are multiples of the matrix unit",
+    "github:jax-ml/scaling-book tpus.md, 2025; AWS Neuron documentation",
+    "derived",
+)  # fmt: skip
+KV_COPIES = Rule(
+    "kv_heads_copied", "waste",
+    "where tensor parallelism exceeds the KV heads each is read and kept more than once",
+    "vLLM models/qwen2.py; latent attention keeps its latent whole on every rank",
+    "derived",
+)  # fmt: skip
+UNEVEN = Rule(
+    "uneven_stages", "waste",
+    "the fullest pipeline stage sets the pace",
+    "layers of the fullest stage over the mean",
+    "derived",
+)  # fmt: skip
+PADDING = Rule(
+    "vocabulary_padding", "waste",
+    "the vocabulary is padded to a multiple of 64 on each rank",
+    "vLLM layers/vocab_parallel_embedding.py",
+    "derived",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A product and what it reaches; arrays (n,). `added_s`: seconds that all `count` of them take
+    beyond those of a shape that fills the chip."""
+
+    gemm: Gemm
+    bytes: Floats
+    alignment: Floats
+    tile: Floats
+    wave: Floats
+    tiles_s: Floats
+    alignment_s: Floats
+
+    @property
+    def added_s(self) -> Floats:
+        return self.tiles_s + self.alignment_s
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What products have to fill: `units` compute units (None: not known), or a matrix unit.
+    `alignment_known`: the kind of evidence of what misaligned widths cost here."""
+
+    family: Family
+    units: float | None
+    matrix_unit: float | None
+    alignment_known: str = "assumed"
+
+
+def judge(step: NotedStep, filling: Filling, tiled: bool) -> list[Judged]:
+    """Every product of a step; `tiled`: tiles, waves and matrix units count (prefill, training)."""
+    batch, family = step.deployed.batch, filling.family
+    ones = np.ones(len(batch))
+    judged = []
+    for gemm in step.gemms:
+        code = batch.weight_dtype.get(gemm.part, np.full(len(batch), CODE["bf16"]))
+        bits = ELEMENT_BITS[code]
+        least = np.minimum(
+            aligned_bytes(_stored(gemm.out, code), bits),
+            aligned_bytes(_stored(gemm.inner, code), bits),
+        )
+        align = alignment_efficiency(least) if family.aligned else ones
+        tile = wave = ones
+        if tiled and family.tiles:
+            tile, wave = best_tile(gemm.rows, gemm.out, family.tiles, filling.units, gemm.groups)
+        elif tiled and filling.matrix_unit is not None:
+            rows = np.where(gemm.groups > 1.0, family.row_unit, gemm.rows)
+            tile = unit_efficiency(rows, gemm.out, gemm.inner, filling.matrix_unit, family.row_unit)
+        there = (gemm.count > 0.0) & (gemm.out > 0.0) & (gemm.inner > 0.0)
+        used = np.where(there, tile * wave, 1.0)
+        align = np.where(there, align, 1.0)
+        filled = gemm.seconds_at(used)
+        judged.append(
+            Judged(
+                gemm, least, align, tile, wave,
+                np.where(there, filled - gemm.seconds_at(1.0), 0.0),
+                np.where(there, gemm.seconds_at(used, align) - filled, 0.0),
+            )
+        )  # fmt: skip
+    return judged
+
+
+def _stored(size: Floats, code: np.ndarray) -> Floats:
+    """(n,) width with the padding to whole blocks that software gives mxfp4."""
+    return np.where(code == CODE["mxfp4"], np.ceil(size / MX_BLOCK) * MX_BLOCK, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of n shapes and their products."""
+
+    batch: CandidateBatch
+    filling: Filling
+    prefill: NotedStep
+    decode: NotedStep
+    prefill_gemms: list[Judged]
+    decode_gemms: list[Judged]
+
+    @property
+    def prefill_s(self) -> Floats:
+        """(n,) seconds as predicted, with the fullest stage's layers."""
+        return self.prefill.seconds * layer_imbalance(self.batch)
+
+    @property
+    def decode_s(self) -> Floats:
+        return self.decode.seconds * layer_imbalance(self.batch)
+
+
+def _share(judged: list[Judged], step: NotedStep, name: str) -> Floats:
+    total = np.zeros(step.deployed.n)
+    for one in judged:
+        total = total + getattr(one, name)
+    return total / step.seconds
+
+
+def _entry_s(step: NotedStep, name: str) -> Floats:
+    total = np.zeros(step.deployed.n)
+    assert step.ledger.entries is not None
+    for entry in step.ledger.entries:
+        if entry.name == name:
+            total = total + entry.seconds
+    return total
+
+
+def wastes(steps: Steps) -> Iterator[Finding]:
+    """Every rule of this file on n shapes."""
+    family = steps.filling.family
+    if family.aligned:
+        yield from _alignment(steps)
+    if family.tiles:
+        yield _tiles(steps, TILES)
+    elif steps.filling.matrix_unit is not None:
+        yield _tiles(steps, UNIT)
+    for width in split_widths(steps.batch):
+        yield _mx(steps, width)
+    yield from _copies(steps)
+    yield from _predicted(steps)
+    if family.stride_rule is not None and family.stride_bytes is not None:
+        yield _stride(steps, family.stride_rule, family.stride_bytes)
+
+
+def _alignment(steps: Steps) -> Iterator[Finding]:
+    prefill = _share(steps.prefill_gemms, steps.prefill, "alignment_s")
+    decode = _share(steps.decode_gemms, steps.decode, "alignment_s")
+    none = np.zeros(len(prefill))
+    formats = steps.batch.weight_dtype.values()
+    sixteen = all((code == CODE["bf16"]).all() for code in formats)
+    known = steps.filling.alignment_known if sixteen else "assumed"  # measured in bf16 alone
+
+    def words(i: int) -> str:
+        off = [
+            f"{one.gemm.name} {whole(one.gemm.inner[i])} x {whole(one.gemm.out[i])} "
+            f"({one.bytes[i]:g} bytes)"
+            for one in steps.prefill_gemms
+            if one.gemm.count[i] > 0.0 and one.bytes[i] < CLIFF_BYTES
+        ]
+        return "; ".join(off)
+
+    yield Finding(replace(ALIGNMENT, known=known), prefill > 0.0, words, prefill, none)
+    yield Finding(ALIGNMENT_IN_DECODE, decode > 0.0, words, none, decode)
+
+
+def unmeasured_alignment(steps: Steps, i: int) -> list[str]:
+    """Products of shape i whose alignment lies where no speed was measured."""
+    return [
+        f"{one.gemm.name} ({one.bytes[i]:g} bytes)"
+        for one in steps.prefill_gemms
+        if one.gemm.count[i] > 0.0 and CLIFF_BYTES <= one.bytes[i] < MEASURED_BYTES
+    ]
+
+
+def _tiles(steps: Steps, rule: Rule) -> Finding:
+    share = _share(steps.prefill_gemms, steps.prefill, "tiles_s")
+
+    def words(i: int) -> str:
+        worst = max(steps.prefill_gemms, key=lambda one: float(one.tiles_s[i]))
+        used = worst.tile[i] * worst.wave[i]
+        return (
+            f"most in {worst.gemm.name}, {whole(worst.gemm.rows[i])} x {whole(worst.gemm.out[i])} "
+            f"outputs: {used:.0%} of what is computed or occupied is used"
+        )
+
+    return Finding(rule, share > SEEN, words, share, np.zeros(len(share)))
+
+
+def _mx(steps: Steps, width: Width) -> Finding:
+    over = np.where(
+        width.used & (steps.batch.weight_dtype[width.part] == CODE["mxfp4"]),
+        mx_padding(width) - 1.0,
+        0.0,
+    )
+
+    def share(step: NotedStep) -> Floats:
+        total = np.zeros(len(over))
+        for gemm in step.gemms:
+            if gemm.part == width.part:
+                total = total + gemm.seconds
+        return total * over / step.seconds
+
+    return Finding(
+        MX,
+        over > 0.0,
+        lambda i: (
+            f"{width.title}: {whole(width.total[i])} over {whole(width.ranks[i])} ranks is "
+            f"{width.value[i] / MX_BLOCK:g} blocks of 32; the fullest rank holds {over[i]:.1%} more"
+        ),
+        share(steps.prefill),
+        share(steps.decode),
+    )
+
+
+def _copies(steps: Steps) -> Iterator[Finding]:
+    tp = steps.batch.tensor_parallel
+    cache_s = _entry_s(steps.decode, "attention over the KV cache") / steps.decode.seconds
+    for block in steps.batch.blocks:
+        if block.kind not in ("gqa", "mla") or not (block.count > 0.0).any():
+            continue
+        heads = block["kv_heads"] if block.kind == "gqa" else np.ones(len(tp))
+        copies = np.maximum(tp / np.maximum(heads, 1.0), 1.0)
+        of = "KV heads" if block.kind == "gqa" else "latent"
+
+        def words(i: int, heads: Floats = heads, copies: Floats = copies, of: str = of) -> str:
+            return (
+                f"{whole(heads[i])} {of} on {whole(tp[i])} ranks: {copies[i]:,g} copies; attention "
+                "data parallelism keeps one"
+            )
+
+        yield Finding(
+            KV_COPIES,
+            (block.count > 0.0) & (copies > 1.0),
+            words,
+            np.zeros(len(tp)),
+            cache_s * (1.0 - 1.0 / copies),
+            predicted=True,
+        )
+
+
+def _predicted(steps: Steps) -> Iterator[Finding]:
+    batch = steps.batch
+    uneven = layer_imbalance(batch)
+    lost = 1.0 - 1.0 / uneven
+    yield Finding(
+        UNEVEN,
+        uneven > 1.0,
+        lambda i: (
+            f"{whole(batch.layers[i])} layers in {whole(batch.pipeline_parallel[i])} stages: "
+            f"the fullest has {uneven[i]:.3g} times the mean"
+        ),
+        lost,
+        lost,
+        predicted=True,
+    )
+    held = padded_vocabulary(steps.prefill.deployed) * batch.tensor_parallel
+    over = 1.0 - batch.vocab_size / held
+    shares = [
+        _entry_s(step, "output head") / step.seconds * over
+        for step in (steps.prefill, steps.decode)
+    ]
+    yield Finding(
+        PADDING,
+        batch.vocab_size % VOCABULARY_MULTIPLE > 0.0,
+        lambda i: f"vocabulary of {whole(batch.vocab_size[i])} held as {whole(held[i])}",
+        shares[0],
+        shares[1],
+        predicted=True,
+    )
+
+
+def _stride(steps: Steps, rule: Rule, stride: float) -> Finding:
+    hot = []
+    for one in steps.prefill_gemms:
+        code = steps.batch.weight_dtype.get(one.gemm.part, np.full(len(one.bytes), CODE["bf16"]))
+        bytes_ = one.gemm.inner * ELEMENT_BITS[code] / 8.0
+        there = (one.gemm.count > 0.0) & (one.gemm.inner > 0.0)
+        hot.append((one.gemm, there & (bytes_ % stride == 0.0)))
+    broken = np.zeros(len(steps.batch), dtype=bool)
+    for _, where in hot:
+        broken = broken | where
+
+    def words(i: int) -> str:
+        of = sum(int(gemm.count[i] > 0.0) for gemm, _ in hot)
+        found = sorted({float(gemm.inner[i]) for gemm, where in hot if where[i]})
+        widths = ", ".join(whole(size) for size in found)
+        return f"{sum(int(w[i]) for _, w in hot)} of {of} products: inputs of {widths}"
+
+    return Finding(rule, broken, words)
+
+
+def added_share(steps: Steps) -> tuple[Floats, Floats]:
+    """(prefill, decode): what no prediction holds, as a share of each step, (n,)."""
+    prefill, decode = (np.zeros(len(steps.batch)) for _ in range(2))
+    for finding in wastes(steps):
+        if finding.predicted or finding.prefill is None or finding.decode is None:
+            continue
+        prefill, decode = prefill + finding.prefill, decode + finding.decode
+    return prefill, decode

@@ -1,0 +1,139 @@
+"""`dse check`: what a person and a program see, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import dse, fits
+
+QWEN = ("check", "qwen2.5-7b", "--chip", "h200_sxm", "--tp", "8")
+CONFIGS = Path(__file__).parents[1] / "data" / "configs"
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_answer_comes_first_and_fits():
+    said = dse(*QWEN)
+    assert said.code == 0, said.err
+    assert fits(said.out, 100)
+    first = words(said.out).split(". ")[0]
+    assert "does not fit: 28 heads over 8 ranks" in first
+    assert "vLLM" in first
+    assert "Tensor parallelism, up to 8: 1, 2, 4\n" in said.out
+    assert "28 -> 32" in said.out
+    assert "must not be added" in words(said.out)
+
+
+def test_json_is_the_contract():
+    document = dse(*QWEN, "--json").json()
+    assert document["ok"] is False
+    assert document["degrees"]["tp"] == [1, 2, 4]
+    assert set(document["degrees"]) >= {"tp", "ep", "pp"}
+    assert document["model"] == "Qwen2.5-7B"
+    assert document["chip"] == "h200_sxm"
+    assert {row["severity"] for row in document["rules"]} <= {"error", "waste", "note"}
+    error = document["rules"][0]
+    assert error["rule"] == "heads_divide_by_tensor_parallel"
+    assert error["severity"] == "error"
+    assert {"phase", "m", "n", "k", "tile_efficiency", "added_share"} <= set(document["gemms"][0])
+    change = [row["change"] for row in document["nearest"]]
+    assert {"num_attention_heads": [28, 24]} in change
+    assert all(row["loss_nats"] is not None for row in document["nearest"])
+
+
+def test_a_config_file_says_the_same_as_the_catalog():
+    config = dse("check", CONFIGS / "qwen2.5-7b.json", *QWEN[2:], "--json").json()
+    catalog = dse(*QWEN, "--json").json()
+    for part in ("degrees", "rules", "gemms", "prefill", "decode"):
+        assert config[part] == catalog[part]
+    assert all(row["loss_nats"] is None for row in config["nearest"])
+    told = dse(
+        "check", CONFIGS / "qwen2.5-7b.json", *QWEN[2:], "--training-tokens", "18T", "--json"
+    )
+    assert told.json()["nearest"] == catalog["nearest"]
+
+
+def test_the_blocks_of_qwen3():
+    document = dse(
+        "check", "qwen3-30b-a3b", "--chip", "h100_sxm", "--tp", "4", "--weight-dtype", "fp8_block",
+        "--json",
+    ).json()  # fmt: skip
+    assert "192, no multiple of 128" in document["answer"]
+    assert document["nearest"][0]["change"] == {"expert_parallel": [1, 4]}
+    proposed = [
+        "check", "qwen3-30b-a3b", "--chip", "h100_sxm", "--tp", "4", "--ep", "4",
+        "--weight-dtype", "fp8_block", "--json",
+    ]  # fmt: skip
+    assert dse(*proposed).json()["ok"] is True
+
+
+def test_a_chip_with_nothing_known_says_so():
+    said = dse("check", "llama-3-8b", "--chip", "groq_lpu_v1", "--tp", "8")
+    assert said.code == 0, said.err
+    assert "no rules of matrix products are known for this chip" in words(said.out)
+    assert "added" not in said.out.split("Products of a prefill")[1].split("\n")[2]
+
+
+def test_a_chip_of_ones_own(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "id: mine\nname: Mine\nefficiency: class_gpu\npeak_bf16: 1000 TFLOP/s\n"
+        "memory_capacity: 96 GB\nmemory_bandwidth: 4 TB/s\n"
+    )
+    document = dse("check", "llama-3-8b", "--chip", file, "--json").json()
+    assert document["chip"] == "mine"
+    assert document["fills"] is None
+
+
+def test_names_of_a_user_stay_text(tmp_path: Path):
+    folder = tmp_path / "[bold]odd"
+    folder.mkdir()
+    (folder / "config.json").write_text((CONFIGS / "llama-3-8b.json").read_text())
+    said = dse("check", folder, "--chip", "h100_sxm")
+    assert said.code == 0, said.err
+    assert said.out.startswith("[bold]odd on h100_sxm")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("check",), "CONFIG"),
+        (("check", "qwen2.5-7b"), "--chip is missing"),
+        (("check", "qwen2.5-7", "--chip", "h200_sxm"), "qwen2.5-7b"),
+        (("check", "qwen2.5-7b", "--chip", "h200_sx"), "h200_sxm"),
+        (("check", "nowhere/config.json", "--chip", "h200_sxm"), "nowhere/config.json"),
+        ((*QWEN[:-1], "0"), "accepted: 1 to"),
+        ((*QWEN[:-1], "eight"), "eight"),
+        ((*QWEN, "--ep", "2"), "no experts"),
+        ((*QWEN, "--weight-dtype", "fp6"), "fp8_block"),
+        ((*QWEN, "--kv-dtype", "fp3"), "--kv-dtype"),
+        ((*QWEN, "--training-tokens", "many"), "--training-tokens"),
+        ((*QWEN, "--training-tokens", "0.1"), "1 to 1e18"),
+        ((*QWEN, "--prompt-tokens", "0"), "accepted: 1 to"),
+        ((*QWEN, "--tpp", "8"), "--tp"),
+    ],
+)
+def test_bad_input_ends_with_2_and_says_what_would_do(arguments: tuple, said: str):
+    ended = dse(*arguments)
+    assert ended.code == 2
+    assert said in ended.err
+    assert ended.out == ""
+
+
+def test_a_config_that_is_none(tmp_path: Path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"architectures": ["LlamaForCausalLMM"], "hidden_size": 64}))
+    ended = dse("check", path, "--chip", "h200_sxm")
+    assert ended.code == 2
+    assert "LlamaForCausalLM" in ended.err
+
+
+def test_help_names_the_verb():
+    assert "check" in dse("--help").out
+    assert "CONFIG" in dse("check", "--help").out
+    assert "Did you mean check?" in dse("chek").err

@@ -1,0 +1,51 @@
+"""Every shipped chip and every model of the catalog can be checked: each chip with a few models,
+each model on a few chips."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dse.specs.catalog import load_catalog
+from dse.specs.model_catalog import load_models
+from dse.study.check import Load, check, subject_of
+from dse.study.check_nearest import nearest
+from dse.study.check_words import answer, degree_lines, gemm_table, near_lines, rule_lines
+
+CHIPS, MODELS = tuple(load_catalog().chips), tuple(load_models())
+DEGREES = ({}, {"tensor_parallel": 8.0}, {"tensor_parallel": 3.0, "pipeline_parallel": 2.0})
+
+
+def _pairs() -> list[tuple[str, str, int]]:
+    longest = max(len(CHIPS), len(MODELS))
+    return [
+        (CHIPS[(k * step) % len(CHIPS)], MODELS[(k + 17 * turn) % len(MODELS)], turn)
+        for turn, step in enumerate((1, 3))
+        for k in range(longest)
+    ]
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_every_chip_and_every_model(turn: int):
+    catalog, models = load_catalog(), load_models()
+    pairs = [pair for pair in _pairs() if pair[2] == turn]
+    assert {model for _, model, _ in pairs} == set(MODELS)
+    if turn == 0:
+        assert {chip for chip, _, _ in pairs} == set(CHIPS)
+    for k, (chip, model, _) in enumerate(pairs):
+        one = subject_of(catalog, models[model], chip, DEGREES[k % 3], Load(2048, 512, 32))
+        document = check(one)
+        document["nearest"] = nearest(one, catalog.backends[one.chip.backend])
+        json.dumps(document, allow_nan=False)
+        assert answer(document).startswith(models[model].name)
+        assert 1 in document["degrees"]["tp"], (chip, model)
+        for phase in ("prefill", "decode"):
+            if document[phase] is not None:
+                assert 0.0 < document[phase]["gemm_share"] <= 1.0, (chip, model)
+                assert 0.0 <= document[phase]["added_share"] < 1.0, (chip, model)
+            titles, rows = gemm_table(document, phase)
+            assert all(len(row) == len(titles) for row in rows)
+        assert degree_lines(document)
+        assert len(near_lines(document)) == len(document["nearest"])
+        rule_lines(document)

@@ -1,0 +1,285 @@
+"""Shape rules against closed forms, published cases and what the software is known to refuse."""
+
+from __future__ import annotations
+
+import csv
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.data import hardware_dir
+from dse.perf import gemms
+from dse.perf.deployed import Deployed
+from dse.perf.parameters import parameters
+from dse.perf.step import Step
+from dse.quality.rules import bands, errors
+from dse.quality.rules.efficiency import (
+    MISALIGNED,
+    aligned_bytes,
+    alignment_efficiency,
+    best_tile,
+    tile_efficiency,
+    unit_efficiency,
+    wave_efficiency,
+)
+from dse.quality.rules.families import FAMILIES, family_of, matrix_unit
+from dse.quality.rules.formats import mx_padding, split_widths
+from dse.specs.catalog import load_catalog
+from tests.helpers import MODELS, deploy, machines, run, workload
+
+BF16 = np.array([16])
+
+
+def one(value: float) -> np.ndarray:
+    return np.array([float(value)])
+
+
+def broken(batch, stack: str = "vLLM") -> set[str]:
+    """Rules by which `stack` refuses the one shape of a batch."""
+    return {
+        finding.rule.name
+        for finding in errors(batch)
+        if stack in finding.rule.stacks and finding.broken[0]
+    }
+
+
+# Products
+
+
+def test_llama_up_projection_on_two_blackwells():
+    """Llama-3-8B at 8,192 tokens: 3,584 tiles of 128 x 256 are 25 waves of 148 SMs, 24 of 152."""
+    rows, out, tile = one(8192), one(14336), (128.0, 256.0)
+    assert tile_efficiency(rows, out, tile)[0] == 1.0
+    assert wave_efficiency(rows, out, tile, 148)[0] == pytest.approx(3584 / (25 * 148), rel=1e-15)
+    assert wave_efficiency(rows, out, tile, 152)[0] == pytest.approx(3584 / (24 * 152), rel=1e-15)
+
+
+def test_one_row_too_many_is_one_row_of_tiles():
+    tile = (128.0, 128.0)
+    assert tile_efficiency(one(1025), one(4096), tile)[0] == pytest.approx(1025 / 1152)
+
+
+@given(
+    st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([64, 128, 256]), st.integers(1, 304)
+)
+def test_tiles_and_waves_count_what_a_loop_counts(m: int, n: int, side: int, units: int):
+    tiles = sum(1 for _ in range(0, m, side)) * sum(1 for _ in range(0, n, side))
+    used = tile_efficiency(one(m), one(n), (side, side))[0]
+    assert used == pytest.approx(m * n / (tiles * side * side))
+    assert 0.0 < used <= 1.0
+    busy = wave_efficiency(one(m), one(n), (side, side), units)[0]
+    split = max(units // tiles, 1)
+    rounds = math.ceil(tiles * split / units)
+    assert busy == pytest.approx(tiles * split / (rounds * units))
+    assert 0.5 < busy <= 1.0
+
+
+def test_a_decode_step_loses_nothing_to_tiles():
+    tile, wave = best_tile(one(256), one(4097), ((128.0, 128.0),), 132, one(1))
+    assert (tile[0], wave[0]) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("width", "bytes_", "share"),
+    [
+        (10922, 4, MISALIGNED),
+        (10912, 64, 1.0),
+        (10944, 128, 1.0),
+        (11008, 128, 1.0),
+        (5461, 2, MISALIGNED),
+    ],
+)  # fmt: skip
+def test_alignment_of_the_measured_widths(width: int, bytes_: int, share: float):
+    found = aligned_bytes(one(width), BF16)
+    assert found[0] == bytes_
+    assert alignment_efficiency(found)[0] == share
+
+
+def test_the_cliff_is_the_measured_one():
+    with (hardware_dir() / "measurements" / "gemm_alignment.csv").open() as file:
+        rates = {
+            row["size"]: float(row["value"])
+            for row in csv.DictReader(file)
+            if row["quantity"] == "gemm_flops_per_s"
+        }
+    assert pytest.approx(rates["10922"] / rates["10944"]) == MISALIGNED
+
+
+def test_four_bit_elements_count_half_a_byte():
+    assert aligned_bytes(one(2880), np.array([4]))[0] == 32
+    assert aligned_bytes(one(721), np.array([4]))[0] == 0.5
+
+
+def test_matrix_units_pad_both_sides_of_a_weight():
+    used = unit_efficiency(one(2048), one(2112), one(7168), 256.0, 8.0)[0]
+    assert used == pytest.approx(2112 / 2304)
+    assert unit_efficiency(one(2048), one(128), one(128), 256.0, 8.0)[0] == 0.25
+    assert unit_efficiency(one(1), one(256), one(256), 256.0, 8.0)[0] == 1 / 8
+
+
+@pytest.mark.parametrize(
+    ("chip", "side"),
+    [("tpu_v5p", 128), ("tpu_v6e", 256), ("tpu_v7x", 256), ("trn2_16", 128), ("gaudi3", 256)],
+)
+def test_matrix_units_are_those_of_the_chip_files(chip: str, side: int):
+    found = load_catalog().chip(chip)
+    unit = matrix_unit(family_of(found), found)
+    assert unit is not None
+    assert unit[0] == side
+
+
+def test_families_do_not_overlap_and_exist():
+    named = [chip for family in FAMILIES for chip in family.chips]
+    assert len(named) == len(set(named))
+    assert set(named) <= {chip.family for chip in load_catalog().chips.values()}
+
+
+# The products of a step
+
+
+def test_products_of_a_dense_model_are_its_parameters():
+    """On one chip every weight matrix is in one product: the sum of N x K is the parameters."""
+    batch = deploy("llama-3-8b", "h100_sxm")
+    noted = gemms.prefill(Deployed(batch, machines()), 2048.0, 2048.0)
+    total = sum(float((g.count * g.out * g.inner)[0]) for g in noted.gemms)
+    count = parameters(batch)
+    exact = count.attention + count.mlp + count.head
+    assert total == pytest.approx(float(exact[0]), rel=1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_noting_products_changes_no_step(model: str):
+    deployed = Deployed(deploy(model, "h200_sxm", tensor_parallel=4.0), machines())
+    ones = np.ones(1)
+    work = {"decode_rows": 0 * ones, "context": 0 * ones, "prompt_tokens": 2048.0 * ones}
+    plain = Step(deployed, prefill_rows=2048.0 * ones, **work)
+    noted = gemms.prefill(deployed, 2048.0, 2048.0)
+    assert noted.seconds[0] == plain.seconds[0]
+    assert 0.0 < sum(float(g.seconds[0]) for g in noted.gemms) < noted.seconds[0]
+    for gemm in noted.gemms:
+        if gemm.count[0]:
+            assert gemm.seconds_at(1.0)[0] <= gemm.seconds[0] * (1 + 1e-12)
+            assert gemm.seconds_at(0.5)[0] >= gemm.seconds_at(1.0)[0]
+
+
+# What software refuses
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "rule"),
+    [
+        ("qwen2.5-7b", 8, "heads_divide_by_tensor_parallel"),  # 28 heads; vLLM issue 11797
+        ("qwen2-57b-a14b", 8, "heads_divide_by_tensor_parallel"),  # 28 heads; vLLM issue 2652
+        ("deepseek-v4-flash", 3, "heads_divide_by_tensor_parallel"),  # 64 heads; vLLM pull 52535
+        ("qwen2.5-0.5b", 4, "heads_divide_by_tensor_parallel"),  # 14 heads; vllm-ascend pull 2139
+        ("qwen2.5-7b", 7, "kv_heads_fit_tensor_parallel"),
+        ("qwen2.5-7b", 7, "vocabulary_divides_by_tensor_parallel"),
+    ],
+)
+def test_published_refusals(model: str, tp: int, rule: str):
+    assert rule in broken(deploy(model, "h200_sxm", tensor_parallel=float(tp)))
+
+
+@pytest.mark.parametrize(
+    ("model", "tp"),
+    [("qwen2.5-7b", 4), ("qwen2.5-0.5b", 2), ("llama-3-70b", 8), ("gpt-oss-20b", 8)],
+)
+def test_what_runs_is_taken(model: str, tp: int):
+    assert not broken(deploy(model, "h200_sxm", tensor_parallel=float(tp)))
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "ep", "refused"),
+    [
+        ("qwen3-30b-a3b", 4, 1, True),  # 768 / 4 = 192; vLLM issue 17569
+        ("qwen3-30b-a3b", 2, 1, False),
+        ("qwen3-30b-a3b", 4, 4, False),
+        ("minimax-m2", 8, 1, True),  # 1,536 / 8 = 192; works with expert parallelism
+        ("minimax-m2", 8, 8, False),
+        ("deepseek-v3", 32, 1, True),  # 18,432 / 32 = 576; SGLang issue 3345
+        ("deepseek-v3", 16, 1, False),
+    ],
+)
+def test_fp8_blocks(model: str, tp: int, ep: int, refused: bool):
+    batch = deploy(
+        model, "h200_sxm", weight_dtype="fp8_block", tensor_parallel=tp, expert_parallel=ep
+    )
+    for stack in ("vLLM", "SGLang"):
+        assert ("fp8_blocks_whole" in broken(batch, stack)) == refused
+
+
+def test_int4_groups_of_qwen2_72b():
+    """29,568 = 231 groups of 128: no even split, as vLLM issue 5675 met."""
+    batch = deploy("qwen2-72b", "h200_sxm", weight_dtype="int4", tensor_parallel=[1, 2, 8])
+    (found,) = (f for f in errors(batch) if f.rule.name == "int4_groups_whole" and f.broken.any())
+    assert found.broken.tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(("tp", "blocks"), [(1, 90), (2, 45), (4, 23), (8, 12)])
+def test_mxfp4_blocks_of_gpt_oss(tp: int, blocks: int):
+    """2,880 is 90 blocks of 32; a rank of four holds 23 of them, one of eight 12."""
+    batch = deploy("gpt-oss-120b", "h100_sxm", tensor_parallel=float(tp))
+    (width,) = (w for w in split_widths(batch) if w.part == "experts")
+    assert mx_padding(width)[0] == pytest.approx(blocks * tp / 90)
+
+
+def test_uneven_experts_are_refused_by_some():
+    batch = deploy("deepseek-v3", "h200_sxm", data_parallel=3.0, expert_parallel=3.0)
+    assert not broken(batch, "vLLM")
+    assert broken(batch, "SGLang") == {"experts_divide_by_expert_parallel"}
+
+
+def test_uneven_stages_are_refused_by_megatron_alone():
+    batch = deploy("deepseek-v3", "h200_sxm", tensor_parallel=8.0, pipeline_parallel=4.0)
+    assert not broken(batch, "vLLM")
+    assert broken(batch, "Megatron-LM") == {"layers_divide_by_stages"}
+
+
+def test_a_shape_is_judged_alike_alone_and_among_others():
+    degrees = np.arange(1.0, 65.0)
+    for model in ("deepseek-v3", "jamba-v0.1", "gpt-oss-20b"):
+        many = deploy(model, "h100_sxm", weight_dtype="fp8_block", tensor_parallel=degrees)
+        together = [(f.rule.name, f.broken) for f in errors(many)]
+        for i in (0, 2, 23, 63):
+            alone = [(f.rule.name, f.broken[0]) for f in errors(many[i : i + 1])]
+            assert alone == [(name, where[i]) for name, where in together]
+
+
+def test_ordinary_models_are_inside_the_bands_and_odd_ones_out():
+    def outside(model: str) -> set[str]:
+        return {f.rule.name for f in bands(deploy(model, "h100_sxm")) if f.broken[0]}
+
+    assert not outside("llama-3-70b")
+    assert not outside("qwen3-30b-a3b")
+    assert outside("qwen3-235b-a22b") == {"depth"}  # 94 layers of 4,096
+    assert "gqa_ratio" in outside("falcon-7b")  # 71 heads on one KV head
+    assert "head_dimension" in outside("phi-2")  # 80
+
+
+# Rules of `dse.evaluate` about how a shape divides, which a search holds its candidates to.
+EVALUATED = (
+    "heads_divide_by_tensor_parallel", "kv_heads_divide_heads", "kv_heads_fit_tensor_parallel",
+    "feed_forward_divides_by_tensor_parallel", "experts_divide_by_expert_parallel",
+    "expert_width_divides", "expert_parallel_divides_group", "stages_within_layers",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_search_refuses_is_refused_here(model: str):
+    """The two lists of rules cannot drift apart."""
+    tp, ep, pp = (grid.ravel() for grid in np.meshgrid([1, 2, 3, 8, 48.0], [1, 2, 3.0], [1, 2, 90]))
+    batch = deploy(
+        model, "h200_sxm", tensor_parallel=tp, expert_parallel=ep, pipeline_parallel=pp
+    )  # fmt: skip
+    violations = run(batch, workload(1024.0, 256.0)).violations
+    invalid = np.zeros(len(tp), dtype=bool)
+    for name in EVALUATED:
+        invalid = invalid | (violations[name] > 0.0)
+    refused = np.zeros(len(tp), dtype=bool)
+    for finding in errors(batch):
+        refused = refused | finding.broken
+    assert not (invalid & ~refused).any()
+    assert not refused[0]
