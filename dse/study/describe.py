@@ -83,10 +83,18 @@ def number(value: float) -> float | int | None:
 
 
 def describe_metrics(
-    metrics: Metrics, i: int, batch: CandidateBatch, limits: tuple[Limit, ...] = ()
+    metrics: Metrics,
+    i: int,
+    batch: CandidateBatch,
+    limits: tuple[Limit, ...] = (),
+    asked: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Every metric of candidate `i`, with its feasibility, intervals and provenance."""
+    """Every metric of candidate `i`, with its feasibility, intervals and provenance; of those that
+    not all candidates show, the ones that are limited or `asked`."""
     values = {name: number(array[i]) for name, array in metrics.values.items()}
+    for name in (*asked, *(limit.metric for limit in limits)):
+        if name not in values:
+            values[name] = number(metrics.values[name][i])
     parts = {part: values.pop(f"memory_{part}_bytes_per_chip") for part in MEMORY_PARTS}
     broken = violations(metrics, i, limits)
     trained = values["predicted_loss"] is not None
