@@ -84,7 +84,16 @@ def batch_of(
         domain=np.broadcast_to(column(deployment[DOMAIN_AXIS]), n).copy()
         if DOMAIN_AXIS in deployment
         else None,
+        prediction_layers=_prediction_layers(models),
     )
+
+
+def _prediction_layers(models: Sequence[Model]) -> Floats | None:
+    """(n,) modules, one where nothing is said; None where nothing is said of any."""
+    said = [model.prediction_layers for model in models]
+    if all(count is None for count in said):
+        return None
+    return np.array([1.0 if count is None else float(count) for count in said])
 
 
 def _trained_bits(model: Model) -> float:
@@ -150,6 +159,7 @@ def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None
         "concurrency": values["concurrency"],
         "training_tokens": values.get("training_tokens", np.full(n, np.nan)),
         "domain": values.get(DOMAIN_AXIS),
+        "prediction_layers": values.get("num_nextn_predict_layers"),
     }
     for axis, share in PERCENT_AXES.items():
         if axis in values:
@@ -184,6 +194,8 @@ def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> C
     }
     if model.training_tokens is not None:
         deployment["training_tokens"] = model.training_tokens * one
+    if model.prediction_layers is not None:
+        deployment["prediction_layers"] = model.prediction_layers * one
     return CandidateBatch(
         hidden_size=model.hidden_size * one,
         vocab_size=model.vocab_size * one,

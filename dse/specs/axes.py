@@ -150,6 +150,9 @@ AXES: Mapping[str, AxisRule] = {
     "moe_intermediate_size": _expert("width of one expert"),
     "num_shared_experts": _expert("experts that every token uses, each as wide as one", least=0),
     "num_dense_layers": _expert("first layers that stay dense", least=0),
+    "num_nextn_predict_layers": _model(
+        "multi-token-prediction modules; takes draft_tokens in the workload", least=0, most=64
+    ),
     "interleave_moe_layer_step": _expert("of the layers after these, every n-th has experts"),
     "training_tokens": _model("tokens the model is trained on", kind="tokens", unconditional=True),
     "chip": _deployed("chip of the catalog, or `all` that have the price", "chip"),

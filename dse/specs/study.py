@@ -173,6 +173,13 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
             for limit in _constraints(load.constraints, at, [load.serving], mistakes)
         )
     workloads = read_workloads(files, document, catalog, mistakes)
+    modules = any(axis.name == "num_nextn_predict_layers" for axis in axes)
+    if modules and not any(
+        "draft_tokens" in load.details and "draft_share" not in load.details for load in workloads
+    ):
+        message = "no effect: no workload drafts with a module"
+        accepted = "draft_tokens and acceptance in the workload, without draft_share"
+        mistakes.add(("model", "num_nextn_predict_layers"), message, accepted)
     if mistakes.errors or frame is None:
         raise InputErrors(sorted(mistakes.errors, key=lambda error: error.line or 0))
 

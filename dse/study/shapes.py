@@ -23,6 +23,7 @@ def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | 
         for block in batch.blocks
         if block.count[i] > 0
     )
+    modules = batch.prediction_layers
     return Model(
         id=name,
         name=name,
@@ -34,6 +35,7 @@ def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | 
         kv_dtype=None,
         training_tokens=training_tokens,
         source="searched",
+        prediction_layers=None if modules is None else int(modules[i]),
     )
 
 
