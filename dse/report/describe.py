@@ -76,8 +76,11 @@ def brief_shape(item: Json) -> str:
     total, active = metrics.get("total_parameters"), metrics.get("active_parameters")
     if (model.get("num_experts") or 0) and total and active:
         sizes = f"{show('total_parameters', total)} parameters"
-        return f"a sparse model of {sizes} ({show('active_parameters', active)} active)"
-    return f"a dense model of {show('total_parameters', total)} parameters"
+        words = f"a sparse model of {sizes} ({show('active_parameters', active)} active)"
+    else:
+        words = f"a dense model of {show('total_parameters', total)} parameters"
+    mixers = layers_in_words(model)
+    return f"{words}, {mixers}" if mixers else words
 
 
 def deployment(d: Json, held: bool = True) -> str:

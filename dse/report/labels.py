@@ -96,8 +96,8 @@ LABELS: dict[str, Label] = {
     "query_heads_per_kv_head": Label("query heads for each KV head", "rate"),
     "full_attention_layers": Label("full attention layers", "count"),
     "full_attention_share": Label(
-        "full attention layers", "fraction", "%", 100.0,
-        "those in which a token may attend to every token before it, of all layers",
+        "share of full attention layers", "fraction", "%", 100.0,
+        "those in which a token may attend to every token before it",
     ),
     "chips": Label("chips", "count"),
     "chip_usd_per_hour": Label("price of the chips", "usd", "USD per hour"),

@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.candidates import CandidateBatch, Floats
 from dse.dtypes import DTYPES
-from dse.evaluate import MEANINGS, MEMORY_PARTS, Metrics
+from dse.evaluate import ASKED, MEANINGS, MEMORY_PARTS, Metrics
 from dse.perf.intervals import (
     CLASS,
     ENERGY_METRICS,
@@ -202,6 +202,7 @@ def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dic
     known["latency_floor_s"] = "derived"
     for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
         known[counted] = "derived"
+    known |= {asked: "derived" for asked in ASKED if asked in values}
     for law in ("predicted_loss", "dense_equivalent_parameters"):
         if values["predicted_loss"] is not None:
             known[law] = "extrapolated" if extrapolates else "fitted"

@@ -22,8 +22,9 @@ def layers_in_words(model: Mapping[str, Any]) -> str:
     attention."""
     if plain(model):
         return ""
-    parts = [f"{block['count']} of {_long(block)}" for block in _mixers(model)]
-    return "layers: " + ", ".join(parts[:-1]) + (" and " if parts[:-1] else "") + parts[-1]
+    first, *others = (f"{block['count']} of {_long(block)}" for block in _mixers(model))
+    parts = [first.replace(" of ", " layers of ", 1), *others]
+    return ", ".join(parts[:-1]) + (" and " if others else "") + parts[-1]
 
 
 def layers_in_short(model: Mapping[str, Any]) -> str:

@@ -60,6 +60,7 @@ NAMES = {
     "e2e_s": "fastest",
     "ttft_s": "soonest",
     "predicted_loss": "best",
+    "full_attention_share": "most full attention",
 }
 Progress = Callable[[int, int | None, int], None]
 

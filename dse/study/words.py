@@ -157,7 +157,7 @@ def heading(answer: Mapping[str, Any]) -> list[str]:
     return [
         f"{answer['model']} on {deployment_words(answer['deployment'], held(loads))}{_cap(answer)}",
         f"{words}, backend {loads[0]['backend']}; prices: {answer['price_basis']}",
-        *([f"L{answer['layers'][1:]}"] if "layers" in answer else []),
+        *([answer["layers"]] if "layers" in answer else []),
     ]
 
 
