@@ -56,12 +56,13 @@ class Estimate:
             return cap
         return cap | {"jitter_s": self.jitter[0], "jitter_distribution": self.jitter[1]}
 
-    def as_json(self) -> dict[str, Any]:
-        """The document of `dse estimate --json`: the metrics, then what was asked."""
+    def as_json(self, objectives: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The document of `dse estimate --json`: the metrics, the `objectives` of a study among
+        them, then what was asked."""
         workloads = describe_workloads(self.metrics, 0)
         layers = layers_in_words(config_of(self.model))
         return {
-            **describe_metrics(self.metrics, 0, self.batch, self.limits),
+            **describe_metrics(self.metrics, 0, self.batch, self.limits, objectives),
             **({"workloads": workloads} if workloads else {}),
             "assumed": list(self.assumed),
             "model": self.model.name,
