@@ -97,13 +97,13 @@ AXES: Mapping[str, AxisRule] = {
     "attention_bias": _gqa("query, key and value projections have a bias", kind="flag"),
     "sliding_window": _gqa("window of attention layers; 0: full attention", least=0),
     "sliding_window_pattern": _of("sliding_window")(
-        "every n-th attention layer is full, the others have the window"
+        "every n-th attention layer is full, the others have the window", least=2
     ),
     "attention_chunk_size": _gqa(
         "tokens of a chunk that see each other alone; 0: full attention", least=0
     ),
     "no_rope_layer_interval": _of("attention_chunk_size")(
-        "every n-th attention layer is full, the others are chunked"
+        "every n-th attention layer is full, the others are chunked", least=2
     ),
     "q_lora_rank": _mla("rank of the query; 0: from the hidden state", least=0, default=0),
     "kv_lora_rank": _mla("rank of keys and values: what the cache holds"),
@@ -121,7 +121,7 @@ AXES: Mapping[str, AxisRule] = {
         unconditional=True,
     ),
     "full_attention_interval": _of("linear_attention", *LINEAR_KINDS)(
-        "every n-th layer is attention, the others linear"
+        "every n-th layer is attention, the others linear", least=2
     ),
     "linear_value_head_dim": _linear("value head size of linear attention", default=128),
     "linear_num_value_heads": _linear(

@@ -15,28 +15,19 @@ from dse.errors import InputError
 from dse.specs.axes import (
     AXES,
     LARGEST_SIZE,
-    LINEAR_KINDS,
     Axis,
-    Branch,
     Condition,
     Product,
     Section,
     Value,
     branches,
 )
+from dse.specs.axis_shapes import check_shapes
 from dse.specs.loader import Document, KeyPath, did_you_mean
 from dse.specs.tiers import TIERS
 
 MOST_VALUES = 10_000
 MOST_TOKENS = 1e15
-# What every model needs in which an axis has the value; without the axis its first value holds.
-_REQUIRED: tuple[tuple[str, Value, tuple[str, ...]], ...] = (
-    ("sparse", False, ("intermediate_size",)),
-    ("sparse", True, ("num_experts", "num_experts_per_tok", "moe_intermediate_size")),
-    ("attention", "gqa", ("head_dim", "num_key_value_heads")),
-    ("attention", "mla", ("kv_lora_rank",)),
-    *(("linear_attention", kind, ("full_attention_interval",)) for kind in LINEAR_KINDS),
-)
 _SHARES = ("weights_offloaded_percent", "kv_offloaded_percent")
 # The three ways to write the values of an axis, and what goes with each.
 _FORMS = {
@@ -271,7 +262,7 @@ class _Reader:
         written = [name for name in self.seen if name in self.axes]
         for name, rule in AXES.items():
             left_out = rule.section in sections and name not in self.seen
-            if left_out and rule.default is not None and self._may_count(name):
+            if left_out and rule.default is not None and self.may_count(name):
                 self._axis(name, rule.default, given=False)
         for name in list(self.axes):
             axis = self.axes[name]
@@ -293,11 +284,11 @@ class _Reader:
             )
         for name in written:
             needs = AXES[name].needs
-            if needs and needs[0] not in self.seen and not self._may_count(name):
+            if needs and needs[0] not in self.seen and not self.may_count(name):
                 self.wrong(name, *_lacks(*needs))
         return tuple(self.axes[name] for name in AXES if name in self.axes)
 
-    def _may_count(self, name: str) -> bool:
+    def may_count(self, name: str) -> bool:
         """Whether what the axis needs holds somewhere in the space."""
         needs = AXES[name].needs
         if needs is None:
@@ -410,7 +401,12 @@ def _check_branches(axes: Sequence[Axis], reader: _Reader) -> None:
 
     for axis in axes:
         mine = [branch for branch in found if branch.active[position[axis.name]]]
-        if not mine:
+        if not mine and not reader.may_count(axis.name):
+            other, wanted = axis.rule.needs or ("", None)
+            kinds = f": {' or '.join(map(str, wanted))}" if wanted else " above 0"
+            reader.wrong(axis.name, f"counts only with {other}{kinds}, which no point here has",
+                         f"another {other}, or no {axis.name}")  # fmt: skip
+        elif not mine:
             reader.wrong(
                 axis.name, "never counts: its conditions cannot hold together", None, "when"
             )
@@ -419,57 +415,9 @@ def _check_branches(axes: Sequence[Axis], reader: _Reader) -> None:
                 reader.wrong(axis.name, f"a ratio over {other}, which does not always count here",
                              f"the conditions of {other}", "when")  # fmt: skip
     if "hidden_size" in position:
-        _check_shapes(axes, position, found, reader)
+        check_shapes(axes, position, found, reader.mistakes)
 
 
-def _check_shapes(
-    axes: Sequence[Axis], position: Mapping[str, int], found: Sequence[Branch], reader: _Reader
-) -> None:
-    """Dense shapes have a feed-forward, sparse ones have experts, and no axis is idle."""
-
-    def active(branch: Branch, name: str) -> bool:
-        return name in position and branch.active[position[name]]
-
-    for controller, value, names in _REQUIRED:
-        mine = _having(controller, value, axes, position, found)
-        for name in names:
-            if not all(active(branch, name) for branch in mine):
-                what = _MODELS.get(value, str(value))
-                message = f"{what} models need {name}" + (
-                    ", which does not count in all of them" if name in position else ""
-                )
-                reader.mistakes.add(("model", name), message, f"{name}: {AXES[name].meaning}")
-    if "intermediate_size" in position:
-        width = axes[position["intermediate_size"]]
-        first = axes[position["num_dense_layers"]].values if "num_dense_layers" in position else ()
-        step = "interleave_moe_layer_step"
-        between = step in position and max(map(float, axes[position[step]].values)) > 1
-        idle = not any(first) and not between and len(width.values) > 1
-        mine = _having("sparse", True, axes, position, found)
-        if idle and any(active(branch, "intermediate_size") for branch in mine):
-            message = "has no effect in sparse models without dense layers"
-            reader.wrong("intermediate_size", message, "when: {sparse: false}")
-
-
-def _having(
-    controller: str,
-    value: Value,
-    axes: Sequence[Axis],
-    position: Mapping[str, int],
-    found: Sequence[Branch],
-) -> Sequence[Branch]:
-    """The branches in which an axis has a value; without the axis, its first value holds."""
-    if controller not in position:
-        first = AXES[controller].names[0] if AXES[controller].names else False
-        return found if value == first else ()
-    values = axes[position[controller]].values
-    if value not in values:
-        return ()
-    index = values.index(value)
-    return [b for b in found if b.chosen.get(controller, index) == index]
-
-
-_MODELS: Mapping[Value, str] = {True: "sparse", False: "dense"}
 _ACCEPTED = {
     "size": "whole numbers",
     "flag": "true or false",

@@ -378,6 +378,12 @@ def test_a_module_drafts_only_where_there_is_one(tmp_path) -> None:
         ({"attention": ["gqa", "mha"]}, "attention", "read 'mha'"),
         ({"attention": "mlaa"}, "attention", "did you mean mla?"),
         ({"attention": "mla"}, "kv_lora_rank", "mla models need kv_lora_rank"),
+        ({"attention": "mla", "kv_lora_rank": 512}, "head_dim", "counts only with attention: gqa"),
+        (
+            {"sliding_window": 0, "sliding_window_pattern": 6},
+            "sliding_window_pattern",
+            "counts only with sliding_window above 0, which no point here has",
+        ),
         ({"kv_lora_rank": 512}, "kv_lora_rank", "counts only with attention: mla"),
         (
             {"sliding_window_pattern": 6},
@@ -399,7 +405,7 @@ def test_a_module_drafts_only_where_there_is_one(tmp_path) -> None:
         (
             {"linear_attention": "mamba", "full_attention_interval": 4, "ssm_state_size": 16},
             "ssm_state_size",
-            "never counts",
+            "counts only with linear_attention: mamba2, which no point here has",
         ),
         ({"training_tokens": "15T"}, "training_tokens", "the axis training_tokens says it already"),
         ({"training_tokens": "15 apples"}, "training_tokens", "read '15 apples'"),
