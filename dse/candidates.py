@@ -56,6 +56,8 @@ class CandidateBatch:
     `weights_offloaded` and `kv_offloaded` are shares, 0 to 1, of the weights and of the cache that
     lie in memory tier `offload_tier`, a code of `dse.specs.tiers.TIERS`; None: all on the device.
     `domain` is a hypothetical scale-up domain in chips, None for that of each chip's system.
+    `prediction_layers` are the multi-token-prediction modules of each model, None where nothing is
+    said of them: a workload that drafts with one then takes one.
     """
 
     hidden_size: Floats
@@ -79,6 +81,7 @@ class CandidateBatch:
     kv_offloaded: Floats | None = None
     offload_tier: Codes | None = None
     domain: Floats | None = None
+    prediction_layers: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.hidden_size)

@@ -16,6 +16,7 @@ from dse.candidates import Block, CandidateBatch, Floats
 from dse.dtypes import BITS, DTYPES
 from dse.economics.cost import cost
 from dse.economics.energy import COUNTED, energy_metrics
+from dse.perf.attention_metrics import ATTENTION_METRICS, attention_metrics
 from dse.perf.intervals import Spread
 from dse.perf.machines import Machines
 from dse.perf.operators import borrows_laws
@@ -33,6 +34,8 @@ from dse.perf.workload import Workload
 from dse.quality.laws import Quality, quality, quantisation_penalty, tokens_at_compute
 from dse.specs.calibration import KINDS
 
+# Metrics of a shape that are worked out for those who name them.
+ASKED = ("training_flops", *ATTENTION_METRICS)
 _ELEMENT_BITS = np.array([float(int(BITS[dtype])) for dtype in DTYPES])
 MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
 _BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
@@ -40,16 +43,26 @@ _BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
 
 class Values(Mapping[str, Floats]):
     """Metrics by name. Those that are None are worked out by `later`, all of them, when one is
-    first asked for: a search that does not name them does not pay for them."""
+    first asked for: a search that does not name them does not pay for them. Those of `asked`,
+    likewise, are there by name alone and are not among the metrics that all candidates show."""
 
-    __slots__ = ("_known", "_later")
+    __slots__ = ("_asked", "_known", "_later", "_of_asked")
 
     def __init__(
-        self, known: dict[str, Floats | None], later: Callable[[], Mapping[str, Floats]]
+        self,
+        known: dict[str, Floats | None],
+        later: Callable[[], Mapping[str, Floats]],
+        asked: Callable[[], Mapping[str, Floats]],
     ) -> None:
         self._known, self._later = known, later
+        self._asked: Mapping[str, Floats] | None = None
+        self._of_asked = asked
 
     def __getitem__(self, name: str) -> Floats:
+        if name in ASKED:
+            if self._asked is None:
+                self._asked = self._of_asked()
+            return self._asked[name]
         value = self._known[name]
         if value is None:
             found = self._later()
@@ -58,7 +71,7 @@ class Values(Mapping[str, Floats]):
         return value
 
     def __contains__(self, name: object) -> bool:
-        return name in self._known
+        return name in self._known or name in ASKED
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
@@ -202,7 +215,11 @@ def _evaluate(
         values |= _in_tier(batch, workload, performance)
     output = np.broadcast_to(workload.output_tokens, len(batch))
     return Metrics(
-        values=Values(values, lambda: energy_metrics(performance.energy, output)),
+        values=Values(
+            values,
+            lambda: energy_metrics(performance.energy, output),
+            lambda: {"training_flops": 6.0 * count.active * tokens, **attention_metrics(batch)},
+        ),
         violations=_violations(batch, workload, performance) | _of_rack(batch, machines),
         quality=shape_quality,
         performance=performance,
@@ -321,6 +338,9 @@ def _violations(
         for heads in ("heads", "key_heads", "value_heads"):
             if heads in block.sizes:
                 broken("heads_divide_by_tensor_parallel", used & (block[heads] % tp > 0.0))
+        if block.kind == "delta_net":
+            uneven = block["value_heads"] % np.maximum(block["key_heads"], 1.0) > 0.0
+            broken("linear_key_heads_divide_value_heads", used & uneven)
         if block.kind == "gqa":
             kv = np.maximum(block["kv_heads"], 1.0)
             broken("kv_heads_divide_heads", used & (block["heads"] % kv > 0.0))
@@ -373,6 +393,7 @@ RULES = {
     "heads_divide_by_tensor_parallel": "query heads divide by the tensor parallelism",
     "kv_heads_divide_heads": "query heads divide by the KV heads",
     "kv_heads_fit_tensor_parallel": "KV heads are a multiple or divisor of the tensor parallelism",
+    "linear_key_heads_divide_value_heads": "value heads of linear attention divide by key heads",
     "feed_forward_divides_by_tensor_parallel": "feed-forward width divides by tensor parallelism",
     "experts_divide_by_expert_parallel": "experts, copies included, divide by expert parallelism",
     "experts_per_token_within_experts": "experts per token are at most the experts",

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
 from dse.economics.cost import cost
-from dse.evaluate import MEMORY_PARTS, Member, Metrics, evaluate
+from dse.evaluate import MEMORY_PARTS, Member, Metrics, Values, evaluate
 from dse.perf.machines import Machines
 from dse.perf.serving import Performance
 from dse.perf.workload import POISSON, Workload
@@ -82,7 +82,9 @@ def evaluate_mix(
     if load is not None:
         values["utilisation"] = np.maximum(values["utilisation"], load)
         violations["arrivals_within_capacity"] = values["utilisation"] - 1.0
-    return replace(each[0], values=values, violations=violations, members=members)
+    # What is asked of the shape alone is the same in every workload.
+    found = Values({**values}, dict, lambda: each[0].values)
+    return replace(each[0], values=found, violations=violations, members=members)
 
 
 def _at_the_whole_load(

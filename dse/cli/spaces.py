@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dse.cli.options import json_option, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from dse.specs.axes import Axis
 
 
 @click.group("spaces")
@@ -18,6 +21,7 @@ def _facts(text: str) -> dict[str, Any]:
 
     from dse.space.space import Space
     from dse.specs.study import load_study, resolve_space
+    from dse.study.unseen import unseen
     from dse.study.words import mix_words
 
     study = load_study(resolve_space(text))
@@ -40,7 +44,7 @@ def _facts(text: str) -> dict[str, Any]:
             {
                 "axis": axis.name,
                 "values": len(axis.values),
-                "choices": [_choice(value, bool(axis.ratio_of)) for value in axis.values],
+                "choices": [_choice(value, axis) for value in axis.values],
                 "ratio_of": axis.ratio_text or None,
             }
             for axis in study.axes
@@ -49,17 +53,22 @@ def _facts(text: str) -> dict[str, Any]:
         "constraints": [c.text for c in study.constraints],
         "left_out": list(study.left_out),
         "why_left_out": dict(study.why_left_out),
+        "not_seen": list(unseen(study.model_axes)),
         "fingerprint": study.fingerprint,
     }
 
 
-def _choice(value: bool | int | float | str, ratio: bool) -> str:
+def _choice(value: Any, axis: Axis) -> str:
     """A value as a space file writes it, a ratio as a fraction."""
     from fractions import Fraction
 
+    from dse import units
+
     if isinstance(value, bool):
         return str(value).lower()
-    return str(Fraction(value).limit_denominator(10_000)) if ratio else str(value)
+    if axis.rule.kind == "tokens":
+        return units.format(value, "tokens")
+    return str(Fraction(value).limit_denominator(10_000)) if axis.ratio_of else str(value)
 
 
 @command.command("list")
@@ -101,6 +110,8 @@ def show_space(space: str, as_json: bool) -> None:
     say("constraints: " + ("; ".join(row["constraints"]) or "none of the user's"), "  ")
     for chip in row["left_out"]:
         say(f"left out: {row['why_left_out'][chip]}", "  ")
+    for sentence in row["not_seen"]:
+        say(sentence, "  ")
 
 
 def _choices(axis: dict[str, Any]) -> str:
@@ -114,3 +125,5 @@ def check_space(space: str) -> None:
     """Say whether a space file is well-formed; exit code 2 and every mistake if not."""
     row = _facts(space)
     click.echo(f"{row['name']}: {row['size']:,} points, no mistake found")
+    for sentence in row["not_seen"]:
+        say(sentence, "  ")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
 from dse.perf.deployed import Deployed
@@ -53,9 +54,22 @@ class Case:
         return self.output / np.sqrt(12.0) / self.context
 
     @property
-    def tokens_per_step(self) -> float:
-        speculation = self.workload.speculation
-        return 1.0 if speculation is None else speculation.tokens_per_step
+    def drafting(self) -> NDArray[np.bool_] | None:
+        """(n,) whether the model has a module to draft with; None where none is needed or nothing
+        is said of any."""
+        speculation, modules = self.workload.speculation, self.deployed.batch.prediction_layers
+        if modules is None or speculation is None or speculation.draft_share is not None:
+            return None
+        return modules > 0.0
+
+    @property
+    def tokens_per_step(self) -> Floats | float:
+        """(n,) or one number: tokens that a request gains in a decode step."""
+        speculation, drafting = self.workload.speculation, self.drafting
+        if speculation is None:
+            return 1.0
+        gained = speculation.tokens_per_step
+        return gained if drafting is None else np.where(drafting, gained, 1.0)
 
     @property
     def steps(self) -> Floats:
@@ -86,13 +100,16 @@ def layer_imbalance(batch: CandidateBatch) -> Floats:
 def case_of(
     batch: CandidateBatch, workload: Workload, machines: Machines, *, keep: bool = False
 ) -> Case:
-    """Gathers and sizes `batch` on its machines; an MTP module takes its share of the memory."""
+    """Gathers and sizes `batch` on its machines; MTP modules take their share of the memory where
+    they draft."""
     deployed = Deployed(batch, machines)
     prompt = np.broadcast_to(workload.prompt_tokens, deployed.n)
     output = np.broadcast_to(workload.output_tokens, deployed.n)
     sized = memory(deployed, prompt, output, workload.backend)
     if workload.speculation is not None and workload.speculation.draft_share is None:
-        sized = sized.with_weights(module_bytes(deployed), deployed.data_parallel)
+        modules, one = batch.prediction_layers, module_bytes(deployed)
+        more = one if modules is None else modules * one
+        sized = sized.with_weights(more, deployed.data_parallel)
     return Case(deployed, workload, prompt, output, sized, keep)
 
 
@@ -137,7 +154,7 @@ def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
     speculation, n = case.workload.speculation, case.deployed.n
     zeros, ones, spread = np.zeros(n), np.ones(n), case.context_spread
 
-    def step(verified: float) -> Step:
+    def step(verified: Floats | float) -> Step:
         return run_step(
             case,
             decode_rows=rows,
@@ -153,10 +170,13 @@ def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
     if speculation is None:
         plain = step(1.0)
         return case.step_s(plain.seconds * case.imbalance, rows), plain
-    verify = step(speculation.verified)
+    verified: Floats | float = speculation.verified
+    if case.drafting is not None:
+        verified = np.where(case.drafting, verified, 1.0)
+    verify = step(verified)
     plain_s = verify.seconds if speculation.draft_share is None else step(1.0).seconds
     drafts = draft_s(speculation, case.deployed, rows, case.context, plain_s)
-    verify.ledger.drafts(drafts)
+    verify.ledger.drafts(drafts if case.drafting is None else drafts * case.drafting)
     return case.step_s(verify.seconds * case.imbalance, rows), verify
 
 

@@ -56,7 +56,7 @@ class Step:
         fresh_tokens: Floats | None = None,
         prefill_ranks: Floats | float = 1.0,
         context_spread: Floats | None = None,
-        verified: float = 1.0,
+        verified: Floats | float = 1.0,
         network_overlap: float = 0.0,
         keep: bool = False,
         parts: bool = True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dse.report.folder import Json
 from dse.report.labels import show
 from dse.specs.tiers import offload_words
+from dse.study.layers import layers_in_short, layers_in_words
 
 # Llama 4 Scout, the most of search_spaces/models.csv (its model card).
 MOST_TOKENS = 40e12
@@ -28,6 +29,8 @@ def shape(item: Json) -> str:
             sentence += f" and {model['num_key_value_heads']} KV heads"
         if model.get("head_dim"):
             sentence += f" of width {model['head_dim']}"
+    if words := layers_in_words(model):
+        sentence += f", {words}"
     if experts:
         sentence += f", {experts} experts"
         if model.get("moe_intermediate_size"):
@@ -73,8 +76,11 @@ def brief_shape(item: Json) -> str:
     total, active = metrics.get("total_parameters"), metrics.get("active_parameters")
     if (model.get("num_experts") or 0) and total and active:
         sizes = f"{show('total_parameters', total)} parameters"
-        return f"a sparse model of {sizes} ({show('active_parameters', active)} active)"
-    return f"a dense model of {show('total_parameters', total)} parameters"
+        words = f"a sparse model of {sizes} ({show('active_parameters', active)} active)"
+    else:
+        words = f"a dense model of {show('total_parameters', total)} parameters"
+    mixers = layers_in_words(model)
+    return f"{words}, {mixers}" if mixers else words
 
 
 def deployment(d: Json, held: bool = True) -> str:
@@ -124,6 +130,8 @@ def short_shape(model: Json) -> str:
     if model.get("num_attention_heads"):
         kv = model.get("num_key_value_heads")
         parts.append(f"{model['num_attention_heads']}{f'/{kv}' if kv else ''} heads")
+    if words := layers_in_short(model):
+        parts.append(words)
     if model.get("num_experts"):
         width = model.get("moe_intermediate_size", "?")
         shared = model.get("num_shared_experts")

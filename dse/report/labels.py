@@ -88,6 +88,17 @@ LABELS: dict[str, Label] = {
         "active parameters", "parameters", "B", 1e-9, "those that one token passes through"
     ),
     "training_tokens": Label("training tokens", "parameters", "B", 1e-9),
+    "training_flops": Label(
+        "training compute", "rate", "FLOP", meaning="6 × active parameters × training tokens"
+    ),
+    "num_attention_heads": Label("query heads", "count"),
+    "num_key_value_heads": Label("KV heads", "count"),
+    "query_heads_per_kv_head": Label("query heads for each KV head", "rate"),
+    "full_attention_layers": Label("full attention layers", "count"),
+    "full_attention_share": Label(
+        "share of full attention layers", "fraction", "%", 100.0,
+        "those in which a token may attend to every token before it",
+    ),
     "chips": Label("chips", "count"),
     "chip_usd_per_hour": Label("price of the chips", "usd", "USD per hour"),
 }  # fmt: skip

@@ -77,6 +77,20 @@ METRICS: Mapping[str, Metric] = {
     "total_parameters": Metric("count", "minimize", False, "parameters of the model"),
     "active_parameters": Metric("count", "minimize", False, "parameters that one token uses"),
     "training_tokens": Metric("tokens", "maximize", False, "tokens the model is trained on"),
+    "training_flops": Metric(
+        "flop", "minimize", True, "training compute: 6 x active parameters x training tokens"
+    ),
+    "num_attention_heads": Metric("count", "maximize", False, "query heads of an attention layer"),
+    "num_key_value_heads": Metric(
+        "count", "maximize", False, "KV heads of an attention layer, the fewest"
+    ),
+    "query_heads_per_kv_head": Metric(
+        "count", "minimize", False, "query heads that share a KV head, the most; 1 with MLA"
+    ),
+    "full_attention_layers": Metric(
+        "count", "maximize", False, "layers in which a token may attend to all before it"
+    ),
+    "full_attention_share": Metric("fraction", "maximize", False, "these over all layers"),
     "chips": Metric("count", "minimize", False, "chips of the deployment"),
     "chip_usd_per_hour": Metric("usd/h", "minimize", True, "price of one chip for one hour"),
 }

@@ -51,6 +51,7 @@ class Model:
     `weight_dtypes` has a dtype for each of `candidates.WEIGHT_PARTS`; `kv_dtype` is None where the
     checkpoint asks for no format of its own. `assumed` holds a sentence for everything that the
     source did not say; `unknown_keys` are keys of a configuration file that nothing here reads.
+    `prediction_layers` are its multi-token-prediction modules, None where that is not said.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Model:
     source: str
     assumed: tuple[str, ...] = ()
     unknown_keys: tuple[str, ...] = ()
+    prediction_layers: int | None = None
 
     @property
     def num_hidden_layers(self) -> int:

@@ -15,6 +15,7 @@ from dse.specs.blocks import BLOCK_SIZES, OPTIONAL_SIZES, WEIGHT_PARTS
 from dse.specs.model import BlockSpec, Model, check
 
 MODEL_TYPE = "dse"
+PREDICTION = "num_nextn_predict_layers"
 
 
 def config_of(model: Model) -> dict[str, Any]:
@@ -27,6 +28,7 @@ def config_of(model: Model) -> dict[str, Any]:
         "vocab_size": model.vocab_size,
         "tie_word_embeddings": model.tied_embeddings,
         "training_tokens": model.training_tokens,
+        **({} if model.prediction_layers is None else {PREDICTION: model.prediction_layers}),
         "weight_dtypes": dict(model.weight_dtypes),
         "kv_dtype": model.kv_dtype,
         "blocks": [
@@ -64,12 +66,13 @@ def model_of(config: Mapping[str, Any], source: str) -> Model:
             kv_dtype=config["kv_dtype"],
             training_tokens=config["training_tokens"],
             source=source,
+            prediction_layers=config.get(PREDICTION),
         )
     except KeyError as error:
         raise InputError("missing", file=source, field=str(error.args[0])) from error
     except TypeError as error:
         raise InputError(f"not a model of this project: {error}", file=source) from error
-    tokens = model.training_tokens
+    tokens, modules = model.training_tokens, model.prediction_layers
     for field, good, accepted in (
         ("name", isinstance(model.name, str), "a text"),
         ("kv_dtype", model.kv_dtype in (None, *DTYPES), ", ".join(("null", *DTYPES))),
@@ -78,6 +81,7 @@ def model_of(config: Mapping[str, Any], source: str) -> Model:
             tokens is None or (isinstance(tokens, int | float) and tokens >= 1),
             "null, or a number of tokens from 1",
         ),
+        (PREDICTION, modules is None or (type(modules) is int and 0 <= modules <= 64), "0 to 64"),
     ):
         if not good:
             raise InputError(f"{config[field]!r:.40}", file=source, field=field, accepted=accepted)

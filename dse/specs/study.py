@@ -173,6 +173,13 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
             for limit in _constraints(load.constraints, at, [load.serving], mistakes)
         )
     workloads = read_workloads(files, document, catalog, mistakes)
+    modules = any(axis.name == "num_nextn_predict_layers" for axis in axes)
+    if modules and not any(
+        "draft_tokens" in load.details and "draft_share" not in load.details for load in workloads
+    ):
+        message = "no effect: no workload drafts with a module"
+        accepted = "draft_tokens and acceptance in the workload, without draft_share"
+        mistakes.add(("model", "num_nextn_predict_layers"), message, accepted)
     if mistakes.errors or frame is None:
         raise InputErrors(sorted(mistakes.errors, key=lambda error: error.line or 0))
 
@@ -359,6 +366,12 @@ def _digest(path: Path) -> str:
 def _training(document: Document, mistakes: Mistakes) -> tuple[float | None, float | None]:
     """Training compute in FLOP and training tokens; a fixed model may have neither."""
     given = [field in document.data for field in ("training_compute", "training_tokens")]
+    model = document.data.get("model")
+    if isinstance(model, Mapping) and "training_tokens" in model:
+        for field in ("training_compute", "training_tokens"):
+            if field in document.data:
+                mistakes.add((field,), "the axis training_tokens says it already", "one of the two")
+        return None, None
     if all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
         said = "both training_compute and" if all(given) else "neither training_compute nor"
         accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"

@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.candidates import CandidateBatch, Floats
 from dse.dtypes import DTYPES
-from dse.evaluate import MEANINGS, MEMORY_PARTS, Metrics
+from dse.evaluate import ASKED, MEANINGS, MEMORY_PARTS, Metrics
 from dse.perf.intervals import (
     CLASS,
     ENERGY_METRICS,
@@ -83,10 +83,18 @@ def number(value: float) -> float | int | None:
 
 
 def describe_metrics(
-    metrics: Metrics, i: int, batch: CandidateBatch, limits: tuple[Limit, ...] = ()
+    metrics: Metrics,
+    i: int,
+    batch: CandidateBatch,
+    limits: tuple[Limit, ...] = (),
+    asked: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Every metric of candidate `i`, with its feasibility, intervals and provenance."""
+    """Every metric of candidate `i`, with its feasibility, intervals and provenance; of those that
+    not all candidates show, the ones that are limited or `asked`."""
     values = {name: number(array[i]) for name, array in metrics.values.items()}
+    for name in (*asked, *(limit.metric for limit in limits)):
+        if name not in values:
+            values[name] = number(metrics.values[name][i])
     parts = {part: values.pop(f"memory_{part}_bytes_per_chip") for part in MEMORY_PARTS}
     broken = violations(metrics, i, limits)
     trained = values["predicted_loss"] is not None
@@ -194,6 +202,7 @@ def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dic
     known["latency_floor_s"] = "derived"
     for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
         known[counted] = "derived"
+    known |= {asked: "derived" for asked in ASKED if asked in values}
     for law in ("predicted_loss", "dense_equivalent_parameters"):
         if values["predicted_loss"] is not None:
             known[law] = "extrapolated" if extrapolates else "fitted"

@@ -51,8 +51,8 @@ def elsewhere(
 
 
 def _answer(problem: PhysicsProblem, found: Estimate, dtype: str) -> dict[str, Any]:
-    answer = found.as_json()
-    metrics = [objective.metric for objective in problem.objectives]
+    metrics = tuple(objective.metric for objective in problem.objectives)
+    answer = found.as_json(metrics)
     unpacked = dtype in DTYPES and not found.machines.native_dtype[0, CODE[dtype]]
     return {
         "feasible": answer["feasible"],

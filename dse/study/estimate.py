@@ -23,9 +23,11 @@ from dse.specs.catalog import Catalog
 from dse.specs.chip import GENERIC, Chip
 from dse.specs.efficiency import NOISY, Efficiency
 from dse.specs.model import Model
+from dse.specs.own_config import config_of
 from dse.specs.rack import Rack
 from dse.specs.tiers import TIERS
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
+from dse.study.layers import layers_in_words
 from dse.study.loads import load_row, one_load
 from dse.study.racks import check_domain, domain_assumptions
 from dse.study.tiers import offload_assumptions
@@ -54,14 +56,17 @@ class Estimate:
             return cap
         return cap | {"jitter_s": self.jitter[0], "jitter_distribution": self.jitter[1]}
 
-    def as_json(self) -> dict[str, Any]:
-        """The document of `dse estimate --json`: the metrics, then what was asked."""
+    def as_json(self, objectives: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The document of `dse estimate --json`: the metrics, the `objectives` of a study among
+        them, then what was asked."""
         workloads = describe_workloads(self.metrics, 0)
+        layers = layers_in_words(config_of(self.model))
         return {
-            **describe_metrics(self.metrics, 0, self.batch, self.limits),
+            **describe_metrics(self.metrics, 0, self.batch, self.limits, objectives),
             **({"workloads": workloads} if workloads else {}),
             "assumed": list(self.assumed),
             "model": self.model.name,
+            **({"layers": layers} if layers else {}),
             "deployment": describe_deployment(self.batch, 0, self.machines),
             "workload": one_load([load_row(share) for share in self.mix]),
             "price_basis": self.price_basis,
@@ -194,7 +199,7 @@ def assumptions(
             f"routing skew {ROUTING_SKEW:g}, that of measured kernels under a power law, not of "
             "this model"
         )
-    sentences += _unmeasured(mix)
+    sentences += _unmeasured(mix, model.prediction_layers)
     sentences.append(
         "80% intervals are how far held-out measured rows were off, by efficiency kind"
     )
@@ -259,8 +264,9 @@ def _drafting(texts: Sequence[str]) -> list[str]:
     return [text for text in texts if not re.search("multi-token.prediction", text)]
 
 
-def _unmeasured(mix: Mix) -> list[str]:
-    """What of the workloads no measured row has, so that no interval was tested on it."""
+def _unmeasured(mix: Mix, modules: int | None) -> list[str]:
+    """What of the workloads no measured row has, so that no interval was tested on it; `modules`
+    are those that the model predicts more tokens with, None where that is not said."""
     loads = [share.workload for share in mix]
     sentences, parts = [], []
     if any(load.serving == POISSON for load in loads):
@@ -271,10 +277,13 @@ def _unmeasured(mix: Mix) -> list[str]:
     if any(load.speculation is not None for load in loads):
         parts.append("speculative decoding")
         sentences.append("the acceptance of drafted tokens is as given: nothing predicts it")
-    if any(_drafts(load) for load in loads):
+    if any(_drafts(load) for load in loads) and modules == 0:
+        sentences.append("the model has no multi-token-prediction module: nothing is drafted")
+    elif any(_drafts(load) for load in loads):
+        has = ", whether or not it has one" if modules is None else ""
         sentences.append(
             "drafts are those of a multi-token-prediction module of one mean layer of the model, "
-            "a projection and the model's own output head, whether or not it has one (assumed)"
+            f"a projection and the model's own output head{has} (assumed)"
         )
     if any(load.prefix_hit_rate for load in loads):
         parts.append("cached prefixes")

@@ -48,6 +48,7 @@ from dse.study.robust import front_probability
 from dse.study.shapes import model_at
 from dse.study.sources import price_rows, source_rows
 from dse.study.table import front_table
+from dse.study.unseen import unseen
 from dse.study.why_not import nothing_feasible
 
 LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas")
@@ -59,6 +60,7 @@ NAMES = {
     "e2e_s": "fastest",
     "ttft_s": "soonest",
     "predicted_loss": "best",
+    "full_attention_share": "most full attention",
 }
 Progress = Callable[[int, int | None, int], None]
 
@@ -256,7 +258,7 @@ def _documents(
             "name": LAW.name,
             "sources": list(LAW.sources),
             "fit_range": list(LAW.fit_range),
-            "not_seen": list(LAW.not_seen),
+            "not_seen": [*LAW.not_seen, *unseen(study.model_axes)],
             **_law_use(metrics),
             "at_bounds": at_bounds(problem, metrics, front.index),
         },
@@ -293,6 +295,7 @@ def _items(
     out: Path,
 ) -> list[dict[str, Any]]:
     batch = problem.batch(index)
+    asked = tuple(objective.metric for objective in problem.objectives)
     items = []
     for i in range(len(index)):
         tokens = number(metrics.values["training_tokens"][i])
@@ -309,7 +312,7 @@ def _items(
                 "model": config_of(model),
                 "deployment": deployment,
                 "metrics": {
-                    **describe_metrics(metrics, i, batch, problem.limits),
+                    **describe_metrics(metrics, i, batch, problem.limits, asked),
                     "assumed": assumptions(
                         catalog,
                         model,

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from dse.candidates import CandidateBatch
+from dse.specs.blocks import BLOCK_SIZES
 from dse.specs.model import BlockSpec, Model
 
 
 def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | None) -> Model:
-    """The shape of candidate `i`, trained in 16 bits; blocks that it does not have are left out."""
+    """The shape of candidate `i`, trained in 16 bits; what it does not have is left
+    out."""
     blocks = tuple(
         BlockSpec(
             block.kind,
             int(block.count[i]),
-            {size: _plain(values[i]) for size, values in block.sizes.items()},
+            {
+                size: _plain(values[i])
+                for size, values in block.sizes.items()
+                if values[i] or size in BLOCK_SIZES[block.kind]
+            },
         )
         for block in batch.blocks
         if block.count[i] > 0
     )
+    modules = batch.prediction_layers
     return Model(
         id=name,
         name=name,
@@ -28,6 +35,7 @@ def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | 
         kv_dtype=None,
         training_tokens=training_tokens,
         source="searched",
+        prediction_layers=None if modules is None else int(modules[i]),
     )
 
 

@@ -7,6 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.study.layers import layers_in_short
+
 MODEL = (
     "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
     "intermediate_size", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
@@ -16,6 +18,7 @@ DEPLOYMENT = (
     "chip", "chips", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
     "replicas", "weight_dtype", "kv_dtype", "concurrency",
 )  # fmt: skip
+LAYERS = "layers"  # in short, in studies whose layers are not all alike
 # Columns of the studies that vary them: memory tiers, a hypothetical scale-up domain.
 SEARCHED = ("weights_offloaded", "kv_offloaded", "offload_tier", "scale_up_domain")
 
@@ -23,6 +26,8 @@ SEARCHED = ("weights_offloaded", "kv_offloaded", "offload_tier", "scale_up_domai
 def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     """The text of front.csv. A value that does not apply is an empty cell."""
     deployment = (*DEPLOYMENT, *(name for name in SEARCHED if name in items[0]["deployment"]))
+    layers = [layers_in_short(item["model"]) for item in items]
+    vary = len(set(layers)) > 1
     metrics = [
         name
         for name, value in items[0]["metrics"].items()
@@ -30,14 +35,16 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("point", "names", "front_probability", *MODEL, *deployment, *metrics))
-    for item in items:
+    model = (*MODEL, LAYERS) if vary else MODEL
+    writer.writerow(("point", "names", "front_probability", *model, *deployment, *metrics))
+    for item, mixers in zip(items, layers, strict=True):
         writer.writerow(
             [
                 item["point"],
                 " ".join(item["names"]),
                 _cell(item["front_probability"]),
                 *(_cell(item["model"].get(name)) for name in MODEL),
+                *([mixers] if vary else []),
                 *(_cell(item["deployment"][name]) for name in deployment),
                 *(_cell(item["metrics"][name]) for name in metrics),
             ]

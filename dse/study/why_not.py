@@ -26,11 +26,11 @@ SHOWN = 5
 def why_not(folder: Path, answer: Estimate) -> dict[str, Any]:
     """`answer` must have been made for the study's workload and price basis."""
     study, items = read_study(folder)
-    metrics = answer.as_json()
+    objectives = tuple(objective["metric"] for objective in study["objectives"])
+    metrics = answer.as_json(objectives)
     broken = [violation_words(row) for row in violations(answer.metrics, 0, limits_of(study))]
     if broken:
         return {"on_front": False, "reasons": broken, "dominated_by": []}
-    objectives = [objective["metric"] for objective in study["objectives"]]
     for item in items:
         if all(metrics[name] == item["metrics"][name] for name in objectives):
             reason = f"it is on the front: point {item['point']} has the same values"

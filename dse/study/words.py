@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse.specs.tiers import offload_words
+from dse.study.layers import layers_in_short
 from dse.study.loads import held, loads_of
 
 SHOWN = {
@@ -80,6 +81,12 @@ SHORT = {
     "total_parameters": "total",
     "active_parameters": "active",
     "training_tokens": "trained on",
+    "training_flops": "to train",
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "KV heads",
+    "query_heads_per_kv_head": "heads/KV",
+    "full_attention_layers": "full layers",
+    "full_attention_share": "full share",
     "chip_usd_per_hour": "$/chip-h",
 }
 OF_POOLS = {"queue_s": "wait for a prefill rank", "transfer_s": "transfer of the cache"}
@@ -97,6 +104,7 @@ MIX = (
     "Several workloads share the deployment's time, each alone in its turn. Cost, energy and "
     "output rate are of the mix; latencies, memory and running requests of the worst workload."
 )
+_SHARES = ("mfu", "mbu", "utilisation", "energy_data_movement_share", "full_attention_share")
 # What `known as` says of a metric.
 KNOWN = {
     "fitted": "from measurements of this kernel or law",
@@ -120,7 +128,7 @@ def show(metric: str, value: float | None) -> str:
         return f"{value / 1e3:.4g} kB"
     if metric.startswith("usd"):
         return f"{value:.3g}"
-    if metric in ("mfu", "mbu", "utilisation", "energy_data_movement_share"):
+    if metric in _SHARES:
         return f"{value:.1%}"
     if metric == "predicted_loss":
         return f"{value:.4f}"
@@ -149,6 +157,7 @@ def heading(answer: Mapping[str, Any]) -> list[str]:
     return [
         f"{answer['model']} on {deployment_words(answer['deployment'], held(loads))}{_cap(answer)}",
         f"{words}, backend {loads[0]['backend']}; prices: {answer['price_basis']}",
+        *([answer["layers"]] if "layers" in answer else []),
     ]
 
 
@@ -295,6 +304,7 @@ def short_shape(model: Mapping[str, Any]) -> str:
     words = [f"h{model['hidden_size']}", f"L{model['num_hidden_layers']}"]
     if "num_key_value_heads" in model:
         words.append(f"kv{model['num_key_value_heads']}")
+    words += filter(None, [layers_in_short(model)])
     if model.get("intermediate_size"):
         words.append(f"f{model['intermediate_size']}")
     if model.get("num_experts"):
