@@ -13,7 +13,7 @@ from dse.dtypes import CODE, DTYPES
 from dse.perf import gemms
 from dse.perf.deployed import Deployed
 from dse.perf.machines import Machines, compile_machines
-from dse.quality.rules import (
+from dse.rules import (
     Filling,
     Finding,
     Judged,
@@ -24,10 +24,10 @@ from dse.quality.rules import (
     judge,
     wastes,
 )
-from dse.quality.rules.families import family_of, matrix_unit
-from dse.quality.rules.families.family import Family
-from dse.quality.rules.kinds import MEGATRON, SEVERITIES
-from dse.quality.rules.waste import unmeasured_alignment
+from dse.rules.families import family_of, matrix_unit
+from dse.rules.families.family import Family
+from dse.rules.kinds import MEGATRON, SEVERITIES
+from dse.rules.waste import unmeasured_alignment
 from dse.space.batches import batch_of
 from dse.specs.blocks import WEIGHT_PARTS
 from dse.specs.catalog import Catalog

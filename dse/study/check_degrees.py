@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dse.candidates import CandidateBatch, Floats
-from dse.quality.rules import Flags, errors
-from dse.quality.rules.divide import EVEN_STAGES, EXPERTS, GROUP, STAGES
-from dse.quality.rules.kinds import Rule
+from dse.rules import Flags, errors
+from dse.rules.divide import EVEN_STAGES, EXPERTS, GROUP, STAGES
+from dse.rules.kinds import Rule
 
 MOST = 1024  # no shape has so many heads
 

@@ -24,8 +24,8 @@ from dse.candidates import Block, CandidateBatch, Floats
 from dse.evaluate import evaluate
 from dse.perf.parameters import parameters
 from dse.perf.workload import Workload
-from dse.quality.rules import Steps, added_share
-from dse.quality.rules.divide import HEADS, KV_HEADS, expert_shards
+from dse.rules import Steps, added_share
+from dse.rules.divide import HEADS, KV_HEADS, expert_shards
 from dse.specs.backend import Backend
 from dse.specs.blocks import FEED_FORWARD, MIXERS
 from dse.study.check import Subject, refusals

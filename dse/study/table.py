@@ -28,6 +28,7 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     deployment = (*DEPLOYMENT, *(name for name in SEARCHED if name in items[0]["deployment"]))
     layers = [layers_in_short(item["model"]) for item in items]
     vary = len(set(layers)) > 1
+    laws = "laws" in items[0]
     metrics = [
         name
         for name, value in items[0]["metrics"].items()
@@ -35,14 +36,18 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    compared = ("laws", "worst_regret") if laws else ()
     model = (*MODEL, LAYERS) if vary else MODEL
-    writer.writerow(("point", "names", "front_probability", *model, *deployment, *metrics))
+    head = ("point", "names", "front_probability", *compared, *model, *deployment, *metrics)
+    writer.writerow(head)
     for item, mixers in zip(items, layers, strict=True):
         writer.writerow(
             [
                 item["point"],
                 " ".join(item["names"]),
                 _cell(item["front_probability"]),
+                *([" ".join(item["laws"]["on_fronts"])] if laws else []),
+                *([_cell(item["worst_regret"])] if laws else []),
                 *(_cell(item["model"].get(name)) for name in MODEL),
                 *([mixers] if vary else []),
                 *(_cell(item["deployment"][name]) for name in deployment),

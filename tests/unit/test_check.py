@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dse.perf.parameters import parameters
-from dse.quality.rules import added_share, errors
+from dse.rules import added_share, errors
 from dse.specs.catalog import load_catalog
 from dse.specs.huggingface import from_config
 from dse.specs.model import Model

@@ -15,8 +15,8 @@ from dse.perf import gemms
 from dse.perf.deployed import Deployed
 from dse.perf.parameters import parameters
 from dse.perf.step import Step
-from dse.quality.rules import bands, errors
-from dse.quality.rules.efficiency import (
+from dse.rules import bands, errors
+from dse.rules.efficiency import (
     MISALIGNED,
     aligned_bytes,
     alignment_efficiency,
@@ -25,8 +25,8 @@ from dse.quality.rules.efficiency import (
     unit_efficiency,
     wave_efficiency,
 )
-from dse.quality.rules.families import FAMILIES, family_of, matrix_unit
-from dse.quality.rules.formats import mx_padding, split_widths
+from dse.rules.families import FAMILIES, family_of, matrix_unit
+from dse.rules.formats import mx_padding, split_widths
 from dse.specs.catalog import load_catalog
 from tests.helpers import MODELS, deploy, machines, run, workload
 

@@ -18,8 +18,8 @@ from dse.dtypes import CODE
 from dse.perf.gemms import Gemm, NotedStep
 from dse.perf.phases import layer_imbalance
 from dse.perf.step import padded_vocabulary
-from dse.quality.rules.divide import VOCABULARY_MULTIPLE, whole
-from dse.quality.rules.efficiency import (
+from dse.rules.divide import VOCABULARY_MULTIPLE, whole
+from dse.rules.efficiency import (
     CLIFF_BYTES,
     ELEMENT_BITS,
     MEASURED_BYTES,
@@ -28,9 +28,9 @@ from dse.quality.rules.efficiency import (
     best_tile,
     unit_efficiency,
 )
-from dse.quality.rules.families.family import Family
-from dse.quality.rules.formats import MX, MX_BLOCK, Width, mx_padding, split_widths
-from dse.quality.rules.kinds import Finding, Rule
+from dse.rules.families.family import Family
+from dse.rules.formats import MX, MX_BLOCK, Width, mx_padding, split_widths
+from dse.rules.kinds import Finding, Rule
 
 SEEN = 5e-4  # shares below it are not worth a line
 

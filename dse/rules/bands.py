@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.candidates import Block, CandidateBatch, Floats
 from dse.perf.parameters import parameters
-from dse.quality.rules.kinds import Finding, Rule
+from dse.rules.kinds import Finding, Rule
 
 PUBLISHED = "shapes of 136 published models, 2026-11"
 WIDTH_PER_LAYER, WIDTH_PER_LAYER_EXPONENT = 3.81, 0.144

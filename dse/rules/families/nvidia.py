@@ -1,6 +1,6 @@
 """NVIDIA GPUs: tensor cores on streaming multiprocessors."""
 
-from dse.quality.rules.families.family import Family
+from dse.rules.families.family import Family
 
 FAMILY = Family(
     "nvidia",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dse.quality.rules.kinds import STACKS, VLLM, Rule
+from dse.rules.kinds import STACKS, VLLM, Rule
 from dse.specs.chip import Chip
 
 

@@ -1,7 +1,7 @@
 """Rules of chip families, one small file each; `family_of` finds a chip's."""
 
-from dse.quality.rules.families import amd, gaudi, nvidia, tpu, trainium
-from dse.quality.rules.families.family import UNKNOWN, Family, family_of_name, matrix_unit
+from dse.rules.families import amd, gaudi, nvidia, tpu, trainium
+from dse.rules.families.family import UNKNOWN, Family, family_of_name, matrix_unit
 from dse.specs.chip import Chip
 
 FAMILIES: tuple[Family, ...] = (

@@ -1,7 +1,7 @@
 """Intel Gaudi: a few matrix engines of 256 x 256."""
 
-from dse.quality.rules.families.family import Family
-from dse.quality.rules.kinds import VLLM
+from dse.rules.families.family import Family
+from dse.rules.kinds import VLLM
 
 FAMILY = Family(
     "gaudi",

@@ -7,11 +7,11 @@
 from collections.abc import Iterator
 
 from dse.candidates import CandidateBatch
-from dse.quality.rules.bands import bands
-from dse.quality.rules.divide import divisibility
-from dse.quality.rules.formats import blocks_of_formats
-from dse.quality.rules.kinds import Finding, Flags, Rule
-from dse.quality.rules.waste import Filling, Judged, Steps, added_share, judge, wastes
+from dse.rules.bands import bands
+from dse.rules.divide import divisibility
+from dse.rules.formats import blocks_of_formats
+from dse.rules.kinds import Finding, Flags, Rule
+from dse.rules.waste import Filling, Judged, Steps, added_share, judge, wastes
 
 
 def errors(batch: CandidateBatch) -> Iterator[Finding]:

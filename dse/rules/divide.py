@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dse.candidates import Block, CandidateBatch, Floats
-from dse.quality.rules.kinds import (
+from dse.rules.kinds import (
     MEGATRON,
     SGLANG,
     STACKS,

@@ -1,7 +1,7 @@
 """AWS Trainium and Inferentia: systolic arrays of 128 x 128."""
 
-from dse.quality.rules.families.family import Family
-from dse.quality.rules.kinds import VLLM
+from dse.rules.families.family import Family
+from dse.rules.kinds import VLLM
 
 FAMILY = Family(
     "trainium",

@@ -1,7 +1,7 @@
 """AMD Instinct: matrix cores on compute units, grouped into dies (XCDs)."""
 
-from dse.quality.rules.families.family import Family
-from dse.quality.rules.kinds import MEGATRON, SGLANG, VLLM, Rule
+from dse.rules.families.family import Family
+from dse.rules.kinds import MEGATRON, SGLANG, VLLM, Rule
 
 FAMILY = Family(
     "amd",

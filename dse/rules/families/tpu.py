@@ -1,7 +1,7 @@
 """Google TPUs: systolic matrix units of 128 x 128, from v6e on 256 x 256."""
 
-from dse.quality.rules.families.family import Family
-from dse.quality.rules.kinds import VLLM
+from dse.rules.families.family import Family
+from dse.rules.kinds import VLLM
 
 FAMILY = Family(
     "tpu",

@@ -20,8 +20,8 @@ import numpy as np
 
 from dse.candidates import Block, CandidateBatch, Floats
 from dse.dtypes import CODE
-from dse.quality.rules.divide import expert_shards, whole
-from dse.quality.rules.kinds import SGLANG, TRTLLM, VLLM, Finding, Flags, Rule
+from dse.rules.divide import expert_shards, whole
+from dse.rules.kinds import SGLANG, TRTLLM, VLLM, Finding, Flags, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _attention(block: Block, tp: Floats, used: Flags) -> Iterator[Width]:
 
 def blocks_of_formats(batch: CandidateBatch) -> Iterator[Finding]:
     """Every format's rule on the widths that have it; those that do not divide at all are left to
-    `dse.quality.rules.divide`."""
+    `dse.rules.divide`."""
     for width in split_widths(batch):
         code = batch.weight_dtype[width.part]
         even = width.used & (width.value % 1.0 == 0.0)

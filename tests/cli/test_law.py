@@ -1,0 +1,276 @@
+"""`--law`, `quality_law:` and the fronts under every law, as a person uses them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dse.quality import LAWS
+from tests.cli.conftest import dse
+from tests.unit.test_report import Page
+
+POINT = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", 8)
+TINY = Path(__file__).parents[2] / "search_spaces" / "tiny.yaml"
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`dse run tiny --law all`; nobody writes into it."""
+    folder = tmp_path_factory.mktemp("laws") / "study"
+    said = dse("run", "tiny", "--out", folder, "--law", "all")
+    assert said.code == 0, said.err
+    assert "under each of 5 laws" in said.out
+    assert "The robust choice is point" in said.out
+    assert max(map(len, said.out.splitlines())) <= 100
+    return folder
+
+
+def both(folder: Path) -> tuple[Json, list[Json]]:
+    study = json.loads((folder / "study.json").read_text())
+    return study, json.loads((folder / "front.json").read_text())["items"]
+
+
+# -- one law ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("law", "loss", "outside"),
+    [("leverage", 1.893, "training_tokens"), ("hoffmann", 1.812, "training_tokens"),
+     ("cautious", 1.901, "training_tokens"), ("joint", 1.814, "granularity"),
+     ("abnar", 1.624, "training_flops")],
+)  # fmt: skip
+def test_estimate_names_its_law_and_where_it_extrapolates(law: str, loss: float, outside: str):
+    answer = dse("estimate", *POINT, "--law", law, "--json").json()
+    assert answer["quality_law"] == law
+    assert answer["predicted_loss"] == pytest.approx(loss, abs=2e-3)
+    assert outside in answer["extrapolates"]
+    assert set(answer["extrapolates"]) <= set(answer["quality_law_fit"]) == set(LAWS[law].fit)
+    low, high = answer["intervals"]["predicted_loss"]
+    assert low < answer["predicted_loss"] < high
+    said = dse("estimate", *POINT, "--law", law).out
+    assert f"Loss by the quality law {law}" in said
+    assert outside.replace("_", " ") in said
+    assert "times the compute-optimal" in said
+
+
+def test_the_law_moves_nothing_but_the_quality():
+    plain = dse("estimate", *POINT, "--json").json()
+    other = dse("estimate", *POINT, "--law", "abnar", "--json").json()
+    assert plain["quality_law"] == "leverage"
+    moved = {key for key, value in plain.items() if other[key] != value}
+    assert moved == {
+        "predicted_loss", "dense_equivalent_parameters", "quality_law", "quality_law_fit",
+        "extrapolates", "intervals", "compute_optimal_tokens", "overtraining_ratio",
+        "loss_given_up",
+    }  # fmt: skip
+
+
+def test_overtraining_of_a_model_that_is_trained_long():
+    """At Llama-3-8B's compute the default law's optimum has 18 to 22 tokens a parameter."""
+    answer = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--json").json()
+    best, ratio = answer["compute_optimal_tokens"], answer["overtraining_ratio"]
+    assert ratio == pytest.approx(15e12 / best)
+    assert 18 < best / (6.98e9 * ratio) < 22
+    assert 0 < answer["loss_given_up"] < 0.1
+    shown = dse("models", "show", "llama-3-8b", "--json").json()
+    assert shown["compute_optimal_tokens"] == best
+    assert "11 times the compute-optimal" in dse("models", "show", "llama-3-8b").out
+
+
+def test_a_model_of_unknown_tokens_says_nothing_of_them():
+    point = ("--model", "mixtral-8x7b", "--chip", "h200_sxm", "--tp", 2)
+    answer = dse("estimate", *point, "--json").json()
+    assert answer["predicted_loss"] is None
+    assert answer["overtraining_ratio"] is answer["quantisation_loss"] is None
+    assert "Loss by" not in dse("estimate", *point).out
+    assert dse("models", "show", "mixtral-8x7b", "--json").json()["loss_given_up"] is None
+
+
+@pytest.mark.parametrize("verb", ["estimate", "explain", "run", "worker"])
+def test_help_tells_of_the_law(verb: str):
+    assert "--law NAME" in dse(verb, "--help").out
+
+
+def test_an_unknown_law_is_refused_with_the_nearest(tmp_path: Path):
+    for command in (("estimate", *POINT), ("run", "tiny", "--out", tmp_path / "study")):
+        said = dse(*command, "--law", "hofmann")
+        assert said.code == 2
+        assert "--law: unknown quality law 'hofmann', did you mean 'hoffmann'?" in said.err
+        assert "leverage, abnar, cautious, hoffmann, joint" in said.err
+    assert not (tmp_path / "study").exists()
+
+
+def test_two_laws_and_another_law_of_a_report_are_refused(tmp_path: Path, compared: Path):
+    said = dse("run", "tiny", "--out", tmp_path / "s", "--law", "joint", "--law", "abnar")
+    assert said.code == 2
+    assert "read joint, abnar (accepted: one law, and all beside it)" in said.err
+    said = dse("report", compared, "--law", "joint")
+    assert said.code == 2
+    assert "dse run SPACE --law joint" in said.err
+
+
+def test_what_predicts_no_loss_takes_no_law():
+    said = dse("estimate", *POINT, "--serving", "disaggregated", "--law", "joint")
+    assert said.code == 2
+    assert "--law does not go with --serving disaggregated" in said.err
+
+
+# -- a space of another law -------------------------------------------------------------------
+
+
+def test_the_law_of_a_space_is_part_of_the_study(tmp_path: Path):
+    space = tmp_path / "space.yaml"
+    text = TINY.read_text(encoding="utf-8").replace(
+        "price_basis:", "quality_law: joint\nprice_basis:"
+    )
+    space.write_text(text, encoding="utf-8")
+    folder = tmp_path / "study"
+    study = dse("run", space, "--out", folder, "--json").json()
+    assert study["quality_law"] == "joint"
+    assert study["law"]["name"] == LAWS["joint"].title
+    assert set(study["law"]["fit"]) == set(LAWS["joint"].fit)
+    asked = dse("run", "tiny", "--law", "joint", "--out", tmp_path / "asked", "--json").json()
+    assert asked["fingerprint"] == study["fingerprint"]
+    assert asked["command"].endswith("--law joint")
+    front = (folder / "front.csv").read_bytes()
+    assert (tmp_path / "asked" / "front.csv").read_bytes() == front
+    again = dse("estimate", folder, "best", "--json").json()
+    best = next(item for item in both(folder)[1] if "best" in item["names"])
+    assert again["quality_law"] == "joint"
+    assert again["predicted_loss"] == best["metrics"]["predicted_loss"]
+    other = dse("estimate", folder, "best", "--law", "leverage", "--json").json()
+    assert other["predicted_loss"] != again["predicted_loss"]
+    said = dse("run", "tiny", "--out", folder)
+    assert said.code == 4
+    assert "quality law" in said.err
+
+
+def test_a_wrong_law_in_a_space_is_named_with_its_line(tmp_path: Path):
+    space = tmp_path / "space.yaml"
+    text = TINY.read_text(encoding="utf-8").replace(
+        "price_basis:", "quality_law: jiont\nprice_basis:"
+    )
+    space.write_text(text, encoding="utf-8")
+    said = dse("spaces", "check", space)
+    assert said.code == 2
+    line = text.splitlines().index("quality_law: jiont") + 1
+    assert f"space.yaml:{line}: quality_law: unknown quality law 'jiont'" in said.err
+    assert "did you mean 'joint'?" in said.err
+
+
+# -- every law --------------------------------------------------------------------------------
+
+
+def test_every_point_says_on_whose_front_it_is(compared: Path):
+    study, items = both(compared)
+    laws = study["laws"]
+    assert [row["law"] for row in laws["compared"]] == list(LAWS)
+    fronts = dict.fromkeys(LAWS, 0)
+    for item in items:
+        on, beaten = item["laws"]["on_fronts"], item["laws"]["beaten_by"]
+        assert "leverage" in on
+        for name in LAWS:
+            fronts[name] += name in on
+            assert (beaten[name] == 0) == (name in on)
+    for row in laws["compared"]:
+        assert row["shared"] == fronts[row["law"]] <= row["front_size"]
+    everywhere = sum(len(item["laws"]["on_fronts"]) == len(LAWS) for item in items)
+    assert laws["on_every_front"] == everywhere
+    assert 0 < everywhere < len(items)
+
+
+def test_the_front_of_a_law_is_what_a_study_of_it_finds(compared: Path, tmp_path: Path):
+    row = next(r for r in both(compared)[0]["laws"]["compared"] if r["law"] == "joint")
+    study = dse("run", "tiny", "--law", "joint", "--out", tmp_path / "joint", "--json").json()
+    assert row["front_size"] == study["front_size"]
+    knee = next(item for item in both(tmp_path / "joint")[1] if "knee" in item["names"])
+    for metric, value in row["knee"]["metrics"].items():
+        assert knee["metrics"][metric] == value
+
+
+def test_the_robust_choice_has_the_least_regret_under_its_worst_law(compared: Path):
+    study, items = both(compared)
+    worst = [max(item["laws"]["regret"].values()) for item in items]
+    assert worst == [item["worst_regret"] for item in items]
+    robust = study["laws"]["robust"]
+    assert worst[robust - 1] == min(worst) > 0
+    assert "robust" in items[robust - 1]["names"]
+    row = next(row for row in study["laws"]["chosen"] if row["name"] == "robust")
+    assert row["regret"][row["worst_law"]] == row["worst_regret"] == min(worst)
+    assert dse("estimate", compared, "robust", "--json").json()["feasible"]
+    assert {row["name"] for row in study["laws"]["chosen"]} == {*study["chosen"], "robust"}
+
+
+def test_front_csv_has_the_laws_and_the_regret(compared: Path):
+    items = both(compared)[1]
+    rows = list(csv.DictReader((compared / "front.csv").read_text().splitlines()))
+    assert [row["laws"].split() for row in rows] == [i["laws"]["on_fronts"] for i in items]
+    for row, item in zip(rows, items, strict=True):
+        assert float(row["worst_regret"]) == pytest.approx(item["worst_regret"], rel=1e-8)
+
+
+def test_the_report_answers_whether_the_law_matters(compared: Path):
+    page = Page(compared / "report.html")
+    assert "Does the answer depend on the law?" in page.text
+    assert "laws-plot" in {attrs.get("id") for _, attrs in page.tags}
+    assert '"laws-plot"' in page.scripts["page-data"]
+    text = (compared / "report.md").read_text(encoding="utf-8")
+    assert "## Does the answer depend on the law?" in text
+    for name in LAWS:
+        assert f"- {name}: " in text
+
+
+def test_a_finished_study_is_held_against_every_law(tiny: Path, tmp_path: Path, compared: Path):
+    folder = tmp_path / "study"
+    shutil.copytree(tiny, folder)
+    before, items = both(folder)
+    said = dse("report", folder, "--law", "all")
+    assert said.code == 0, said.err
+    after, now = both(folder)
+    assert after["trials"] == before["trials"]
+    assert after["command"].endswith("--law all")
+    for old, new in zip(items, now, strict=True):
+        assert old["metrics"] == new["metrics"]
+    # The same seed draws the same errors.
+    said = dse("report", folder, "--law", "all")
+    assert both(folder)[0]["laws"] == after["laws"]
+    assert after["laws"]["compared"] == both(compared)[0]["laws"]["compared"]
+
+
+def test_a_study_that_reads_no_loss_says_so(tmp_path: Path):
+    folder = tmp_path / "study"
+    said = dse("run", "rack-domain", "--law", "all", "--no-prove", "--out", folder)
+    assert said.code == 0, said.err
+    assert "No: no objective and no limit of this study reads a predicted loss." in said.out
+    assert both(folder)[0]["laws"]["depends"] is False
+    assert "Does the answer depend on the law?" in (folder / "report.md").read_text()
+
+
+def test_a_law_under_which_nothing_is_feasible(tmp_path: Path):
+    """A limit on the loss that only the law with the lowest floor meets: of the others no design is
+    on a front, and no choice is robust."""
+    space = tmp_path / "space.yaml"
+    text = TINY.read_text(encoding="utf-8").replace(
+        "price_basis:", "quality_law: abnar\nprice_basis:"
+    )
+    space.write_text(f"{text}  - predicted_loss <= 1.8\n", encoding="utf-8")
+    said = dse("run", space, "--law", "all", "--out", tmp_path / "study")
+    assert said.code == 0, said.err
+    laws = both(tmp_path / "study")[0]["laws"]
+    assert laws["robust"] is None
+    assert [row["law"] for row in laws["compared"] if row["front_size"]] == ["abnar"]
+    assert "no design meets the limits" in said.out
+
+
+def test_a_function_of_the_user_has_no_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "mine.py").write_text("def cost(point):\n    return {}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    said = dse("run", "tiny", "--out", tmp_path / "s", "--evaluator", "mine:cost", "--law", "all")
+    assert said.code == 2
+    assert "--law: --evaluator predicts by itself" in said.err
