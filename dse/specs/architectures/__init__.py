@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from dse.errors import InputError
 from dse.specs.architectures.dense import DENSE
 from dse.specs.architectures.formats import formats
 from dse.specs.architectures.hybrid import HYBRID
-from dse.specs.architectures.shape import Architecture, Cannot, Config, Shape, merged
+from dse.specs.architectures.shape import WORDS, Architecture, Cannot, Config, Shape, merged
 from dse.specs.architectures.sparse import SPARSE
 from dse.specs.huggingface import from_config
 from dse.specs.model import Model
@@ -24,6 +24,10 @@ TRANSFORMERS = "5.23.0"  # the version that every class was instantiated with
 ARCHITECTURES: Mapping[str, Architecture] = {
     architecture.name: architecture for architecture in (*DENSE, *SPARSE, *HYBRID)
 }
+# Special tokens are the tokenizer's; the classes' own may lie outside a smaller vocabulary.
+_NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+# What a configuration does not hold, and the layers, which are compared by themselves.
+_NOT_WRITTEN = ("id", "name", "source", "assumed", "unknown_keys", "training_tokens", "blocks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +88,13 @@ def _candidates(
     stored = formats(shape)
     classes = ARCHITECTURES.values() if asked is None else [find_architecture(asked)]
     found: list[tuple[Config, Mapping[str, int]]] = []
-    reasons: list[str] = []
+    why: dict[str, list[str]] = {}
     for item in classes:
         try:
             sizes = item.write(shape)
         except Cannot as reason:
             if reason.near or asked is not None:
-                reasons.append(f"{item.name}: {reason}")
+                why.setdefault(str(reason), []).append(item.name)
             continue
         config = {
             "architectures": [item.name],
@@ -102,13 +106,19 @@ def _candidates(
             **({} if context is None else {"max_position_embeddings": context}),
             **sizes,
             **stored,
+            **_NO_TOKENS,
         }
         if differs := _difference(model, config):
-            reasons.append(f"{item.name}: {differs}")
+            why.setdefault(differs, []).append(item.name)
         else:
             found.append((config, item.beyond(shape)))
-    kinds = ", ".join(sorted({block.kind for block in shape.blocks}))
-    return found, reasons or [f"none has {kinds} together"]
+    kinds = " and ".join(dict.fromkeys(WORDS[block.kind] for block in shape.blocks))
+    reasons = [f"{_some(names)}: {reason}" for reason, names in why.items()]
+    return found, reasons or [f"none has {kinds}"]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} classes"
 
 
 def _written_layers(sizes: Config, shape: Shape) -> int:
@@ -118,10 +128,14 @@ def _written_layers(sizes: Config, shape: Shape) -> int:
 
 def _difference(model: Model, config: Config) -> str | None:
     """What reading the configuration back would change, in words; None where nothing does."""
-    again = from_config(config, model.name, "the configuration")
-    for field in ("hidden_size", "vocab_size", "tied_embeddings", "weight_dtypes", "kv_dtype"):
-        if getattr(again, field) != getattr(model, field):
-            return f"{field} would read {getattr(again, field)!r}, not {getattr(model, field)!r}"
+    try:
+        again = from_config(config, model.name, "the configuration")
+    except InputError as error:
+        return f"it is not read back: {error}"
+    for name in (field.name for field in fields(Model)):
+        read, own = getattr(again, name), getattr(model, name)
+        if name not in _NOT_WRITTEN and read != own:
+            return f"{name} would read {read!r}, not {own!r}"
     if again.unknown_keys:
         return f"keys that are not read: {', '.join(again.unknown_keys)}"
     if _layers(again) != _layers(model):

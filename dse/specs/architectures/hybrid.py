@@ -14,7 +14,7 @@ from dse.specs.architectures.shape import (
     Sizes,
     spread,
 )
-from dse.specs.architectures.sparse import shared_gate
+from dse.specs.architectures.sparse import latent_of, shared_gate
 from dse.specs.families.attention import FULL, LINEAR, SLIDING
 
 _SILU = {"hidden_act": "silu"}
@@ -100,6 +100,46 @@ def _minimax_beyond(shape: Shape) -> Mapping[str, int]:
         "norms of linear attention": block.count * (heads * size - size),
         "decays of linear attention, which are fixed": -2 * block.count * heads,
     }
+
+
+def _kimi_linear(shape: Shape) -> Config:
+    """Latent attention, Kimi delta attention in the other layers."""
+    shape.only("mla", "delta_net", "mlp", "moe")
+    shape.gated()
+    linear = {name: int(value) for name, value in shape.one("delta_net").sizes.items()}
+    heads, size = linear["value_heads"], linear["value_head_dim"]
+    form = ("key_heads", "key_head_dim", "gates_per_head", "decay_rank", "output_gate_rank")
+    if tuple(linear[name] for name in form) != (heads, size, 1, size, size):
+        raise Cannot("its linear attention is Kimi delta attention, of ranks as wide as a head")
+    experts = shape.experts(shared="count")
+    full = shape.count("mla")
+    types = spread(shape.layers, full, FULL, LINEAR)
+    return {
+        **latent_of(shape.one("mla").sizes),
+        "linear_attn_config": {
+            "full_attn_layers": [i + 1 for i, name in enumerate(types) if name == FULL],
+            "kda_layers": [i + 1 for i, name in enumerate(types) if name == LINEAR],
+            "num_heads": heads,
+            "head_dim": size,
+            "short_conv_kernel_size": linear["conv_width"],
+        },
+        "num_experts": experts["experts"],
+        "num_experts_per_token": experts["experts_per_token"],
+        "moe_intermediate_size": experts["expert_intermediate_size"],
+        "num_shared_experts": experts["shared_experts"],
+        "first_k_dense_replace": shape.count("mlp"),
+        "moe_layer_freq": 1,
+        "intermediate_size": shape.dense_width(),
+        "mla_use_output_gate": False,
+        **_SILU,
+    }
+
+
+def _kimi_linear_beyond(shape: Shape) -> Mapping[str, int]:
+    """A bias of the decay a channel, where the count holds one a head."""
+    block = shape.one("delta_net")
+    heads, size = int(block.sizes["value_heads"]), int(block.sizes["value_head_dim"])
+    return {"biases of the decay": block.count * heads * (size - 1)}
 
 
 def _letters(shape: Shape) -> list[str]:
@@ -199,8 +239,7 @@ def _period(layers: int, count: int, name: str) -> Config:
 
 
 def _jamba_beyond(shape: Shape) -> Mapping[str, int]:
-    """Norms of the time step and of both state projections; one of the counted vectors, the skip
-    and the time step's bias and the convolution's are those that the class has."""
+    """Norms of the time step and of both state projections."""
     block = shape.one("mamba")
     rank, state = int(block.sizes["dt_rank"]), int(block.sizes["state_size"])
     return {"norms of the time step, B and C": block.count * (rank + 2 * state)}
@@ -265,6 +304,17 @@ def _gemma4(shape: Shape) -> Config:
     }
 
 
+def _gemma4_beyond(shape: Shape) -> Mapping[str, int]:
+    found = {
+        "norms after attention and feed-forward": 2 * shape.hidden * shape.layers,
+        **head_norms(shape),
+    }
+    if shape.of("moe"):
+        experts = int(shape.one("moe").sizes["experts"])
+        found["norms beside and scales of experts"] = (4 * shape.hidden + experts) * shape.layers
+    return found
+
+
 HYBRID = (
     Architecture(
         "Qwen3NextForCausalLM",
@@ -274,7 +324,8 @@ HYBRID = (
     ),
     Architecture("Qwen3_5ForCausalLM", "qwen3_5_text", _qwen3_5, head_norms),
     Architecture("MiniMaxForCausalLM", "minimax", _minimax, _minimax_beyond),
+    Architecture("KimiLinearForCausalLM", "kimi_linear", _kimi_linear, _kimi_linear_beyond),
     Architecture("NemotronHForCausalLM", "nemotron_h", _nemotron_h),
     Architecture("JambaForCausalLM", "jamba", _jamba, _jamba_beyond),
-    Architecture("Gemma4ForCausalLM", "gemma4_text", _gemma4),
+    Architecture("Gemma4ForCausalLM", "gemma4_text", _gemma4, _gemma4_beyond),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dse.specs.blocks import BLOCK_SIZES, FEED_FORWARD, MIXERS, OPTIONAL_SIZES
+from dse.specs.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES
 from dse.specs.families.attention import FULL, SLIDING
 from dse.specs.model import BlockSpec, Model
 
@@ -14,10 +14,10 @@ GATED, PLAIN = 3, 2
 Sizes = Mapping[str, int]
 Config = dict[str, Any]
 
-_WORDS = {
+WORDS = {
     "gqa": "grouped-query attention",
     "mla": "latent attention",
-    "compressed": "a compressed cache",
+    "compressed": "compressed cache",
     "delta_net": "linear attention",
     "mamba": "Mamba layers",
     "mlp": "dense feed-forward layers",
@@ -26,11 +26,13 @@ _WORDS = {
 }
 _OPTIONAL_WORDS = {
     "chunk": "chunked attention",
-    "output_gate": "an output gate",
+    "output_gate": "output gate",
     "values_from_keys": "values that are keys",
     "reuses_kv": "layers that reuse the keys and values of others",
     "relative_positions": "relative positions",
-    "index_topk": "an indexer",
+    "index_heads": "indexer",
+    "index_head_dim": "indexer",
+    "index_topk": "indexer",
     "expert_hidden_size": "experts on a latent",
 }
 
@@ -70,9 +72,9 @@ class Shape:
         """The only block of a kind."""
         found = self.of(kind)
         if len(found) > 1:
-            raise Cannot(f"{_WORDS[kind]} of one sort only, and the shape has {len(found)}")
+            raise Cannot(f"{WORDS[kind]} of one sort only, and the shape has {len(found)}")
         if not found:
-            raise Cannot(f"it has {_WORDS[kind]}, and the shape has none", near=False)
+            raise Cannot(f"it has {WORDS[kind]}, and the shape has none", near=False)
         return found[0]
 
     def count(self, kind: str) -> int:
@@ -82,9 +84,10 @@ class Shape:
         """Refuses blocks of other kinds, and optional sizes other than these."""
         for block in self.blocks:
             if block.kind not in kinds:
-                raise Cannot(f"it has no {_WORDS[block.kind]}", near=False)
-            for name in set(block.sizes) - set(BLOCK_SIZES[block.kind]) - set(optional):
-                raise Cannot(f"it has no {_OPTIONAL_WORDS.get(name, name)}", near=False)
+                raise Cannot(f"it has no {WORDS[block.kind]}", near=False)
+        for block in self.blocks:
+            for name in sorted(set(block.sizes) - set(BLOCK_SIZES[block.kind]) - set(optional)):
+                raise Cannot(f"it has no {_OPTIONAL_WORDS.get(name, name)}")
 
     def heads(
         self, *, bias: tuple[int, ...] = (0,), windows: str = "none", values: bool = False
@@ -94,7 +97,7 @@ class Shape:
         or any; `values`: whether heads of values may have a size of their own."""
         blocks = self.of("gqa")
         if not blocks:
-            raise Cannot(f"it has {_WORDS['gqa']}, and the shape has none", near=False)
+            raise Cannot(f"it has {WORDS['gqa']}, and the shape has none", near=False)
         sizes = {name: int(value) for name, value in blocks[0].sizes.items()}
         seen = {int(block.sizes["window"]) for block in blocks}
         if any({**b.sizes, "window": 0} != {**blocks[0].sizes, "window": 0} for b in blocks):
@@ -165,11 +168,4 @@ def spread(layers: int, few: int, name: str, other: str) -> list[str]:
     if few and layers // (layers // few) == few:
         step = layers // few
         return [name if (i + 1) % step == 0 else other for i in range(layers)]
-    return [
-        name if (i + 1) * few // layers > i * few // layers else other for i in range(layers)
-    ]
-
-
-def mixers(shape: Shape) -> set[str]:
-    """The kinds of layers that mix tokens."""
-    return {block.kind for block in shape.blocks if block.kind in MIXERS}
+    return [name if (i + 1) * few // layers > i * few // layers else other for i in range(layers)]

@@ -171,27 +171,35 @@ def _llama4(shape: Shape) -> Config:
     if len(chunked) != 1 or len(full) > 1:
         raise Cannot("its layers attend in chunks of one length, or fully")
     sizes = {name: int(value) for name, value in chunked[0].sizes.items()}
-    if any(dict(block.sizes) != {**chunked[0].sizes, "chunk": 0} | dict(block.sizes)
-           for block in full):  # fmt: skip
+    if any({**block.sizes, "chunk": sizes["chunk"]} != sizes for block in full):
         raise Cannot("its layers have heads of one size, and those of the shape differ")
     if sizes["window"] or sizes["qkv_bias"]:
         raise Cannot("it has no sliding window and no bias")
-    experts = shape.experts(shared="count")
-    if experts["shared_experts"] != 1:
-        raise Cannot("it has one shared expert, as wide as a routed one")
-    count = shape.count("moe")
+    types = spread(shape.layers, shape.layers - chunked[0].count, FULL, CHUNKED)
     return {
         **heads_of(sizes),
         "attention_chunk_size": sizes["chunk"],
-        "layer_types": spread(shape.layers, shape.layers - chunked[0].count, FULL, CHUNKED),
+        "layer_types": types,
+        "no_rope_layers": [int(name == CHUNKED) for name in types],  # what vLLM goes by
+        "intermediate_size_mlp": shape.dense_width(),
+        **_llama4_experts(shape),
+        **_SILU,
+    }
+
+
+def _llama4_experts(shape: Shape) -> Config:
+    count = shape.count("moe")
+    if not count:  # a step beyond the last layer
+        return {"moe_layers": [], "interleave_moe_layer_step": shape.layers + 1}
+    experts = shape.experts(shared="count")
+    if experts["shared_experts"] != 1:
+        raise Cannot("it has one shared expert, as wide as a routed one")
+    layers = spread(shape.layers, count, "moe", "mlp")
+    return {
         "num_local_experts": experts["experts"],
         "num_experts_per_tok": experts["experts_per_token"],
         "intermediate_size": experts["expert_intermediate_size"],
-        "intermediate_size_mlp": shape.dense_width(),
-        "moe_layers": [
-            i for i, name in enumerate(spread(shape.layers, count, "moe", "mlp")) if name == "moe"
-        ],
-        **_SILU,
+        "moe_layers": [i for i, name in enumerate(layers) if name == "moe"],
     }
 
 
