@@ -113,7 +113,7 @@ def _shape(
     refuse(["architecture"], "--format megatron, which has classes of its own")
     if context is None:
         raise InputError("--context is missing", accepted="the sequence length of training")
-    return export_arguments(model, degrees, context)
+    return export_arguments(model, degrees, context, served=study is not None)
 
 
 def _of_study(folder: Path, point: str) -> tuple[Model, int, dict[str, int]]:

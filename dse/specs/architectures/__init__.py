@@ -69,12 +69,13 @@ def write_config(
 
 
 def find_architecture(name: str) -> Architecture:
-    """By class or model type. Raises InputError with near names."""
-    for item in ARCHITECTURES.values():
-        if name in (item.name, item.model_type):
-            return item
-    near = difflib.get_close_matches(name, ARCHITECTURES, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    """By class or model type, in any case. Raises InputError with a near name."""
+    known = {item.name.lower(): item for item in ARCHITECTURES.values()}
+    known |= {item.model_type: item for item in ARCHITECTURES.values()}
+    if name.lower() in known:
+        return known[name.lower()]
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"; did you mean {known[near[0]].name}?" if near else ""
     raise InputError(
         f"unknown class {name!r}{hint}", field="--architecture", accepted=", ".join(ARCHITECTURES)
     )

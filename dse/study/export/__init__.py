@@ -62,8 +62,11 @@ def export_config(
     return Export(document, {CONFIG: config_text(written.config)}, tuple(notes))
 
 
-def export_arguments(model: Model, degrees: Mapping[str, int], sequence: int) -> Export:
-    """The shape as Megatron-LM arguments; `degrees` as in `dse.study.export.megatron`."""
+def export_arguments(
+    model: Model, degrees: Mapping[str, int], sequence: int, *, served: bool = False
+) -> Export:
+    """The shape as Megatron-LM arguments; `degrees` as in `dse.study.export.megatron`, those of a
+    deployment where it is `served`."""
     flags = megatron.arguments(model, degrees, sequence)
     rows = megatron.padded_vocabulary(model, degrees["tensor"])
     notes = (
@@ -71,6 +74,10 @@ def export_arguments(model: Model, degrees: Mapping[str, int], sequence: int) ->
         "model's",
         "data, optimizer and precision arguments are the run's own",
     )
+    if served:
+        notes += (
+            "parallel degrees are those that the point is served with: a training run has its own",
+        )
     title = f"{model.name}: arguments of Megatron-LM (megatron-core {megatron.MEGATRON})"
     document = {
         "format": "megatron",

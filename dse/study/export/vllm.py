@@ -12,7 +12,7 @@ VLLM = Stack(
     id="vllm",
     title="vLLM",
     version="0.33.0",
-    vendors=("nvidia", "amd", "intel", "google", "aws"),
+    vendors=("nvidia", "amd", "intel"),  # others have plugins with flags of their own
     lacks=frozenset({"Dots1ForCausalLM", "MiniMaxForCausalLM"}),
     # Classes without windows of their own have the configuration's in all of the layers; Qwen2 and
     # Qwen3 refuse two sorts of layers, gpt-oss has the window in every second one.
