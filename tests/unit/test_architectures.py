@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from dse.errors import InputError
 from dse.evaluate import evaluate
 from dse.space.batches import DEPLOYMENT_AXES, batch_of, batch_of_values
 from dse.space.space import Space
-from dse.specs.architectures import ARCHITECTURES, Written, write_config
+from dse.specs.architectures import ARCHITECTURES, TRANSFORMERS, Written, write_config
 from dse.specs.architectures.shape import spread
 from dse.specs.huggingface import from_config
 from dse.specs.model import BlockSpec, Model
@@ -253,3 +254,11 @@ def test_the_format_of_the_cache_comes_back_or_is_refused():
 def test_the_context_is_written():
     written = write_config(shape(gqa(8), MLP), context=12345)
     assert written.config["max_position_embeddings"] == 12345
+
+
+def test_the_page_names_every_class_and_every_refusal():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "export.md").read_text("utf-8")
+    for name in (*ARCHITECTURES, *REFUSED):
+        assert f"`{name}`" in page, name
+    assert f"{len(load_models())} models {len(EXPORTED)} come back" in page
+    assert f"transformers {TRANSFORMERS}" in page

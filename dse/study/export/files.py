@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,15 +18,24 @@ def config_text(config: dict[str, Any]) -> str:
 
 def script(comments: Iterable[str], program: Sequence[str], flags: Flags) -> str:
     """A shell script of one command, a flag a line."""
-    lines = ["#!/bin/sh", *(f"# {one_line(text)}" for text in comments)]
     command = [shlex.join(program), *(_flag(*flag) for flag in flags)]
-    return "\n".join([*lines, " \\\n  ".join(["exec " + command[0], *command[1:]])]) + "\n"
+    lines = ["#!/bin/sh", *_comment(comments), "exec " + " \\\n  ".join(command)]
+    return "\n".join(lines) + "\n"
 
 
 def argument_list(comments: Iterable[str], name: str, flags: Flags) -> str:
     """A bash array of arguments, to be sourced by a training script."""
-    lines = [f"# {one_line(text)}" for text in comments]
-    return "\n".join([*lines, f"{name}=(", *(f"  {_flag(*flag)}" for flag in flags), ")"]) + "\n"
+    lines = [*_comment(comments), f"{name}=(", *(f"  {_flag(*flag)}" for flag in flags), ")"]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(texts: Iterable[str]) -> list[str]:
+    """Comment lines, a text's further lines indented."""
+    lines: list[str] = []
+    for text in texts:
+        wrapped = textwrap.wrap(one_line(text), 96, break_on_hyphens=False)
+        lines += [f"# {'  ' if k else ''}{line}" for k, line in enumerate(wrapped)]
+    return lines
 
 
 def _flag(name: str, value: str | None) -> str:

@@ -59,8 +59,7 @@ def launch(point: Point, checkpoint: str) -> Launch:
     ]
     if point.data > 1:
         notes.append(
-            "--tp-size counts all chips of a stage; attention is divided over "
-            f"{point.tensor} of them and repeated {point.data} times; --chunked-prefill-size and "
-            "--max-running-requests are divided by --attn-dp-size"
+            "--tp-size counts all chips of a stage; --attn-dp-size divides --max-running-requests "
+            "and --chunked-prefill-size"
         )
     return Launch(("python", "-m", "sglang.launch_server"), tuple(flags), notes=tuple(notes))
