@@ -72,6 +72,10 @@ def small(*blocks: tuple[str, int, dict[str, int]], tied: bool = False) -> Model
     return Model("small", "small", 64, 512, tied, made, BF16, None, None, "a test")
 
 
+MAMBA2 = {
+    "inner_size": 128, "heads": 8, "groups": 1, "state_size": 16, "conv_width": 4, "dt_rank": 0,
+}  # fmt: skip
+MAMBA1 = {**MAMBA2, "heads": 0, "groups": 0, "dt_rank": 4}
 SEARCHED = {
     "LlamaForCausalLM": small(("gqa", 2, GQA), ("mlp", 2, MLP), tied=True),
     "Qwen2ForCausalLM": small(("gqa", 2, {**GQA, "qkv_bias": 1}), ("mlp", 2, MLP)),
@@ -100,6 +104,11 @@ SEARCHED = {
     ),
     "Qwen3_5ForCausalLM": small(
         ("gqa", 1, {**GQA, "output_gate": 1}), ("delta_net", 3, DELTA), ("mlp", 4, MLP)
+    ),
+    "GraniteMoeHybridForCausalLM": small(("gqa", 1, GQA), ("mamba", 3, MAMBA2), ("mlp", 4, MLP)),
+    "JambaForCausalLM": small(
+        ("gqa", 1, GQA), ("mamba", 3, MAMBA1), ("mlp", 2, {**MLP, "intermediate_size": 32}),
+        ("moe", 2, MOE),
     ),
     "KimiLinearForCausalLM": small(
         ("mla", 1, {**MLA, "q_lora_rank": 0}), ("delta_net", 3, KIMI), ("mlp", 1, MLP),

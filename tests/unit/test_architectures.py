@@ -262,3 +262,72 @@ def test_the_page_names_every_class_and_every_refusal():
         assert f"`{name}`" in page, name
     assert f"{len(load_models())} models {len(EXPORTED)} come back" in page
     assert f"transformers {TRANSFORMERS}" in page
+
+
+LATENT = BlockSpec(
+    "mla",
+    2,
+    {
+        "heads": 32, "q_lora_rank": 0, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "v_head_dim": 128,
+    },
+)  # fmt: skip
+LINEAR = {
+    "key_heads": 32, "key_head_dim": 128, "value_heads": 32, "value_head_dim": 128,
+    "conv_width": 4, "gates_per_head": 1, "decay_rank": 128, "output_gate_rank": 128,
+}  # fmt: skip
+GATED_DELTA = {**LINEAR, "key_heads": 16, "gates_per_head": 2, "decay_rank": 0,
+               "output_gate_rank": 0}  # fmt: skip
+MAMBA2 = {
+    "inner_size": 8192, "heads": 128, "groups": 8, "state_size": 128, "conv_width": 4, "dt_rank": 0,
+}  # fmt: skip
+SHARED = moe(8, shared_intermediate_size=1024)
+HYBRIDS = {
+    "KimiLinearForCausalLM": (LATENT, BlockSpec("delta_net", 6, LINEAR), SHARED),
+    "Qwen3NextForCausalLM": (
+        gqa(2, output_gate=1),
+        BlockSpec("delta_net", 6, GATED_DELTA),
+        replace(MLP, count=1),
+        replace(SHARED, count=7),
+    ),
+    "Qwen3_5ForCausalLM": (gqa(2, output_gate=1), BlockSpec("delta_net", 6, GATED_DELTA), MLP),
+    "GraniteMoeHybridForCausalLM": (gqa(2), BlockSpec("mamba", 6, MAMBA2), MLP),
+    "Llama4ForCausalLM": (gqa(2), gqa(6, chunk=8192), MLP),
+    "DeepseekV3ForCausalLM": (replace(LATENT, count=8), replace(MLP, count=3),
+                              replace(SHARED, count=5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_layers_that_a_space_may_mix_come_back(name: str):
+    model = shape(*HYBRIDS[name])
+    written = write_config(model)
+    assert written.architecture == name
+    assert_equal_predictions([model], [again(written)])
+
+
+def test_experts_of_a_mamba_hybrid_come_back():
+    model = shape(gqa(2), BlockSpec("mamba", 6, MAMBA2), SHARED)
+    written = write_config(model)
+    assert (written.architecture, written.beyond) == ("GraniteMoeHybridForCausalLM", {})
+    assert_equal_predictions([model], [again(written)])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "reason"),
+    [
+        ((gqa(2), BlockSpec("delta_net", 6, GATED_DELTA), MLP), "output gate"),
+        ((gqa(2), gqa(6, window=128, heads=16), MLP), "heads of one size"),
+        ((gqa(2, window=64), gqa(6, window=128), MLP), "windows of one length"),
+        ((gqa(8, v_head_dim=64), MLP), "keys and values have heads of one size"),
+        (
+            (LATENT, BlockSpec("delta_net", 6, {**LINEAR, "decay_rank": 64}), SHARED),
+            "ranks as wide as a head",
+        ),
+        ((gqa(2, window=64), BlockSpec("mamba", 6, MAMBA2), MLP), "no sliding window"),
+        ((LATENT, gqa(6), MLP), "none has latent attention and grouped-query attention"),
+    ],
+)
+def test_shapes_of_no_class_are_refused_with_the_reason(blocks: tuple[BlockSpec, ...], reason: str):
+    with pytest.raises(InputError, match=reason):
+        write_config(shape(*blocks))

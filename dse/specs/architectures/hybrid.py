@@ -196,6 +196,52 @@ def _nemotron_experts(experts: Sizes) -> Config:
     }
 
 
+def _granite(shape: Shape) -> Config:
+    """Attention or Mamba-2 in every layer, and a feed-forward in every layer."""
+    shape.only("gqa", "mamba", "mlp", "moe")
+    shape.gated()
+    mamba = {name: int(value) for name, value in shape.one("mamba").sizes.items()}
+    if not mamba["heads"] or mamba["dt_rank"]:
+        raise Cannot("its state-space layers are Mamba-2")
+    if mamba["inner_size"] % shape.hidden or mamba["inner_size"] % mamba["heads"]:
+        raise Cannot("its inner size is a multiple of the hidden size and of its heads")
+    sizes, _, _ = shape.heads()
+    if sizes["head_dim"] * sizes["heads"] != shape.hidden:
+        raise Cannot("its heads together are as wide as the hidden size")
+    return {
+        "num_attention_heads": sizes["heads"],
+        "num_key_value_heads": sizes["kv_heads"],
+        "attention_bias": False,
+        "position_embedding_type": "rope",
+        "layer_types": spread(shape.layers, shape.count("gqa"), FULL, LINEAR),
+        "mamba_expand": mamba["inner_size"] // shape.hidden,
+        "mamba_n_heads": mamba["heads"],
+        "mamba_d_head": mamba["inner_size"] // mamba["heads"],
+        "mamba_n_groups": mamba["groups"],
+        "mamba_d_state": mamba["state_size"],
+        "mamba_d_conv": mamba["conv_width"],
+        **_granite_experts(shape),
+        **_SILU,
+    }
+
+
+def _granite_experts(shape: Shape) -> Config:
+    if not shape.of("moe"):
+        width = shape.dense_width()
+        return {"num_local_experts": 0, "shared_intermediate_size": width}
+    if shape.of("mlp"):
+        raise Cannot("all of its layers have experts, or none")
+    experts = shape.experts(shared="width")
+    if not experts["shared_intermediate_size"]:
+        raise Cannot("it has a shared expert, and the shape has none")
+    return {
+        "num_local_experts": experts["experts"],
+        "num_experts_per_tok": experts["experts_per_token"],
+        "intermediate_size": experts["expert_intermediate_size"],
+        "shared_intermediate_size": experts["shared_intermediate_size"],
+    }
+
+
 def _jamba(shape: Shape) -> Config:
     shape.only("gqa", "mamba", "mlp", "moe")
     shape.gated()
@@ -326,6 +372,7 @@ HYBRID = (
     Architecture("MiniMaxForCausalLM", "minimax", _minimax, _minimax_beyond),
     Architecture("KimiLinearForCausalLM", "kimi_linear", _kimi_linear, _kimi_linear_beyond),
     Architecture("NemotronHForCausalLM", "nemotron_h", _nemotron_h),
+    Architecture("GraniteMoeHybridForCausalLM", "granitemoehybrid", _granite),
     Architecture("JambaForCausalLM", "jamba", _jamba, _jamba_beyond),
     Architecture("Gemma4ForCausalLM", "gemma4_text", _gemma4, _gemma4_beyond),
 )

@@ -21,6 +21,7 @@ TRTLLM = Stack(
         {
             "GPT2LMHeadModel", "OPTForCausalLM", "GPTNeoXForCausalLM", "BloomForCausalLM",
             "Dots1ForCausalLM", "Llama4ForCausalLM", "MiniMaxForCausalLM", "JambaForCausalLM",
+            "GraniteMoeHybridForCausalLM",
         }
     ),
     windows={
