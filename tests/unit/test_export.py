@@ -159,6 +159,15 @@ def test_a_prediction_for_another_server_is_said():
     assert export("vllm", answer(tensor_parallel=8)).notes == ()
 
 
+def test_arrivals_at_random_may_come_in_bursts():
+    """The mean in flight is no cap: as many are admitted as where all are queued."""
+    load = {"serving": "poisson", "requests_per_second": 0.5}
+    made = export("vllm", answer(tensor_parallel=8, load=load, concurrency=1))
+    queued = answer(tensor_parallel=8, load={"serving": "offline"})
+    assert flags(made)["--max-num-seqs"] == flags(export("vllm", queued))["--max-num-seqs"]
+    assert any("arrivals" in note for note in made.notes)
+
+
 def test_copies_of_experts():
     point = answer(**MOE, redundant_experts=8)
     vllm = flags(export("vllm", point))

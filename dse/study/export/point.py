@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dse.errors import InputError
-from dse.perf.workload import Workload
+from dse.evaluate import Metrics
+from dse.perf.workload import POISSON, Workload
 from dse.specs.architectures import Written, write_config
 from dse.specs.backend import Backend
-from dse.specs.blocks import FEED_FORWARD
 from dse.specs.model import Model
 from dse.study.describe import violations
 from dse.study.estimate import Estimate
@@ -34,8 +34,7 @@ class Stack:
 @dataclass(frozen=True, slots=True)
 class Point:
     """One instance of a deployment, under the names of the command line. `requests` run on it at
-    once, `longest` is the longest request in tokens, `chunk_tokens` and `memory_fraction` are the
-    backend's."""
+    once; `longest` and `prompt` are tokens of the longest request and prompt."""
 
     model: Model
     written: Written
@@ -73,23 +72,10 @@ class Point:
         return math.ceil(self.requests / self.data)
 
     def format_of_weights(self) -> str | None:
-        """The format that the weights have to be brought into, None where it is the checkpoint's;
-        parts that the model does not have count for nothing."""
-        parts = ["attention"] + [p for p, kind in _PARTS.items() if self._has(kind)]
-        asked = {self.weight_dtypes[part] for part in parts}
-        if all(self.weight_dtypes[part] == self.model.weight_dtypes[part] for part in parts):
-            return None
-        return asked.pop() if len(asked) == 1 else "mixed"
-
-    def _has(self, kind: str) -> bool:
-        return any(
-            block.kind == kind or (kind == "mlp" and block.sizes.get("shared_intermediate_size"))
-            for block in self.model.blocks
-            if block.kind in FEED_FORWARD
-        )
-
-
-_PARTS = {"mlp": "mlp", "experts": "moe"}
+        """The format that the matrices have to be brought into, None where it is the checkpoint's:
+        a deployment has the checkpoint's parts or one format of all of them."""
+        own = self.weight_dtypes == dict(self.model.weight_dtypes)
+        return None if own else self.weight_dtypes["attention"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +110,6 @@ def point_of(
     if not _is(backend, stack):
         notes += (f"predicted with backend {backend.id}, not with {stack.id}",)
         backend = backends[stack.id]
-    running = max(float(m.performance.running_per_instance[0]) for m in _each(answer))
     point = Point(
         model=answer.model,
         written=_class_of(answer.model, stack, architecture, _longest(loads)),
@@ -137,7 +122,9 @@ def point_of(
         redundant_experts=int(deployment.get("redundant_experts", 0)),
         weight_dtypes=deployment["weight_dtypes"],
         kv_dtype=deployment["kv_dtype"],
-        requests=max(math.ceil(running), 1),
+        requests=max(
+            _requests(metrics, load) for metrics, load in zip(_each(answer), loads, strict=True)
+        ),
         longest=_longest(loads),
         prompt=max(math.ceil(load.prompt_tokens[0]) for load in loads),
         backend=backend,
@@ -154,10 +141,19 @@ def _longest(loads: list[Workload]) -> int:
     return max(math.ceil(load.prompt_tokens[0] + load.output_tokens[0]) for load in loads)
 
 
-def _each(answer: Estimate) -> list[Any]:
+def _each(answer: Estimate) -> list[Metrics]:
     """The metrics of every workload."""
     members = answer.metrics.members
     return [member.metrics for member in members] if members else [answer.metrics]
+
+
+def _requests(metrics: Metrics, load: Workload) -> int:
+    """Requests that an instance has to admit at once: those of the closed loop, or, where arrivals
+    at random come in bursts, all that memory and the backend do."""
+    served = metrics.performance
+    if load.serving != POISSON:
+        return max(math.ceil(served.running_per_instance[0]), 1)
+    return max(int(min(served.memory.admitted[0], load.backend.max_running_requests)), 1)
 
 
 def _is(backend: Backend, stack: Stack) -> bool:
