@@ -71,6 +71,8 @@ def command(
     """
     from dse.errors import InputError
 
+    if out == "":
+        raise InputError("read ''", field="--out", accepted="a folder, or the name of the file")
     if study is not None:
         refuse(POINT_FLAGS, "STUDY POINT")
         if point is None:

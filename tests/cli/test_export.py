@@ -149,6 +149,10 @@ BAD = [
     (("--model", "llama-3-70b", "--chip", "h100_sxm", "--format", "vllm"), "fit the memory"),
     (("no-study", "1", "--format", "hf"), "not a finished study"),
     (("no-study", "--format", "hf"), "which point?"),
+    (("--model", "llama-3-8b", "--format", "hf", "--out", ""), "--out: read ''"),
+    ((*POINT, "--format", "vllm", "--serving", "disaggregated"), "--serving"),
+    ((*POINT, "--format", "vllm", "--kv-offload", 0.5), "memory tier"),
+    ((*POINT, "--format", "vllm", "--kv-dtype", "fp9"), "fp9"),
     (("no-study", "1", "--format", "hf", "--model", "llama-3-8b"), "--model does not go with"),
 ]
 

@@ -39,6 +39,8 @@ REFUSED = {
     "step-3.5-flash": "heads of one size",
 }
 EXPORTED = [name for name in load_models() if name not in REFUSED]
+# Spaces all of whose shapes a class has.
+EVERY_POINT = ("tiny", "quickstart", "shape-for-edge", "shape-for-nvl72")
 SHAPES = {
     name: study
     for name in shipped_spaces()
@@ -149,11 +151,22 @@ def counted(model: Model) -> int:
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_shape_of_a_shipped_space_comes_back(name: str, seed: int):
     """Random points of the spaces that search shapes: exported, read back, predicted bit for bit
-    alike."""
+    alike. A space over kinds of attention may have points that no class has, with the reason."""
     space = Space.of(SHAPES[name])
     batch = batch_of_values(space.values(space.sample(np.random.default_rng(seed), 25)))
     own = [model_at(batch, i, f"shape-{i}", 1e12) for i in range(len(batch))]
+    if name not in EVERY_POINT:
+        own = [model for model in own if not refusal(model)]
     assert_equal_predictions(own, [again(write_config(model)) for model in own])
+
+
+def refusal(model: Model) -> str:
+    """Why no class has the shape; empty where one has."""
+    try:
+        write_config(model)
+    except InputError as error:
+        return str(error).partition("this shape: ")[2]
+    return ""
 
 
 @given(layers=st.integers(1, 200), data=st.data())

@@ -219,7 +219,8 @@ def _notes(loads: list[Workload], stack: Stack, answer: Estimate) -> tuple[str, 
         found.append("the overlap of network and compute is not set by the command")
     if any(load.prefix_hit_rate for load in loads):
         found.append(f"cached prefixes depend on the requests; {stack.title} caches by default")
-    found += [f"{name} is not set by the command" for name in answer.conditions]
+    if answer.power_cap_w is not None:
+        found.append("the power cap is a setting of the chips, not of the server")
     return tuple(found)
 
 
