@@ -90,11 +90,11 @@ class Shape:
                 raise Cannot(f"it has no {_OPTIONAL_WORDS.get(name, name)}")
 
     def heads(
-        self, *, bias: tuple[int, ...] = (0,), windows: str = "none", values: bool = False
+        self, *, bias: tuple[int, ...] = (0,), windows: str = "none"
     ) -> tuple[Sizes, int, list[str]]:
         """(sizes, window, layer types) of grouped-query layers that differ by their window alone.
         `bias`: what query, key and value may have; `windows`: none, all (of the layers or of none)
-        or any; `values`: whether heads of values may have a size of their own."""
+        or any."""
         blocks = self.of("gqa")
         if not blocks:
             raise Cannot(f"it has {WORDS['gqa']}, and the shape has none", near=False)
@@ -105,7 +105,7 @@ class Shape:
         if sizes["qkv_bias"] not in bias:
             has = "no bias" if sizes["qkv_bias"] else "a bias"
             raise Cannot(f"it has {has} of query, key and value, unlike the shape")
-        if not values and sizes["v_head_dim"] != sizes["head_dim"]:
+        if sizes["v_head_dim"] != sizes["head_dim"]:
             raise Cannot("its keys and values have heads of one size")
         window = max(seen)
         if windows == "none" and window:
@@ -121,10 +121,10 @@ class Shape:
     def sliding(self) -> int:
         return sum(block.count for block in self.of("gqa") if block.sizes["window"])
 
-    def gated(self, *kinds: str, matrices: int = GATED) -> None:
+    def gated(self, matrices: int = GATED) -> None:
         """Refuses feed-forward layers of another sort of matrices."""
         for block in self.blocks:
-            if block.kind in (kinds or FEED_FORWARD) and block.sizes["matrices"] != matrices:
+            if block.kind in FEED_FORWARD and block.sizes["matrices"] != matrices:
                 sort = "gated" if matrices == GATED else "plain"
                 raise Cannot(f"its feed-forward layers are {sort}", near=False)
 

@@ -26,7 +26,6 @@ STACKS: Mapping[str, tuple[Stack, Callable[[Point, str], Launch]]] = {
     "sglang": (sglang.SGLANG, sglang.launch),
     "trtllm": (trtllm.TRTLLM, trtllm.launch),
 }
-FORMATS = ("hf", *STACKS, "megatron")
 
 
 @dataclass(frozen=True, slots=True)
