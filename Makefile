@@ -12,7 +12,7 @@ test: setup lint
 
 test-extra: setup
 	./tests/extra/install.sh
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,gp,calibrate,postgres,mysql,cluster,dashboard]'
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,gp,calibrate,postgres,mysql,cluster,dashboard,interchange]'
 	$(BIN)/python -m pytest -q -m extra
 
 lint: setup

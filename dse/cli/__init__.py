@@ -19,6 +19,7 @@ VERBS = {
     "claims": "what people say of models and hardware, as numbers",
     "explain": "where time, memory, money and energy of one point go",
     "check": "a shape on a chip: what refuses it, what it wastes, shapes near it",
+    "export": "a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",

@@ -80,6 +80,7 @@ _IGNORED = frozenset((
     "residual_in_fp32", "rescale_prenorm_residual", "num_logits_to_keep", "block_size",
     "gate_lower_bound", "latent_moe_use_norm", "attn_res_block_size", "activation_situ_beta",
     "activation_situ_linear_beta", "mtp_use_dedicated_embeddings", "moe_shared_expert_overlap",
+    "position_embedding_type", "mamba_chunk_size",
 ))  # fmt: skip
 
 

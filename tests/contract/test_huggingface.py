@@ -23,6 +23,7 @@ NAMES = sorted(path.stem for path in CONFIGS.glob("*.json"))
 # Published configurations that the catalog does not have, or not alike.
 APART = {
     "kimi-linear-48b-a3b": "not in the catalog",
+    "granite-4.0-h-small": "not in the catalog",
     "phi-3.5-moe": "the catalog leaves biases and the window, as long as the context, out",
 }
 LISTED = [name for name in NAMES if name not in APART]
@@ -65,6 +66,12 @@ def test_configurations_apart_from_the_catalog():
     # arXiv 2510.26692: 48B and 3B
     assert found.total[0] == pytest.approx(48e9, rel=0.03)
     assert found.active_non_embedding[0] == pytest.approx(3e9, rel=0.1)
+    granite = load_config(CONFIGS / "granite-4.0-h-small.json")
+    assert blocks(granite) == [("gqa", 4), ("mamba", 36), ("moe", 40)]
+    found = parameters(batch_of_models(granite))
+    # Its model card: 32B and 9B
+    assert found.total[0] == pytest.approx(32.2e9, rel=0.01)
+    assert found.active[0] == pytest.approx(9e9, rel=0.05)
     moe = load_config(CONFIGS / "phi-3.5-moe.json"), resolve_model("phi-3.5-moe")
     totals = parameters(batch_of_models(*moe)).total
     assert totals[0] == pytest.approx(totals[1], rel=1e-4)

@@ -78,6 +78,15 @@ def qwen3_moe(reader: ConfigReader) -> list[BlockSpec]:
     return _grouped(reader, [kind] * reader.layers, bias=_projection_bias(reader))
 
 
+def dots1(reader: ConfigReader) -> list[BlockSpec]:
+    """dots.llm1: layers from `max_window_layers` on have the window; null is none."""
+    layers = all_full(reader)
+    if reader.value("layer_types") is None and reader.optional_integer("sliding_window"):
+        first = reader.integer("max_window_layers", least=0)
+        layers = [SLIDING if i >= first else FULL for i in range(reader.layers)]
+    return _grouped(reader, layers, bias=_projection_bias(reader))
+
+
 def gpt_oss(reader: ConfigReader) -> list[BlockSpec]:
     """gpt-oss: windowed and full layers take turns, the first is windowed.
 

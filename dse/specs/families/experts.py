@@ -111,9 +111,9 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     ),
     "dots1": Family(
         "Dots1ForCausalLM",
-        attention.full,
+        attention.dots1,
         sparse(after_first, shared_count("n_shared_experts"), experts="n_routed_experts"),
-        {**_GROUPED, **_ROUTED},
+        {**_GROUPED, **_ROUTED, "sliding_window": 4096, "max_window_layers": 62},
         _TO_ROUTED,
     ),
     "bailing_moe": Family(

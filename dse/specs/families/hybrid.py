@@ -196,6 +196,42 @@ def jamba_feed_forward(reader: ConfigReader) -> list[BlockSpec]:
     return _some(("mlp", reader.layers - sparse, dense), ("moe", sparse, experts))
 
 
+def granite_hybrid(reader: ConfigReader) -> list[BlockSpec]:
+    """Granite 4: attention or Mamba-2 in every layer, by `layer_types`."""
+    named = (FULL, LINEAR, "attention", "mamba")
+    layers = layer_types(reader, [LINEAR] * reader.layers, named)
+    full = sum(name in (FULL, "attention") for name in layers)
+    sizes = {**grouped_sizes(reader, bias=reader.boolean("attention_bias")), "window": 0}
+    heads = reader.integer("mamba_n_heads")
+    mamba = {
+        "inner_size": reader.integer("mamba_expand") * reader.integer("hidden_size"),
+        "heads": heads,
+        "groups": reader.integer("mamba_n_groups"),
+        "state_size": reader.integer("mamba_d_state"),
+        "conv_width": reader.integer("mamba_d_conv"),
+        "dt_rank": 0,
+    }
+    return _some(("gqa", full, sizes), ("mamba", reader.layers - full, mamba))
+
+
+def granite_feed_forward(reader: ConfigReader) -> list[BlockSpec]:
+    """Granite 4: a gated feed-forward in every layer, which is a shared expert where there are
+    routed ones."""
+    width = reader.integer("shared_intermediate_size")
+    experts = reader.integer("num_local_experts", least=0)
+    dense = {"intermediate_size": width, "matrices": GATED}
+    if not experts:
+        return [BlockSpec("mlp", reader.layers, dense)]
+    sizes = {
+        "experts": experts,
+        "experts_per_token": reader.integer("num_experts_per_tok"),
+        "expert_intermediate_size": reader.integer("intermediate_size"),
+        "shared_intermediate_size": width,
+        "matrices": GATED,
+    }
+    return [BlockSpec("moe", reader.layers, sizes)]
+
+
 def deepseek_v4(reader: ConfigReader) -> list[BlockSpec]:
     """DeepSeek-V4: a layer's cache is compressed 4 times and chosen from by an indexer, compressed
     128 times, or the window alone (`compress_ratios` 4, 128, 0)."""

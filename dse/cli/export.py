@@ -1,0 +1,216 @@
+"""dse export: a point in the words of another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dse.cli.options import (
+    LOAD,
+    POINT_FLAGS,
+    estimate_flags,
+    json_option,
+    point_options,
+    print_json,
+    refuse,
+    say,
+)
+
+if TYPE_CHECKING:
+    from dse.specs.model import Model
+    from dse.study.export import Export
+
+FORMATS = ("hf", "vllm", "sglang", "trtllm", "megatron")
+
+
+@click.command("export")
+@click.argument("study", required=False)
+@click.argument("point", required=False)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    required=True,
+    help="hf: config.json of transformers; vllm, sglang, trtllm: the command of a server; "
+    "megatron: arguments of Megatron-LM.",
+)
+@click.option("--out", metavar="DIR", help="Write the files there (or one file); else print them.")
+@click.option(
+    "--architecture", metavar="CLASS", help="Class of transformers; else the one that fits best."
+)
+@click.option(
+    "--context", type=LOAD, metavar="N", help="Longest sequence; else that of the workload."
+)
+@click.option(
+    "--checkpoint", metavar="PATH", help="Where a server finds the weights; else the model's id."
+)
+@point_options
+@json_option
+def command(
+    study: str | None,
+    point: str | None,
+    format_: str,
+    out: str | None,
+    architecture: str | None,
+    context: int | None,
+    checkpoint: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """A shape or a point as files that another tool reads.
+
+    \b
+    dse export studies/quickstart best --format hf --out shape
+    dse export studies/quickstart best --format vllm
+    dse export --model deepseek-v3 --format megatron --tp 2 --ep 16 --dp 8 --context 4096
+    dse export --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8 --format sglang
+
+    POINT is a number of front.csv or one of cheapest, fastest, best, knee.
+    """
+    from dse.errors import InputError
+
+    if out == "":
+        raise InputError("read ''", field="--out", accepted="a folder, or the name of the file")
+    if study is not None:
+        refuse(POINT_FLAGS, "STUDY POINT")
+        if point is None:
+            raise InputError("which point?", field="POINT", accepted="dse export STUDY POINT")
+    if format_ in ("hf", "megatron"):
+        refuse(["checkpoint"], f"--format {format_}: no server is started")
+        made = _shape(study, point, format_, architecture, context, flags)
+    else:
+        refuse(["context"], f"--format {format_}: the workload says how long a request is")
+        made = _command(study, point, format_, architecture, checkpoint, flags)
+    _deliver(made, out, as_json)
+
+
+def _shape(
+    study: str | None,
+    point: str | None,
+    format_: str,
+    architecture: str | None,
+    context: int | None,
+    flags: dict[str, Any],
+) -> Export:
+    """hf and megatron: the shape, without a prediction."""
+    from dse.errors import InputError
+    from dse.specs.model_catalog import resolve_model
+    from dse.study.export import export_arguments, export_config
+
+    degrees = {"tensor": flags["tp"], "pipeline": flags["pp"], "data": flags["dp"]}
+    degrees["expert"] = flags["ep"]
+    if study is not None and point is not None:
+        model, longest, degrees = _of_study(Path(study), point)
+        context = context or longest
+    else:
+        used = ("model", "tp", "pp", "dp", "ep") if format_ == "megatron" else ("model",)
+        refuse(set(POINT_FLAGS) - set(used), f"--format {format_}, which holds a shape")
+        if not flags["model"]:
+            raise InputError("--model is missing", accepted="--model M, or STUDY POINT")
+        model = resolve_model(flags["model"])
+    if format_ == "hf":
+        return export_config(model, architecture=architecture, context=context)
+    refuse(["architecture"], "--format megatron, which has classes of its own")
+    if context is None:
+        raise InputError("--context is missing", accepted="the sequence length of training")
+    return export_arguments(model, degrees, context, served=study is not None)
+
+
+def _of_study(folder: Path, point: str) -> tuple[Model, int, dict[str, int]]:
+    """(the shape of a point, its longest request, the degrees it is served with)."""
+    from dse.specs.own_config import model_of
+    from dse.study.folder import FRONT, find_item, read_study
+    from dse.study.loads import loads_of
+
+    study, item = read_study(folder)[0], find_item(folder, point)
+    model = model_of(item["model"], f"{folder / FRONT}")
+    longest = max(load["prompt_tokens"] + load["output_tokens"] for load in loads_of(study))
+    names = ("tensor", "pipeline", "data", "expert")
+    degrees = {name: int(item["deployment"][f"{name}_parallel"]) for name in names}
+    return model, int(longest), degrees
+
+
+def _command(
+    study: str | None,
+    point: str | None,
+    format_: str,
+    architecture: str | None,
+    checkpoint: str | None,
+    flags: dict[str, Any],
+) -> Export:
+    """vllm, sglang and trtllm: the predicted point."""
+    from dse.specs.catalog import chip_and_files, load_catalog
+    from dse.study.again import estimate_again
+    from dse.study.export import export_command
+    from dse.study.folder import read_study
+
+    if study is not None and point is not None:
+        answer = estimate_again(Path(study), point)
+        files = read_study(Path(study))[0].get("chip_files", ())
+        chip = answer.machines.ids[0]
+    else:
+        answer = estimate_flags(flags | {"backend": flags["backend"] or format_})
+        chip, files = chip_and_files(flags["chip"], flags["chip_files"])
+    catalog = load_catalog(extra_chip_files=files)
+    return export_command(
+        answer,
+        format_,
+        backends=catalog.backends,
+        vendor=catalog.chip(chip).vendor,
+        checkpoint=checkpoint,
+        architecture=architecture,
+    )
+
+
+def _deliver(made: Export, out: str | None, as_json: bool) -> None:
+    """Writes the files, or prints them; notes beside."""
+    written = [] if out is None else _write(made, Path(out))
+    if as_json:
+        files = {} if written else {"files": dict(made.files)}
+        notes = list(made.notes)
+        print_json({**made.document, "notes": notes, **files, "written": written})
+        return
+    if out is None:
+        for k, (name, text) in enumerate(made.files.items()):
+            if k and name == "config.json":
+                continue  # beside a command only where files are written
+            click.echo((f"# {name}\n" if k else "") + text, nl=False)
+        for note in made.notes:
+            click.echo(f"note: {note}", err=True)
+        return
+    say(f"Wrote {', '.join(written)}.")
+    if "parameters" in made.document:
+        for line in _parameter_words(made.document):
+            say(line, "  ")
+    say(f"Checked against {made.document['checked_with']}.")
+    for note in made.notes:
+        say(f"- {note}", "  ")
+
+
+def _write(made: Export, out: Path) -> list[str]:
+    """Into a folder, or, where there is one file and its ending is given, as that file."""
+    from dse.study.folder import write_text
+
+    first = next(iter(made.files))
+    if len(made.files) == 1 and out.suffix == Path(first).suffix and not out.is_dir():
+        write_text(out.parent, out.name, made.files[first])
+        return [str(out)]
+    for name, text in made.files.items():
+        write_text(out, name, text)
+    return [str(out / name) for name in made.files]
+
+
+def _parameter_words(document: Any) -> list[str]:
+    counts = document["parameters"]
+    lines = [f"{document['architecture']}: {counts['of_the_class']:,} parameters."]
+    if counts["beyond"]:
+        parts = ", ".join(f"{number:+,} {what}" for what, number in counts["beyond"].items())
+        lines.append(f"The count of dse is {counts['counted']:,}; the class has {parts}.")
+    else:
+        lines.append("The count of dse is the same.")
+    if document["other_architectures"]:
+        names = ", ".join(document["other_architectures"])
+        lines.append(f"The shape is also that of {names} (--architecture).")
+    return lines

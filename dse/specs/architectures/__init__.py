@@ -1,0 +1,148 @@
+"""A model as a `config.json` that Hugging Face transformers instantiates.
+
+The class follows from the shape: the first one of `ARCHITECTURES` whose configuration, read back by
+`dse.specs.huggingface`, has the same layers, formats and tables, fewest parameters beyond this
+project's count first. What is written is therefore always read back to the same numbers.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from dse.errors import InputError
+from dse.specs.architectures.dense import DENSE
+from dse.specs.architectures.formats import formats
+from dse.specs.architectures.hybrid import HYBRID
+from dse.specs.architectures.shape import WORDS, Architecture, Cannot, Config, Shape, merged
+from dse.specs.architectures.sparse import SPARSE
+from dse.specs.huggingface import from_config
+from dse.specs.model import Model
+
+TRANSFORMERS = "5.23.0"  # the version that every class was instantiated with
+ARCHITECTURES: Mapping[str, Architecture] = {
+    architecture.name: architecture for architecture in (*DENSE, *SPARSE, *HYBRID)
+}
+# Special tokens are the tokenizer's; the classes' own may lie outside a smaller vocabulary.
+_NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+# What a configuration does not hold, and the layers, which are compared by themselves.
+_NOT_WRITTEN = ("id", "name", "source", "assumed", "unknown_keys", "training_tokens", "blocks")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """`beyond`: parameters that the class has over this project's count, by what they are; `others`
+    are further classes that have the shape."""
+
+    architecture: str
+    config: Config
+    beyond: Mapping[str, int]
+    others: tuple[str, ...]
+
+    @property
+    def parameters_beyond(self) -> int:
+        return sum(self.beyond.values())
+
+
+def write_config(
+    model: Model, *, architecture: str | None = None, context: int | None = None
+) -> Written:
+    """The configuration of a model, of the class asked for or of the one that fits best; `context`
+    is the longest sequence, the class's own default where it is None.
+
+    Raises InputError with the reason of every class that is near, where none has the shape.
+    """
+    found, reasons = _candidates(model, architecture, context)
+    if not found:
+        raise InputError(
+            f"{model.name}: no class of transformers {TRANSFORMERS} that is written here has this "
+            f"shape: {'; '.join(reasons)}",
+            field="model" if architecture is None else "--architecture",
+            accepted="the other formats, or another shape",
+        )
+    # A stable sort: the order of ARCHITECTURES decides between equals.
+    best, *others = sorted(found, key=lambda item: sum(map(abs, item[1].values())))
+    config, beyond = best
+    names = tuple(config["architectures"][0] for config, _ in others)
+    return Written(config["architectures"][0], config, beyond, names)
+
+
+def find_architecture(name: str) -> Architecture:
+    """By class or model type, in any case. Raises InputError with a near name."""
+    known = {item.name.lower(): item for item in ARCHITECTURES.values()}
+    known |= {item.model_type: item for item in ARCHITECTURES.values()}
+    if name.lower() in known:
+        return known[name.lower()]
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"; did you mean {known[near[0]].name}?" if near else ""
+    raise InputError(
+        f"unknown class {name!r}{hint}", field="--architecture", accepted=", ".join(ARCHITECTURES)
+    )
+
+
+def _candidates(
+    model: Model, asked: str | None, context: int | None
+) -> tuple[list[tuple[Config, Mapping[str, int]]], list[str]]:
+    """Every class that has the shape, with its parameters beyond; and why others do not."""
+    shape = Shape(model)
+    stored = formats(shape)
+    classes = ARCHITECTURES.values() if asked is None else [find_architecture(asked)]
+    found: list[tuple[Config, Mapping[str, int]]] = []
+    why: dict[str, list[str]] = {}
+    for item in classes:
+        try:
+            sizes = item.write(shape)
+        except Cannot as reason:
+            if reason.near or asked is not None:
+                why.setdefault(str(reason), []).append(item.name)
+            continue
+        config = {
+            "architectures": [item.name],
+            "model_type": item.model_type,
+            "hidden_size": shape.hidden,
+            "num_hidden_layers": _written_layers(sizes, shape),
+            "vocab_size": model.vocab_size,
+            "tie_word_embeddings": model.tied_embeddings,
+            **({} if context is None else {"max_position_embeddings": context}),
+            **sizes,
+            **stored,
+            **_NO_TOKENS,
+        }
+        if differs := _difference(model, config):
+            why.setdefault(differs, []).append(item.name)
+        else:
+            found.append((config, item.beyond(shape)))
+    kinds = " and ".join(dict.fromkeys(WORDS[block.kind] for block in shape.blocks))
+    reasons = [f"{_some(names)}: {reason}" for reason, names in why.items()]
+    return found, reasons or [f"none has {kinds}"]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} classes"
+
+
+def _written_layers(sizes: Config, shape: Shape) -> int:
+    """Classes whose layers are listed count feed-forward layers as layers of their own."""
+    return len(sizes.get("layers_block_type", ())) or shape.layers
+
+
+def _difference(model: Model, config: Config) -> str | None:
+    """What reading the configuration back would change, in words; None where nothing does."""
+    try:
+        again = from_config(config, model.name, "the configuration")
+    except InputError as error:
+        return f"it is not read back: {error}"
+    for name in (field.name for field in fields(Model)):
+        read, own = getattr(again, name), getattr(model, name)
+        if name not in _NOT_WRITTEN and read != own:
+            return f"{name} would read {read!r}, not {own!r}"
+    if again.unknown_keys:
+        return f"keys that are not read: {', '.join(again.unknown_keys)}"
+    if _layers(again) != _layers(model):
+        return "its layers read back otherwise"
+    return None
+
+
+def _layers(model: Model) -> list[tuple[str, int, list[tuple[str, float]]]]:
+    return sorted((b.kind, b.count, sorted(b.sizes.items())) for b in merged(model))

@@ -1,0 +1,154 @@
+"""A point in the words of another tool: config.json, launch flags, Megatron-LM arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse import __version__
+from dse.perf.parameters import parameters
+from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.specs.architectures import TRANSFORMERS, Written, write_config
+from dse.specs.backend import Backend
+from dse.specs.model import Model
+from dse.study.estimate import Estimate
+from dse.study.export import megatron, sglang, trtllm, vllm
+from dse.study.export.files import argument_list, config_text, script
+from dse.study.export.point import Launch, Point, Stack, point_of
+from dse.study.loads import whole
+
+CONFIG, SCRIPT, ARGUMENTS = "config.json", "serve.sh", "megatron.sh"
+STACKS: Mapping[str, tuple[Stack, Callable[[Point, str], Launch]]] = {
+    "vllm": (vllm.VLLM, vllm.launch),
+    "sglang": (sglang.SGLANG, sglang.launch),
+    "trtllm": (trtllm.TRTLLM, trtllm.launch),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """`document` is what `--json` prints; `files` by name, the first one first; `notes` what a
+    reader has to know besides."""
+
+    document: Mapping[str, Any]
+    files: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def export_config(
+    model: Model, *, architecture: str | None = None, context: int | None = None
+) -> Export:
+    """The shape as a `config.json` of transformers."""
+    written = write_config(model, architecture=architecture, context=context)
+    notes = [
+        "what has no size (rotary base, activation, scale and groups of the routing) is plain or "
+        "the class's default, and layers of two sorts are spread evenly"
+    ]
+    if model.training_tokens is not None:
+        tokens = whole(model.training_tokens)
+        notes.append(
+            "config.json has no training tokens: --training-tokens "
+            f"{tokens} gives `dse estimate` the loss again"
+        )
+    document = {
+        "format": "hf",
+        "checked_with": f"transformers {TRANSFORMERS}",
+        **_class_words(model, written),
+    }
+    return Export(document, {CONFIG: config_text(written.config)}, tuple(notes))
+
+
+def export_arguments(
+    model: Model, degrees: Mapping[str, int], sequence: int, *, served: bool = False
+) -> Export:
+    """The shape as Megatron-LM arguments; `degrees` as in `dse.study.export.megatron`, those of a
+    deployment where it is `served`."""
+    flags = megatron.arguments(model, degrees, sequence)
+    rows = megatron.padded_vocabulary(model, degrees["tensor"])
+    notes = (
+        f"the vocabulary is padded to {rows:,} rows, {rows - model.vocab_size:,} more than the "
+        "model's",
+        "data, optimizer and precision arguments are the run's own",
+    )
+    if served:
+        notes += (
+            "parallel degrees are those that the point is served with: a training run has its own",
+        )
+    title = f"{model.name}: arguments of Megatron-LM (megatron-core {megatron.MEGATRON})"
+    document = {
+        "format": "megatron",
+        "checked_with": f"megatron-core {megatron.MEGATRON}",
+        "model": model.name,
+        "padded_vocab_size": rows,
+        "arguments": [part for flag in flags for part in flag if part is not None],
+    }
+    comments = (title, *notes)
+    return Export(document, {ARGUMENTS: argument_list(comments, "MODEL_ARGS", flags)}, notes)
+
+
+def export_command(
+    answer: Estimate,
+    format_: str,
+    *,
+    backends: Mapping[str, Backend],
+    vendor: str,
+    checkpoint: str | None = None,
+    architecture: str | None = None,
+) -> Export:
+    """The point as the command of a server, beside the `config.json` of the class it runs."""
+    stack, launch = STACKS[format_]
+    point = point_of(answer, stack, backends, vendor, architecture)
+    model = answer.model
+    command = launch(point, checkpoint or model.id)
+    notes = [*command.notes, *point.notes]
+    if point.instances > 1:
+        notes.insert(
+            0,
+            f"{point.instances} instances: run the command once for each, every one on "
+            f"{point.chips} chips and a port of its own",
+        )
+    written = point.written
+    program = (*command.program, *(part for flag in command.flags for part in flag if part))
+    document = {
+        "format": format_,
+        "checked_with": f"{stack.title} {stack.version}",
+        **_class_words(model, written),
+        "chip": point.chip,
+        "instances": point.instances,
+        "chips_per_instance": point.chips,
+        "command": list(program),
+    }
+    title = f"{model.name} on {point.chips} x {point.chip}, one instance of {point.instances}"
+    comments = (
+        title,
+        f"flags of {stack.title} {stack.version}, written by dse {__version__}; "
+        f"the shape as {written.architecture}",
+        *notes,
+    )
+    text = script(comments, command.program, command.flags)
+    files = {SCRIPT: text, **command.files, CONFIG: config_text(written.config)}
+    return Export(document, files, tuple(notes))
+
+
+def _class_words(model: Model, written: Written) -> dict[str, Any]:
+    counted = counted_parameters(model)
+    return {
+        "model": model.name,
+        "architecture": written.architecture,
+        "other_architectures": list(written.others),
+        "parameters": {
+            "counted": counted,
+            "of_the_class": counted + written.parameters_beyond,
+            "beyond": dict(written.beyond),
+        },
+    }
+
+
+def counted_parameters(model: Model) -> int:
+    """The project's count of all parameters."""
+    ones = {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
+    batch = batch_of([model], np.zeros(1, dtype=np.intp), [None], ["bf16"], ones)
+    return int(parameters(batch).total[0])

@@ -1,0 +1,47 @@
+"""The texts that an export writes. Names come from studies and files: they are quoted for the
+shell, and what stands in a comment is kept to one printable line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Flags = Sequence[tuple[str, str | None]]
+
+
+def config_text(config: dict[str, Any]) -> str:
+    return json.dumps(config, indent=2, allow_nan=False) + "\n"
+
+
+def script(comments: Iterable[str], program: Sequence[str], flags: Flags) -> str:
+    """A shell script of one command, a flag a line."""
+    command = [shlex.join(program), *(_flag(*flag) for flag in flags)]
+    lines = ["#!/bin/sh", *_comment(comments), "exec " + " \\\n  ".join(command)]
+    return "\n".join(lines) + "\n"
+
+
+def argument_list(comments: Iterable[str], name: str, flags: Flags) -> str:
+    """A bash array of arguments, to be sourced by a training script."""
+    lines = [*_comment(comments), f"{name}=(", *(f"  {_flag(*flag)}" for flag in flags), ")"]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(texts: Iterable[str]) -> list[str]:
+    """Comment lines, a text's further lines indented."""
+    lines: list[str] = []
+    for text in texts:
+        wrapped = textwrap.wrap(one_line(text), 96, break_on_hyphens=False)
+        lines += [f"# {'  ' if k else ''}{line}" for k, line in enumerate(wrapped)]
+    return lines
+
+
+def _flag(name: str, value: str | None) -> str:
+    return name if value is None else f"{name} {shlex.quote(value)}"
+
+
+def one_line(text: str) -> str:
+    """Printable characters on one line: nothing in it ends a comment."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -1,0 +1,180 @@
+"""`dse export`: shapes and points for transformers, servers and Megatron-LM."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import dse, fits
+
+POINT = ("--model", "llama-3-70b", "--chip", "h200_sxm", "--tp", 8)
+
+
+def test_a_point_of_a_study_is_exported_and_estimated_alike(tiny: Path, tmp_path: Path):
+    """What comes back from config.json predicts as the point does, bit for bit."""
+    item = json.loads((tiny / "front.json").read_text())["items"][0]
+    point = str(item["point"])
+    said = dse("export", tiny, point, "--format", "hf", "--out", tmp_path / "shape", "--json")
+    document = said.json()
+    assert document["written"] == [str(tmp_path / "shape" / "config.json")]
+    assert document["parameters"]["counted"] == item["metrics"]["total_parameters"]
+    config = json.loads((tmp_path / "shape" / "config.json").read_text())
+    assert config["architectures"] == [document["architecture"]]
+    assert config["max_position_embeddings"] == 1536
+
+    own = dse("estimate", tiny, point, "--json").json()
+    deployment, load = own["deployment"], own["workload"]
+    again = dse(
+        "estimate", "--model", tmp_path / "shape", "--json",
+        "--training-tokens", repr(item["model"]["training_tokens"]),
+        *flags_of(deployment, {"chip": "chip", "tensor_parallel": "tp", "pipeline_parallel": "pp",
+                               "data_parallel": "dp", "expert_parallel": "ep",
+                               "replicas": "replicas", "concurrency": "concurrency",
+                               "weight_dtype": "weight-dtype", "kv_dtype": "kv-dtype"}),
+        *flags_of(load, {"prompt_tokens": "prompt-tokens", "output_tokens": "output-tokens",
+                         "serving": "serving", "backend": "backend"}),
+        "--price-basis", own["price_basis"],
+    ).json()  # fmt: skip
+    assert set(own) == set(again)
+    for name in set(own) - {"model", "assumed", "violations", "feasible"}:
+        assert own[name] == again[name], name
+
+
+def flags_of(values: dict[str, Any], names: dict[str, str]) -> list[object]:
+    return [word for key, flag in names.items() for word in (f"--{flag}", values[key])]
+
+
+def test_the_note_gives_the_training_tokens(tiny: Path):
+    said = dse("export", tiny, "1", "--format", "hf", "--json").json()
+    item = json.loads((tiny / "front.json").read_text())["items"][0]
+    note = next(note for note in said["notes"] if "--training-tokens" in note)
+    tokens = note.split("--training-tokens ")[1].split()[0]
+    assert float(tokens) == item["model"]["training_tokens"]
+
+
+def test_without_a_folder_the_file_is_printed_alone():
+    said = dse("export", "--model", "deepseek-v3", "--format", "hf")
+    assert said.code == 0
+    assert json.loads(said.out)["architectures"] == ["DeepseekV3ForCausalLM"]
+    assert "note: " in said.err
+
+
+def test_one_file_may_be_named(tmp_path: Path):
+    path = tmp_path / "new" / "llama.json"
+    said = dse("export", "--model", "llama-3-8b", "--format", "hf", "--out", path)
+    assert said.code == 0
+    assert [file.name for file in path.parent.iterdir()] == ["llama.json"]
+    assert f"Wrote {path}." in said.out.replace("\n  ", " ")
+    assert "LlamaForCausalLM: 8,030,261,248 parameters." in said.out
+    assert "The count of dse is the same." in said.out
+    assert fits(said.out, 100)
+    assert dse("estimate", "--model", path, "--chip", "h100_sxm").code == 0
+
+
+def test_a_server_gets_its_command_and_the_class_it_runs(tmp_path: Path):
+    said = dse("export", *POINT, "--format", "trtllm", "--out", tmp_path, "--checkpoint", "/w/l")
+    assert said.code == 0
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "serve.sh", "options.yaml", "config.json",
+    }  # fmt: skip
+    script = (tmp_path / "serve.sh").read_text()
+    assert "exec trtllm-serve /w/l " in script
+    assert yaml.safe_load((tmp_path / "options.yaml").read_text())["tensor_parallel_size"] == 8
+    assert "Checked against TensorRT-LLM 1.3." in said.out
+
+
+@pytest.mark.parametrize("server", ["vllm", "sglang", "trtllm"])
+def test_the_backend_is_the_server_unless_one_is_named(server: str):
+    alone = dse("export", *POINT, "--format", server, "--json").json()
+    assert not any("predicted with" in note for note in alone["notes"])
+    assert alone["command"][0] in ("vllm", "python", "trtllm-serve")
+    assert alone["chips_per_instance"] == 8
+    other = dse("export", *POINT, "--format", server, "--backend", "generic", "--json").json()
+    assert f"predicted with backend generic, not with {server}" in other["notes"]
+
+
+def test_a_point_of_a_study_for_every_format(tiny: Path):
+    for name in ("hf", "vllm", "sglang", "trtllm", "megatron"):
+        said = dse("export", tiny, "best", "--format", name)
+        assert said.code == 0, said.err
+    assert "served" in said.err  # the degrees of megatron.sh
+
+
+def test_megatron_arguments_are_sourced_by_a_shell():
+    said = dse(
+        "export", "--model", "deepseek-v3", "--format", "megatron", "--tp", 2, "--ep", 16,
+        "--dp", 8, "--context", 4096,
+    )  # fmt: skip
+    assert said.code == 0
+    text = said.out
+    words = shlex.split(text[text.index("=(") + 2 : text.rindex(")")])
+    assert words[:6] == ["--num-layers", "61", "--hidden-size", "7168", "--seq-length", "4096"]
+    assert text.startswith("# DeepSeek-V3: arguments of Megatron-LM")
+
+
+def test_a_class_may_be_asked_for():
+    said = dse("export", "--model", "qwen3-8b", "--format", "hf", "--architecture", "qwen3",
+               "--json").json()  # fmt: skip
+    assert said["architecture"] == "Qwen3ForCausalLM"
+    assert said["parameters"]["beyond"] == {"norms of query and key heads": 9216}
+    config = json.loads(said["files"]["config.json"])
+    assert config["model_type"] == "qwen3"
+
+
+BAD = [
+    (("--model", "llama-3-8b"), "--format"),
+    (("--model", "llama-3-8b", "--format", "vlm"), "vllm"),
+    (("--model", "lama-3-8b", "--format", "hf"), "llama-3-8b"),
+    (("--format", "hf"), "--model is missing"),
+    (("--format", "vllm", "--model", "llama-3-8b"), "--chip is missing"),
+    (("--model", "llama-3-8b", "--format", "hf", "--tp", 8), "--tp does not go with"),
+    (("--model", "llama-3-8b", "--format", "megatron"), "--context is missing"),
+    (("--model", "llama-3-8b", "--format", "hf", "--checkpoint", "x"), "no server is started"),
+    (("--model", "llama-3-8b", "--format", "hf", "--context", 0), "--context"),
+    ((*POINT, "--format", "vllm", "--context", 9), "how long a request is"),
+    (
+        ("--model", "llama-3-8b", "--format", "hf", "--architecture", "Lama"),
+        "did you mean LlamaForCausalLM?",
+    ),
+    (
+        ("--model", "llama-3-8b", "--format", "megatron", "--context", 9, "--architecture", "x"),
+        "--architecture does not go with",
+    ),
+    (("--model", "gopher-280b", "--format", "hf"), "no relative positions"),
+    (("--model", "llama-3-70b", "--chip", "h100_sxm", "--format", "vllm"), "fit the memory"),
+    (("no-study", "1", "--format", "hf"), "not a finished study"),
+    (("no-study", "--format", "hf"), "which point?"),
+    (("--model", "llama-3-8b", "--format", "hf", "--out", ""), "--out: read ''"),
+    ((*POINT, "--format", "vllm", "--serving", "disaggregated"), "--serving"),
+    ((*POINT, "--format", "vllm", "--kv-offload", 0.5), "memory tier"),
+    ((*POINT, "--format", "vllm", "--kv-dtype", "fp9"), "fp9"),
+    (("no-study", "1", "--format", "hf", "--model", "llama-3-8b"), "--model does not go with"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD)
+def test_bad_input_is_one_line(arguments: tuple[object, ...], said: str):
+    ended = dse("export", *arguments)
+    assert ended.code == 2
+    assert said in ended.err
+    assert ended.out == ""
+    assert "Traceback" not in ended.err
+
+
+def test_a_point_that_does_not_exist(tiny: Path):
+    ended = dse("export", tiny, "999", "--format", "vllm")
+    assert ended.code == 2
+    assert "no point '999'" in ended.err
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path):
+    (tmp_path / "taken").write_text("a file")
+    ended = dse("export", *POINT, "--format", "vllm", "--out", tmp_path / "taken")
+    assert ended.code == 4
+    assert "cannot be written" in ended.err
+    assert (tmp_path / "taken").read_text() == "a file"

@@ -1,0 +1,337 @@
+"""Launch commands and training arguments of a point: what they say, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from dse.errors import InputError
+from dse.specs.architectures import ARCHITECTURES
+from dse.specs.catalog import load_catalog
+from dse.specs.model import Model
+from dse.specs.model_catalog import resolve_model
+from dse.study.estimate import Estimate, estimate
+from dse.study.export import STACKS, Export, export_arguments, export_command, export_config
+from dse.study.export.files import script
+from dse.study.export.megatron import padded_vocabulary
+from dse.study.loads import mix_of
+
+SERVERS = tuple(STACKS)
+LOAD = {"prompt_tokens": 4000, "output_tokens": 1000, "serving": "continuous"}
+
+
+def answer(
+    model: str | Model = "llama-3-70b",
+    chip: str = "h200_sxm",
+    *,
+    backend: str = "vllm",
+    load: dict[str, Any] | None = None,
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    **deployment: Any,
+) -> Estimate:
+    catalog = load_catalog()
+    shape = resolve_model(model) if isinstance(model, str) else model
+    axes = {"concurrency": 64, **deployment}
+    mix = mix_of([{**LOAD, "backend": backend, **(load or {})}], catalog.backends)
+    return estimate(catalog, shape, chip, mix, axes, weight_dtype=weight_dtype, kv_dtype=kv_dtype)
+
+
+def export(format_: str, point: Estimate, **options: Any) -> Export:
+    catalog = load_catalog()
+    chip = catalog.chip(point.machines.ids[0])
+    return export_command(point, format_, backends=catalog.backends, vendor=chip.vendor, **options)
+
+
+def read_by_a_shell(text: str) -> list[str]:
+    """The words of a script's one command, as sh sees them."""
+    assert text.count("\nexec ") == 1
+    printed = text.replace("\nexec ", "\nprintf '%s\\0' ")
+    ended = subprocess.run(["sh", "-c", printed], capture_output=True, check=True)
+    assert not ended.stderr
+    return ended.stdout.decode().split("\0")[:-1]
+
+
+def flags(made: Export) -> dict[str, str | None]:
+    """Flags of the script; a switch has no value."""
+    words = read_by_a_shell(made.files["serve.sh"])
+    assert words == made.document["command"]
+    found: dict[str, str | None] = {}
+    for word, after in zip(words, [*words[1:], "--"], strict=True):
+        if word.startswith("--"):
+            found[word] = None if after.startswith("--") else after
+    return found
+
+
+MOE = {"model": "deepseek-v3", "tensor_parallel": 1, "data_parallel": 8, "expert_parallel": 8}
+
+
+def test_vllm_of_a_dense_model():
+    made = export("vllm", answer(tensor_parallel=4, pipeline_parallel=2, replicas=3))
+    assert made.document["command"][:3] == ["vllm", "serve", "llama-3-70b"]
+    assert flags(made) == {
+        "--tensor-parallel-size": "4",
+        "--pipeline-parallel-size": "2",
+        "--max-model-len": "5000",
+        "--max-num-seqs": "22",  # 64 requests on three instances
+        "--max-num-batched-tokens": "8192",
+        "--gpu-memory-utilization": "0.9",
+    }
+    assert (made.document["instances"], made.document["chips_per_instance"]) == (3, 8)
+    assert any("3 instances" in note for note in made.notes)
+
+
+def test_experts_and_attention_ranks_of_three_servers():
+    """64 requests on 8 attention ranks: 8 a rank, 64 in all."""
+    vllm = flags(export("vllm", answer(**MOE)))
+    assert vllm["--tensor-parallel-size"] == "1"
+    assert vllm["--data-parallel-size"] == "8"
+    assert vllm["--enable-expert-parallel"] is None
+    assert vllm["--max-num-seqs"] == "8"
+    sglang = flags(export("sglang", answer(**MOE, backend="sglang")))
+    assert [sglang[name] for name in ("--tp-size", "--attn-dp-size", "--ep-size")] == ["8"] * 3
+    assert sglang["--max-running-requests"] == "64"
+    assert sglang["--chunked-prefill-size"] == str(8 * 16384)
+    trtllm = yaml.safe_load(export("trtllm", answer(**MOE, backend="trtllm")).files["options.yaml"])
+    assert trtllm["tensor_parallel_size"] == trtllm["moe_expert_parallel_size"] == 8
+    assert trtllm["moe_tensor_parallel_size"] == 1
+    assert trtllm["enable_attention_dp"] is True
+    assert trtllm["max_batch_size"] == 8
+    assert trtllm["max_seq_len"] == 5000
+
+
+def test_the_groups_of_experts_multiply_to_all_ranks():
+    point = answer("qwen3-235b-a22b", tensor_parallel=8, expert_parallel=4, backend="trtllm")
+    options = yaml.safe_load(export("trtllm", point).files["options.yaml"])
+    assert options["moe_expert_parallel_size"] * options["moe_tensor_parallel_size"] == 8
+    assert "enable_attention_dp" not in options
+
+
+@pytest.mark.parametrize(
+    ("weights", "vllm", "sglang"),
+    [("fp8", "fp8_per_tensor", "fp8"), ("fp8_block", "fp8_per_block", None), ("int4", None, None)],
+)
+def test_weights_are_quantized_while_loading_or_beforehand(
+    weights: str, vllm: str | None, sglang: str | None
+):
+    point = answer(tensor_parallel=8, weight_dtype=weights)
+    for name, flag in (("vllm", vllm), ("sglang", sglang), ("trtllm", None)):
+        made = export(name, point)
+        assert flags(made).get("--quantization") == flag
+        assert any(f"converted to {weights}" in note for note in made.notes) is (flag is None)
+
+
+def test_a_checkpoint_in_its_own_format_needs_no_flag():
+    for name in SERVERS:
+        made = export(name, answer(**MOE, backend=name))
+        assert "--quantization" not in flags(made)
+        assert not any("converted" in note for note in made.notes)
+
+
+def test_the_cache_in_eight_bits():
+    point = answer(tensor_parallel=8, kv_dtype="fp8")
+    assert flags(export("vllm", point))["--kv-cache-dtype"] == "fp8"
+    assert flags(export("sglang", point))["--kv-cache-dtype"] == "fp8_e4m3"
+    options = yaml.safe_load(export("trtllm", point).files["options.yaml"])
+    assert options["kv_cache_config"]["dtype"] == "fp8"
+    for name in SERVERS:
+        with pytest.raises(InputError, match="no KV cache in int4"):
+            export(name, answer(tensor_parallel=8, kv_dtype="int4"))
+
+
+def test_long_prompts_are_cut_where_they_do_not_fit_a_step():
+    for prompt, cut in ((4000, False), (30000, True)):
+        point = answer(tensor_parallel=8, backend="trtllm", load={"prompt_tokens": prompt})
+        options = yaml.safe_load(export("trtllm", point).files["options.yaml"])
+        assert options["enable_chunked_prefill"] is cut
+
+
+def test_a_prediction_for_another_server_is_said():
+    made = export("sglang", answer(tensor_parallel=8, backend="vllm"))
+    assert "predicted with backend vllm, not with sglang" in made.notes
+    assert flags(made)["--mem-fraction-static"] == "0.88"
+    assert export("vllm", answer(tensor_parallel=8)).notes == ()
+
+
+def test_arrivals_at_random_may_come_in_bursts():
+    """The mean in flight is no cap: as many are admitted as where all are queued."""
+    load = {"serving": "poisson", "requests_per_second": 0.5}
+    made = export("vllm", answer(tensor_parallel=8, load=load, concurrency=1))
+    queued = answer(tensor_parallel=8, load={"serving": "offline"})
+    assert flags(made)["--max-num-seqs"] == flags(export("vllm", queued))["--max-num-seqs"]
+    assert any("arrivals" in note for note in made.notes)
+
+
+def test_copies_of_experts():
+    point = answer(**MOE, redundant_experts=8)
+    vllm = flags(export("vllm", point))
+    assert json.loads(vllm["--eplb-config"] or "") == {"num_redundant_experts": 8}
+    assert flags(export("sglang", point))["--ep-num-redundant-experts"] == "8"
+    with pytest.raises(InputError, match="is not given copies of experts"):
+        export("trtllm", point)
+
+
+REFUSALS = [
+    ("trtllm", {"chip": "mi300x", "tensor_parallel": 8}, "chips of AMD"),
+    ("vllm", {"tensor_parallel": 4, "data_parallel": 2}, "for models with experts"),
+    (
+        "vllm",
+        {"model": "qwen3-235b-a22b", "tensor_parallel": 8, "expert_parallel": 4},
+        "all tensor x data ranks, or not at all",
+    ),
+    (
+        "trtllm",
+        {**MOE, "tensor_parallel": 2, "data_parallel": 4},
+        "does not divide attention where it is data parallel",
+    ),
+    (
+        "vllm",
+        {"tensor_parallel": 8, "load": {"draft_tokens": 3, "acceptance": 0.7}},
+        "draft model",
+    ),
+    ("sglang", {"model": "jamba-v0.1", "tensor_parallel": 8}, "JambaForCausalLM"),
+    ("vllm", {"tensor_parallel": 1}, "fit the memory"),
+    ("vllm", {"chip": "tpu_v5p", "tensor_parallel": 8}, "chips of Google"),
+    ("sglang", {"model": "windowed"}, "no model with these sliding windows"),
+    ("vllm", {"model": "gopher-280b", "tensor_parallel": 16}, "relative positions"),
+]
+
+
+@pytest.mark.parametrize(("format_", "point", "reason"), REFUSALS)
+def test_what_a_server_cannot_run_is_refused_by_name(
+    format_: str, point: dict[str, Any], reason: str
+):
+    if point.get("model") == "windowed":
+        point = {**point, "model": windowed()}
+    with pytest.raises(InputError, match=reason):
+        export(format_, answer(**point))
+
+
+def windowed() -> Model:
+    """Windows on all layers and shared experts: dots.llm1 alone has both."""
+    base = resolve_model("dots.llm1")
+    blocks = (
+        replace(block, sizes={**block.sizes, "window": 1024}) if block.kind == "gqa" else
+        replace(block, count=4) if block.kind == "moe" else block
+        for block in base.blocks
+    )  # fmt: skip
+    kept = tuple(replace(b, count=5) if b.kind == "gqa" else b for b in blocks)
+    return replace(base, blocks=kept)
+
+
+def test_a_server_runs_the_class_that_it_has():
+    """Windows in turns with full layers: Qwen3 is written by itself, but vLLM refuses it."""
+    point = answer("gemma-3-27b", tensor_parallel=8)
+    assert export_config(point.model).document["architecture"] == "Qwen3ForCausalLM"
+    made = export("vllm", point)
+    assert made.document["architecture"] == "Gemma3ForCausalLM"
+    assert json.loads(made.files["config.json"])["architectures"] == ["Gemma3ForCausalLM"]
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_servers_name_classes_that_exist(name: str):
+    stack = STACKS[name][0]
+    assert stack.lacks | set(stack.windows) <= set(ARCHITECTURES)
+    assert not stack.lacks & set(stack.windows)
+
+
+def test_names_do_not_reach_the_shell():
+    hostile = "x'; rm -rf ~ #\n$(reboot)\u2028`id`"
+    model = replace(resolve_model("llama-3-70b"), name=hostile, id=hostile)
+    made = export("vllm", answer(model, tensor_parallel=8))
+    lines = made.files["serve.sh"].split("\n")
+    assert lines[1].startswith("# x'; rm -rf ~ # $(reboot) `id` on 8")
+    assert read_by_a_shell(made.files["serve.sh"])[:3] == ["vllm", "serve", hostile]
+    arguments = export_arguments(model, DEGREES, 4096).files["megatron.sh"]
+    assert arguments.startswith("# x'; rm -rf ~ # $(reboot)")
+    assert script(["a\nb"], ["p"], []).count("\n") == 3
+
+
+DEGREES = {"tensor": 1, "pipeline": 1, "data": 1, "expert": 1}
+
+
+def arguments(model: str, sequence: int = 4096, **degrees: int) -> dict[str, str | None]:
+    made = export_arguments(resolve_model(model), {**DEGREES, **degrees}, sequence)
+    text = made.files["megatron.sh"]
+    words = shlex.split(text[text.index("=(") + 2 : text.rindex(")")])
+    assert words == made.document["arguments"]
+    found: dict[str, str | None] = {}
+    for word, after in zip(words, [*words[1:], "--"], strict=True):
+        if word.startswith("--"):
+            assert word not in found
+            found[word] = None if after.startswith("--") else after
+    return found
+
+
+def test_megatron_arguments_of_qwen3():
+    """As scripts/models/qwen3-30B-A3B.sh of THUDM/slime has them (2025-09)."""
+    published = {
+        "--num-layers": "48", "--hidden-size": "2048", "--ffn-hidden-size": "6144",
+        "--num-attention-heads": "32", "--num-query-groups": "4", "--kv-channels": "128",
+        "--vocab-size": "151936", "--moe-ffn-hidden-size": "768", "--moe-router-topk": "8",
+        "--num-experts": "128", "--group-query-attention": None, "--swiglu": None,
+        "--untie-embeddings-and-output-weights": None, "--moe-grouped-gemm": None,
+        "--normalization": "RMSNorm", "--position-embedding-type": "rope",
+        "--disable-bias-linear": None,
+    }  # fmt: skip
+    written = arguments("qwen3-30b-a3b")
+    # All layers are sparse: the width of dense ones is that of no layer.
+    del published["--ffn-hidden-size"]
+    assert {name: written[name] for name in published} == published
+
+
+def test_megatron_arguments_of_latent_attention():
+    written = arguments("deepseek-v3", tensor=2, data=8, expert=16)
+    assert written["--multi-latent-attention"] is None
+    assert written["--q-lora-rank"] == "1536"
+    assert written["--qk-head-dim"] == written["--v-head-dim"] == "128"
+    assert written["--moe-layer-freq"] == "([0]*3+[1]*58)"
+    assert written["--moe-shared-expert-intermediate-size"] == "2048"
+    assert written["--expert-model-parallel-size"] == "16"
+    assert written["--expert-tensor-parallel-size"] == "1"
+    assert "--sequence-parallel" in written
+    assert "--q-lora-rank" not in arguments("deepseek-v2-lite")
+
+
+def test_megatron_arguments_of_windows_and_hybrids():
+    gemma = arguments("gemma-3-27b")
+    assert (gemma["--window-size"], gemma["--window-attn-skip-freq"]) == ("1023,0", "6")
+    assert "--untie-embeddings-and-output-weights" not in gemma
+    mistral = arguments("mistral-7b-v0.1")
+    assert "--window-attn-skip-freq" not in mistral  # all layers
+    hybrid = arguments("qwen3-next-80b-a3b")
+    assert hybrid["--experimental-attention-variant"] == "gated_delta_net"
+    assert hybrid["--linear-attention-freq"] == "4"
+    assert "--attention-output-gate" in hybrid
+
+
+def test_the_vocabulary_is_padded_for_tensor_parallelism():
+    model = resolve_model("qwen2.5-7b")  # 152,064 rows
+    assert padded_vocabulary(model, 1) == 152_064
+    assert padded_vocabulary(model, 8) == 152_576
+    gpt2 = resolve_model("gpt-2-xl")
+    assert padded_vocabulary(gpt2, 1) == 50_304  # 50,257, as Megatron-LM pads it
+    assert arguments("gpt-2-xl", 1024)["--position-embedding-type"] == "learned_absolute"
+
+
+@pytest.mark.parametrize(
+    ("model", "degrees", "reason"),
+    [
+        ("llama-3-70b", {"pipeline": 3}, "3 stages do not divide 80 layers"),
+        ("llama-3-70b", {"tensor": 7}, "7 does not divide 64 heads"),
+        ("mixtral-8x7b", {"expert": 3, "data": 3}, "does not divide 8 experts"),
+        ("mixtral-8x7b", {"expert": 4}, "does not divide 8 experts and tensor x data ranks, 1"),
+        ("jamba-v0.1", {}, "no Mamba layers"),
+        ("llama-4-scout", {}, "no chunked attention"),
+        ("gpt-2-xl", {}, "no learned positions beyond 1024"),
+    ],
+)
+def test_what_megatron_has_no_argument_for(model: str, degrees: dict[str, int], reason: str):
+    with pytest.raises(InputError, match=reason):
+        arguments(model, **degrees)
