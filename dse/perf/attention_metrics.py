@@ -23,8 +23,8 @@ def attention_metrics(batch: CandidateBatch) -> Mapping[str, Floats]:
 
     Query heads are the most and KV heads the fewest of any attention layer, and query heads for
     each KV head the most. Latent attention counts as multi-head: every head has keys and values of
-    its own, made from one latent (DeepSeek-V2, arXiv 2405.04434, section 2.1). NaN for a model
-    without attention layers.
+    its own, made from one latent (DeepSeek-V2, arXiv 2405.04434, section 2.1). In a compressed
+    cache all heads read the same one (DeepSeek-V4). NaN for a model without attention layers.
     """
     none = np.full(len(batch), np.nan)
     heads, kv_heads, group, full = none, none, none, np.zeros(len(batch))
@@ -32,7 +32,7 @@ def attention_metrics(batch: CandidateBatch) -> Mapping[str, Floats]:
         if block.kind not in ("gqa", "mla", "compressed"):
             continue
         there, queries = block.count > 0.0, block["heads"]
-        keys = block["kv_heads"] if block.kind == "gqa" else queries
+        keys = queries if block.kind == "mla" else block.sizes.get("kv_heads", np.ones(len(batch)))
         heads = np.where(there, np.fmax(heads, queries), heads)
         kv_heads = np.where(there, np.fmin(kv_heads, keys), kv_heads)
         ratio = queries / np.maximum(keys, 1.0)

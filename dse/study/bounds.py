@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dse import units
 from dse.evaluate import Metrics
 from dse.study.physics import PhysicsProblem
 
@@ -29,6 +30,8 @@ def at_bounds(problem: PhysicsProblem, metrics: Metrics, index: np.ndarray) -> l
             points = int(((index[:, axis] == end) & applies).sum())
             which = "lowest" if end == 0 else "highest"
             relative = space.axes[axis].ratio_of is not None
+            if space.axes[axis].rule.kind == "tokens":
+                value = units.format(float(value), "tokens")
             what = "for its shape" if relative else f"of the space ({value})"
             if points:
                 rows.append({"bound": f"{which} {name} {what}", "points": points})
