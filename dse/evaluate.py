@@ -155,9 +155,17 @@ def _evaluate(
 ) -> Metrics:
     count = parameters(batch)
     performance = predict(batch, workload, machines, keep=keep)
-    tokens = trained_on(batch, count, training_flops)
+    tokens = batch.training_tokens
+    if training_flops is not None:
+        affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
+        tokens = np.where(np.isnan(tokens), affordable, tokens)
     shape_quality = shape_quality_of(batch, count, tokens, law)
-    penalty = penalty_of(batch, shape_quality, tokens)
+    bits = _deployed_bits(batch)
+    penalty = np.where(
+        bits < batch.trained_bits,
+        quantisation_penalty(bits, tokens, shape_quality.quantised_parameters),
+        0.0,
+    )
     price = machines.usd_per_chip_hour[batch.chip]
     prices = cost(
         performance.prefill_chip_s,
@@ -253,21 +261,6 @@ def _in_tier(
 
 def _find(batch: CandidateBatch, kind: str) -> Block | None:
     return next((block for block in batch.blocks if block.kind == kind), None)
-
-
-def trained_on(batch: CandidateBatch, count: Parameters, training_flops: float | None) -> Floats:
-    """(n,) training tokens: those given, else what so much compute pays for, else NaN."""
-    if training_flops is None:
-        return batch.training_tokens
-    affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
-    return np.where(np.isnan(batch.training_tokens), affordable, batch.training_tokens)
-
-
-def penalty_of(batch: CandidateBatch, shape_quality: Quality, tokens: Floats) -> Floats:
-    """(n,) nats that the deployed weight formats add to the loss of the trained model."""
-    bits = _deployed_bits(batch)
-    added = quantisation_penalty(bits, tokens, shape_quality.quantised_parameters)
-    return np.where(bits < batch.trained_bits, added, 0.0)
 
 
 def shape_quality_of(

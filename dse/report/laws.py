@@ -21,11 +21,11 @@ def law_sentences(study: Mapping[str, Any]) -> list[str]:
         return []
     if not laws["depends"]:
         return [f"No: {laws['why']}."]
-    count, size = len(laws["compared"]), study["front_size"]
+    count, size = _fronts(laws), study["front_size"]
     everywhere = laws["on_every_front"]
     said = [
         f"{everywhere:,} of the {size:,} designs of this front are on the front under each of "
-        f"{count} laws, whatever law is right; "
+        f"{count} law{'s' * (count > 1)}; "
         + (
             f"the place of the other {size - everywhere:,} depends on the law."
             if everywhere < size
@@ -56,6 +56,11 @@ def law_sentences(study: Mapping[str, Any]) -> list[str]:
             f"{knee['worst_regret']:.3f} under its worst law ({knee['worst_law']})."
         )
     return said
+
+
+def _fronts(laws: Json) -> int:
+    """Laws under which anything is feasible."""
+    return sum(row["front_size"] > 0 for row in laws["compared"])
 
 
 def law_rows(folder: StudyFolder) -> list[tuple[str, ...]]:
@@ -104,7 +109,7 @@ def regret_rows(folder: StudyFolder) -> list[tuple[str, ...]]:
                 str(row["point"]),
                 *(_regret(row["regret"][name]) for name in names),
                 _regret(row["worst_regret"]),
-                "every law" if len(fronts) == len(names) else ", ".join(fronts),
+                "every law" if len(fronts) == _fronts(laws) else ", ".join(fronts),
             )
         )
     return rows
@@ -116,7 +121,7 @@ def law_figure(folder: StudyFolder) -> dict[str, Any]:
     if not laws or not laws["depends"] or len(folder.objectives) < 2:
         return {}
     x, y = _axes(folder)
-    count = len(laws["compared"])
+    count = _fronts(laws)
     step = max(1.0, len(folder.items) / DRAWN)
     items = [folder.items[int(i * step)] for i in range(min(len(folder.items), DRAWN))]
     groups = (
@@ -125,31 +130,14 @@ def law_figure(folder: StudyFolder) -> dict[str, Any]:
         ("under this study's law alone", VERMILION, "x", lambda fronts: fronts <= 1),
     )
     traces = [
-        _marks(folder, [i for i in items if belongs(len(i["laws"]["on_fronts"]))], x, y)
+        _marks([i for i in items if belongs(len(i["laws"]["on_fronts"]))], x, y)
         | {"name": name, "marker": {"color": colour, "symbol": symbol, "size": 7}}
         for name, colour, symbol, belongs in groups
     ]
-    knees = [row for row in laws["compared"] if row["knee"] is not None]
-    knees.sort(key=lambda row: row["knee"]["own_metrics"][x])
-    traces.append(
-        {
-            "type": "scatter", "mode": "markers+text", "name": "what each law would choose",
-            "x": [_scaled(x, row["knee"]["own_metrics"][x]) for row in knees],
-            "y": [_scaled(y, row["knee"]["own_metrics"][y]) for row in knees],
-            "text": [plain(row["law"]) for row in knees],
-            # Names of neighbours do not cover each other.
-            "textposition": [("top center", "bottom center")[k % 2] for k in range(len(knees))],
-            "marker": {"symbol": "star", "size": 14, "color": GREEN},
-            "hoverinfo": "text",
-            "hovertext": [
-                plain(f"{row['law']}: {row['knee']['shape']}, {row['knee']['deployment']}")
-                for row in knees
-            ],
-        }
-    )  # fmt: skip
+    traces.append(_own_choices(laws, x, y))
     robust = [item for item in folder.items if item["point"] == laws["robust"]]
     traces.append(
-        _marks(folder, robust, x, y)
+        _marks(robust, x, y)
         | {
             "name": "robust choice",
             "marker": {"symbol": "circle-open", "size": 18, "color": "ink", "line": {"width": 2.5}},
@@ -163,7 +151,30 @@ def law_figure(folder: StudyFolder) -> dict[str, Any]:
     return {"laws-plot": {"data": traces, "layout": layout}}
 
 
-def _marks(folder: StudyFolder, items: list[Json], x: str, y: str) -> dict[str, Any]:
+def _own_choices(laws: Json, x: str, y: str) -> dict[str, Any]:
+    """A star for each design that a law would choose, named by the laws that do."""
+    names: dict[str, list[str]] = {}
+    knees: dict[str, Json] = {}
+    for row in laws["compared"]:
+        if knee := row["knee"]:
+            what = f"{knee['shape']}, {knee['deployment']}"
+            names.setdefault(what, []).append(row["law"])
+            knees[what] = knee["own_metrics"]
+    order = sorted(knees, key=lambda what: knees[what][x])
+    return {
+        "type": "scatter", "mode": "markers+text", "name": "what each law would choose",
+        "x": [_scaled(x, knees[what][x]) for what in order],
+        "y": [_scaled(y, knees[what][y]) for what in order],
+        "text": [plain(", ".join(names[what])) for what in order],
+        # Names of neighbours do not cover each other.
+        "textposition": [("top center", "bottom center")[k % 2] for k in range(len(order))],
+        "marker": {"symbol": "star", "size": 14, "color": GREEN},
+        "hoverinfo": "text",
+        "hovertext": [plain(f"{', '.join(names[what])}: {what}") for what in order],
+    }  # fmt: skip
+
+
+def _marks(items: list[Json], x: str, y: str) -> dict[str, Any]:
     return {
         "type": "scatter", "mode": "markers",
         "x": [_scaled(x, item["metrics"][x]) for item in items],

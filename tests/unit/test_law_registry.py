@@ -1,6 +1,7 @@
 """Every named quality law: published values, limits, flags, over-training."""
 
 import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ FIELDS = (
 NAMES = sorted(LAWS)
 
 
-def of(law: str, rows: list[dict[str, float]]) -> Quality:
+def of(law: str, rows: Sequence[Mapping[str, float | str]]) -> Quality:
     columns = {name: np.array([float(row[name]) for row in rows]) for name in FIELDS}
     return quality(
         columns.pop("hidden_size"),
