@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dse.errors import InputError
 from dse.specs.families import FAMILIES, Family
+from dse.specs.families.feed_forward import prediction_layers
 from dse.specs.families.quantization import kv_dtype, weight_dtypes
 from dse.specs.families.reader import ConfigReader
 from dse.specs.model import Model, check
@@ -131,6 +132,7 @@ def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
         weight_dtypes=weight_dtypes(reader, config, blocks),
         kv_dtype=kv_dtype(reader, config),
         training_tokens=None,
+        prediction_layers=prediction_layers(reader),
         source=source,
         assumed=tuple(reader.assumed),
         unknown_keys=tuple(sorted(key for key in set(config) - reader.known if _unknown(key))),

@@ -105,6 +105,7 @@ def _candidates(
             "vocab_size": model.vocab_size,
             "tie_word_embeddings": model.tied_embeddings,
             **({} if context is None else {"max_position_embeddings": context}),
+            **_prediction(model),
             **sizes,
             **stored,
             **_NO_TOKENS,
@@ -116,6 +117,11 @@ def _candidates(
     kinds = " and ".join(dict.fromkeys(WORDS[block.kind] for block in shape.blocks))
     reasons = [f"{_some(names)}: {reason}" for reason, names in why.items()]
     return found, reasons or [f"none has {kinds}"]
+
+
+def _prediction(model: Model) -> Config:
+    modules = model.prediction_layers
+    return {} if modules is None else {"num_nextn_predict_layers": modules}
 
 
 def _some(names: list[str]) -> str:

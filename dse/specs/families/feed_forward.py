@@ -11,6 +11,7 @@ from dse.specs.families.reader import ConfigReader
 from dse.specs.model import BlockSpec
 
 GATED, PLAIN = 3, 2
+PREDICTION_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 
 # Which layers are sparse, and the width of the shared experts of a layer.
 SparseRule = Callable[[ConfigReader], int]
@@ -164,8 +165,16 @@ def gemma4(reader: ConfigReader) -> list[BlockSpec]:
     return sparse(shared=shared, chosen="top_k_experts")(reader)
 
 
+def prediction_layers(reader: ConfigReader) -> int | None:
+    """Modules that predict further tokens; None where the configuration says nothing of any."""
+    for key in PREDICTION_KEYS:
+        if key in reader.known and (said := reader.optional_integer(key, least=0)) is not None:
+            return said
+    return None
+
+
 def _note_prediction(reader: ConfigReader) -> None:
-    for key in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"):
+    for key in PREDICTION_KEYS:
         predicted = reader.optional_integer(key, least=0) if key in reader.known else None
         if predicted:
             reader.assume(
