@@ -160,7 +160,7 @@ def ranks_table(table: pd.DataFrame) -> str:
         "training tokens": scored["training_tokens"].to_numpy(),
     }
     rows = [
-        (name, str(len(score)), f"{spearmanr(value, score).statistic:.2f}")
+        (name, str(len(score)), f"{spearmanr(value, score)[0]:.2f}")
         for name, value in measures.items()
     ]
     return markdown(("ranked by", "models", "Spearman correlation with MMLU"), rows)
