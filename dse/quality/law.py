@@ -61,6 +61,18 @@ class Terms:
         )
 
 
+Dense = Callable[[Floats, Floats], Terms]  # parameters and training tokens, (n,) each
+
+
+def chinchilla(E: float, A: float, a: float, B: float, b: float) -> Dense:
+    """E + A / N^a + B / D^b: the form of Hoffmann et al. 2022, approach 3."""
+
+    def dense(parameters: Floats, training_tokens: Floats) -> Terms:
+        return Terms(E, ((A * parameters**-a, a),), (B * training_tokens**-b, b))
+
+    return dense
+
+
 @dataclass(frozen=True, slots=True)
 class Quality:
     """Predictions of n candidates under the law named `law`, and how far each stands from the data
@@ -113,4 +125,4 @@ class Law:
     fit: Mapping[str, Range]
     bounds: Mapping[str, Range]
     predict: Callable[[Shape], Quality]
-    dense: Callable[[Floats, Floats], Terms]
+    dense: Dense

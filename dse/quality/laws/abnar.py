@@ -14,8 +14,9 @@ import numpy as np
 
 from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
+from dse.quality.inverse import quality_by_inverse
 from dse.quality.law import Coefficient, Law, Quality, Range, Terms
-from dse.quality.laws.leverage import NOT_SEEN, equivalent_of
+from dse.quality.laws.leverage import NOT_SEEN
 from dse.quality.shape import Floats, Shape
 
 ABNAR = "Abnar et al. 2025, arXiv 2501.12370"
@@ -81,21 +82,12 @@ def predict(shape: Shape) -> Quality:
         0.0,
     )
     found = terms(total, sparsity, shape.training_tokens)
-    equivalent = np.where(shape.sparse, dense_parameters(found.loss, shape.training_tokens), total)
     active = shape.active_non_embedding * factor + shape.embeddings
-    return Quality(
-        law="abnar",
-        terms=found,
-        dense_equivalent_parameters=equivalent,
-        efficiency_leverage=np.where(shape.sparse, equivalent / active, 1.0),
-        quantised_parameters=equivalent_of(shape),
-        at_bound={},
-        extrapolates={
-            "training_flops": FIT["training_flops"].excludes(shape.training_flops),
-            "sparsity": shape.sparse & FIT["sparsity"].excludes(sparsity),
-        },
-        predicted_loss=found.loss,
-    )
+    extrapolates = {
+        "training_flops": FIT["training_flops"].excludes(shape.training_flops),
+        "sparsity": shape.sparse & FIT["sparsity"].excludes(sparsity),
+    }
+    return quality_by_inverse("abnar", shape, found, total, active, dense_parameters, extrapolates)
 
 
 LAW = Law(

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from dse.quality import depth, quantisation
-from dse.quality.law import Coefficient, Law, Range, Terms
+from dse.quality.law import Coefficient, Law, Range, chinchilla
 from dse.quality.laws import leverage
-from dse.quality.shape import Floats
 
 HOFFMANN = "Hoffmann et al. 2022, arXiv 2203.15556"
 LOSS_FLOOR = 1.6934
@@ -28,19 +27,10 @@ FIT: Mapping[str, Range] = {
 }
 
 
-def dense(parameters: Floats, training_tokens: Floats) -> Terms:
-    """E + A / N^a + B / D^b (Hoffmann et al. 2022, approach 3), N with embeddings."""
-    return Terms(
-        LOSS_FLOOR,
-        (
-            (
-                LOSS_PARAMETERS * parameters**-LOSS_PARAMETERS_EXPONENT,
-                LOSS_PARAMETERS_EXPONENT,
-            ),
-        ),
-        (LOSS_TOKENS * training_tokens**-LOSS_TOKENS_EXPONENT, LOSS_TOKENS_EXPONENT),
-    )
-
+# N with embeddings.
+dense = chinchilla(
+    LOSS_FLOOR, LOSS_PARAMETERS, LOSS_PARAMETERS_EXPONENT, LOSS_TOKENS, LOSS_TOKENS_EXPONENT
+)
 
 LAW = Law(
     name="hoffmann",

@@ -15,8 +15,9 @@ import numpy as np
 
 from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
+from dse.quality.inverse import quality_by_inverse
 from dse.quality.law import Coefficient, Law, Quality, Range, Terms
-from dse.quality.laws.leverage import NOT_SEEN, equivalent_of
+from dse.quality.laws.leverage import NOT_SEEN
 from dse.quality.shape import Floats, Shape
 
 LUDZIEJEWSKI = "Ludziejewski et al. 2025, arXiv 2502.05172"
@@ -68,7 +69,6 @@ def predict(shape: Shape) -> Quality:
     active = shape.active_non_embedding * factor + shape.embeddings
     expansion = 1.0 / shape.activation_ratio
     found = terms(active, expansion, shape.training_tokens)
-    equivalent = np.where(shape.sparse, dense_parameters(found.loss, shape.training_tokens), active)
     extrapolates = {
         "active_parameters": FIT["active_parameters"].excludes(counted),
         "expansion": shape.sparse & FIT["expansion"].excludes(expansion),
@@ -77,16 +77,7 @@ def predict(shape: Shape) -> Quality:
     }
     if shape.total_parameters is not None:
         extrapolates["total_parameters"] = FIT["total_parameters"].excludes(shape.total_parameters)
-    return Quality(
-        law="joint",
-        terms=found,
-        dense_equivalent_parameters=equivalent,
-        efficiency_leverage=np.where(shape.sparse, equivalent / active, 1.0),
-        quantised_parameters=equivalent_of(shape),
-        at_bound={},
-        extrapolates=extrapolates,
-        predicted_loss=found.loss,
-    )
+    return quality_by_inverse("joint", shape, found, active, active, dense_parameters, extrapolates)
 
 
 LAW = Law(

@@ -8,7 +8,7 @@ A sparse model is turned into the dense model of equal quality, and the dense la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from math import inf
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
-from dse.quality.law import Coefficient, Law, Quality, Range, Terms
+from dse.quality.law import Coefficient, Dense, Law, Quality, Range, chinchilla
 from dse.quality.shape import VOCABULARY, Floats, Shape
 
 TIAN = "Tian et al. 2025, arXiv 2507.17702"
@@ -149,25 +149,17 @@ def equivalent_of(shape: Shape) -> Floats:
     )
 
 
-def dense(parameters: Floats, training_tokens: Floats) -> Terms:
-    """E + A / N^a + B / D^b, N with the embeddings of a 32k vocabulary (Besiroglu et al. 2024)."""
-    return Terms(
-        LOSS_FLOOR,
-        (
-            (
-                LOSS_PARAMETERS * parameters**-LOSS_PARAMETERS_EXPONENT,
-                LOSS_PARAMETERS_EXPONENT,
-            ),
-        ),
-        (LOSS_TOKENS * training_tokens**-LOSS_TOKENS_EXPONENT, LOSS_TOKENS_EXPONENT),
-    )
+# N with the embeddings of a 32k vocabulary.
+dense = chinchilla(
+    LOSS_FLOOR, LOSS_PARAMETERS, LOSS_PARAMETERS_EXPONENT, LOSS_TOKENS, LOSS_TOKENS_EXPONENT
+)
 
 
 def predict_with(
     shape: Shape,
     *,
     name: str,
-    dense: Callable[[Floats, Floats], Terms],
+    dense: Dense,
     fit: Mapping[str, Range],
     phi: float = 1.0,
 ) -> Quality:
