@@ -1,0 +1,167 @@
+"""One case: the space's shapes, the expert's shape, and what lies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.specs.catalog import Catalog
+from dse.specs.rediscovery import Case
+from dse.study.physics import PhysicsProblem, pose
+from dse.study.rediscovery.expert import Place, axis_values, places, stored_as
+from dse.study.rediscovery.front import Distance, Front, exchange
+from dse.study.rediscovery.path import Step, path
+from dse.study.rediscovery.table import Table, joined, tabled
+from dse.study.rediscovery.variants import (
+    Variant,
+    compare,
+    limits_on_shapes,
+    nearest,
+    served_again,
+    uniform_routing,
+)
+from dse.study.shape_table import (
+    Adapt,
+    best_deployments,
+    metrics_of,
+    price_metric,
+    shapes_of,
+)
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rediscovery:
+    """What `dse rediscover` found. `shapes` were looked at, `served` can be served within the
+    limits; `to_cheaper` and `to_better` lead from the expert to the nearest front shapes."""
+
+    case: Case
+    objective: str
+    shapes: int
+    served: int
+    points: int
+    places: list[Place]
+    table: Table
+    front: Front
+    distance: Distance
+    to_cheaper: list[Step]
+    to_better: list[Step]
+    variants: list[Variant]
+
+    @property
+    def expert(self) -> int:
+        """Its row in the table."""
+        return len(self.table.price) - 1
+
+
+def rediscover(
+    case: Case, catalog: Catalog, progress: Progress = lambda what, done, total: None
+) -> Rediscovery:
+    """Every shape of the case's space and the expert's own, each on its best deployment; the
+    distance between them, and what it rests on.
+
+    Raises InputError for a space that cannot be enumerated or that cannot say the design.
+    """
+    problem = pose(case.study, catalog)
+    objective = price_metric(problem)
+    axes = tuple(axis.name for axis in case.study.model_axes)
+    own = axis_values(case.expert, case.study.model_axes)
+    adapt = stored_as(case.expert)
+    served = best_deployments(
+        problem,
+        shapes_of(problem),
+        adapt=adapt,
+        progress=lambda done, total: progress(case.name, done, total),
+    )
+    design = best_deployments(_without_budget(problem), own, adapt=adapt)
+    table = tabled(problem, joined(served, design), adapt, axes)
+    allowed = _held(case, table)
+    front, away = compare(table, allowed)
+    worth = exchange(front, float(table.loss[-1]))
+    paths = {}
+    for name, row in (("cheaper", away.cheaper), ("better", away.better)):
+        end = {} if row is None else {axis: table.values[axis][row : row + 1] for axis in axes}
+        paths[name] = path(problem, own, end, worth, adapt) if end else []
+    return Rediscovery(
+        case=case,
+        objective=objective,
+        shapes=len(served.price),
+        served=int((served.feasible & allowed[:-1]).sum()),
+        points=0,
+        places=places(own, case.study.model_axes),
+        table=table,
+        front=front,
+        distance=away,
+        to_cheaper=paths["cheaper"],
+        to_better=paths["better"],
+        variants=_variants(case, problem, table, front, allowed, worth, adapt),
+    )
+
+
+def _without_budget(problem: PhysicsProblem) -> PhysicsProblem:
+    """The design is given: budgets bound its rivals, limits on serving bound both."""
+    from dse.study.shape_table import OF_SHAPES
+
+    return replace(problem, limits=tuple(x for x in problem.limits if x.metric not in OF_SHAPES))
+
+
+def _held(case: Case, table: Table) -> NDArray[np.bool_]:
+    """(k + 1,) shapes that keep what the designers had settled on."""
+    allowed = table.served.copy()
+    for name, values in case.held.items():
+        allowed &= np.isin(table.values[name], values)
+    return allowed
+
+
+def _variants(
+    case: Case,
+    problem: PhysicsProblem,
+    table: Table,
+    front: Front,
+    allowed: NDArray[np.bool_],
+    worth: float,
+    adapt: Adapt,
+) -> list[Variant]:
+    found: list[Variant] = []
+
+    def add(key: str, words: str, pair: tuple[Front, Distance]) -> None:
+        found.append(Variant(key, words, pair[1], len(pair[0].rows)))
+
+    for key, (words, mask) in limits_on_shapes(table).items():
+        add(key, words, compare(table, allowed & mask))
+    if (table.columns["activation_ratio"][-1]) < 1.0:
+        rows = nearest(table, front, allowed, worth)
+        again = served_again(_without_budget(problem), table, rows, uniform_routing(adapt))
+        near = replace(
+            table,
+            price=again.price,
+            columns={name: column[rows] for name, column in table.columns.items()},
+        )
+        words = f"experts chosen equally often (the {len(rows) - 1} shapes nearest to the front)"
+        add("routing", words, compare(near, again.feasible))
+    if case.held:
+        free = ", ".join(case.held)
+        add("free", f"{free} not held", compare(table, table.served.copy()))
+    add(*_equal_compute(problem, table, allowed, adapt))
+    return found
+
+
+def _equal_compute(
+    problem: PhysicsProblem, table: Table, allowed: NDArray[np.bool_], adapt: Adapt
+) -> tuple[str, str, tuple[Front, Distance]]:
+    """Smaller models trained on more tokens, for the compute of the expert."""
+    tokens = problem.study.training_tokens
+    assert tokens is not None
+    budget = 6.0 * tokens * float(table.columns["active_parameters"][-1])
+    free = replace(problem, study=replace(
+        problem.study, training_tokens=None, training_compute=budget
+    ))  # fmt: skip
+    metrics = metrics_of(free, table.values, adapt)
+    loss = metrics.values["predicted_loss"]
+    equivalent = metrics.values["dense_equivalent_parameters"]
+    words = f"tokens beyond the corpus: every shape trained for {budget:.3g} FLOP"
+    return "tokens", words, compare(table, allowed, loss=loss, equivalent=equivalent)
