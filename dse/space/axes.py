@@ -17,8 +17,9 @@ Values = NDArray[np.float64] | NDArray[np.intp]
 
 
 class AxisTable:
-    """The values of one axis by position: float64 for sizes and flags, codes for chips and
-    dtypes. Entry 0 is the value where the axis does not count, entry k + 1 its k-th value."""
+    """The values of one axis by position: float64 for sizes and flags, codes for chips, dtypes
+    and names (its place among them). Entry 0 is the value where the axis does not count, entry
+    k + 1 its k-th value."""
 
     def __init__(self, axis: Axis) -> None:
         self.axis = axis
@@ -30,6 +31,9 @@ class AxisTable:
             self.table = np.array([0, *(TIERS.index(str(v)) for v in axis.values)], dtype=np.intp)
         elif kind == "dtype":
             self.table = np.array([0, *(CODE[str(v)] for v in axis.values)], dtype=np.intp)
+        elif kind == "name":
+            codes = (axis.rule.names.index(str(v)) for v in axis.values)
+            self.table = np.array([inactive, *map(float, codes)])
         else:
             self.table = np.array([inactive, *(float(v) for v in axis.values)])
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dse.candidates import Block, CandidateBatch, Codes, Floats
 from dse.dtypes import BITS, CODE, DTYPES
+from dse.space.shapes import blocks_of
 from dse.specs.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
 from dse.specs.model import Model
 
@@ -162,7 +163,7 @@ def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None
         hidden_size=values["hidden_size"],
         vocab_size=values["vocab_size"],
         tied_embeddings=values["tied_embeddings"],
-        blocks=_shape_blocks(values, n),
+        blocks=blocks_of(values, n),
         weight_dtype={"attention": weight, "mlp": weight, "experts": weight, "embedding": bf16},
         trained_bits=np.full(n, BITS["bf16"]),
         **deployment,
@@ -194,42 +195,4 @@ def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> C
         weight_dtype={part: codes[weight] for part, codes in table.items()},
         trained_bits=_trained_bits(model) * one,
         **deployment,
-    )
-
-
-def _shape_blocks(values: Mapping[str, NDArray], n: int) -> tuple[Block, ...]:
-    """Grouped-query attention in every layer; dense feed-forward, or experts after the first
-    `num_dense_layers` layers of a sparse model. Feed-forwards are gated."""
-    zeros, three = np.zeros(n), np.full(n, 3.0)
-
-    def axis(name: str) -> Floats:
-        return values.get(name, zeros)
-
-    layers = values["num_hidden_layers"]
-    sparse = axis("num_experts") > 0.0
-    dense_layers = np.where(sparse, np.minimum(axis("num_dense_layers"), layers), layers)
-    expert = axis("moe_intermediate_size")
-    # A dense first layer of a sparse model is as wide as what one token uses of its experts.
-    active = (axis("num_experts_per_tok") + axis("num_shared_experts")) * expert
-    dense = axis("intermediate_size")
-    attention = {
-        "heads": values["num_attention_heads"],
-        "kv_heads": values["num_key_value_heads"],
-        "head_dim": values["head_dim"],
-        "v_head_dim": values["head_dim"],
-        "window": axis("sliding_window"),
-        "qkv_bias": zeros,
-    }
-    experts = {
-        "experts": axis("num_experts"),
-        "experts_per_token": axis("num_experts_per_tok"),
-        "expert_intermediate_size": expert,
-        "shared_intermediate_size": axis("num_shared_experts") * expert,
-        "matrices": three,
-    }
-    width = np.where(sparse & (dense <= 0.0), active, dense)
-    return (
-        Block("gqa", layers, attention),
-        Block("mlp", dense_layers, {"intermediate_size": width, "matrices": three}),
-        Block("moe", layers - dense_layers, experts),
     )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 from dse.errors import InputError
 
 Section = Literal["model", "deployment"]
-Kind = Literal["size", "flag", "dtype", "chip", "tier"]
+Kind = Literal["size", "flag", "name", "tokens", "dtype", "chip", "tier"]
 Value = bool | int | float | str
 
 LARGEST_SIZE = 10**9
@@ -22,10 +23,12 @@ MOST_BRANCHES = 4_096
 class AxisRule:
     """What the language knows of an axis.
 
-    `least` and `most` bound a size; `inactive` the value where the axis does not count; `default`
-    the value of an axis that the file leaves out (None: it stays out). A `sparse` axis counts only
-    where the model has experts. An `unconditional` axis counts in every point and may carry no
-    condition.
+    `least` and `most` bound a size, `names` are the values of a name, the first of which holds
+    where the axis is left out. `inactive` is the value where the axis does not count; `default`
+    what a file that leaves it out is read as if it had (None: it stays out; one that `needs`
+    something is there where that is). An axis counts only where what it `needs` holds: an axis and
+    its values, None for all but 0 and false. An `unconditional` axis counts in every point and may
+    carry no condition. One that is `shared` counts also where another is a ratio over it.
     """
 
     section: Section
@@ -34,10 +37,12 @@ class AxisRule:
     least: int = 1
     most: int = LARGEST_SIZE
     inactive: float = 0.0
-    default: Value | None = None
+    default: Value | Mapping[str, Any] | None = None
     required: bool = False
-    sparse: bool = False
+    needs: tuple[str, tuple[Value, ...] | None] | None = None
     unconditional: bool = False
+    shared: bool = False
+    names: tuple[str, ...] = ()
 
 
 def _model(meaning: str, **rule: Any) -> AxisRule:
@@ -49,7 +54,19 @@ def _required(meaning: str) -> AxisRule:
 
 
 def _expert(meaning: str, **rule: Any) -> AxisRule:
-    return _model(meaning, sparse=True, **rule)
+    return _model(meaning, needs=("sparse", None), **rule)
+
+
+def _of(axis: str, *values: Value) -> Callable[..., AxisRule]:
+    """Rows of axes that count where `axis` stands on one of the values; none: is not 0."""
+    return partial(_model, needs=(axis, values or None))
+
+
+_gqa, _mla = _of("attention", "gqa"), _of("attention", "mla")
+_indexer = _of("index_topk")
+_linear = _of("linear_attention", "gated_delta_net", "kimi_delta")
+_mamba, _mamba2 = _of("linear_attention", "mamba"), _of("linear_attention", "mamba2")
+LINEAR_KINDS = ("gated_delta_net", "kimi_delta", "mamba", "mamba2")
 
 
 def _degree(meaning: str) -> AxisRule:
@@ -71,16 +88,70 @@ AXES: Mapping[str, AxisRule] = {
     "sparse": _model("the feed-forward is made of experts", kind="flag", unconditional=True),
     "hidden_size": _required("width of the residual stream"),
     "num_hidden_layers": _required("layers"),
-    "head_dim": _required("size of one attention head"),
+    "attention": _model(
+        "kind of the attention layers", kind="name", names=("gqa", "mla"), unconditional=True
+    ),
+    "head_dim": _gqa("size of one attention head", required=True, shared=True),
     "num_attention_heads": _required("query heads"),
-    "num_key_value_heads": _required("key and value heads"),
-    "sliding_window": _model("window of every attention layer; 0: full attention", least=0),
+    "num_key_value_heads": _gqa("key and value heads", required=True),
+    "attention_bias": _gqa("query, key and value projections have a bias", kind="flag"),
+    "sliding_window": _gqa("window of attention layers; 0: full attention", least=0),
+    "sliding_window_pattern": _of("sliding_window")(
+        "every n-th attention layer is full, the others have the window"
+    ),
+    "attention_chunk_size": _gqa(
+        "tokens of a chunk that see each other alone; 0: full attention", least=0
+    ),
+    "no_rope_layer_interval": _of("attention_chunk_size")(
+        "every n-th attention layer is full, the others are chunked"
+    ),
+    "q_lora_rank": _mla("rank of the query; 0: from the hidden state", least=0, default=0),
+    "kv_lora_rank": _mla("rank of keys and values: what the cache holds"),
+    "qk_nope_head_dim": _mla("query-key head size without position", default=128),
+    "qk_rope_head_dim": _mla("query-key head size with position, cached once", default=64),
+    "v_head_dim": _mla("value head size", default=128),
+    "attn_output_gate": _model("attention layers gate their output", kind="flag"),
+    "index_topk": _model("cached tokens that an indexer picks; 0: no indexer", least=0),
+    "index_n_heads": _indexer("heads of the indexer", default=64),
+    "index_head_dim": _indexer("size of one head of the indexer", default=128),
+    "linear_attention": _model(
+        "kind of the layers that are not attention",
+        kind="name",
+        names=("none", *LINEAR_KINDS),
+        unconditional=True,
+    ),
+    "full_attention_interval": _of("linear_attention", *LINEAR_KINDS)(
+        "every n-th layer is attention, the others linear"
+    ),
+    "linear_value_head_dim": _linear("value head size of linear attention", default=128),
+    "linear_num_value_heads": _linear(
+        "value heads of linear attention",
+        default={"ratio_of": "hidden_size / linear_value_head_dim", "values": [2]},
+    ),
+    "linear_key_head_dim": _linear("key head size of linear attention", default=128),
+    "linear_num_key_heads": _of("linear_attention", "gated_delta_net")(
+        "key heads of linear attention",
+        default={"ratio_of": "linear_num_value_heads", "values": ["1/2"]},
+    ),
+    "linear_conv_kernel_dim": _linear("width of its short convolution", default=4),
+    "mamba_head_dim": _mamba2("channels of one head of Mamba-2", default=64),
+    "mamba_num_heads": _mamba2(
+        "heads of Mamba-2", default={"ratio_of": "hidden_size / mamba_head_dim", "values": [2]}
+    ),
+    "ssm_state_size": _mamba2("state of a channel of Mamba-2", default=128),
+    "n_groups": _mamba2("groups of heads of Mamba-2 that share B and C", default=8),
+    "conv_kernel": _mamba2("width of its short convolution", default=4),
+    "mamba_expand": _mamba("channels of Mamba-1 over the hidden size", default=2),
+    "mamba_d_state": _mamba("state of a channel of Mamba-1", default=16),
+    "mamba_d_conv": _mamba("width of its short convolution", default=4),
     "intermediate_size": _model("width of a dense feed-forward"),
     "num_experts": _expert("routed experts"),
     "num_experts_per_tok": _expert("routed experts that a token uses (top-k)"),
     "moe_intermediate_size": _expert("width of one expert"),
     "num_shared_experts": _expert("experts that every token uses, each as wide as one", least=0),
     "num_dense_layers": _expert("first layers that stay dense", least=0),
+    "interleave_moe_layer_step": _expert("of the layers after these, every n-th has experts"),
+    "training_tokens": _model("tokens the model is trained on", kind="tokens", unconditional=True),
     "chip": _deployed("chip of the catalog, or `all` that have the price", "chip"),
     "chips": _deployed("chips in all; replicas follow", required=False),
     "replicas": _deployed("independent instances; chips follow", required=False),
@@ -143,7 +214,7 @@ class Axis:
     @property
     def ordered(self) -> bool:
         """A scale, and not a set of kinds."""
-        return self.rule.kind == "size"
+        return self.rule.kind in ("size", "tokens")
 
     @property
     def depends_on(self) -> tuple[str, ...]:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from dse import units
 from dse.dtypes import ALIASES, DTYPES
 from dse.errors import InputError
 from dse.specs.axes import (
     AXES,
     LARGEST_SIZE,
+    LINEAR_KINDS,
     Axis,
     Branch,
     Condition,
@@ -26,7 +28,15 @@ from dse.specs.loader import Document, KeyPath, did_you_mean
 from dse.specs.tiers import TIERS
 
 MOST_VALUES = 10_000
-_SPARSE_REQUIRED = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+MOST_TOKENS = 1e15
+# What every model needs in which an axis has the value; without the axis its first value holds.
+_REQUIRED: tuple[tuple[str, Value, tuple[str, ...]], ...] = (
+    ("sparse", False, ("intermediate_size",)),
+    ("sparse", True, ("num_experts", "num_experts_per_tok", "moe_intermediate_size")),
+    ("attention", "gqa", ("head_dim", "num_key_value_heads")),
+    ("attention", "mla", ("kv_lora_rank",)),
+    *(("linear_attention", kind, ("full_attention_interval",)) for kind in LINEAR_KINDS),
+)
 _SHARES = ("weights_offloaded_percent", "kv_offloaded_percent")
 # The three ways to write the values of an axis, and what goes with each.
 _FORMS = {
@@ -78,8 +88,12 @@ def read_axes(
         for name, raw in written.items():
             reader.read(section, str(name), raw)
         for name, rule in AXES.items():
-            if rule.section == section and rule.required and name not in reader.seen:
+            chosen = rule.needs is not None and rule.needs[0] in reader.seen
+            missing = rule.section == section and name not in reader.seen and not chosen
+            if missing and rule.required:
                 mistakes.add((section,), f"the axis {name} is missing", f"{name}: {rule.meaning}")
+        if section == "model" and {"sliding_window", "attention_chunk_size"} <= {*reader.seen}:
+            reader.wrong("attention_chunk_size", "beside sliding_window", "one of the two")
         if section == "deployment":
             _check_chips(reader)
             _check_tier(reader)
@@ -112,6 +126,10 @@ class _Reader:
             self.mistakes.add((section, name), f"unknown axis {name!r}{hint}", ", ".join(known))
             return
         self.seen.append(name)
+        self._axis(name, raw)
+
+    def _axis(self, name: str, raw: Any, given: bool = True) -> None:
+        """The axis of what a file says of it, or is read as if it said (`given` False)."""
         written = raw if isinstance(raw, Mapping) else {"values": raw}
         self.conditions[name] = written.get("when", {})
         ranged = "from" in written or "to" in written
@@ -123,7 +141,7 @@ class _Reader:
                 self.wrong(name, message, ", ".join(_FORMS[form]), str(key))
         ratio, text, multiple = None, "", 1
         if form != "values" and AXES[name].kind != "size":
-            self.wrong(name, f"{form} is for sizes", _ACCEPTED[AXES[name].kind], form)
+            self.wrong(name, f"{form} is for sizes", _accepted(name), form)
             return
         if form == "ratio_of":
             text = str(written["ratio_of"])
@@ -133,7 +151,7 @@ class _Reader:
             values = self._range(name, written)
         else:
             values = self._listed(name, written, nested=written is raw)
-        self.axes[name] = Axis(name, values, ratio, text, multiple)
+        self.axes[name] = Axis(name, values, ratio, text, multiple, given=given)
 
     def _whole(self, name: str, key: str, written: Mapping[str, Any], least: int = 1) -> int:
         value = written.get(key)
@@ -172,7 +190,7 @@ class _Reader:
         if raw == "all" and kind == "chip":
             items = list(self.chips)
         if raw is None or not items:
-            self.wrong(name, "no values", _ACCEPTED[kind])
+            self.wrong(name, "no values", _accepted(name, kind))
             return ()
         if len(items) > MOST_VALUES:
             self.wrong(name, f"{len(items)} values", f"at most {MOST_VALUES}")
@@ -191,11 +209,11 @@ class _Reader:
             why = "; ".join(str(self.chips[chip]) for chip in self.left_out[:3])
             accepted = "chips with a price on the price_basis and every figure that is needed"
             self.wrong(name, f"no chip here can be compared: {why}", accepted)
-        return tuple(found if kind in ("chip", "dtype", "tier") else sorted(found))
+        return tuple(sorted(found) if kind in ("size", "flag", "ratio", "tokens") else found)
 
     def _value(self, name: str, kind: str, item: Any, place: KeyPath) -> Value | None:
         """One value, or None where it is wrong."""
-        accepted, hint = _ACCEPTED[kind], ""
+        accepted, hint = _accepted(name, kind), ""
         if kind == "flag" and isinstance(item, bool):
             return item
         if kind == "size":
@@ -207,6 +225,12 @@ class _Reader:
             accepted = f"a whole number from {least} to {most}"
         if kind == "ratio" and (value := _ratio(item)) is not None:
             return value
+        if kind == "tokens" and (value := _tokens(item)) is not None:
+            return value
+        if kind == "name":
+            if item in AXES[name].names:
+                return item
+            hint = did_you_mean(item, AXES[name].names)
         if kind == "dtype" and isinstance(item, str):
             if (dtype := ALIASES.get(item, item)) in DTYPES:
                 return dtype
@@ -246,9 +270,10 @@ class _Reader:
         """Adds conditions and defaults, once every axis is known."""
         written = [name for name in self.seen if name in self.axes]
         for name, rule in AXES.items():
-            if rule.section in sections and rule.default is not None and name not in self.seen:
-                self.axes[name] = Axis(name, (rule.default,), given=False)
-        for name in written:
+            left_out = rule.section in sections and name not in self.seen
+            if left_out and rule.default is not None and self._may_count(name):
+                self._axis(name, rule.default, given=False)
+        for name in list(self.axes):
             axis = self.axes[name]
             for other in axis.ratio_of.names if axis.ratio_of else ():
                 if other not in self.axes:
@@ -262,15 +287,40 @@ class _Reader:
                 elif (axis.rule.section, AXES[other].section) == ("model", "deployment"):
                     message = f"a ratio over {other}: a shape cannot follow from its deployment"
                     self.wrong(name, message, "axes of the model", "ratio_of")
-        for name in written:
+        for name in list(self.axes):
             self.axes[name] = replace(
                 self.axes[name], when=tuple(dict.fromkeys(self._conditions(name)))
             )
-        if "model" in sections and "sparse" not in self.seen:
-            for name in self.seen:
-                if AXES[name].sparse:
-                    self.wrong(name, "counts only in a sparse model", "also the axis sparse: true")
+        for name in written:
+            needs = AXES[name].needs
+            if needs and needs[0] not in self.seen and not self._may_count(name):
+                self.wrong(name, *_lacks(*needs))
         return tuple(self.axes[name] for name in AXES if name in self.axes)
+
+    def _may_count(self, name: str) -> bool:
+        """Whether what the axis needs holds somewhere in the space."""
+        needs = AXES[name].needs
+        if needs is None:
+            return True
+        other, wanted = needs
+        if other not in self.axes:  # a name that is left out has its first value
+            return wanted is not None and AXES[other].names[:1] == wanted[:1]
+        axis = self.axes[other]
+        held = (value in wanted if wanted else bool(value) for value in axis.values)
+        return axis.ratio_of is not None or any(held)
+
+    def _implied(self, name: str) -> Iterator[Condition]:
+        """The condition that follows from what the axis needs."""
+        rule = AXES[name]
+        axis = rule.needs and self.axes.get(rule.needs[0])
+        if not axis or axis.ratio_of is not None:  # a ratio is never 0
+            return
+        ratios = [other.ratio_of.names for other in self.axes.values() if other.ratio_of]
+        if rule.shared and any(name in names for names in ratios):
+            return
+        wanted = rule.needs and rule.needs[1]
+        held = [value in wanted if wanted else bool(value) for value in axis.values]
+        yield Condition(axis.name, tuple(k for k, on in enumerate(held) if on))
 
     def _conditions(self, name: str) -> Iterator[Condition]:
         written = self.conditions[name]
@@ -279,9 +329,7 @@ class _Reader:
             return
         if written and AXES[name].unconditional:
             self.wrong(name, "counts in every point and takes no condition", None, "when")
-        sparse = self.axes.get("sparse")
-        if AXES[name].sparse and sparse is not None:
-            yield Condition("sparse", tuple(k for k, on in enumerate(sparse.values) if on is True))
+        yield from self._implied(name)
         for other, wanted in written.items():
             if other not in self.seen:
                 hint = did_you_mean(other, self.seen)
@@ -382,27 +430,46 @@ def _check_shapes(
     def active(branch: Branch, name: str) -> bool:
         return name in position and branch.active[position[name]]
 
-    sparse = axes[position["sparse"]] if "sparse" in position else None
-    values = sparse.values if sparse else (False,)
-    for value in values:
-        mine = found
-        if sparse and any("sparse" in branch.chosen for branch in found):
-            mine = [b for b in found if b.chosen["sparse"] == sparse.values.index(value)]
-        for name in _SPARSE_REQUIRED if value else ("intermediate_size",):
+    for controller, value, names in _REQUIRED:
+        mine = _having(controller, value, axes, position, found)
+        for name in names:
             if not all(active(branch, name) for branch in mine):
-                what = "sparse" if value else "dense"
+                what = _MODELS.get(value, str(value))
                 message = f"{what} models need {name}" + (
                     ", which does not count in all of them" if name in position else ""
                 )
                 reader.mistakes.add(("model", name), message, f"{name}: {AXES[name].meaning}")
-        width = axes[position["intermediate_size"]] if "intermediate_size" in position else None
+    if "intermediate_size" in position:
+        width = axes[position["intermediate_size"]]
         first = axes[position["num_dense_layers"]].values if "num_dense_layers" in position else ()
-        idle = value and not any(first) and width is not None and len(width.values) > 1
+        step = "interleave_moe_layer_step"
+        between = step in position and max(map(float, axes[position[step]].values)) > 1
+        idle = not any(first) and not between and len(width.values) > 1
+        mine = _having("sparse", True, axes, position, found)
         if idle and any(active(branch, "intermediate_size") for branch in mine):
             message = "has no effect in sparse models without dense layers"
             reader.wrong("intermediate_size", message, "when: {sparse: false}")
 
 
+def _having(
+    controller: str,
+    value: Value,
+    axes: Sequence[Axis],
+    position: Mapping[str, int],
+    found: Sequence[Branch],
+) -> Sequence[Branch]:
+    """The branches in which an axis has a value; without the axis, its first value holds."""
+    if controller not in position:
+        first = AXES[controller].names[0] if AXES[controller].names else False
+        return found if value == first else ()
+    values = axes[position[controller]].values
+    if value not in values:
+        return ()
+    index = values.index(value)
+    return [b for b in found if b.chosen.get(controller, index) == index]
+
+
+_MODELS: Mapping[Value, str] = {True: "sparse", False: "dense"}
 _ACCEPTED = {
     "size": "whole numbers",
     "flag": "true or false",
@@ -410,7 +477,34 @@ _ACCEPTED = {
     "dtype": ", ".join(DTYPES),
     "chip": "chip ids, see `dse hardware list`",
     "tier": ", ".join(TIERS),
+    "tokens": "numbers of tokens, such as 15T",
 }
+
+
+def _accepted(name: str, kind: str | None = None) -> str:
+    """What an axis takes; `kind` where its values are not of its own kind."""
+    return ", ".join(AXES[name].names) or _ACCEPTED[kind or AXES[name].kind]
+
+
+def _lacks(other: str, wanted: tuple[Value, ...] | None) -> tuple[str, str]:
+    """(what is wrong, what would be right) of an axis that needs one the file does not have."""
+    if other == "sparse":
+        return "counts only in a sparse model", "also the axis sparse: true"
+    if wanted is None:
+        return f"counts only with {other}", f"also the axis {other}: {AXES[other].meaning}"
+    named = " or ".join(map(str, wanted))
+    return f"counts only with {other}: {named}", f"also the axis {other}: {wanted[0]}"
+
+
+def _tokens(item: Any) -> int | None:
+    """15T or 15e12 as a number; None where it is no number of tokens from 1."""
+    if isinstance(item, bool) or not isinstance(item, int | float | str):
+        return None
+    try:
+        value = units.parse(item, "tokens")
+    except InputError:
+        return None
+    return round(value) if 1.0 <= value <= MOST_TOKENS else None
 
 
 def _ratio(item: Any) -> float | None:

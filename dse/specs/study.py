@@ -359,6 +359,12 @@ def _digest(path: Path) -> str:
 def _training(document: Document, mistakes: Mistakes) -> tuple[float | None, float | None]:
     """Training compute in FLOP and training tokens; a fixed model may have neither."""
     given = [field in document.data for field in ("training_compute", "training_tokens")]
+    model = document.data.get("model")
+    if isinstance(model, Mapping) and "training_tokens" in model:
+        for field in ("training_compute", "training_tokens"):
+            if field in document.data:
+                mistakes.add((field,), "the axis training_tokens says it already", "one of the two")
+        return None, None
     if all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
         said = "both training_compute and" if all(given) else "neither training_compute nor"
         accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"

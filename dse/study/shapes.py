@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dse.candidates import CandidateBatch
+from dse.specs.blocks import BLOCK_SIZES
 from dse.specs.model import BlockSpec, Model
 
 
 def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | None) -> Model:
-    """The shape of candidate `i`, trained in 16 bits; blocks that it does not have are left out."""
+    """The shape of candidate `i`, trained in 16 bits; what it does not have is left
+    out."""
     blocks = tuple(
         BlockSpec(
             block.kind,
             int(block.count[i]),
-            {size: _plain(values[i]) for size, values in block.sizes.items()},
+            {
+                size: _plain(values[i])
+                for size, values in block.sizes.items()
+                if values[i] or size in BLOCK_SIZES[block.kind]
+            },
         )
         for block in batch.blocks
         if block.count[i] > 0
