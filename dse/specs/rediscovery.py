@@ -46,7 +46,7 @@ class Held(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    axes: dict[str, list[bool | int]]
+    axes: dict[str, list[bool | int | str]]
     reason: str
     source: str = ""
 
@@ -128,16 +128,25 @@ def load_case(path: Path | str) -> Case:
             hint = did_you_mean(name, names)
             known = ", ".join(name for name in names if name in AXES)
             raise document.error(("hold", "axes", name), f"no axis of the space{hint}", known)
+        allowed = next(axis.values for axis in study.model_axes if axis.name == name)
+        if unknown := [value for value in held[name] if value not in allowed]:
+            accepted = ", ".join(map(str, allowed))
+            raise document.error(("hold", "axes", name), f"read {unknown[0]!r}", accepted)
     return Case(
         name=frame.name,
         title=frame.title,
         study=study,
         expert=expert,
         known=tuple(frame.known),
-        held={name: tuple(map(float, values)) for name, values in held.items()},
+        held={name: tuple(_code(name, v) for v in values) for name, values in held.items()},
         why_held=_why(frame.hold),
         path=Path(path),
     )
+
+
+def _code(axis: str, value: bool | int | str) -> float:
+    """The number that stands for a value in a space."""
+    return float(AXES[axis].names.index(value)) if isinstance(value, str) else float(value)
 
 
 def _why(hold: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
@@ -40,46 +41,80 @@ def axis_values(model: Model, axes: tuple[Axis, ...]) -> dict[str, Values]:
     Raises InputError for a model with layers that the axes cannot say.
     """
     found = {
-        "vocab_size": model.vocab_size,
+        "vocab_size": float(model.vocab_size),
         "tied_embeddings": float(model.tied_embeddings),
-        "hidden_size": model.hidden_size,
-        "num_hidden_layers": model.num_hidden_layers,
+        "hidden_size": float(model.hidden_size),
+        "num_hidden_layers": float(model.num_hidden_layers),
     }
+    by_kind: dict[str, list[BlockSpec]] = {}
     for block in model.blocks:
-        found |= _READERS.get(block.kind, _refuse)(block, model)
+        by_kind.setdefault(block.kind, []).append(block)
+    for kind, blocks in by_kind.items():
+        reader = _READERS.get(kind)
+        if reader is None or (len(blocks) > 1 and kind != "gqa"):
+            _refuse(model, f"{len(blocks)} kinds of {kind} layers")
+        else:
+            found |= reader(blocks, model)
     found["sparse"] = float("num_experts" in found)
-    if "num_experts" in found and "intermediate_size" in found:
-        found["num_dense_layers"] = found.pop("mlp_layers")
-    found.pop("mlp_layers", None)
-    unsaid = [name for name, value in found.items() if value and name not in _named(axes)]
+    dense_layers = found.pop("mlp_layers", 0.0)
+    if found["sparse"]:
+        found["num_dense_layers"] = dense_layers
+    names = {axis.name for axis in axes}
+    unsaid = [name for name, value in found.items() if value and name not in names]
     if unsaid:
-        raise InputError(
-            f"{model.name} has {', '.join(unsaid)}, which the space does not have",
-            field="model", accepted="these axes, of one value or more",
-        )  # fmt: skip
+        _refuse(model, f"{', '.join(unsaid)}, which the space has no axis of")
     return {axis.name: np.array([float(found.get(axis.name, 0.0))]) for axis in axes}
 
 
-def _named(axes: tuple[Axis, ...]) -> set[str]:
-    return {axis.name for axis in axes}
+def _refuse(model: Model, what: str) -> NoReturn:
+    raise InputError(
+        f"{model.name} has {what}",
+        field="expert",
+        accepted=f"a model of {', '.join(_READERS)} layers, with an axis for each of its sizes",
+    )
 
 
-def _attention(block: BlockSpec, model: Model) -> dict[str, float]:
-    sizes = block.sizes
-    return {
+def _grouped(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
+    """All layers alike, or full layers among windowed ones in a regular pattern."""
+    sizes = blocks[0].sizes
+    local = [block for block in blocks if block.sizes["window"]]
+    full = sum(block.count for block in blocks) - sum(block.count for block in local)
+    found = {
         "head_dim": sizes["head_dim"],
         "num_attention_heads": sizes["heads"],
         "num_key_value_heads": sizes["kv_heads"],
-        "sliding_window": sizes["window"],
+        "attention_bias": sizes["qkv_bias"],
+        "sliding_window": local[0].sizes["window"] if local else 0,
+    }
+    if len(blocks) > 1:
+        every = model.num_hidden_layers // full if full else 0
+        regular = every and model.num_hidden_layers // every == full and len(blocks) == 2
+        if not regular:
+            _refuse(model, "attention layers in no regular pattern")
+        found["sliding_window_pattern"] = every
+    return {name: float(value) for name, value in found.items()}
+
+
+def _latent(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
+    sizes = blocks[0].sizes
+    names = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    return {
+        "attention": float(AXES["attention"].names.index("mla")),
+        "num_attention_heads": float(sizes["heads"]),
+        **{name: float(sizes[name]) for name in names},
     }
 
 
-def _dense(block: BlockSpec, model: Model) -> dict[str, float]:
-    return {"intermediate_size": block.sizes["intermediate_size"], "mlp_layers": block.count}
+def _dense(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
+    block = blocks[0]
+    return {
+        "intermediate_size": float(block.sizes["intermediate_size"]),
+        "mlp_layers": float(block.count),
+    }
 
 
-def _experts(block: BlockSpec, model: Model) -> dict[str, float]:
-    sizes = block.sizes
+def _experts(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
+    sizes = {name: float(size) for name, size in blocks[0].sizes.items()}
     width = sizes["expert_intermediate_size"]
     return {
         "num_experts": sizes["experts"],
@@ -89,13 +124,7 @@ def _experts(block: BlockSpec, model: Model) -> dict[str, float]:
     }
 
 
-def _refuse(block: BlockSpec, model: Model) -> dict[str, float]:
-    raise InputError(
-        f"{model.name} has {block.kind} layers", field="model", accepted=", ".join(_READERS)
-    )
-
-
-_READERS = {"gqa": _attention, "mlp": _dense, "moe": _experts}
+_READERS = {"gqa": _grouped, "mla": _latent, "mlp": _dense, "moe": _experts}
 
 
 def places(expert: Mapping[str, Values], axes: tuple[Axis, ...]) -> list[Place]:
@@ -103,7 +132,7 @@ def places(expert: Mapping[str, Values], axes: tuple[Axis, ...]) -> list[Place]:
     found = []
     for axis in axes:
         value = float(expert[axis.name][0])
-        if AXES[axis.name].kind == "flag" or (value == 0.0 and axis.when):
+        if AXES[axis.name].kind in ("flag", "name") or (value == 0.0 and axis.when):
             continue
         n = len(axis.values)
         known = {name: np.repeat(values, n) for name, values in expert.items()}
@@ -128,7 +157,8 @@ def stored_as(expert: Model) -> Adapt:
         part: np.array([CODE[deployed_dtypes(expert, dtype)[part]] for dtype in DTYPES], np.intp)
         for part in WEIGHT_PARTS
     }
-    bits = min(BITS[expert.weight_dtypes[part]] for part in WEIGHT_PARTS)
+    # Bits of an element: block scales are not precision (dse.evaluate).
+    bits = float(min(int(BITS[expert.weight_dtypes[part]]) for part in WEIGHT_PARTS))
 
     def adapt(batch: CandidateBatch, values: Mapping[str, Values]) -> CandidateBatch:
         asked = values["weight_dtype"].astype(np.intp)

@@ -18,12 +18,15 @@ from dse.study.physics import PhysicsProblem
 from dse.study.rediscovery.table import Table, tabled
 from dse.study.shape_table import OF_SHAPES, Adapt, best_deployments
 
+MLA_SIZES = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 # What is one choice: axes that mean nothing without each other are swapped together.
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "hidden size and layers": ("hidden_size", "num_hidden_layers"),  # depth at a given size
+    "attention kind": ("attention",),
     "attention heads": ("head_dim", "num_attention_heads"),
     "KV heads": ("num_key_value_heads",),
-    "sliding window": ("sliding_window",),
+    "latent ranks": ("q_lora_rank", "kv_lora_rank"),
+    "sliding window": ("sliding_window", "sliding_window_pattern"),
     "dense or sparse": ("sparse",),
     "feed-forward width": ("intermediate_size",),
     "experts": ("num_experts",),
@@ -32,9 +35,14 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "shared experts": ("num_shared_experts",),
     "dense layers": ("num_dense_layers",),
 }
-_OF_EXPERTS = (
-    "experts", "experts per token", "expert width", "shared experts", "dense layers",
-)  # fmt: skip
+# A choice of kind, and the groups that mean nothing in the other kind.
+_KINDS = {
+    "dense or sparse": (
+        "feed-forward width", "experts", "experts per token", "expert width", "shared experts",
+        "dense layers",
+    ),
+    "attention kind": ("attention heads", "KV heads", "latent ranks", *MLA_SIZES),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +65,9 @@ def differing(
         for group, names in _groups(axes).items()
         if differ.intersection(names)
     }
-    if "dense or sparse" in groups:  # the widths of one kind mean nothing in the other
-        kinds = ("dense or sparse", "feed-forward width", *_OF_EXPERTS)
-        whole = [name for kind in kinds for name in groups.pop(kind, [])]
-        groups["dense or sparse"] = whole
+    for kind, sizes in _KINDS.items():
+        if kind in groups:
+            groups[kind] += [name for group in sizes for name in groups.pop(group, [])]
     return groups
 
 

@@ -63,19 +63,29 @@ def limits_on_shapes(table: Table) -> dict[str, tuple[str, NDArray[np.bool_]]]:
             f"no experts finer than the expert's (granularity {grain[-1]:.3g})",
             grain <= grain[-1],
         )
-    heads = values["num_attention_heads"] * values["head_dim"]
+    zeros = np.zeros(len(aspect_of(values)))
+    size = np.maximum(values.get("head_dim", zeros), values.get("v_head_dim", zeros))
+    heads = values["num_attention_heads"] * size
     cache = columns["kv_bytes_per_token"]
     found["attention"] = (
         f"attention no smaller than the expert's ({values['num_attention_heads'][-1]:,.0f} query "
         f"heads of its size, {cache[-1] / 1e3:.4g} kB of cache a token)",
         (heads >= heads[-1]) & (cache >= cache[-1]),
     )
-    aspect = values["hidden_size"] / values["num_hidden_layers"]
+    aspect = aspect_of(values)
     found["depth"] = (
         f"hidden size over layers within 10% of the expert's ({aspect[-1]:.0f})",
         np.abs(aspect / aspect[-1] - 1.0) <= 0.1,
     )
-    return found
+    words, every = "all of these at once", table.served.copy()
+    for _, mask in found.values():
+        every &= mask
+    return found | {"all": (words, every)}
+
+
+def aspect_of(values: Mapping[str, Values]) -> Floats:
+    """(n,) hidden size over layers."""
+    return values["hidden_size"] / values["num_hidden_layers"]
 
 
 def nearest(table: Table, front: Front, allowed: NDArray[np.bool_], worth: float) -> NDArray:
