@@ -30,7 +30,7 @@ from dse.perf.serving import Performance, predict
 from dse.perf.tiers import RULES as TIER_RULES
 from dse.perf.tiers import rules as tier_rules
 from dse.perf.workload import Workload
-from dse.quality.laws import Quality, quality, quantisation_penalty, tokens_at_compute
+from dse.quality.laws import DEFAULT, Quality, quality, quantisation_penalty, tokens_at_compute
 from dse.specs.calibration import KINDS
 
 _ELEMENT_BITS = np.array([float(int(BITS[dtype])) for dtype in DTYPES])
@@ -123,11 +123,13 @@ def evaluate(
     *,
     training_flops: float | None = None,
     keep: bool = False,
+    law: str = DEFAULT,
 ) -> Metrics:
     """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
-    not given is trained for that compute; `keep` retains per-operator ledgers."""
+    not given is trained for that compute; `keep` retains per-operator ledgers; `law` names the one
+    of `dse.quality.laws` that predicts the loss."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return _evaluate(batch, workload, machines, training_flops, keep)
+        return _evaluate(batch, workload, machines, training_flops, keep, law)
 
 
 def _evaluate(
@@ -136,20 +138,13 @@ def _evaluate(
     machines: Machines,
     training_flops: float | None,
     keep: bool,
+    law: str,
 ) -> Metrics:
     count = parameters(batch)
     performance = predict(batch, workload, machines, keep=keep)
-    tokens = batch.training_tokens
-    if training_flops is not None:
-        affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
-        tokens = np.where(np.isnan(tokens), affordable, tokens)
-    shape_quality = _quality(batch, count, tokens)
-    bits = _deployed_bits(batch)
-    penalty = np.where(
-        bits < batch.trained_bits,
-        quantisation_penalty(bits, tokens, shape_quality.dense_equivalent_parameters),
-        0.0,
-    )
+    tokens = trained_on(batch, count, training_flops)
+    shape_quality = shape_quality_of(batch, count, tokens, law)
+    penalty = penalty_of(batch, shape_quality, tokens)
     price = machines.usd_per_chip_hour[batch.chip]
     prices = cost(
         performance.prefill_chip_s,
@@ -243,7 +238,25 @@ def _find(batch: CandidateBatch, kind: str) -> Block | None:
     return next((block for block in batch.blocks if block.kind == kind), None)
 
 
-def _quality(batch: CandidateBatch, count: Parameters, tokens: Floats) -> Quality:
+def trained_on(batch: CandidateBatch, count: Parameters, training_flops: float | None) -> Floats:
+    """(n,) training tokens: those given, else what so much compute pays for, else NaN."""
+    if training_flops is None:
+        return batch.training_tokens
+    affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
+    return np.where(np.isnan(batch.training_tokens), affordable, batch.training_tokens)
+
+
+def penalty_of(batch: CandidateBatch, shape_quality: Quality, tokens: Floats) -> Floats:
+    """(n,) nats that the deployed weight formats add to the loss of the trained model."""
+    bits = _deployed_bits(batch)
+    added = quantisation_penalty(bits, tokens, shape_quality.quantised_parameters)
+    return np.where(bits < batch.trained_bits, added, 0.0)
+
+
+def shape_quality_of(
+    batch: CandidateBatch, count: Parameters, tokens: Floats, law: str = DEFAULT
+) -> Quality:
+    """The quality of n trained models under a law, before anything is quantised."""
     zeros = np.zeros(len(batch))
     moe = _find(batch, "moe")
     if moe is None:
@@ -262,6 +275,8 @@ def _quality(batch: CandidateBatch, count: Parameters, tokens: Floats) -> Qualit
         expert_intermediate_size=width,
         training_tokens=tokens,
         total_parameters=count.total,
+        embedding_parameters=count.embedding + count.head,
+        law=law,
     )
 
 

@@ -29,6 +29,7 @@ from dse.evaluate import MEMORY_PARTS, Member, Metrics, evaluate
 from dse.perf.machines import Machines
 from dse.perf.serving import Performance
 from dse.perf.workload import POISSON, Workload
+from dse.quality.laws import DEFAULT
 from dse.specs.metrics import METRICS
 
 
@@ -57,6 +58,7 @@ def evaluate_mix(
     *,
     training_flops: float | None = None,
     keep: bool = False,
+    law: str = DEFAULT,
 ) -> Metrics:
     """`dse.evaluate.evaluate` of a mix; of one workload, the very same. With several, `members` of
     the result holds each workload's own metrics, and `performance` is that of the first."""
@@ -64,7 +66,7 @@ def evaluate_mix(
     if len(mix) > 1 and all(workload.serving == POISSON for workload in served):
         served, load = _at_the_whole_load(batch, served, machines)
     each = [
-        evaluate(batch, workload, machines, training_flops=training_flops, keep=keep)
+        evaluate(batch, workload, machines, training_flops=training_flops, keep=keep, law=law)
         for workload in served
     ]
     if len(mix) == 1:

@@ -12,6 +12,7 @@ from dse.cli.options import (
     POOL_FLAGS,
     estimate_flags,
     json_option,
+    law_option,
     point_options,
     pool_options,
     print_json,
@@ -27,6 +28,9 @@ from dse.cli.options import (
 @click.argument("point", required=False)
 @point_options
 @pool_options
+@law_option(
+    "Quality law of the loss (docs/quality.md): leverage, hoffmann, cautious, joint, abnar."
+)
 @click.option("--points", metavar="IN", help="A file in the measurement format.")
 @click.option("--out", metavar="OUT", help="Where --points writes its answer.")
 @json_option
@@ -55,7 +59,7 @@ def command(
     if points is not None:
         from dse.validation.points import estimate_file
 
-        refuse((*POINT_FLAGS, *POOL_FLAGS, "study"), "--points")
+        refuse((*POINT_FLAGS, *POOL_FLAGS, "study", "law"), "--points")
         if out is None:
             raise InputError("--out is missing", accepted="dse estimate --points IN.csv --out OUT")
         counted = estimate_file(Path(points), Path(out))
@@ -71,7 +75,7 @@ def command(
         refuse((*POINT_FLAGS, *POOL_FLAGS), "STUDY POINT")
         if point is None:
             raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
-        answer = estimate_again(Path(study), point)
+        answer = estimate_again(Path(study), point, law=flags["law"])
     elif flags["serving"] == "disaggregated":
         _pools(flags, as_json)
         return
@@ -89,6 +93,7 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
     from dse.study.pools import pools
     from dse.study.words import pool_heading, pool_lines
 
+    refuse(["law"], "--serving disaggregated: it predicts no loss")
     refuse(["pp"], "--serving disaggregated: its pools have no pipeline stages")
     refuse(["settings"], "--serving disaggregated: it takes the file of `dse hardware derive`")
     refuse(["replicas"], "--serving disaggregated: it has --prefill-workers and --decode-workers")
@@ -114,6 +119,7 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
 
 
 def _print(answer: dict[str, Any]) -> None:
+    from dse.study.quality import quality_words
     from dse.study.words import heading, known_words, metric_lines, verdict
 
     for line in heading(answer):
@@ -125,6 +131,8 @@ def _print(answer: dict[str, Any]) -> None:
         right=(1, 2),
     )
     say(known_words(answer), "  ")
+    for sentence in quality_words(answer):
+        say(sentence, "  ")
     for line in verdict(answer):
         say(line, "  ")
     click.echo("Rests on:")

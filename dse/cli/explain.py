@@ -13,6 +13,7 @@ from dse.cli.options import (
     TOKENS,
     estimate_flags,
     json_option,
+    law_option,
     point_options,
     print_json,
     print_table,
@@ -38,6 +39,9 @@ from dse.cli.options import (
     help="Tokens per joule with 1, 2, 4, ... requests in flight, as far as memory admits them.",
 )
 @point_options
+@law_option(
+    "Quality law of the loss (docs/quality.md): leverage, hoffmann, cautious, joint, abnar."
+)
 @json_option
 def command(
     study: str | None,
@@ -65,7 +69,7 @@ def command(
         refuse((*POINT_FLAGS, "why_not"), "STUDY POINT")
         if point is None:
             raise InputError("which point?", field="POINT", accepted="dse explain STUDY POINT")
-        answer = estimate_again(Path(study), point, keep=True)
+        answer = estimate_again(Path(study), point, keep=True, law=flags["law"])
     elif why_not is not None:
         from dse.specs.workloads import DETAILS
         from dse.study.folder import STUDY, read_json
@@ -74,12 +78,13 @@ def command(
 
         study_document = read_json(Path(why_not), STUDY)
         taken = ("by_batch", "price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS)
-        taken = (*taken, "jitter", "jitter_distribution")
+        taken = (*taken, "jitter", "jitter_distribution", "law")
         loads = loads_of(study_document)
         if not held(loads):
             taken = (*taken, "concurrency")
         refuse(taken, f"--why-not, which takes it from {why_not}")
         asked = {key: study_document.get(key) for key in ("price_basis", "purchase")}
+        asked["law"] = study_document.get("quality_law")
         if flags["domain"] is not None and "rack" in study_document:
             refuse(["rack"], f"--why-not, which takes it from {why_not}")
             asked["rack"] = study_document["rack"]["named"]
@@ -115,6 +120,7 @@ def _by_batch(answer: Any, as_json: bool) -> None:
 def _explain(answer: Any, as_json: bool) -> None:
     from dse.study.breakdown import breakdown
     from dse.study.energy import energy_breakdown
+    from dse.study.quality import quality_words
     from dse.study.words import heading, show, verdict
 
     document = answer.as_json()
@@ -186,7 +192,7 @@ def _explain(answer: Any, as_json: bool) -> None:
         "  ",
     )
     print_energy(energy)
-    for line in verdict(document):
+    for line in (*quality_words(document), *verdict(document)):
         say(line, "  ")
 
 

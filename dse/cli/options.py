@@ -49,6 +49,11 @@ lease_option = click.option(
 )
 
 
+def law_option(text: str) -> Callable[[F], F]:
+    """--law NAME."""
+    return click.option("--law", metavar="NAME", help=text)
+
+
 class Between(click.ParamType):
     """A number from `least` to `most`."""
 
@@ -307,6 +312,7 @@ def estimate_flags(
     from dse import units
     from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
+    from dse.quality.laws import DEFAULT
     from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
     from dse.specs.catalog import chip_and_files, load_catalog, with_own_chips
     from dse.specs.derive import derive
@@ -391,6 +397,7 @@ def estimate_flags(
         jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
         backend_default=backend_default,
         rack=load_rack(resolve_rack(flags["rack"])) if flags["rack"] else None,
+        law=flags.get("law") or DEFAULT,
     )
 
 

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from dse.cli.options import Whole, lease_option, say
+from dse.cli.options import Whole, law_option, lease_option, say
 
 
 @click.command("worker")
@@ -17,6 +17,7 @@ from dse.cli.options import Whole, lease_option, say
 @click.option("--engine", help="As in `dse run`; the study's own if left out.")
 @click.option("--seed", type=Whole(0, 2**63 - 1), help="The same.")
 @click.option("--trials", type=Whole(1, 10_000_000), help="Make the study this large at least.")
+@law_option("As in `dse run`; the space's own if left out.")
 @lease_option
 def command(
     space: str,
@@ -25,6 +26,7 @@ def command(
     seed: int | None,
     trials: int | None,
     lease: int,
+    law: str | None,
 ) -> None:
     """Join the study of SPACE (a shipped name or a file), and do work units until none is left.
 
@@ -57,6 +59,7 @@ def command(
         trials=trials,
         lease_s=float(lease),
         progress=progress,
+        law=law,
     )
     seconds = time.monotonic() - started
     say(f"{done} work units done in {seconds:.1f} s; nothing is left to do in {shown(storage)}.")

@@ -1,28 +1,34 @@
-"""Predicted quality: scaling laws, their ranges, and what they do not see."""
+"""Predicted quality: named scaling laws, their ranges, and what they do not see."""
 
-from dse.quality.fit_range import BOUNDS, FIT, LAW, LawDescription, Range
+from dse.quality.depth import depth_factor
+from dse.quality.law import Law, Quality, Range, Terms
 from dse.quality.laws import (
-    Quality,
+    DEFAULT,
+    LAWS,
     dense_equivalent_parameters,
-    depth_factor,
     efficiency_leverage,
+    find_law,
     predicted_loss,
     quality,
-    quantisation_penalty,
-    tokens_at_compute,
-    training_flops,
 )
+from dse.quality.overtraining import Overtraining, compute_optimal_tokens, overtraining
+from dse.quality.quantisation import quantisation_penalty
+from dse.quality.shape import tokens_at_compute, training_flops
 
 __all__ = [
-    "BOUNDS",
-    "FIT",
-    "LAW",
-    "LawDescription",
+    "DEFAULT",
+    "LAWS",
+    "Law",
+    "Overtraining",
     "Quality",
     "Range",
+    "Terms",
+    "compute_optimal_tokens",
     "dense_equivalent_parameters",
     "depth_factor",
     "efficiency_leverage",
+    "find_law",
+    "overtraining",
     "predicted_loss",
     "quality",
     "quantisation_penalty",

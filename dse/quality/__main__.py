@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from dse.errors import InputError
-from dse.quality.fit_range import FIT
-from dse.quality.laws import Quality, quality
+from dse.quality.law import Quality
+from dse.quality.laws import quality
+from dse.quality.laws.leverage import FIT
 
 SHAPE = (
     "hidden_size", "layers", "active_non_embedding", "experts", "experts_per_token",

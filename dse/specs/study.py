@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError, InputErrors
+from dse.quality.laws import DEFAULT, find_law
 from dse.specs.axes import Axis
 from dse.specs.axis_reader import Mistakes, read_axes
 from dse.specs.catalog import Catalog, is_chip_file, load_catalog
@@ -58,6 +59,7 @@ class Study:
     needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, None
     on every other price basis. `chip_files` are the paths of chip files that the space names.
     `rack` is what a hypothetical scale-up domain stands in, where one is searched.
+    `quality_law` names the law that predicts the loss.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -81,6 +83,7 @@ class Study:
     fingerprint: str
     path: Path
     rack: Rack | None = None
+    quality_law: str = DEFAULT
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -101,6 +104,7 @@ class _StudyFile(BaseModel):
     purchase: PurchaseFile | None = None
     training_compute: Any = None
     training_tokens: Any = None
+    quality_law: Any = DEFAULT
     rack: str | None = None
     model: Any
     deployment: Any
@@ -128,8 +132,9 @@ def resolve_space(text: str) -> Path:
     )
 
 
-def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
-    """Reads one space file against the hardware catalog (the shipped one by default).
+def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None = None) -> Study:
+    """Reads one space file against the hardware catalog (the shipped one by default). `law` takes
+    the place of its quality law.
 
     Raises InputErrors with every mistake of the file, each with its line and field.
     """
@@ -161,6 +166,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
     if isinstance(model, str):
         model = _fixed_model(model, document, mistakes)
     training = _training(document, mistakes)
+    law = _law(law, document, mistakes)
     files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
@@ -194,6 +200,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         content["purchase"] = asdict(purchase)
     if chip_files:
         content["chip_files"] = [_digest(Path(file)) for file in chip_files]
+    if law != DEFAULT:
+        content["quality_law"] = law
     if rack is not None:
         content["rack"] = _digest(Path(rack.file))
     return Study(
@@ -216,7 +224,19 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
         path=Path(path),
         rack=rack,
+        quality_law=law,
     )
+
+
+def _law(asked: str | None, document: Document, mistakes: Mistakes) -> str:
+    """The name of the quality law: the one asked for, else that of the file."""
+    if asked is not None:
+        return find_law(asked).name
+    try:
+        return find_law(document.data.get("quality_law", DEFAULT), None).name
+    except InputError as error:
+        mistakes.place(("quality_law",), error)
+        return DEFAULT
 
 
 def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack | None:

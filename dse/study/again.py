@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dse.dtypes import DTYPES
 from dse.economics.ownership import with_purchase_prices
+from dse.quality.laws import DEFAULT
 from dse.specs.catalog import load_catalog
 from dse.specs.overrides import using
 from dse.specs.own_config import model_of
@@ -18,16 +19,21 @@ from dse.study.folder import FRONT, find_item, read_study
 from dse.study.loads import loads_of, mix_of
 
 
-def estimate_again(folder: Path, point: str, *, keep: bool = False) -> Estimate:
-    """Evaluates point `point` (a number of front.csv or a chosen name) with today's model.
+def estimate_again(
+    folder: Path, point: str, *, keep: bool = False, law: str | None = None
+) -> Estimate:
+    """Evaluates point `point` (a number of front.csv or a chosen name) with today's model, under
+    the study's quality law or another one.
 
     Raises InputError for a folder that is no study and for a point that does not exist.
     """
     study, item = read_study(folder)[0], find_item(folder, point)
-    return estimate_item(study, item, f"{folder / FRONT}", keep=keep)
+    return estimate_item(study, item, f"{folder / FRONT}", keep=keep, law=law)
 
 
-def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -> Estimate:
+def estimate_item(
+    study: dict, item: dict, source: str, *, keep: bool = False, law: str | None = None
+) -> Estimate:
     """The same for an item of front.json."""
     with using(study.get("efficiency_files", ())):
         catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
@@ -50,5 +56,6 @@ def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -
         limits=limits,
         keep=keep,
         rack=rack and load_rack(resolve_rack(rack["named"])),
+        law=law or study.get("quality_law", DEFAULT),
     )
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))

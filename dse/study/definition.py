@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dse.quality.laws import DEFAULT
 from dse.specs.axes import Axis
 from dse.specs.study import Study
 
@@ -19,6 +20,7 @@ def definition(study: Study) -> dict[str, Any]:
         "model": study.model,
         "training_compute": study.training_compute,
         "training_tokens": study.training_tokens,
+        **({"quality law": study.quality_law} if study.quality_law != DEFAULT else {}),
         "price basis": study.price_basis,
         **{f"axis {axis.name}": _axis(axis, by_name) for axis in study.axes},
         **{f"objective {o.metric}": o.direction for o in study.objectives},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ from dse.evaluate import MEANINGS, MEMORY_PARTS, Metrics
 from dse.perf.intervals import (
     CLASS,
     ENERGY_METRICS,
-    EQUIVALENT_FACTOR,
     LABEL,
     POWER_METRICS,
     THROUGHPUT_METRICS,
@@ -23,12 +21,13 @@ from dse.perf.intervals import (
 )
 from dse.perf.machines import Machines
 from dse.perf.serving import BOTTLENECKS
-from dse.quality.laws import predicted_loss
 from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES
 from dse.specs.blocks import WEIGHT_PARTS
 from dse.specs.calibration import KINDS
 from dse.specs.tiers import TIERS
 from dse.study.loads import load_row, whole
+from dse.study.numbers import number
+from dse.study.quality import describe_quality, quality_intervals
 
 # Metrics that are given of each workload of a mix.
 BY_WORKLOAD = (
@@ -76,12 +75,6 @@ def limits_of(study: Mapping[str, Any]) -> tuple[Limit, ...]:
     )
 
 
-def number(value: float) -> float | int | None:
-    """A JSON number; null for what does not apply or is not known."""
-    value = float(value)
-    return value if math.isfinite(value) else None
-
-
 def describe_metrics(
     metrics: Metrics, i: int, batch: CandidateBatch, limits: tuple[Limit, ...] = ()
 ) -> dict[str, Any]:
@@ -89,11 +82,7 @@ def describe_metrics(
     values = {name: number(array[i]) for name, array in metrics.values.items()}
     parts = {part: values.pop(f"memory_{part}_bytes_per_chip") for part in MEMORY_PARTS}
     broken = violations(metrics, i, limits)
-    trained = values["predicted_loss"] is not None
-    extrapolates, at_bounds = (
-        sorted(name for name, flags in table.items() if flags[i]) if trained else []
-        for table in (metrics.quality.extrapolates, metrics.quality.at_bound)
-    )
+    of_law = describe_quality(metrics, i, values)
     return {
         **{name: round(v) if name in WHOLE and v is not None else v for name, v in values.items()},
         "memory_bytes_per_chip_parts": parts,
@@ -102,9 +91,10 @@ def describe_metrics(
         "violations": broken,
         "intervals": _intervals(metrics, i, values),
         "interval_kind": LABEL,
-        "provenance": _provenance(values, KINDS[metrics.provenance[i]], bool(extrapolates)),
-        "extrapolates": extrapolates,
-        "at_bounds": at_bounds,
+        "provenance": _provenance(
+            values, KINDS[metrics.provenance[i]], bool(of_law["extrapolates"])
+        ),
+        **of_law,
     }
 
 
@@ -166,18 +156,7 @@ def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str,
             result[metric] = [float(low[0]), float(high[0])]
     if "watts_per_chip" in result:
         result["watts_per_chip"] = _within_power(metrics, i, result["watts_per_chip"])
-    equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
-    if equivalent is not None and values["predicted_loss"] is not None:
-        sparse = metrics.quality.efficiency_leverage[i] > 1.0
-        factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
-        ends = np.array([equivalent * factor, equivalent / factor])
-        losses = predicted_loss(ends, np.array([tokens, tokens]))
-        # What quantising the weights adds is the same at both ends: its own error is not known.
-        law = predicted_loss(np.array([equivalent]), np.array([tokens]))
-        losses += values["predicted_loss"] - law
-        result["predicted_loss"] = [float(losses[0]), float(losses[1])]
-        result["dense_equivalent_parameters"] = [float(ends[1]), float(ends[0])]
-    return result
+    return result | quality_intervals(metrics.quality, i, values)
 
 
 def _demanded(values: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from dse.perf.jitter import with_jitter
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.operators.moe import ROUTING_SKEW
 from dse.perf.workload import POISSON, Workload
+from dse.quality.laws import DEFAULT, find_law
 from dse.space.batches import DEPLOYMENT_AXES, DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES, batch_of
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
@@ -27,6 +28,7 @@ from dse.specs.rack import Rack
 from dse.specs.tiers import TIERS
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
 from dse.study.loads import load_row, one_load
+from dse.study.quality import fit_ranges
 from dse.study.racks import check_domain, domain_assumptions
 from dse.study.tiers import offload_assumptions
 
@@ -65,6 +67,7 @@ class Estimate:
             "deployment": describe_deployment(self.batch, 0, self.machines),
             "workload": one_load([load_row(share) for share in self.mix]),
             "price_basis": self.price_basis,
+            "quality_law_fit": fit_ranges(self.metrics.quality.law),
             **self.conditions,
         }
 
@@ -85,13 +88,15 @@ def estimate(
     jitter: tuple[float, str] | None = None,
     backend_default: bool = False,
     rack: Rack | None = None,
+    law: str = DEFAULT,
 ) -> Estimate:
     """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
     distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
-    of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power). Raises
-    InputError for an unknown chip, dtype or price basis, and for a chip without a figure that the
-    point needs."""
+    of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power);
+    `law` names the quality law. Raises InputError for an unknown chip, dtype, price basis or law,
+    and for a chip without a figure that the point needs."""
+    find_law(law)
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
     if DOMAIN_AXIS in deployment:
@@ -103,7 +108,7 @@ def estimate(
     kv = kv_dtype or model.kv_dtype or "bf16"
     batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
     mix = alone(workload) if isinstance(workload, Workload) else workload
-    metrics = evaluate_mix(batch, mix, machines, keep=keep)
+    metrics = evaluate_mix(batch, mix, machines, keep=keep, law=law)
     written = describe_deployment(batch, 0, machines)
     assumed: list[str] = []
     if backend_default and catalog.chip(chip).backend != GENERIC:

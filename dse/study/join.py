@@ -15,6 +15,7 @@ import numpy as np
 from dse import __version__
 from dse.errors import InputError
 from dse.pareto import Archive
+from dse.quality.laws import DEFAULT
 from dse.search.claims import LEASE_S, Board
 from dse.search.claims import exists as has_units
 from dse.search.cluster import work_on_cluster
@@ -62,10 +63,16 @@ class Posed:
 
 
 def posed_study(
-    space: str, engine: str, seed: int, model_version: str = __version__, evaluator: str = "model"
+    space: str,
+    engine: str,
+    seed: int,
+    model_version: str = __version__,
+    evaluator: str = "model",
+    law: str | None = None,
 ) -> Posed:
-    """Raises InputError for a space that is wrong."""
-    study = load_study(resolve_space(space))
+    """`law` takes the place of the space's quality law. Raises InputError for a space that is
+    wrong."""
+    study = load_study(resolve_space(space), law=law)
     catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
     problem = pose(study, catalog)
     identity = {
@@ -76,6 +83,7 @@ def posed_study(
         "model_version": model_version,
         "data_digest": data_digest(),
         "evaluator": evaluator,
+        **({"quality_law": study.quality_law} if study.quality_law != DEFAULT else {}),
     }
     return Posed(problem, catalog, identity, definition(study))
 
@@ -187,6 +195,7 @@ def join(
     progress: Progress = lambda done, total, front: None,
     stop: Callable[[], bool] = lambda: False,
     identity: Mapping[str, Any] | None = None,
+    law: str | None = None,
 ) -> int:
     """Join the study of `space` in a storage, or begin it, and do units until none is left; return
     how many this process completed.
@@ -194,7 +203,8 @@ def join(
     What is None is taken from the study, or else as `dse run` takes it. Raises StorageError where
     the study there is another one.
     """
-    posed = posed_study(space, engine or "auto", seed or 0)
+    law = law if identity is None else identity.get("quality_law")
+    posed = posed_study(space, engine or "auto", seed or 0, law=law)
     if identity is not None:
         posed.identity.update(engine=identity["engine"], seed=identity["seed"])
     elif engine is None or seed is None:

@@ -52,3 +52,9 @@ def digits(value: float | None, count: int = 3) -> str:
 def significant(value: float, digits: int = 3) -> str:
     """Plain notation: 0.0812, 12.0, 1,230."""
     return f"{Decimal(f'{value:.{digits - 1}e}'):,f}"
+
+
+def number(value: float) -> float | int | None:
+    """A JSON number; null for what does not apply or is not known."""
+    value = float(value)
+    return value if math.isfinite(value) else None

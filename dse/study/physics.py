@@ -60,6 +60,7 @@ class PhysicsProblem:
             self.machines,
             training_flops=self.study.training_compute,
             keep=keep,
+            law=self.study.quality_law,
         )
 
     def evaluate(self, index: NDArray[np.int64]) -> Evaluation:

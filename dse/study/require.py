@@ -93,7 +93,7 @@ def require(
             message = f"unknown quantity {name!r}{did_you_mean(name, QUANTITIES)}"
             raise InputError(message, field="--vary", accepted=", ".join(QUANTITIES))
     document, items = read_study(folder)
-    study = load_study(resolve_space(space or _space_of(document)))
+    study = load_study(resolve_space(space or _space_of(document)), law=document.get("quality_law"))
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",

@@ -17,7 +17,7 @@ from dse import __version__
 from dse.errors import InputError, StorageError
 from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
-from dse.quality.fit_range import LAW
+from dse.quality.laws import LAWS
 from dse.search.checkpoint import Checkpoint
 from dse.search.claims import LEASE_S
 from dse.search.engine import Budget
@@ -43,6 +43,7 @@ from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share,
 from dse.study.loads import one_load
 from dse.study.physics import PhysicsProblem
 from dse.study.proof import SWEEP, proof_of
+from dse.study.quality import fit_ranges
 from dse.study.racks import study_rack
 from dse.study.robust import front_probability
 from dse.study.shapes import model_at
@@ -205,6 +206,7 @@ def _documents(
         item["front_probability"] = float(probability)
     scale = Scale.of(front.F, log)
     loads = [load.row() for load in study.workloads]
+    law = LAWS[study.quality_law]
     document = {
         "space": study.name,
         "title": study.title or study.name,
@@ -252,11 +254,13 @@ def _documents(
         "left_out": _left_out(study.why_left_out),
         "chip_files": list(study.chip_files),
         **({"efficiency_files": list(measured)} if (measured := efficiency_files()) else {}),
+        "quality_law": law.name,
         "law": {
-            "name": LAW.name,
-            "sources": list(LAW.sources),
-            "fit_range": list(LAW.fit_range),
-            "not_seen": list(LAW.not_seen),
+            "name": law.title,
+            "sources": list(law.sources),
+            "fit_range": list(law.fit_range),
+            "not_seen": list(law.not_seen),
+            "fit": fit_ranges(law.name),
             **_law_use(metrics),
             "at_bounds": at_bounds(problem, metrics, front.index),
         },

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dse.perf.parameters import parameters
-from dse.quality.fit_range import FIT
+from dse.quality.laws.leverage import FIT
 from dse.space.batches import batch_of_values
 from dse.space.space import Space
 from dse.specs.axes import AXES

@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.quality import (
-    BOUNDS,
-    LAW,
     Quality,
     depth_factor,
     efficiency_leverage,
@@ -22,6 +20,7 @@ from dse.quality import (
     tokens_at_compute,
     training_flops,
 )
+from dse.quality.laws.leverage import BOUNDS, LAW
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "tests" / "data" / "worked_examples.csv"

@@ -1,0 +1,102 @@
+"""Named laws of predicted loss: `quality(..., law=NAME)`. Each file of this folder holds one, under
+`LAW`: a new law is one new file."""
+
+from __future__ import annotations
+
+import difflib
+import pkgutil
+from collections.abc import Mapping
+from importlib import import_module
+
+from dse.errors import InputError
+from dse.quality.depth import depth_factor
+from dse.quality.law import Law, Quality
+from dse.quality.laws.leverage import (
+    dense_equivalent_parameters,
+    efficiency_leverage,
+)
+from dse.quality.quantisation import quantisation_penalty
+from dse.quality.shape import Floats, Shape, tokens_at_compute, training_flops
+
+DEFAULT = "leverage"
+ALL = "all"  # what --law takes for every one of them
+
+
+def _laws() -> dict[str, Law]:
+    names = sorted(file.name for file in pkgutil.iter_modules(__path__))
+    found = [import_module(f"{__name__}.{name}").LAW for name in names]
+    return {law.name: law for law in sorted(found, key=lambda law: law.name != DEFAULT)}
+
+
+LAWS: Mapping[str, Law] = _laws()
+
+
+def find_law(name: object, field: str | None = "--law") -> Law:
+    """The law of a name. Raises InputError with near spellings."""
+    if isinstance(name, str) and name in LAWS:
+        return LAWS[name]
+    close = difflib.get_close_matches(str(name), LAWS, n=1)
+    hint = f", did you mean {close[0]!r}?" if close else ""
+    raise InputError(
+        f"unknown quality law {name!r}{hint}",
+        field=field,
+        accepted=", ".join(LAWS),
+    )
+
+
+def predicted_loss(parameters: Floats, training_tokens: Floats, law: str = DEFAULT) -> Floats:
+    """(n,) nats per token of dense models of so many parameters, as the law counts them."""
+    return LAWS[law].dense(parameters, training_tokens).loss
+
+
+def quality(
+    hidden_size: Floats,
+    layers: Floats,
+    active_non_embedding: Floats,
+    *,
+    experts: Floats,
+    experts_per_token: Floats,
+    shared_width_ratio: Floats,
+    expert_intermediate_size: Floats,
+    training_tokens: Floats,
+    total_parameters: Floats | None = None,
+    embedding_parameters: Floats | None = None,
+    law: str = DEFAULT,
+) -> Quality:
+    """Dense-equivalent parameters and loss of n shapes under a law; `dse.quality.shape.Shape` has
+    the arguments.
+
+    Without `embedding_parameters` both tables have 32,000 words. `total_parameters` may be left out
+    where the law only flags it. NaN tokens give a NaN loss.
+    """
+    return LAWS[law].predict(
+        Shape(
+            hidden_size,
+            layers,
+            active_non_embedding,
+            experts,
+            experts_per_token,
+            shared_width_ratio,
+            expert_intermediate_size,
+            training_tokens,
+            total_parameters,
+            embedding_parameters,
+        )
+    )
+
+
+__all__ = [
+    "ALL",
+    "DEFAULT",
+    "LAWS",
+    "Quality",
+    "dense_equivalent_parameters",
+    "depth_factor",
+    "efficiency_leverage",
+    "find_law",
+    "predicted_loss",
+    "quality",
+    "quantisation_penalty",
+    "tokens_at_compute",
+    "training_flops",
+]

@@ -1,0 +1,136 @@
+"""What is said of a predicted loss: its law, where that was fitted, how far a model's training
+tokens are from compute-optimal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dse.evaluate import Metrics
+from dse.perf.intervals import EQUIVALENT_FACTOR
+from dse.quality.law import Quality
+from dse.quality.laws import DEFAULT, LAWS
+from dse.quality.overtraining import overtraining
+from dse.study.numbers import number, significant
+
+# Numbers of `describe_quality`.
+OVERTRAINING = ("compute_optimal_tokens", "overtraining_ratio", "loss_given_up")
+
+
+def describe_quality(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of candidate `i`, whose metrics are `values`: the law, the nats that quantising adds, how far
+    it is over-trained, and in what it lies outside the law's data. Numbers are null and lists empty
+    where no loss is predicted."""
+    if values["predicted_loss"] is None:
+        return {
+            "quality_law": metrics.quality.law,
+            "quantisation_loss": None,
+            **dict.fromkeys(OVERTRAINING),
+            "extrapolates": [],
+            "at_bounds": [],
+        }
+    quality = metrics.quality
+    return {
+        "quality_law": quality.law,
+        "quantisation_loss": values["predicted_loss"] - float(quality.predicted_loss[i]),
+        **describe_overtraining(quality, i, values["training_tokens"]),
+        "extrapolates": sorted(name for name, flags in quality.extrapolates.items() if flags[i]),
+        "at_bounds": sorted(name for name, flags in quality.at_bound.items() if flags[i]),
+    }
+
+
+def describe_overtraining(quality: Quality, i: int, tokens: float) -> dict[str, float | int | None]:
+    """Compute-optimal tokens at the training compute of candidate `i`, its own over these, and the
+    nats that this gives up."""
+    found = overtraining(quality.terms.row(i), np.array([tokens]))
+    amounts = (found.compute_optimal_tokens, found.ratio, found.loss_given_up)
+    return {name: number(amount[0]) for name, amount in zip(OVERTRAINING, amounts, strict=True)}
+
+
+def fit_ranges(law: str) -> dict[str, list[float]]:
+    """{quantity: [low, high]} of what a law was fitted on."""
+    return {name: [known.low, known.high] for name, known in LAWS[law].fit.items()}
+
+
+def quality_intervals(
+    quality: Quality, i: int, values: Mapping[str, Any]
+) -> dict[str, list[float]]:
+    """80% intervals of loss and dense equivalent: the latter is off by `EQUIVALENT_FACTOR`, and the
+    former what the law's dense form makes of that. Empty where there is no dense equivalent."""
+    equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
+    if equivalent is None or values["predicted_loss"] is None:
+        return {}
+    dense = LAWS[quality.law].dense
+    sparse = quality.efficiency_leverage[i] > 1.0
+    factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
+    ends = np.array([equivalent * factor, equivalent / factor])
+    losses = dense(ends, np.array([tokens, tokens])).loss
+    # What quantising the weights adds is the same at both ends: its own error is not known.
+    law = dense(np.array([equivalent]), np.array([tokens])).loss
+    losses += values["predicted_loss"] - law
+    return {
+        "predicted_loss": [float(losses[0]), float(losses[1])],
+        "dense_equivalent_parameters": [float(ends[1]), float(ends[0])],
+    }
+
+
+def quality_words(answer: Mapping[str, Any]) -> list[str]:
+    """Sentences on the predicted loss of an answer of `dse estimate --json`; none without one."""
+    if answer.get("predicted_loss") is None:
+        return []
+    name = answer.get("quality_law", DEFAULT)
+    outside = [
+        f"{_words(quantity)} ({_range(quantity, *ends)})"
+        for quantity, ends in fit_ranges(name).items()
+        if quantity in answer["extrapolates"]
+    ]
+    where = (
+        f"it extrapolates in {', '.join(outside)}" if outside else "inside what it was fitted on"
+    )
+    words = [f"Loss by the quality law {name} (docs/quality.md): {where}."]
+    if answer["at_bounds"]:
+        held = ", ".join(map(_words, answer["at_bounds"]))
+        words.append(f"Held at the end of its range: {held}.")
+    if answer.get("dense_equivalent_parameters") is None:
+        words.append("Under this law no dense model of these tokens is as good.")
+    if answer.get("overtraining_ratio") is not None:
+        words.append(overtraining_words(answer))
+    return words
+
+
+def overtraining_words(answer: Mapping[str, Any]) -> str:
+    """`Trained on 15 T tokens, 11 times the compute-optimal 1.3 T of its training compute: 0.01
+    nats given up for a smaller model.`"""
+    ratio, tokens = answer["overtraining_ratio"], answer["training_tokens"]
+    best = answer["compute_optimal_tokens"]
+    side = "a smaller" if ratio >= 1.0 else "a larger"
+    return (
+        f"Trained on {amount(tokens)} tokens, {significant(ratio, 2)} times the compute-optimal "
+        f"{amount(best)} of its training compute: {answer['loss_given_up']:.4f} nats given up for "
+        f"{side} model."
+    )
+
+
+def amount(value: float) -> str:
+    """`15 T`, `318 B`, `57 M`."""
+    for scale, unit in ((1e12, " T"), (1e9, " B"), (1e6, " M")):
+        if value >= scale:
+            return f"{value / scale:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def _words(quantity: str) -> str:
+    return quantity.replace("_", " ")
+
+
+def _range(quantity: str, low: float, high: float) -> str:
+    """`fitted on 820 M to 318 B`."""
+    if "flops" in quantity:
+        return f"fitted on {low:.0e} to {high:.0e} FLOP".replace("e+", "e")
+    if low <= 0.0 and high >= 1e6:
+        return f"fitted up to {amount(high)}"
+    if high < 1e6:
+        return f"fitted on {low:g} to {high:g}"
+    return f"fitted on {amount(low)} to {amount(high)}"
