@@ -19,6 +19,7 @@ VERBS = {
     "claims": "what people say of models and hardware, as numbers",
     "explain": "where time, memory, money and energy of one point go",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
+    "rediscover": "how far the front lands from designs that experts published, and why",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",

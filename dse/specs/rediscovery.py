@@ -97,15 +97,16 @@ def resolve_case(text: str) -> Path:
     )
 
 
-def load_case(path: Path | str) -> Case:
-    """Reads one case with its space, whose path is as seen from the case file. Raises InputError
-    for what is wrong in either, and where the design was not trained on the space's tokens."""
+def load_case(path: Path | str, law: str | None = None) -> Case:
+    """Reads one case with its space, whose path is as seen from the case file; `law` takes the
+    place of the space's quality law. Raises InputError for what is wrong in either, and where the
+    design was not trained on the space's tokens."""
     document = load_yaml(path)
     frame = validate(_CaseFile, document)
     beside = Path(path).parent / frame.space
     if not beside.is_file():
         raise document.error(("space",), f"no such file: {frame.space}", "a path as seen from here")
-    study = load_study(beside)
+    study = load_study(beside, law=law)
     try:
         expert = resolve_model(frame.expert)
     except InputError as error:

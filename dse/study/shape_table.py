@@ -19,7 +19,7 @@ from dse.candidates import CandidateBatch, Codes, Floats
 from dse.errors import InputError
 from dse.evaluate import Metrics
 from dse.mix import evaluate_mix
-from dse.space.axes import Ints, Values
+from dse.space.axes import Ints
 from dse.space.batches import batch_of_values
 from dse.space.space import Space
 from dse.specs.metrics import METRICS
@@ -32,7 +32,7 @@ CHUNK = 12_000
 # Metrics that the shape alone decides: a limit on one is looked at before any deployment.
 OF_SHAPES = ("total_parameters", "active_parameters", "training_tokens", "training_flops")
 Progress = Callable[[int, int], None]
-Adapt = Callable[[CandidateBatch, Mapping[str, Values]], CandidateBatch]
+Adapt = Callable[[CandidateBatch, Mapping[str, NDArray]], CandidateBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Served:
     keeps the limits; `values` hold all axes, (k,) each, and mean nothing there."""
 
     price: Floats
-    values: Mapping[str, Values]
+    values: Mapping[str, NDArray]
 
     @property
     def feasible(self) -> NDArray[np.bool_]:
@@ -69,7 +69,7 @@ def _price(metric: str) -> bool:
     return METRICS[metric].log and METRICS[metric].direction == "minimize"
 
 
-def shapes_of(problem: PhysicsProblem) -> dict[str, Values]:
+def shapes_of(problem: PhysicsProblem) -> dict[str, NDArray]:
     """Values of the model axes, (k,) each, of every shape of the space. Raises InputError for a
     fixed model and for more shapes and deployments than can be looked at."""
     study = problem.study
@@ -89,12 +89,12 @@ def shapes_of(problem: PhysicsProblem) -> dict[str, Values]:
     return space.values(space.unrank(np.arange(space.size)))
 
 
-def as_they_are(batch: CandidateBatch, values: Mapping[str, Values]) -> CandidateBatch:
+def as_they_are(batch: CandidateBatch, values: Mapping[str, NDArray]) -> CandidateBatch:
     return batch
 
 
 def metrics_of(
-    problem: PhysicsProblem, values: Mapping[str, Values], adapt: Adapt = as_they_are
+    problem: PhysicsProblem, values: Mapping[str, NDArray], adapt: Adapt = as_they_are
 ) -> Metrics:
     """Metrics of n points by the values of all their axes, on the grid or off it."""
     study = problem.study
@@ -102,12 +102,18 @@ def metrics_of(
         n = len(values["chip"])
         values = {**values, "training_tokens": np.full(n, study.training_tokens)}
     batch = adapt(batch_of_values(values), values)
-    return evaluate_mix(batch, problem.mix, problem.machines, training_flops=study.training_compute)
+    return evaluate_mix(
+        batch,
+        problem.mix,
+        problem.machines,
+        training_flops=study.training_compute,
+        law=study.quality_law,
+    )
 
 
 def best_deployments(
     problem: PhysicsProblem,
-    shapes: Mapping[str, Values],
+    shapes: Mapping[str, NDArray],
     chip: int = 0,
     *,
     adapt: Adapt = as_they_are,
@@ -126,7 +132,7 @@ def best_deployments(
         return _best(problem, mine, chip, adapt)
 
     price = np.full(k, np.inf)
-    found: dict[str, Values] = {name: values.copy() for name, values in shapes.items()}
+    found: dict[str, NDArray] = {name: values.copy() for name, values in shapes.items()}
     done = 0
     with ThreadPoolExecutor(2) as pool:
         for rows, served in zip(groups, pool.map(serve, groups), strict=True):
@@ -139,7 +145,7 @@ def best_deployments(
 
 
 def _possible(
-    problem: PhysicsProblem, shapes: Mapping[str, Values], chip: int, adapt: Adapt
+    problem: PhysicsProblem, shapes: Mapping[str, NDArray], chip: int, adapt: Adapt
 ) -> NDArray[np.bool_]:
     """(k,) whether a shape keeps the limits that no deployment can change."""
     limits = [limit for limit in problem.limits if limit.metric in OF_SHAPES]
@@ -151,7 +157,9 @@ def _possible(
             _one_deployment(problem), {name: v[rows] for name, v in shapes.items()}
         )
         one = np.searchsorted(row, np.arange(len(rows)))
-        metrics = metrics_of(problem, _on(chip, {name: v[one] for name, v in values.items()}), adapt)
+        metrics = metrics_of(
+            problem, _on(chip, {name: v[one] for name, v in values.items()}), adapt
+        )
         for limit in limits:
             kept[rows] &= limit.amount(metrics) <= 0.0
     return kept
@@ -165,7 +173,7 @@ def _one_deployment(problem: PhysicsProblem):
 
 
 def _best(
-    problem: PhysicsProblem, shapes: Mapping[str, Values], chip: int, adapt: Adapt
+    problem: PhysicsProblem, shapes: Mapping[str, NDArray], chip: int, adapt: Adapt
 ) -> Served:
     row, values = deployed_values(problem.study, shapes)
     values = _on(chip, values)
@@ -180,6 +188,6 @@ def _best(
     return Served(least, {name: v[first] for name, v in values.items()})
 
 
-def _on(chip: Codes | int, values: Mapping[str, Values]) -> dict[str, Values]:
+def _on(chip: Codes | int, values: Mapping[str, NDArray]) -> dict[str, NDArray]:
     n = len(next(iter(values.values())))
     return {**values, "chip": np.full(n, chip, dtype=np.intp)}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.candidates import Floats
+from dse.quality import LAWS
 from dse.specs.catalog import Catalog
 from dse.specs.rediscovery import Case
 from dse.study.physics import PhysicsProblem, pose
@@ -24,6 +27,7 @@ from dse.study.rediscovery.variants import (
     uniform_routing,
 )
 from dse.study.shape_table import (
+    OF_SHAPES,
     Adapt,
     best_deployments,
     metrics_of,
@@ -43,7 +47,6 @@ class Rediscovery:
     objective: str
     shapes: int
     served: int
-    points: int
     places: list[Place]
     table: Table
     front: Front
@@ -91,7 +94,6 @@ def rediscover(
         objective=objective,
         shapes=len(served.price),
         served=int((served.feasible & allowed[:-1]).sum()),
-        points=0,
         places=places(own, case.study.model_axes),
         table=table,
         front=front,
@@ -104,8 +106,6 @@ def rediscover(
 
 def _without_budget(problem: PhysicsProblem) -> PhysicsProblem:
     """The design is given: budgets bound its rivals, limits on serving bound both."""
-    from dse.study.shape_table import OF_SHAPES
-
     return replace(problem, limits=tuple(x for x in problem.limits if x.metric not in OF_SHAPES))
 
 
@@ -131,9 +131,14 @@ def _variants(
     def add(key: str, words: str, pair: tuple[Front, Distance]) -> None:
         found.append(Variant(key, words, pair[1], len(pair[0].rows)))
 
+    for law in LAWS:
+        if law != problem.study.quality_law:
+            loss, equivalent = _relearned(problem, table, adapt, quality_law=law)
+            pair = compare(table, allowed, loss=loss, equivalent=equivalent)
+            add(f"law {law}", f"quality law `{law}`", pair)
     for key, (words, mask) in limits_on_shapes(table).items():
         add(key, words, compare(table, allowed & mask))
-    if (table.columns["activation_ratio"][-1]) < 1.0:
+    if table.columns["activation_ratio"][-1] < 1.0:
         rows = nearest(table, front, allowed, worth)
         again = served_again(_without_budget(problem), table, rows, uniform_routing(adapt))
         near = replace(
@@ -144,24 +149,24 @@ def _variants(
         words = f"experts chosen equally often (the {len(rows) - 1} shapes nearest to the front)"
         add("routing", words, compare(near, again.feasible))
     if case.held:
-        free = ", ".join(case.held)
-        add("free", f"{free} not held", compare(table, table.served.copy()))
-    add(*_equal_compute(problem, table, allowed, adapt))
+        words = f"{' and '.join(case.held)} free, not held at the expert's"
+        add("free", words, compare(table, table.served.copy()))
+    tokens = problem.study.training_tokens
+    assert tokens is not None  # of every case
+    budget = 6.0 * tokens * float(table.columns["active_parameters"][-1])
+    loss, equivalent = _relearned(
+        problem, table, adapt, training_tokens=None, training_compute=budget
+    )
+    words = f"no end to the corpus: every shape trained for the design's {budget:.2e} FLOP"
+    add("tokens", words, compare(table, allowed, loss=loss, equivalent=equivalent))
     return found
 
 
-def _equal_compute(
-    problem: PhysicsProblem, table: Table, allowed: NDArray[np.bool_], adapt: Adapt
-) -> tuple[str, str, tuple[Front, Distance]]:
-    """Smaller models trained on more tokens, for the compute of the expert."""
-    tokens = problem.study.training_tokens
-    assert tokens is not None
-    budget = 6.0 * tokens * float(table.columns["active_parameters"][-1])
-    free = replace(problem, study=replace(
-        problem.study, training_tokens=None, training_compute=budget
-    ))  # fmt: skip
-    metrics = metrics_of(free, table.values, adapt)
-    loss = metrics.values["predicted_loss"]
-    equivalent = metrics.values["dense_equivalent_parameters"]
-    words = f"tokens beyond the corpus: every shape trained for {budget:.3g} FLOP"
-    return "tokens", words, compare(table, allowed, loss=loss, equivalent=equivalent)
+def _relearned(
+    problem: PhysicsProblem, table: Table, adapt: Adapt, **changed: Any
+) -> tuple[Floats, Floats]:
+    """(loss, dense-equivalent parameters) of every row where the study differs in what is said of
+    training. What serving costs does not depend on it."""
+    other = replace(problem, study=replace(problem.study, **changed))
+    metrics = metrics_of(other, table.values, adapt)
+    return metrics.values["predicted_loss"], metrics.values["dense_equivalent_parameters"]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch
 from dse.dtypes import BITS, CODE, DTYPES
 from dse.errors import InputError
-from dse.space.axes import AxisTable, Values
+from dse.space.axes import AxisTable
 from dse.space.batches import deployed_dtypes
 from dse.specs.axes import AXES, Axis
 from dse.specs.blocks import WEIGHT_PARTS
@@ -35,7 +36,7 @@ class Place:
         return self.on or (self.below is not None and self.above is not None)
 
 
-def axis_values(model: Model, axes: tuple[Axis, ...]) -> dict[str, Values]:
+def axis_values(model: Model, axes: tuple[Axis, ...]) -> dict[str, NDArray]:
     """The model's shape as values of `axes`, (1,) each; an axis that says nothing of it is 0.
 
     Raises InputError for a model with layers that the axes cannot say.
@@ -127,7 +128,7 @@ def _experts(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
 _READERS = {"gqa": _grouped, "mla": _latent, "mlp": _dense, "moe": _experts}
 
 
-def places(expert: Mapping[str, Values], axes: tuple[Axis, ...]) -> list[Place]:
+def places(expert: Mapping[str, NDArray], axes: tuple[Axis, ...]) -> list[Place]:
     """Where the expert stands on every axis that says something of it."""
     found = []
     for axis in axes:
@@ -160,7 +161,7 @@ def stored_as(expert: Model) -> Adapt:
     # Bits of an element: block scales are not precision (dse.evaluate).
     bits = float(min(int(BITS[expert.weight_dtypes[part]]) for part in WEIGHT_PARTS))
 
-    def adapt(batch: CandidateBatch, values: Mapping[str, Values]) -> CandidateBatch:
+    def adapt(batch: CandidateBatch, values: Mapping[str, NDArray]) -> CandidateBatch:
         asked = values["weight_dtype"].astype(np.intp)
         return replace(
             batch,

@@ -50,9 +50,7 @@ class Distance:
     dominating: int
 
 
-def front_of(
-    loss: Floats, price: Floats, equivalent: Floats, allowed: NDArray[np.bool_]
-) -> Front:
+def front_of(loss: Floats, price: Floats, equivalent: Floats, allowed: NDArray[np.bool_]) -> Front:
     """Of the shapes that are `allowed`, (k,), and have a finite price."""
     rows = np.flatnonzero(allowed & np.isfinite(price) & np.isfinite(loss))
     rows = rows[non_dominated(np.stack([loss[rows], price[rows]], axis=1))]

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dse.space.axes import Values
 from dse.study.physics import PhysicsProblem
 from dse.study.rediscovery.table import Table, tabled
 from dse.study.shape_table import OF_SHAPES, Adapt, best_deployments
@@ -56,7 +56,7 @@ class Step:
 
 
 def differing(
-    start: Mapping[str, Values], end: Mapping[str, Values], axes: Sequence[str]
+    start: Mapping[str, NDArray], end: Mapping[str, NDArray], axes: Sequence[str]
 ) -> dict[str, list[str]]:
     """Groups of axes in which two shapes, (1,) each, differ: name -> those of its axes."""
     differ = {name for name in axes if start[name][0] != end[name][0]}
@@ -78,8 +78,8 @@ def _groups(axes: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def path(
     problem: PhysicsProblem,
-    start: Mapping[str, Values],
-    end: Mapping[str, Values],
+    start: Mapping[str, NDArray],
+    end: Mapping[str, NDArray],
     worth: float,
     adapt: Adapt,
 ) -> list[Step]:
@@ -119,11 +119,11 @@ def path(
 
 
 def _swapped(
-    here: Mapping[str, Values],
-    end: Mapping[str, Values],
+    here: Mapping[str, NDArray],
+    end: Mapping[str, NDArray],
     groups: Mapping[str, Sequence[str]],
     tried: Sequence[set[str]],
-) -> dict[str, Values]:
+) -> dict[str, NDArray]:
     """One shape for each set of groups that is swapped."""
     found = {name: np.repeat(values, len(tried)) for name, values in here.items()}
     for i, taken in enumerate(tried):
@@ -134,6 +134,6 @@ def _swapped(
 
 
 def _table(
-    problem: PhysicsProblem, shapes: Mapping[str, Values], adapt: Adapt, axes: tuple[str, ...]
+    problem: PhysicsProblem, shapes: Mapping[str, NDArray], adapt: Adapt, axes: tuple[str, ...]
 ) -> Table:
     return tabled(problem, best_deployments(problem, shapes, adapt=adapt), adapt, axes)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from dse.candidates import Floats
 from dse.dtypes import DTYPES
-from dse.quality.laws import depth_factor
-from dse.space.axes import Values
+from dse.quality import depth_factor
 from dse.study.physics import PhysicsProblem
 from dse.study.shape_table import Adapt, Served, metrics_of
 
@@ -39,7 +38,7 @@ class Table:
 
     price: Floats
     columns: Mapping[str, Floats]
-    values: Mapping[str, Values]
+    values: Mapping[str, NDArray]
     shape_axes: tuple[str, ...]
 
     @property
@@ -96,7 +95,7 @@ def tabled(
     return Table(served.price, columns, served.values, shape_axes)
 
 
-def quality_terms(values: Mapping[str, Values], active: Floats) -> dict[str, Floats]:
+def quality_terms(values: Mapping[str, NDArray], active: Floats) -> dict[str, Floats]:
     """What the default law makes a loss of, but for the leverage; of a dense shape, an activation
     ratio of 1 and a granularity of 2."""
     zeros = np.zeros(len(active))

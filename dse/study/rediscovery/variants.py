@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
-from dse.space.axes import Values
 from dse.study.physics import PhysicsProblem
 from dse.study.rediscovery.front import Distance, Front, distance, front_of
 from dse.study.rediscovery.table import Table
@@ -20,12 +19,17 @@ NEAR = 300  # shapes that are served again where an assumption changes prices
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """`words` say what is changed; `front` and `distance` as in dse.study.rediscovery.front."""
+    """`words` say what is changed, so that they follow `with`. `front_size` is 0 where no rival is
+    left."""
 
     key: str
     words: str
     distance: Distance
     front_size: int
+
+    @property
+    def distance_known(self) -> bool:
+        return self.distance.cost_ratio is not None or self.distance.nats is not None
 
 
 def compare(
@@ -83,7 +87,7 @@ def limits_on_shapes(table: Table) -> dict[str, tuple[str, NDArray[np.bool_]]]:
     return found | {"all": (words, every)}
 
 
-def aspect_of(values: Mapping[str, Values]) -> Floats:
+def aspect_of(values: Mapping[str, NDArray]) -> Floats:
     """(n,) hidden size over layers."""
     return values["hidden_size"] / values["num_hidden_layers"]
 
@@ -102,17 +106,13 @@ def nearest(table: Table, front: Front, allowed: NDArray[np.bool_], worth: float
 def uniform_routing(adapt: Adapt) -> Adapt:
     """Experts chosen equally often."""
 
-    def changed(batch: CandidateBatch, values: Mapping[str, Values]) -> CandidateBatch:
+    def changed(batch: CandidateBatch, values: Mapping[str, NDArray]) -> CandidateBatch:
         return replace(adapt(batch, values), routing_skew=np.zeros(len(batch)))
 
     return changed
 
 
-def served_again(
-    problem: PhysicsProblem, table: Table, rows: NDArray, adapt: Adapt
-) -> Served:
+def served_again(problem: PhysicsProblem, table: Table, rows: NDArray, adapt: Adapt) -> Served:
     """The shapes of some rows on the deployments that are best under another `adapt`."""
     shapes = {name: table.values[name][rows] for name in table.shape_axes}
     return best_deployments(problem, shapes, adapt=adapt)
-
-
