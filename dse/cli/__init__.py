@@ -20,6 +20,7 @@ VERBS = {
     "explain": "where time, memory, money and energy of one point go",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "rediscover": "how far the front lands from designs that experts published, and why",
+    "basket": "one shape for several chips, and what it gives away on each",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",

@@ -9,8 +9,8 @@ from typing import Any
 from dse.study.rediscovery.answer import Rediscovery
 from dse.study.rediscovery.path import Step
 from dse.study.rediscovery.tables import (
-    TextTable,
     known_table,
+    markdown_table,
     shape_table,
     summary,
     variant_table,
@@ -121,7 +121,7 @@ def markdown(answers: Sequence[Rediscovery], command: str) -> str:
         "# Rediscovery",
         INTRO.rstrip(),
         law_words(answers[0]),
-        _table(summary(answers)),
+        markdown_table(summary(answers)),
         RUN.rstrip(),
     ]
     for found in answers:
@@ -131,7 +131,7 @@ def markdown(answers: Sequence[Rediscovery], command: str) -> str:
 
 def _case(found: Rediscovery) -> list[str]:
     parts = [f"## {found.case.title}", "\n".join(f"- {sentence}" for sentence in lead(found))]
-    parts += [_table(known_table(found))]
+    parts += [markdown_table(known_table(found))]
     if found.case.held:
         held = " and ".join(found.case.held)
         parts.append(f"Held at the expert's: `{held}`, because {found.case.why_held}.")
@@ -139,10 +139,10 @@ def _case(found: Rediscovery) -> list[str]:
         f"{found.shapes:,} shapes, {found.served:,} of them within the budgets and served within "
         f"the limits, {len(found.front.rows):,} on the front."
     )
-    parts.append(_table(shape_table(found)))
+    parts.append(markdown_table(shape_table(found)))
     for words, steps in path_words(found):
         parts += [words, "\n".join(f"{k}. {step_words(step)}." for k, step in enumerate(steps, 1))]
-    parts += [f"{variant_table(found).caption}:", _table(variant_table(found))]
+    parts += [f"{variant_table(found).caption}:", markdown_table(variant_table(found))]
     return parts
 
 
@@ -158,17 +158,3 @@ def path_words(found: Rediscovery) -> list[tuple[str, list[Step]]]:
         for k, (words, steps) in enumerate(ways)
         if steps and not (k and same)
     ]
-
-
-def _table(table: TextTable) -> str:
-    lines = [
-        "| " + " | ".join(table.titles) + " |",
-        "|" + "|".join("---:" if k in table.right else "---" for k in range(len(table.titles)))
-        + "|",
-        *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table.rows),
-    ]  # fmt: skip
-    return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

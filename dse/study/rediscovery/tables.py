@@ -114,3 +114,18 @@ def variant_table(found: Rediscovery) -> TextTable:
     ]
     titles = ("with", "cost at equal quality", "loss above the front", "shapes that beat it")
     return TextTable("The same with one assumption changed", titles, rows, (1, 2, 3))
+
+
+def markdown_table(table: TextTable) -> str:
+    """Without its caption."""
+    lines = [
+        "| " + " | ".join(table.titles) + " |",
+        "|" + "|".join("---:" if k in table.right else "---" for k in range(len(table.titles)))
+        + "|",
+        *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table.rows),
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
