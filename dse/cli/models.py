@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from dse.cli.options import json_option, print_json, print_table, say
@@ -37,9 +39,30 @@ def _facts(name: str) -> dict:
         "kv_elements_per_token": float(kv_elements_per_token(batch)[0]),
         "index_bytes_per_token": float(index_bytes_per_token(batch)[0]),
         "state_bytes_per_request": float(state_bytes_per_request(batch)[0]),
+        "training_tokens": model.training_tokens,
+        **_trained(batch),
         "source": model.source,
         "assumed": list(model.assumed),
         "unknown_keys": list(model.unknown_keys),
+    }
+
+
+def _trained(batch: Any) -> dict:
+    """Loss under the default quality law and how far the model is over-trained; null where its
+    training tokens are not known."""
+    from dse.evaluate import shape_quality_of
+    from dse.perf.parameters import parameters
+    from dse.quality.laws import DEFAULT
+    from dse.study.numbers import number
+    from dse.study.quality import describe_overtraining
+
+    tokens = batch.training_tokens
+    quality = shape_quality_of(batch, parameters(batch), tokens)
+    return {
+        "quality_law": DEFAULT,
+        "predicted_loss": number(quality.predicted_loss[0]),
+        "dense_equivalent_parameters": number(quality.dense_equivalent_parameters[0]),
+        **describe_overtraining(quality, 0, tokens[0]),
     }
 
 
@@ -103,6 +126,8 @@ def _key(facts: list[dict]) -> str:
 @json_option
 def show_model(model: str, as_json: bool) -> None:
     """One model, by id or by the path of a config.json."""
+    from dse.study.quality import overtraining_words
+
     row = _facts(model)
     if as_json:
         print_json(row)
@@ -122,6 +147,8 @@ def show_model(model: str, as_json: bool) -> None:
     for block in row["blocks"]:
         sizes = ", ".join(f"{k} {v:g}" for k, v in block.items() if k not in ("kind", "count"))
         say(f"{block['count']} layers of {block['kind']}: {sizes}", "  ")
+    if row["predicted_loss"] is not None:
+        say(f"{overtraining_words(row)} By the quality law {row['quality_law']}.", "  ")
     dtypes = ", ".join(f"{part} {dtype}" for part, dtype in row["weight_dtypes"].items())
     say(_key([row]), "  ")
     say(f"weights as published: {dtypes}", "  ")

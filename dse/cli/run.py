@@ -58,6 +58,14 @@ from dse.cli.options import (
     help="Compare the front with every point of the space, up to 1e9, afterwards; or say nothing "
     "of how sure it is. Without either: what is cheap to know.",
 )
+@click.option(
+    "--law",
+    "laws",
+    multiple=True,
+    metavar="NAME",
+    help="Quality law in place of the space's own: leverage, hoffmann, cautious, joint, abnar. all "
+    "(beside it or alone): the front under each, and the choice that depends least on them.",
+)
 @json_option
 def command(
     space: str,
@@ -72,6 +80,7 @@ def command(
     prove: bool | None,
     cluster: str | None,
     lease: int,
+    laws: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Search SPACE (a shipped name or a file) and write the Pareto-front report.
@@ -84,10 +93,17 @@ def command(
     grows by more --trials. Other machines share one through --storage postgresql://... and
     `dse worker` (docs/workers.md).
     """
+    from dse.errors import InputError
+    from dse.quality.laws import ALL
     from dse.report import write_report
     from dse.study.folder import STUDY, write_json
     from dse.study.run import run_study
 
+    own = dict.fromkeys(name for name in laws if name != ALL)
+    if len(own) > 1:
+        raise InputError(
+            f"read {', '.join(own)}", field="--law", accepted="one law, and all beside it"
+        )
     folder = out or Path("studies") / (Path(space).stem.strip(".") or "study")
     with _Progress() as progress:
         document = run_study(
@@ -101,6 +117,8 @@ def command(
             fresh=fresh,
             evaluator=evaluator,
             prove=prove,
+            law=next(iter(own), None),
+            every_law=ALL in laws,
             cluster=cluster,
             lease_s=float(lease),
             progress=progress.update,
@@ -119,6 +137,7 @@ def command(
 
 
 def _print(document: dict[str, Any], folder: Path) -> None:
+    from dse.report.laws import law_sentences
     from dse.report.sure import sentences
     from dse.study.folder import FRONT, read_json
     from dse.study.loads import held as held_in
@@ -177,6 +196,8 @@ def _print(document: dict[str, Any], folder: Path) -> None:
             ],
             right=(0, *range(2, 2 + len(objectives))),
         )
+    for sentence in law_sentences(document):
+        say(sentence, "  ")
     if sure := sentences(document):
         say(f"How sure: {' '.join(sure)}", "  ")
     if len(shown) < len(items):

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.quality.laws import predicted_loss
+from dse.quality.laws import DEFAULT, predicted_loss
 from dse.report.describe import deployment, shape
 from dse.report.folder import Chosen, Json, StudyFolder
 from dse.report.labels import BOUND_NAMES, label, seconds, show
 from dse.report.words import basis, bottleneck, capital, chip_price, extreme, limits, span
 from dse.study.loads import held, loads_of
 from dse.study.numbers import significant
+from dse.study.quality import overtraining_words
 
 TITLES = {
     "cheapest": "Cheapest",
@@ -118,7 +119,10 @@ def gives(folder: StudyFolder, metrics: Json) -> tuple[str, ...]:
         if equivalent is not None:
             amount = show("dense_equivalent_parameters", equivalent)
             sentence += f" (dense-equivalent {amount} parameters)"
-        sentences.append(f"{sentence}.")
+        law = f" by the law {metrics['quality_law']}" if "quality_law" in metrics else ""
+        sentences.append(f"{sentence}{law}.")
+        if metrics.get("overtraining_ratio") is not None:
+            sentences.append(overtraining_words(metrics))
         added = quantisation(metrics)
         if added:
             sentences.append(
@@ -140,7 +144,7 @@ def quantisation(metrics: Json) -> float:
     tokens, size = metrics.get("training_tokens"), metrics.get("dense_equivalent_parameters")
     if not (tokens and size):
         return 0.0
-    law = predicted_loss(np.array([size]), np.array([tokens]))
+    law = predicted_loss(np.array([size]), np.array([tokens]), metrics.get("quality_law", DEFAULT))
     added = metrics["predicted_loss"] - float(law[0])
     return added if added >= 0.0005 else 0.0
 

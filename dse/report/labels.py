@@ -88,6 +88,10 @@ LABELS: dict[str, Label] = {
         "active parameters", "parameters", "B", 1e-9, "those that one token passes through"
     ),
     "training_tokens": Label("training tokens", "parameters", "B", 1e-9),
+    "overtraining_ratio": Label(
+        "training tokens over compute-optimal", "rate",
+        meaning="above 1 the model is smaller and longer trained than is best for its loss alone",
+    ),
     "chips": Label("chips", "count"),
     "chip_usd_per_hour": Label("price of the chips", "usd", "USD per hour"),
 }  # fmt: skip
@@ -159,6 +163,7 @@ GLOSSARY: dict[str, str] = {
     "nats": "unit of loss with natural logarithms",
     "dense-equivalent": "the dense model that the scaling law predicts to be as good",
     "floor": "the time if the chip ran at its peak arithmetic and bandwidth without any loss",
+    "regret": "how much worse a design is than the best choice, had one known which law is right",
     "hypervolume": "share of the scaled objective space that the front beats: one number for how "
     "far out a front lies",
     "measured": "read off a real device or run",

@@ -11,6 +11,7 @@ from dse.report.cards import cards
 from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, axis_title, label, show
+from dse.report.laws import law_rows, law_sentences, regret_rows
 from dse.report.roofline import operators, roofline_rows
 from dse.report.sure import sentences
 
@@ -61,7 +62,7 @@ def markdown(folder: StudyFolder) -> str:
         lines += [f"- Reproduce: {code(card.command)}", ""]
         if card.workloads:
             lines += _table(card.workloads[0], card.workloads[1:])
-    lines += _chosen(folder) + _front(folder) + _certainty(folder) + _inputs(folder)
+    lines += _chosen(folder) + _laws(folder) + _front(folder) + _certainty(folder) + _inputs(folder)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -125,6 +126,23 @@ def _chosen(folder: StudyFolder) -> list[str]:
             if row["violated"]
         ),
     )
+
+
+def _laws(folder: StudyFolder) -> list[str]:
+    said = law_sentences(folder.study)
+    if not said:
+        return []
+    lines = ["## Does the answer depend on the law?", ""]
+    for sentence in said:
+        lines += [escape(sentence), ""]
+    for head, *rows in filter(None, (regret_rows(folder), law_rows(folder))):
+        lines += _table(head, rows)
+    laws = folder.study["laws"]
+    if laws["depends"]:
+        lines += [f"Searched: {escape(laws['searched'])}.", ""]
+        lines += [f"- {escape(text)}" for text in laws["definitions"]] + [""]
+        lines += [f"- {row['law']}: {escape(row['title'])}" for row in laws["compared"]] + [""]
+    return lines
 
 
 def _front(folder: StudyFolder) -> list[str]:

@@ -15,6 +15,7 @@ from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.figures import PALETTE, SYMBOLS, figures
 from dse.report.folder import StudyFolder
 from dse.report.labels import GLOSSARY, label, show
+from dse.report.laws import law_figure, law_rows, law_sentences, regret_rows
 from dse.report.roofline import operators, roofline_figures, roofline_rows
 from dse.report.sure import history_svg, sentences
 
@@ -45,6 +46,10 @@ def page(folder: StudyFolder) -> str:
         tallies=tables.tallies(folder),
         sure=sentences(folder.study),
         sure_picture=history_svg((folder.study.get("proof") or {}).get("history", ())),
+        law_sentences=law_sentences(folder.study),
+        law_rows=law_rows(folder),
+        regret_rows=regret_rows(folder),
+        law_plot=bool(law_figure(folder)),
         times=[(c.under, tables.time_rows(c)) for c in folder.chosen],
         memories=[(c.under, tables.memory_rows(c)) for c in folder.chosen],
         roofs=[
@@ -77,7 +82,7 @@ def page(folder: StudyFolder) -> str:
         data_json=tables.script_json(data),
         page_json=tables.script_json(
             {
-                "figures": figures(folder) | roofline_figures(folder),
+                "figures": figures(folder) | roofline_figures(folder) | law_figure(folder),
                 "palette": PALETTE,
                 "symbols": SYMBOLS,
                 "table_rows": TABLE_ROWS,

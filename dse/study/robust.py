@@ -11,6 +11,8 @@ away.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,19 +34,25 @@ def front_probability(problem: PhysicsProblem, index: NDArray[np.int64], seed: i
     """(n,) share of DRAWS in which the front points `index` (n, d) are not dominated."""
     every = max(len(index) // STARTS, 1)
     behind = _closest(problem, problem.space.neighbours(index[::every]))
-    metrics = problem.metrics(np.concatenate([index, behind]))
-    slower = _slower(problem, metrics)
     rng = np.random.default_rng((seed, len(index)))
-    chip, deployment = _shared(problem, np.concatenate([index, behind]))
-    shared = problem.machines.shared_error
     on_front = np.zeros(len(index))
+    for F in draws(problem, np.concatenate([index, behind]), rng):
+        on_front += non_dominated(F)[: len(index)]
+    return on_front / DRAWS
+
+
+def draws(
+    problem: PhysicsProblem, index: NDArray[np.int64], rng: np.random.Generator
+) -> Iterator[Floats]:
+    """F (n, m) of the points `index` (n, d), DRAWS times, with errors drawn as said above."""
+    slower = _slower(problem, problem.metrics(index))
+    chip, deployment = _shared(problem, index)
+    shared = problem.machines.shared_error
     for _ in range(DRAWS):
         common = rng.standard_normal(len(problem.machines.ids))[chip]
         own = rng.standard_normal(deployment.max() + 1)[deployment]
         z = (np.sqrt(shared) * common + np.sqrt(1.0 - shared) * own) / P90
-        F = np.stack([column(z) for column in slower], axis=1)
-        on_front += non_dominated(F)[: len(index)]
-    return on_front / DRAWS
+        yield np.stack([column(z) for column in slower], axis=1)
 
 
 def _shared(

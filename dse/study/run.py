@@ -17,7 +17,7 @@ from dse import __version__
 from dse.errors import InputError, StorageError
 from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
-from dse.quality.laws import LAWS
+from dse.quality.laws import ALL, LAWS
 from dse.search.checkpoint import Checkpoint
 from dse.search.claims import LEASE_S
 from dse.search.engine import Budget
@@ -40,6 +40,7 @@ from dse.study.estimate import assumptions
 from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
+from dse.study.laws import compare_laws
 from dse.study.loads import one_load
 from dse.study.physics import PhysicsProblem
 from dse.study.proof import SWEEP, proof_of
@@ -76,6 +77,8 @@ def run_study(
     fresh: bool = False,
     evaluator: str | None = None,
     prove: bool | None = None,
+    law: str | None = None,
+    every_law: bool = False,
     cluster: str | None = None,
     lease_s: float = LEASE_S,
     progress: Progress = lambda done, total, front: None,
@@ -86,13 +89,15 @@ def run_study(
     over `jobs` processes, a Dask `cluster`, and whoever joins: dse.study.join. `evaluator` names a
     function of the user that takes the place of the model (`dse.study.external`), in one process.
     `prove` True compares the front with an enumeration of a space of up to 1e9 points, False says
-    nothing of how near it is to the true one, None says what is cheap to know.
+    nothing of how near it is to the true one, None says what is cheap to know. `law` takes the
+    place of the quality law of the space; `every_law` holds the front against that of each law
+    (`dse.study.laws`).
 
     Raises InputError for a space or function that is wrong, StorageError for a folder that cannot
     be used or holds another study, NothingFeasible when no point is feasible (its trials are kept).
     """
     started = time.perf_counter()
-    posed = posed_study(space, engine, seed, __version__, evaluator or "model")
+    posed = posed_study(space, engine, seed, __version__, evaluator or "model", law)
     problem, catalog, identity = posed.problem, posed.catalog, posed.identity
     own = None if evaluator is None else external_problem(problem, evaluator)
     if own is not None and (jobs > MOST_THREADS or cluster is not None):
@@ -100,6 +105,12 @@ def run_study(
             "--evaluator is called point by point in one process",
             field="--jobs" if cluster is None else "--cluster",
             accepted="one process: no --cluster, and --jobs 1 or 2",
+        )
+    if own is not None and (every_law or law is not None):
+        raise InputError(
+            "--evaluator predicts by itself",
+            field="--law",
+            accepted="a study without --evaluator",
         )
     if not fresh:
         refuse_other(out, problem.study.name, problem.space.fingerprint, posed.defined)
@@ -134,6 +145,17 @@ def run_study(
     if result.miss is not None:
         raise nothing_feasible(problem, result)
     items, document = _documents(problem, catalog, result, identity, out)
+    if every_law:
+        document["laws"] = compare_laws(
+            problem,
+            result.front.index,
+            items,
+            {name: row["point"] - 1 for name, row in document["chosen"].items()},
+            engine=result.engine,
+            seed=seed,
+            threads=min(jobs, MOST_THREADS),
+            progress=progress,
+        )
     if own is not None:
         say_external(own, result.front, items, document)
     searched = time.perf_counter()
@@ -142,6 +164,8 @@ def run_study(
     document |= shared
     document["definition"] = posed.defined
     command = _command(space, out, engine, seed, trials, storage, evaluator, prove)
+    command += [] if law is None else ["--law", law]
+    command += ["--law", ALL] * every_law
     document["command"] = shlex.join(command)
     document["trials"] = record.trials
     document["duplicate_trials"] = record.duplicates

@@ -23,6 +23,7 @@ SEARCHED = ("weights_offloaded", "kv_offloaded", "offload_tier", "scale_up_domai
 def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     """The text of front.csv. A value that does not apply is an empty cell."""
     deployment = (*DEPLOYMENT, *(name for name in SEARCHED if name in items[0]["deployment"]))
+    laws = "laws" in items[0]
     metrics = [
         name
         for name, value in items[0]["metrics"].items()
@@ -30,13 +31,17 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("point", "names", "front_probability", *MODEL, *deployment, *metrics))
+    compared = ("laws", "worst_regret") if laws else ()
+    head = ("point", "names", "front_probability", *compared, *MODEL, *deployment, *metrics)
+    writer.writerow(head)
     for item in items:
         writer.writerow(
             [
                 item["point"],
                 " ".join(item["names"]),
                 _cell(item["front_probability"]),
+                *([" ".join(item["laws"]["on_fronts"])] if laws else []),
+                *([_cell(item["worst_regret"])] if laws else []),
                 *(_cell(item["model"].get(name)) for name in MODEL),
                 *(_cell(item["deployment"][name]) for name in deployment),
                 *(_cell(item["metrics"][name]) for name in metrics),

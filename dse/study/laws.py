@@ -1,0 +1,226 @@
+"""Does the answer depend on the quality law? The front under each law, and the design of least
+regret over all of them.
+
+Only the predicted loss and what is made of it differ between laws; times and prices are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.candidates import Floats
+from dse.pareto import Scale, non_dominated
+from dse.quality.laws import LAWS
+from dse.search.engine import Progress
+from dse.search.run import ENUMERATE, search
+from dse.specs.own_config import config_of
+from dse.study.describe import describe_deployment, number
+from dse.study.physics import PhysicsProblem
+from dse.study.robust import DRAWS, draws
+from dse.study.shapes import model_at
+from dse.study.words import short_deployment, short_shape
+
+# Metrics that a law decides.
+OF_LAW = ("predicted_loss", "dense_equivalent_parameters")
+# Engines that a front is searched with again; samplers make way for these.
+AGAIN = ("exhaustive", "pareto-local")
+ROBUST = "robust"
+DEFINITIONS = (
+    "Each law's front is scaled to 0 at the best and 1 at the worst value of each objective on it, "
+    "cost and times in logarithm, so that losses of different laws need no common unit.",
+    "Regret under a law: the mean of a design's scaled objectives less that of the design with the "
+    "least, which is that law's own compromise (its knee). 0.1 is a tenth of the front's range "
+    "given away in each objective.",
+    f"It is averaged over {DRAWS} draws of the errors of times and prices from their 80% "
+    "intervals; losses and limits are held as predicted.",
+    "The robust choice is the point of this front whose regret under its worst law is least.",
+    "Beaten by: how much all objectives of a design would have to improve, in units of that scale, "
+    "for no design of that law's front to be better in all of them; 0 on the front.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Under:
+    """One law over the union of all fronts, (u,) or (u, m): F, whether a point is feasible and on
+    the law's front, and the scale of that front."""
+
+    F: Floats
+    feasible: NDArray[np.bool_]
+    on_front: NDArray[np.bool_]
+    scale: Scale
+
+
+def depends(problem: PhysicsProblem) -> bool:
+    """Whether an objective or a limit reads what a law decides."""
+    read = {o.metric for o in problem.objectives} | {limit.metric for limit in problem.limits}
+    return not read.isdisjoint(OF_LAW)
+
+
+def compare_laws(
+    problem: PhysicsProblem,
+    front: NDArray[np.int64],
+    items: list[dict[str, Any]],
+    chosen: Mapping[str, int],
+    *,
+    engine: str,
+    seed: int,
+    threads: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """`laws` of study.json for the front `front` (n, d) of the study's own law, whose items of
+    front.json get what they are under each law. `chosen` maps names to rows of the front."""
+    if not depends(problem):
+        return {
+            "depends": False,
+            "why": "no objective and no limit of this study reads a predicted loss",
+        }
+    names = list(LAWS)
+    posed = {name: _under_law(problem, name) for name in names}
+    again = engine if engine in AGAIN else "auto"
+    fronts, evaluations = {problem.study.quality_law: front}, 0
+    for name in names:
+        if name not in fronts:
+            found = search(posed[name], again, seed=seed, threads=threads, progress=progress)
+            fronts[name] = found.front.index
+            evaluations += found.evaluations
+    index = _union(problem, front, [fronts[name] for name in names])
+    found = {name: _evaluate(posed[name], index) for name in names}
+    under = {name: one for name, one in found.items() if one is not None}
+    n = len(front)
+    regret = _regret(problem, under, index, seed)
+    beaten = {name: _beaten(one, n) for name, one in under.items()}
+    worst = np.max(np.stack([regret[name][:n] for name in names]), axis=0)
+    for i, item in enumerate(items):
+        item["laws"] = {
+            "on_fronts": [name for name, one in under.items() if one.on_front[i]],
+            "regret": {name: number(regret[name][i]) for name in names},
+            "beaten_by": {name: number(value[i]) for name, value in beaten.items()},
+        }
+        item["worst_regret"] = number(worst[i])
+    everywhere = np.all(np.stack([one.on_front[:n] for one in under.values()]), axis=0)
+    robust = int(np.argmin(worst))
+    picked = dict(chosen)
+    if np.isfinite(worst[robust]):
+        picked[ROBUST] = robust
+        items[robust]["names"].append(ROBUST)
+    return {
+        "depends": True,
+        "searched": (
+            f"each law's front by {again if again != 'auto' else _auto(problem)}, seed {seed}; "
+            f"then all {len(index):,} points of these fronts under every law"
+        ),
+        "evaluations": evaluations,
+        "definitions": list(DEFINITIONS),
+        "on_every_front": int(everywhere.sum()),
+        "compared": [_row(problem, posed[name], under.get(name), index, n) for name in names],
+        "robust": robust + 1 if ROBUST in picked else None,
+        "chosen": [
+            {
+                "name": name,
+                "point": row + 1,
+                "worst_regret": number(worst[row]),
+                "worst_law": max(names, key=lambda name: regret[name][row]),
+                **items[row]["laws"],
+            }
+            for name, row in picked.items()
+        ],
+    }
+
+
+def _under_law(problem: PhysicsProblem, name: str) -> PhysicsProblem:
+    return replace(problem, study=replace(problem.study, quality_law=name))
+
+
+def _auto(problem: PhysicsProblem) -> str:
+    return "exhaustive" if problem.space.size <= ENUMERATE else "pareto-local"
+
+
+def _union(
+    problem: PhysicsProblem, front: NDArray[np.int64], others: list[NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """(u, d) the front in its order, then what the others add, by rank."""
+    mine = problem.space.rank(front)
+    ids = np.setdiff1d(np.concatenate([problem.space.rank(one) for one in others]), mine)
+    return np.concatenate([front, problem.space.unrank(ids)])
+
+
+def _evaluate(problem: PhysicsProblem, index: NDArray[np.int64]) -> _Under | None:
+    """None where nothing of `index` is feasible under the law."""
+    found = problem.evaluate(index)
+    feasible = np.asarray((found.G <= 0.0).all(axis=1))
+    if not feasible.any():
+        return None
+    rows = np.flatnonzero(feasible)
+    on_front = np.zeros(len(index), dtype=bool)
+    on_front[rows] = non_dominated(found.F[rows])
+    log = tuple(objective.log for objective in problem.objectives)
+    return _Under(found.F, feasible, on_front, Scale.of(found.F[on_front], log))
+
+
+def _regret(
+    problem: PhysicsProblem, under: Mapping[str, _Under], index: NDArray[np.int64], seed: int
+) -> dict[str, Floats]:
+    """{law: (u,)} mean regret over the draws, of every law; infinite where a point is not feasible
+    under it."""
+    ours = [j for j, o in enumerate(problem.objectives) if o.metric in OF_LAW]
+    total = {name: np.full(len(index), 0.0 if name in under else np.inf) for name in LAWS}
+    rng = np.random.default_rng((seed, len(index)))
+    for drawn in draws(problem, index, rng):
+        for name, one in under.items():
+            F = drawn.copy()
+            F[:, ours] = one.F[:, ours]
+            mean = np.full(len(index), np.inf)
+            mean[one.feasible] = one.scale(F[one.feasible]).mean(axis=1)
+            total[name] += mean - mean.min()
+    return {name: value / DRAWS for name, value in total.items()}
+
+
+def _beaten(one: _Under, n: int) -> Floats:
+    """(n,) of the first n points: how far every objective must improve for no point of the law's
+    front to be better in all; infinite where a point is not feasible."""
+    front = one.scale(one.F[one.on_front])
+    found = np.where(one.feasible[:n], 0.0, np.inf)
+    for i in np.flatnonzero(one.feasible[:n] & ~one.on_front[:n]):
+        row = one.scale(one.F[i : i + 1])
+        found[i] = (row - front).min(axis=1).max()
+    return found
+
+
+def _row(
+    problem: PhysicsProblem,
+    law: PhysicsProblem,
+    one: _Under | None,
+    index: NDArray[np.int64],
+    n: int,
+) -> dict[str, Any]:
+    """What a law's own front is, and the design that it would choose; `law` is the problem posed
+    under it, and the first n points of `index` are the study's front."""
+    name = law.study.quality_law
+    head = {"law": name, "title": LAWS[name].title}
+    if one is None:
+        return {**head, "front_size": 0, "shared": 0, "knee": None}
+    total = np.full(len(index), np.inf)
+    total[one.on_front] = one.scale(one.F[one.on_front]).sum(axis=1)
+    knee = int(np.argmin(total))
+    at = index[knee : knee + 1]
+    batch = law.batch(at)
+    read = dict.fromkeys((*(o.metric for o in law.objectives), *OF_LAW))
+    own, its = problem.metrics(at).values, law.metrics(at).values
+    model = law.model or model_at(batch, 0, "", None)
+    return {
+        **head,
+        "front_size": int(one.on_front.sum()),
+        "shared": int(one.on_front[:n].sum()),
+        "knee": {
+            "point": knee + 1 if knee < n else None,
+            "shape": short_shape(config_of(model)),
+            "deployment": short_deployment(describe_deployment(batch, 0, law.machines)),
+            "metrics": {metric: number(its[metric][0]) for metric in read},
+            "own_metrics": {metric: number(own[metric][0]) for metric in read},
+        },
+    }
