@@ -44,8 +44,8 @@ def summary(answers: Sequence[Rediscovery]) -> TextTable:
             )
         )
     titles = (
-        "case", "the design is", "cost at equal quality", "loss above the front at equal cost",
-        "dense-equivalent, its / the front's", "shapes that beat it",
+        "case", "the design is", "cost at equal quality", "loss at equal cost",
+        "dense equal, its / front's", "beaten by shapes",
     )  # fmt: skip
     return TextTable("Distance to the front", titles, rows, (2, 3, 4, 5))
 
