@@ -164,14 +164,15 @@ def test_a_shape_is_served_alike_alone_and_among_others(case):
 
 
 def test_other_objectives_and_a_fixed_model_are_refused(tmp_path: Path):
-    def posed(old: str, new: str):
+    def posed(old: str, new: str, text: str = SMALL):
         path = tmp_path / "space.yaml"
-        path.write_text(SMALL.replace(old, new), encoding="utf-8")
+        path.write_text(text.replace(old, new), encoding="utf-8")
         return pose(load_study(path), load_catalog())
 
     with pytest.raises(InputError, match="predicted_loss, chips"):
         price_metric(posed("usd_per_million_total_tokens: min", "chips: min"))
-    large = posed("[8, 32, 128]", "{from: 1, to: 100000, multiple_of: 10}")
+    many = SMALL.replace("[28, 36]", "{from: 2, to: 200, multiple_of: 2}")
+    large = posed("[8, 32, 128]", "{from: 1, to: 100000, multiple_of: 10}", many)
     with pytest.raises(InputError, match=r"are [0-9,]+ points"):
         shapes_of(large)
     model = SMALL[SMALL.index("model:") : SMALL.index("deployment:")]
