@@ -176,9 +176,10 @@ def test_other_objectives_and_a_fixed_model_are_refused(tmp_path: Path):
     with pytest.raises(InputError, match=r"are [0-9,]+ points"):
         shapes_of(large)
     model = SMALL[SMALL.index("model:") : SMALL.index("deployment:")]
-    fixed = posed(model, "model: llama-3-8b\n").study
+    dense = SMALL.replace("  expert_parallel: {values: [1, 2], when: {sparse: true}}\n", "")
+    fixed = posed(model, "model: llama-3-8b\n", dense)
     with pytest.raises(InputError, match="the model is fixed"):
-        shapes_of(replace(posed("x", "x"), study=fixed))
+        shapes_of(fixed)
 
 
 # --- designs as axis values
