@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 
 from dse.cli.options import command_line, json_option, law_option, print_json, print_table, say
-
-QUIET_S = 2.0  # progress is shown beyond it
+from dse.cli.progress import ShapeProgress
 
 
 @click.command("basket")
@@ -34,7 +32,7 @@ def command(space: str, law: str | None, out: str | None, as_json: bool) -> None
     from dse.study.basket_words import MEANING, document, facts, lead, tables
 
     study = load_study(resolve_space(space), law=law)
-    found = basket(study, load_catalog(extra_chip_files=study.chip_files), _Progress())
+    found = basket(study, load_catalog(extra_chip_files=study.chip_files), ShapeProgress())
     if as_json:
         print_json(document(found))
     else:
@@ -52,15 +50,3 @@ def command(space: str, law: str | None, out: str | None, as_json: bool) -> None
 
         page = write_basket(Path(out), found, command_line())
         click.echo(f"Page: {page}", err=as_json)
-
-
-class _Progress:
-    """A line to standard error every two seconds, none before the first two."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if time.monotonic() - self.last >= QUIET_S:
-            self.last = time.monotonic()
-            click.echo(f"{what}: {done:,} of {total:,} shapes served", err=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dse.cli.options import json_option, law_option, print_json, print_table, say
-
-QUIET_S = 2.0  # progress is shown beyond it
+from dse.cli.progress import ShapeProgress
 
 
 @click.command("rediscover")
@@ -38,7 +36,7 @@ def command(case: str | None, law: str | None, markdown: str | None, as_json: bo
 
     paths = [resolve_case(case)] if case else list(shipped_cases().values())
     cases = [load_case(path, law) for path in paths]
-    catalog, progress = load_catalog(), _Progress()
+    catalog, progress = load_catalog(), ShapeProgress()
     answers = [rediscover(one, catalog, progress) for one in cases]
     if markdown is not None:
         words = ["dse rediscover", *([case] if case else []), *([f"--law {law}"] if law else [])]
@@ -98,15 +96,3 @@ def _print_one(found: Any) -> None:
     click.echo(f"\n{made.caption}")
     print_table(made.titles, made.rows, made.right)
     say(law_words(found))
-
-
-class _Progress:
-    """A line to standard error every two seconds, none before the first two."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if time.monotonic() - self.last >= QUIET_S:
-            self.last = time.monotonic()
-            click.echo(f"{what}: {done:,} of {total:,} shapes served", err=True)

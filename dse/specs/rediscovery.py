@@ -127,11 +127,14 @@ def load_case(path: Path | str, law: str | None = None) -> Case:
     for name in held:
         if name not in names:
             hint = did_you_mean(name, names)
-            known = ", ".join(name for name in names if name in AXES)
-            raise document.error(("hold", "axes", name), f"no axis of the space{hint}", known)
-        allowed = next(axis.values for axis in study.model_axes if axis.name == name)
-        if unknown := [value for value in held[name] if value not in allowed]:
-            accepted = ", ".join(map(str, allowed))
+            raise document.error(
+                ("hold", "axes", name), f"no axis of the space{hint}", ", ".join(names)
+            )
+        axis = next(axis for axis in study.model_axes if axis.name == name)
+        if axis.ratio_of is not None:
+            raise document.error(("hold", "axes", name), "a ratio", "an axis with listed values")
+        if unknown := [value for value in held[name] if value not in axis.values]:
+            accepted = ", ".join(map(str, axis.values))
             raise document.error(("hold", "axes", name), f"read {unknown[0]!r}", accepted)
     return Case(
         name=frame.name,

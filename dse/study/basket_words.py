@@ -9,6 +9,7 @@ import numpy as np
 
 from dse.dtypes import DTYPES
 from dse.specs.axes import AXES
+from dse.specs.calibration import KINDS
 from dse.study.basket import Basket
 from dse.study.numbers import significant
 from dse.study.rediscovery.table import DEGREES
@@ -185,8 +186,14 @@ def facts(found: Basket) -> str:
         f"{len(found.worst):,} shapes on {len(found.chips)} chips, {found.shared:,} of them served "
         f"on all within the limits ({limits}); {load.prompt_tokens:,} prompt and "
         f"{load.output_tokens:,} output tokens; prices: {study.price_basis}; quality law: "
-        f"{study.quality_law}."
+        f"{study.quality_law}; kernel laws: {_known_as(found)}."
     )
+
+
+def _known_as(found: Basket) -> str:
+    """How the times of the shape for all are known on each chip."""
+    kinds = [KINDS[metrics.provenance[found.least_worst]] for metrics in found.metrics]
+    return ", ".join(f"{chip} {kind}" for chip, kind in zip(found.chips, kinds, strict=True))
 
 
 def document(found: Basket) -> dict[str, Any]:

@@ -47,9 +47,6 @@ class Served:
     def feasible(self) -> NDArray[np.bool_]:
         return np.isfinite(self.price)
 
-    def take(self, rows: Ints | NDArray[np.bool_]) -> Served:
-        return Served(self.price[rows], {name: v[rows] for name, v in self.values.items()})
-
 
 def price_metric(problem: PhysicsProblem) -> str:
     """The objective beside the predicted loss. Raises InputError for other objectives."""

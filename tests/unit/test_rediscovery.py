@@ -146,9 +146,8 @@ def test_what_is_beaten_costs_more_than_the_front_and_what_beats_it_does_not(riv
 def test_the_table_of_shapes_has_the_front_of_an_exhaustive_search(case):
     problem = pose(case.study, load_catalog())
     served = best_deployments(problem, shapes_of(problem))
-    kept = served.take(served.feasible)
-    loss = metrics_of(problem, kept.values).values["predicted_loss"]
-    made = front_of(loss, kept.price, loss, np.ones(len(loss), dtype=bool))
+    loss = metrics_of(problem, served.values).values["predicted_loss"]
+    made = front_of(loss, served.price, loss, served.feasible)
     true = search(problem, "exhaustive").front.F
     assert len(made.rows) > 3
     assert np.array_equal(np.stack([made.loss, made.price], axis=1), true)

@@ -20,12 +20,13 @@ from dse.study.rediscovery.words import (
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """`rows` of text under `titles`; the columns in `right` are numbers."""
+    """`rows` of text under `titles`; the columns in `right` are numbers. `notes` explain it."""
 
     caption: str
     titles: tuple[str, ...]
     rows: list[tuple[str, ...]]
     right: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def summary(answers: Sequence[Rediscovery]) -> TextTable:
