@@ -32,6 +32,10 @@ is a file in `search_spaces/rediscovery/` with the source of every given, and a 
 - *Loss above the front*: the design's predicted loss less the front's at the design's price, in
   nats a token; above 0 the front is better. Doubling a model of 70B on 15T tokens is worth 0.0175.
 - *Within 5%* of the front's price is called level.
+- *One assumption less*: the assumption without which the design comes nearest to the front, and its
+  cost at equal quality then. `sparsity`, `granularity`, `attention`, `depth`: no rival goes further
+  than the design in that term; `routing`: experts are chosen equally often; `law NAME`: another
+  quality law. Each case has the table of all of them.
 
 A design that is behind the front is not thereby shown to be poor. Rivals exist on paper only, no
 law sees data, stability of training or the kind of attention, and the laws extrapolate by orders of

@@ -11,6 +11,7 @@ from dse.study.rediscovery.words import (
     NAMES,
     billions,
     figures,
+    most_of_it,
     nats,
     standing,
     times,
@@ -42,11 +43,12 @@ def summary(answers: Sequence[Rediscovery]) -> TextTable:
                 nats(away.nats),
                 f"{billions(found.table.equivalent[found.expert])} / {billions(_ahead(found))}",
                 f"{away.dominating:,} of {found.served:,}",
+                most_of_it(found),
             )
         )
     titles = (
         "case", "the design is", "cost at equal quality", "loss at equal cost",
-        "dense equal, its / front's", "beaten by shapes",
+        "dense equal, its / front's", "beaten by shapes", "cost with one assumption less",
     )  # fmt: skip
     return TextTable("Distance to the front", titles, rows, (2, 3, 4, 5))
 

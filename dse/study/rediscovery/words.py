@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dse.quality import LAWS
@@ -130,9 +130,7 @@ def _blame(found: Rediscovery) -> list[str]:
     ratio = found.distance.cost_ratio
     if ratio is None:
         return []
-    single = [v for v in found.variants if v.key not in ("all", "free") and v.distance_known]
-    kindest = min(single, key=_harshness, default=None)
-    harshest = max(single, key=_harshness, default=None)
+    kindest, harshest = _single(found, min), _single(found, max)
     said = []
     if kindest is not None and _harshness(kindest) < ratio * (1.0 - SMALL):
         said.append(
@@ -153,6 +151,21 @@ def _blame(found: Rediscovery) -> list[str]:
             f"{_stands(every)}."
         )
     return said
+
+
+def _single(found: Rediscovery, pick: Callable[..., Any]) -> Variant | None:
+    """The single change that leaves the least or the greatest distance."""
+    single = [v for v in found.variants if v.key not in ("all", "free") and v.distance_known]
+    return pick(single, key=_harshness, default=None)
+
+
+def most_of_it(found: Rediscovery) -> str:
+    """The single change that brings the design nearest, with the cost ratio that it leaves."""
+    kindest, ratio = _single(found, min), found.distance.cost_ratio
+    if kindest is None or ratio is None or _harshness(kindest) >= ratio * (1.0 - SMALL):
+        return "-"
+    left = kindest.distance.cost_ratio
+    return f"{kindest.key}: {'no rival' if left is None else times(left)}"
 
 
 def _harshness(variant: Variant) -> float:
