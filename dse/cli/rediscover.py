@@ -77,11 +77,12 @@ def _print_all(answers: list[Any]) -> None:
 def _print_one(found: Any) -> None:
     from dse.study.rediscovery.page import path_words
     from dse.study.rediscovery.tables import known_table, shape_table, variant_table
-    from dse.study.rediscovery.words import law_words, lead, step_words
+    from dse.study.rediscovery.words import law_words, lead, looked_at, step_words
 
     say(found.case.title)
     for sentence in lead(found):
         say(f"- {sentence}", "  ")
+    say(looked_at(found))
     for made in (known_table(found), shape_table(found)):
         click.echo(f"\n{made.caption}")
         print_table(made.titles, made.rows, made.right)

@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.candidates import Floats
+from dse.evaluate import Metrics
+from dse.perf.intervals import interval
 from dse.quality import LAWS
+from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.rediscovery import Case
 from dse.study.physics import PhysicsProblem, pose
@@ -41,13 +44,16 @@ Progress = Callable[[str, int, int], None]
 @dataclass(frozen=True, slots=True)
 class Rediscovery:
     """What `dse rediscover` found. `shapes` were looked at, `served` can be served within the
-    limits; `to_cheaper` and `to_better` lead from the expert to the nearest front shapes."""
+    limits; `price_interval` is that of the design's price, 80%, and `known_as` how the kernel laws
+    behind it are known; `to_cheaper` and `to_better` lead from the expert to the nearest front shapes."""
 
     case: Case
     objective: str
     shapes: int
     served: int
     places: list[Place]
+    price_interval: tuple[float, float]
+    known_as: str
     table: Table
     front: Front
     distance: Distance
@@ -84,6 +90,7 @@ def rediscover(
     table = tabled(problem, joined(served, design), adapt, axes)
     allowed = _held(case, table)
     front, away = compare(table, allowed)
+    own_metrics = metrics_of(problem, design.values, adapt)
     worth = exchange(front, float(table.loss[-1]))
     paths = {}
     for name, row in (("cheaper", away.cheaper), ("better", away.better)):
@@ -95,6 +102,8 @@ def rediscover(
         shapes=len(served.price),
         served=int((served.feasible & allowed[:-1]).sum()),
         places=places(own, case.study.model_axes),
+        price_interval=_interval(objective, own_metrics),
+        known_as=KINDS[own_metrics.provenance[0]],
         table=table,
         front=front,
         distance=away,
@@ -102,6 +111,12 @@ def rediscover(
         to_better=paths["better"],
         variants=_variants(case, problem, table, front, allowed, worth, adapt),
     )
+
+
+def _interval(metric: str, metrics: Metrics) -> tuple[float, float]:
+    """The 80% interval of one point's metric."""
+    low, high = interval(metric, metrics.values[metric], metrics.provenance, metrics.spread)
+    return float(low[0]), float(high[0])
 
 
 def _without_budget(problem: PhysicsProblem) -> PhysicsProblem:

@@ -15,7 +15,7 @@ from dse.study.rediscovery.tables import (
     summary,
     variant_table,
 )
-from dse.study.rediscovery.words import law_words, lead, standing, step_words
+from dse.study.rediscovery.words import law_words, lead, looked_at, standing, step_words
 
 INTRO = """\
 How far does the tool's front land from designs that experts published, given only what was known
@@ -30,7 +30,8 @@ is a file in `search_spaces/rediscovery/` with the source of every given, and a 
 - *Cost at equal quality*: the design's price over the front's at the design's predicted loss; above
   1 the front is cheaper.
 - *Loss above the front*: the design's predicted loss less the front's at the design's price, in
-  nats a token; above 0 the front is better. Doubling a model of 70B on 15T tokens is worth 0.0175.
+  nats a token; above 0 the front is better. Doubling a dense model of 70B on 15T tokens is worth
+  0.0175 by the default law.
 - *Within 5%* of the front's price is called level.
 - *One assumption less*: the assumption without which the design comes nearest to the front, and its
   cost at equal quality then. `sparsity`, `granularity`, `attention`, `depth`: no rival goes further
@@ -75,6 +76,8 @@ def _item(found: Rediscovery) -> dict[str, Any]:
         "why_held": found.case.why_held or None,
         "shapes": found.shapes,
         "served": found.served,
+        "price_interval": list(found.price_interval) if servable else None,
+        "kernel_laws": found.known_as,
         "standing": standing(away, servable),
         "answer": lead(found),
         "cost_ratio": away.cost_ratio,
@@ -139,10 +142,7 @@ def _case(found: Rediscovery) -> list[str]:
     if found.case.held:
         held = " and ".join(found.case.held)
         parts.append(f"Held at the expert's: `{held}`, because {found.case.why_held}.")
-    parts.append(
-        f"{found.shapes:,} shapes, {found.served:,} of them within the budgets and served within "
-        f"the limits, {len(found.front.rows):,} on the front."
-    )
+    parts.append(looked_at(found))
     parts.append(markdown_table(shape_table(found)))
     for words, steps in path_words(found):
         parts += [words, "\n".join(f"{k}. {step_words(step)}." for k, step in enumerate(steps, 1))]

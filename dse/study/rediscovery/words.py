@@ -267,6 +267,21 @@ def _change(a: float, b: float) -> str:
     return f"{change:+.0%}" if abs(change) < 1.0 else f"x {significant(b / a, 2)}"
 
 
+def looked_at(found: Rediscovery) -> str:
+    """How much was looked at, and how sure a price is."""
+    said = (
+        f"{found.shapes:,} shapes, {found.served:,} of them within the budgets and served within "
+        f"the limits, {len(found.front.rows):,} on the front."
+    )
+    if found.table.served[found.expert]:
+        low, high = (significant(end) for end in found.price_interval)
+        said += (
+            f" The 80% interval of the design's price is ${low} to ${high} (kernel laws: "
+            f"{found.known_as}); shapes on one chip share much of that error."
+        )
+    return said
+
+
 def law_words(found: Rediscovery) -> str:
     name = found.case.study.quality_law
     return f"Quality law: `{name}`, {LAWS[name].title[0].lower()}{LAWS[name].title[1:]}."
