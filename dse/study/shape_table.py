@@ -19,6 +19,7 @@ from dse.candidates import CandidateBatch, Codes, Floats
 from dse.errors import InputError
 from dse.evaluate import Metrics
 from dse.mix import evaluate_mix
+from dse.perf.intervals import CLASS
 from dse.space.axes import Ints
 from dse.space.batches import batch_of_values
 from dse.space.space import Space
@@ -63,7 +64,8 @@ def price_metric(problem: PhysicsProblem) -> str:
 
 
 def _price(metric: str) -> bool:
-    return METRICS[metric].log and METRICS[metric].direction == "minimize"
+    """One with an interval, so that it is a time or a cost that was predicted."""
+    return METRICS[metric].log and METRICS[metric].direction == "minimize" and metric in CLASS
 
 
 def shapes_of(problem: PhysicsProblem) -> dict[str, NDArray]:
