@@ -15,7 +15,7 @@ from dse.study.numbers import significant
 from dse.study.rediscovery.table import DEGREES
 from dse.study.rediscovery.tables import TextTable, markdown_table
 from dse.study.rediscovery.words import NAMES, billions, value_words
-from dse.study.words import SHOWN, show
+from dse.study.words import SHOWN, mix_words, show
 
 MEANING = (
     "Regret: what a shape costs on a chip over what the chip's own cheapest shape costs there, "
@@ -180,12 +180,15 @@ def tables(found: Basket) -> list[TextTable]:
 
 def facts(found: Basket) -> str:
     """What was looked at, in one sentence."""
-    study, load = found.study, found.study.workloads[0]
+    study = found.study
+    load, *others = study.workloads
+    tokens = f"{load.prompt_tokens:,} prompt and {load.output_tokens:,} output tokens"
+    if others:
+        tokens = mix_words([one.row() for one in study.workloads])
     limits = "; ".join(limit.text for limit in study.constraints)
     return (
         f"{len(found.worst):,} shapes on {len(found.chips)} chips, {found.shared:,} of them served "
-        f"on all within the limits ({limits}); {load.prompt_tokens:,} prompt and "
-        f"{load.output_tokens:,} output tokens; prices: {study.price_basis}; quality law: "
+        f"on all within the limits ({limits}); {tokens}; prices: {study.price_basis}; quality law: "
         f"{study.quality_law}; kernel laws: {_known_as(found)}."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from dse.study.physics import pose
 from dse.study.rediscovery import rediscover
 from dse.study.rediscovery.expert import axis_values, places, stored_as
 from dse.study.rediscovery.front import at_price, distance, exchange, front_of, price_at
+from dse.study.rediscovery.page import document, markdown
 from dse.study.rediscovery.words import lead, step_words
 from dse.study.shape_table import best_deployments, metrics_of, price_metric, shapes_of
 
@@ -316,6 +318,30 @@ def test_every_sentence_carries_a_number(found):
     sentences = [*lead(found), *map(step_words, (*found.to_cheaper, *found.to_better))]
     assert len(sentences) > 4
     assert all(any(letter.isdigit() for letter in sentence) for sentence in sentences)
+
+
+def varied(tmp_path: Path, old: str, new: str):
+    (tmp_path / "small.yaml").write_text(SMALL.replace(old, new), encoding="utf-8")
+    (tmp_path / "case.yaml").write_text(CASE, encoding="utf-8")
+    return load_case(tmp_path / "case.yaml")
+
+
+def test_a_design_that_cannot_be_served_has_no_distance(tmp_path: Path):
+    slow = rediscover(varied(tmp_path, "tpot_s <= 30 ms", "tpot_s <= 4 ms"), load_catalog())
+    assert slow.served > 0
+    assert slow.distance.cost_ratio is None
+    assert lead(slow) == [
+        "Llama-3-8B cannot be served within the limits of the case on any deployment of the space."
+    ]
+    (item,) = document([slow])
+    assert (item["design"]["price"], item["standing"]) == (None, "not servable")
+    assert "not servable" in markdown([slow], "dse rediscover case.yaml")
+    json.dumps(item, allow_nan=False)
+
+
+def test_a_case_has_one_chip(tmp_path: Path):
+    with pytest.raises(InputError, match="2 chips: h100_sxm, h200_sxm"):
+        rediscover(varied(tmp_path, "chip: h100_sxm", "chip: [h100_sxm, h200_sxm]"), load_catalog())
 
 
 # --- case files

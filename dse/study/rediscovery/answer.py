@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.candidates import Floats
+from dse.errors import InputError
 from dse.evaluate import Metrics
 from dse.perf.intervals import interval
 from dse.quality import LAWS
@@ -74,9 +75,15 @@ def rediscover(
     """Every shape of the case's space and the expert's own, each on its best deployment; the
     distance between them, and what it rests on.
 
-    Raises InputError for a space that cannot be enumerated or that cannot say the design.
+    Raises InputError for a space of several chips, one that cannot be enumerated and one whose axes
+    cannot say the design.
     """
     problem = pose(case.study, catalog)
+    if len(problem.machines.ids) > 1:
+        raise InputError(
+            f"{len(problem.machines.ids)} chips: {', '.join(problem.machines.ids)}",
+            file=str(case.study.path), field="deployment.chip", accepted="the chip of the design",
+        )  # fmt: skip
     objective = price_metric(problem)
     axes = tuple(axis.name for axis in case.study.model_axes)
     own = axis_values(case.expert, case.study.model_axes)

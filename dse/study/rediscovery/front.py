@@ -81,8 +81,11 @@ def distance(
     allowed: NDArray[np.bool_],
     design: tuple[float, float, float],
 ) -> Distance:
-    """Of a design's (loss, price, dense-equivalent parameters) to the front of a table."""
+    """Of a design's (loss, price, dense-equivalent parameters) to the front of a table; all unknown
+    where the design cannot be served, its price being infinite."""
     own_loss, own_price, own_equivalent = design
+    if not np.isfinite(own_price):
+        return Distance(None, None, None, None, None, 0)
     there = price_at(front, own_loss)
     best = at_price(front, own_price, front.loss)
     equivalent = at_price(front, own_price, front.equivalent)

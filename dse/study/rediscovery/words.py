@@ -62,7 +62,7 @@ def deployment_words(deployment: Mapping[str, Any]) -> str:
 
 
 def standing(away: Distance, served: bool) -> str:
-    """One or two words for a distance."""
+    """A few words for a distance."""
     if not served:
         return "not servable"
     if away.cost_ratio is None:
