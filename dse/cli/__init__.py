@@ -21,6 +21,8 @@ VERBS = {
     "check": "a shape on a chip: what refuses it, what it wastes, shapes near it",
     "export": "a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
+    "rediscover": "how far the front lands from designs that experts published, and why",
+    "basket": "one shape for several chips, and what it gives away on each",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",

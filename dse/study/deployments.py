@@ -30,12 +30,20 @@ def deployments(
 ) -> CandidateBatch:
     """Every distinct deployment that `study` allows of each of k shapes, on chip 0. `configs` are
     the shapes as front.json holds them: axes of the deployment may depend on theirs."""
-    axes, k = _axes(study), len(models)
+    row, known = deployed_values(study, _of_shapes(configs))
+    return _batch(models, row, known)
+
+
+def deployed_values(study: Study, shapes: Mapping[str, Values]) -> tuple[Ints, dict[str, Values]]:
+    """(row, values): every distinct deployment that `study` allows of each of k shapes, chip aside.
+    `shapes` holds the values of the model axes, (k,) each, on the grid or off it; `row` (n,) says
+    which shape a deployment is of, ascending, and `values` (n,) are those of all axes."""
+    axes, k = _axes(study), len(next(iter(shapes.values())))
     cards = [len(axis.values) for axis in axes]
     each = math.prod(cards)
     row = np.repeat(np.arange(k), each)
     rest = np.tile(np.arange(each, dtype=np.int64), k)
-    known = {name: values[row] for name, values in _of_shapes(configs).items()}
+    known = {name: values[row] for name, values in shapes.items()}
     positions: dict[str, Ints] = {}
     counts: dict[str, Flags | None] = {}
     first = np.ones(len(row), dtype=bool)  # one point for all positions of an axis without effect
@@ -46,8 +54,7 @@ def deployments(
         known[axis.name] = AxisTable(axis).values(positions[axis.name], active, known, len(row))
         if active is not None:
             first &= active | (positions[axis.name] == 0)
-    row, known = row[first], {name: values[first] for name, values in known.items()}
-    return _batch(models, row, known)
+    return row[first], {name: values[first] for name, values in known.items()}
 
 
 def _axes(study: Study) -> list[Axis]:

@@ -1,0 +1,372 @@
+"""Rediscovery: the front and distances to it, designs as axis values, paths, cases as data."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.errors import InputError, InputErrors
+from dse.search.run import search
+from dse.space.batches import batch_of
+from dse.specs.catalog import load_catalog
+from dse.specs.rediscovery import load_case, shipped_cases
+from dse.specs.study import load_study
+from dse.study.physics import pose
+from dse.study.rediscovery import rediscover
+from dse.study.rediscovery.expert import axis_values, places, stored_as
+from dse.study.rediscovery.front import at_price, distance, exchange, front_of, price_at
+from dse.study.rediscovery.page import document, markdown
+from dse.study.rediscovery.words import lead, step_words
+from dse.study.shape_table import best_deployments, metrics_of, price_metric, shapes_of
+
+CASES = shipped_cases()
+SMALL = """
+name: small
+workload: {prompt_tokens: 1024, output_tokens: 256, serving: continuous}
+price_basis: rental_3yr
+training_tokens: 15T
+model:
+  vocab_size: 128256
+  sparse: [false, true]
+  hidden_size: [3072, 4096, 5120]
+  num_hidden_layers: [28, 36]
+  head_dim: 128
+  num_attention_heads: [32]
+  num_key_value_heads: [4, 8]
+  intermediate_size: {values: [12288, 16384], when: {sparse: false}}
+  num_experts: [16, 32]
+  num_experts_per_tok: [2]
+  moe_intermediate_size: [2048, 4096]
+deployment:
+  chip: h100_sxm
+  chips: 2
+  tensor_parallel: [1, 2]
+  expert_parallel: {values: [1, 2], when: {sparse: true}}
+  weight_dtype: [bf16, fp8]
+  kv_dtype: bf16
+  concurrency: [8, 32, 128]
+objectives: {predicted_loss: minimize, usd_per_million_total_tokens: minimize}
+constraints: [ttft_s <= 1 s, tpot_s <= 30 ms, total_parameters <= 30B]
+"""
+CASE = """
+name: small
+title: Llama-3-8B in a small space
+space: small.yaml
+expert: llama-3-8b
+known:
+  - {what: chip, value: H100, kind: assumed, note: for a test}
+hold: {axes: {sparse: [false]}, reason: for a test}
+"""
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("case")
+    (folder / "small.yaml").write_text(SMALL, encoding="utf-8")
+    (folder / "case.yaml").write_text(CASE, encoding="utf-8")
+    return load_case(folder / "case.yaml")
+
+
+@pytest.fixture(scope="module")
+def found(case):
+    return rediscover(case, load_catalog())
+
+
+def front(loss: list[float], price: list[float]):
+    every = np.ones(len(loss), dtype=bool)
+    return front_of(np.array(loss), np.array(price), np.array(loss) * 1e9, every)
+
+
+# --- the front and distances to it
+
+
+def test_between_two_points_the_price_is_geometric_in_the_loss():
+    made = front([1.8, 1.9, 2.0, 1.95], [4.0, 2.0, 1.0, 9.0])
+    assert made.rows.tolist() == [0, 1, 2]
+    assert price_at(made, 1.9) == pytest.approx(2.0)
+    assert price_at(made, 1.85) == pytest.approx(math.sqrt(8.0))
+    assert at_price(made, math.sqrt(2.0), made.loss) == pytest.approx(1.95)
+    assert exchange(made, 1.9) == pytest.approx(math.log(4.0) / 0.2)
+
+
+def test_beyond_its_best_quality_the_front_says_nothing_and_beyond_its_cheapest_it_stays():
+    made = front([1.8, 2.0], [4.0, 1.0])
+    assert price_at(made, 1.79) is None
+    assert at_price(made, 0.99, made.loss) is None
+    assert price_at(made, 2.5) == pytest.approx(1.0)
+    assert at_price(made, 9.0, made.loss) == pytest.approx(1.8)
+
+
+def test_a_design_against_the_front():
+    loss, price = np.array([1.8, 1.9, 2.0]), np.array([4.0, 2.0, 1.0])
+    every = np.ones(3, dtype=bool)
+    made = front_of(loss, price, np.array([3e9, 2e9, 1e9]), every)
+    away = distance(made, loss, price, every, (1.9, 3.0, 2e9))
+    assert away.cost_ratio == pytest.approx(1.5)
+    assert away.nats == pytest.approx(0.1 * math.log(1.5) / math.log(2.0))
+    assert (away.cheaper, away.better, away.dominating) == (1, 1, 1)
+    ahead = distance(made, loss, price, every, (1.7, 1.0, 4e9))
+    assert ahead.cost_ratio is None
+    assert ahead.nats == pytest.approx(-0.3)
+    assert (ahead.cheaper, ahead.dominating) == (None, 0)
+
+
+points = st.tuples(st.floats(1.7, 2.2), st.floats(0.01, 10.0))
+
+
+@given(st.lists(points, min_size=1, max_size=30), points)
+def test_what_is_beaten_costs_more_than_the_front_and_what_beats_it_does_not(rivals, design):
+    loss, price = (np.array(column) for column in zip(*rivals, strict=True))
+    every = np.ones(len(loss), dtype=bool)
+    made = front_of(loss, price, -loss, every)
+    away = distance(made, loss, price, every, (*design, 1.0))
+    assert (np.diff(made.loss) > 0).all()
+    assert (np.diff(made.price) < 0).all()
+    if away.dominating:
+        assert away.cost_ratio >= 1.0 - 1e-12
+        assert away.nats >= -1e-12
+        assert away.cheaper is not None
+    if (loss > design[0]).all():
+        assert away.cost_ratio is None
+    for row in made.rows:  # every point of the front lies on it
+        own = distance(made, loss, price, every, (loss[row], price[row], 1.0))
+        assert own.cost_ratio == pytest.approx(1.0)
+        assert own.dominating == 0
+
+
+# --- shapes outside, deployments inside
+
+
+def test_the_table_of_shapes_has_the_front_of_an_exhaustive_search(case):
+    problem = pose(case.study, load_catalog())
+    served = best_deployments(problem, shapes_of(problem))
+    loss = metrics_of(problem, served.values).values["predicted_loss"]
+    made = front_of(loss, served.price, loss, served.feasible)
+    true = search(problem, "exhaustive").front.F
+    assert len(made.rows) > 3
+    assert np.array_equal(np.stack([made.loss, made.price], axis=1), true)
+
+
+def test_a_shape_is_served_alike_alone_and_among_others(case):
+    problem = pose(case.study, load_catalog())
+    shapes = shapes_of(problem)
+    every = best_deployments(problem, shapes)
+    for i in (0, len(every.price) // 2, len(every.price) - 1):
+        alone = best_deployments(problem, {name: v[i : i + 1] for name, v in shapes.items()})
+        assert alone.price[0] == every.price[i]
+
+
+def test_other_objectives_and_a_fixed_model_are_refused(tmp_path: Path):
+    def posed(old: str, new: str, text: str = SMALL):
+        path = tmp_path / "space.yaml"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        return pose(load_study(path), load_catalog())
+
+    with pytest.raises(InputError, match="predicted_loss, chips"):
+        price_metric(posed("usd_per_million_total_tokens: min", "chips: min"))
+    many = SMALL.replace("[28, 36]", "{from: 2, to: 200, multiple_of: 2}")
+    large = posed("[8, 32, 128]", "{from: 1, to: 100000, multiple_of: 10}", many)
+    with pytest.raises(InputError, match=r"are [0-9,]+ points"):
+        shapes_of(large)
+    model = SMALL[SMALL.index("model:") : SMALL.index("deployment:")]
+    dense = SMALL.replace("  expert_parallel: {values: [1, 2], when: {sparse: true}}\n", "")
+    fixed = posed(model, "model: llama-3-8b\n", dense)
+    with pytest.raises(InputError, match="the model is fixed"):
+        shapes_of(fixed)
+
+
+# --- designs as axis values
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_published_design_is_said_by_the_axes_and_lies_inside_their_ranges(name: str):
+    case = load_case(CASES[name])
+    axes = case.study.model_axes
+    own = axis_values(case.expert, axes)
+    stands = places(own, axes)
+    assert all(place.inside for place in stands)
+    assert any(not place.on for place in stands)  # not a grid point by construction
+    assert not {place.axis for place in stands} & {"attention", "sparse"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_design_from_axes_is_the_model_of_the_catalog(name: str):
+    """Parameters, cache and every time and price of the design, rebuilt from axis values, are those
+    of the catalog's blocks on the same deployment."""
+    case = load_case(CASES[name])
+    problem = pose(case.study, load_catalog())
+    own, adapt = axis_values(case.expert, case.study.model_axes), stored_as(case.expert)
+    free = replace(problem, limits=())
+    served = best_deployments(free, own, adapt=adapt)
+    rebuilt = metrics_of(free, served.values, adapt)
+    degrees = {
+        axis: served.values[axis]
+        for axis in ("tensor_parallel", "data_parallel", "expert_parallel", "concurrency")
+        if axis in served.values
+    }
+    chips = degrees["tensor_parallel"] * degrees.get("data_parallel", 1.0)
+    deployment = {
+        "tensor_parallel": 1.0, "data_parallel": 1.0, "expert_parallel": 1.0, "replicas": 1.0,
+        "pipeline_parallel": 1.0, **degrees,
+    }  # fmt: skip
+    from dse.dtypes import DTYPES
+    from dse.mix import evaluate_mix
+
+    batch = batch_of(
+        [case.expert],
+        np.zeros(1, dtype=np.intp),
+        [DTYPES[int(served.values["weight_dtype"][0])]],
+        [DTYPES[int(served.values["kv_dtype"][0])]],
+        deployment,
+    )
+    published = evaluate_mix(batch, problem.mix, problem.machines)
+    assert rebuilt.values["chips"][0] == chips[0]
+    for metric in (
+        "total_parameters", "active_parameters", "kv_bytes_per_token", "ttft_s", "tpot_s",
+        "usd_per_million_total_tokens", "memory_bytes_per_chip",
+    ):  # fmt: skip
+        assert rebuilt.values[metric][0] == pytest.approx(published.values[metric][0], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_budgets_are_those_of_the_design(name: str):
+    """Rivals have the design's tokens, at most 6% more active parameters, and so training compute,
+    and at most 5% more parameters in all."""
+    case = load_case(CASES[name])
+    problem = pose(case.study, load_catalog())
+    own, adapt = axis_values(case.expert, case.study.model_axes), stored_as(case.expert)
+    values = metrics_of(
+        problem, best_deployments(replace(problem, limits=()), own, adapt=adapt).values, adapt
+    ).values
+    assert case.expert.training_tokens in (None, case.study.training_tokens)
+    limits = {(c.metric, c.operator): c.limit for c in case.study.constraints}
+    for metric, most in (("active_parameters", 1.06), ("total_parameters", 1.05)):
+        ratio = limits[metric, "<="] / values[metric][0]
+        assert 1.0 <= ratio <= most
+    assert limits["total_parameters", ">="] < values["total_parameters"][0]
+
+
+def test_native_four_bit_weights_lose_nothing():
+    """Shapes of gpt-oss's case are trained in the format that they are served in."""
+    case = load_case(CASES["gpt-oss-120b"])
+    problem = pose(case.study, load_catalog())
+    own, adapt = axis_values(case.expert, case.study.model_axes), stored_as(case.expert)
+    served = best_deployments(replace(problem, limits=()), own, adapt=adapt)
+    metrics = metrics_of(problem, served.values, adapt)
+    assert metrics.values["predicted_loss"][0] == metrics.quality.predicted_loss[0]
+
+
+def test_a_model_that_the_axes_cannot_say_is_refused(case):
+    from dse.specs.model_catalog import resolve_model
+
+    for name, why in (("deepseek-v3", "kv_lora_rank"), ("qwen3-next-80b-a3b", "delta_net")):
+        with pytest.raises(InputError, match=why):
+            axis_values(resolve_model(name), case.study.model_axes)
+
+
+# --- one whole case
+
+
+def test_paths_lead_from_the_design_to_the_front(found):
+    table, away = found.table, found.distance
+    assert away.cheaper is not None
+    for steps, row in ((found.to_cheaper, away.cheaper), (found.to_better, away.better)):
+        assert steps
+        assert steps[0].before["price"] == table.price[found.expert]
+        assert steps[-1].after["price"] == table.price[row]
+        assert steps[-1].after["predicted_loss"] == table.loss[row]
+        for one, other in itertools.pairwise(steps):
+            assert one.after == other.before
+        changed = [axis for step in steps for axis in step.changes]
+        assert len(changed) == len(set(changed))
+
+
+def test_what_is_held_binds_the_front_and_its_release_is_a_variant(found):
+    sparse = found.table.values["sparse"]
+    assert not sparse[found.front.rows].any()
+    free = next(one for one in found.variants if one.key == "free")
+    assert free.distance.dominating >= found.distance.dominating
+    ratio, released = found.distance.cost_ratio, free.distance.cost_ratio
+    assert released is None or ratio is None or released >= ratio - 1e-12
+
+
+def test_a_limit_on_rivals_never_brings_the_front_farther(found):
+    base = found.distance.cost_ratio
+    for one in found.variants:
+        if one.key in ("attention", "depth", "all") and one.distance.cost_ratio is not None:
+            assert one.distance.cost_ratio <= base * (1 + 1e-12)
+            assert one.distance.dominating <= found.distance.dominating
+
+
+def test_every_law_has_its_row_and_other_laws_leave_prices_alone(found):
+    keys = {one.key for one in found.variants}
+    assert {"law hoffmann", "law cautious", "law joint", "law abnar", "tokens"} <= keys
+    # A dense front: under laws of one dense form the order of shapes is the same.
+    hoffmann = next(one for one in found.variants if one.key == "law hoffmann")
+    assert hoffmann.distance.dominating == found.distance.dominating
+
+
+def test_every_sentence_carries_a_number(found):
+    sentences = [*lead(found), *map(step_words, (*found.to_cheaper, *found.to_better))]
+    assert len(sentences) > 4
+    assert all(any(letter.isdigit() for letter in sentence) for sentence in sentences)
+
+
+def varied(tmp_path: Path, old: str, new: str):
+    (tmp_path / "small.yaml").write_text(SMALL.replace(old, new), encoding="utf-8")
+    (tmp_path / "case.yaml").write_text(CASE, encoding="utf-8")
+    return load_case(tmp_path / "case.yaml")
+
+
+def test_a_design_that_cannot_be_served_has_no_distance(tmp_path: Path):
+    slow = rediscover(varied(tmp_path, "tpot_s <= 30 ms", "tpot_s <= 4 ms"), load_catalog())
+    assert slow.served > 0
+    assert slow.distance.cost_ratio is None
+    assert lead(slow) == [
+        "Llama-3-8B cannot be served within the limits of the case on any deployment of the space."
+    ]
+    (item,) = document([slow])
+    assert (item["design"]["price"], item["standing"]) == (None, "not servable")
+    assert "not servable" in markdown([slow], "dse rediscover case.yaml")
+    json.dumps(item, allow_nan=False)
+
+
+def test_a_case_has_one_chip(tmp_path: Path):
+    with pytest.raises(InputError, match="2 chips: h100_sxm, h200_sxm"):
+        rediscover(varied(tmp_path, "chip: h100_sxm", "chip: [h100_sxm, h200_sxm]"), load_catalog())
+
+
+# --- case files
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("small.yaml", "none.yaml", "no such file: none.yaml"),
+        ("llama-3-8b", "llama-3-8", "near: llama-3-8b"),
+        ("kind: assumed, note: for a test", "kind: assumed", "assumed without a reason"),
+        ("kind: assumed, note: for a test", "kind: spec", "no source or no date"),
+        ("sparse: [false]", "sparce: [false]", "did you mean sparse?"),
+        ("sparse: [false]", "hidden_size: [4000]", "3072, 4096, 5120"),
+        ("title:", "titel:", "title"),
+        ("llama-3-8b", "deepseek-v3", "DeepSeek-V3 on 1.48e"),
+    ],
+)
+def test_a_wrong_case_says_where_and_what_is_accepted(
+    tmp_path: Path, old: str, new: str, said: str
+):
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    path = tmp_path / "case.yaml"
+    path.write_text(CASE.replace(old, new), encoding="utf-8")
+    with pytest.raises((InputError, InputErrors)) as refused:
+        load_case(path)
+    assert "case.yaml" in str(refused.value)
+    assert said in str(refused.value)
