@@ -165,7 +165,7 @@ def _bubble(
     backward = backward + traffic.context * (2.0 / 3.0) + traffic.expert / 2.0 + again
     weights = step.layers.weight_gradient + step.ends.weight_gradient
     share = bubble_share(runs.schedule, pp, runs.virtual_stages, backward / whole, weights / whole)
-    return share * (whole - fullest)
+    return share * np.maximum(whole - fullest, 0.0)
 
 
 def _states(

@@ -166,10 +166,8 @@ def states_of(
         )
 
     return (
-        states(
-            dense * copies + adapters, np.where(step.lora, adapters, dense), deployed.data_ranks
-        ),
-        states(experts * copies, np.where(step.lora, 0.0, experts), deployed.expert_data_ranks),
+        states(dense * copies + adapters, trained_dense, deployed.data_ranks),
+        states(experts * copies, trained_experts, deployed.expert_data_ranks),
     )
 
 

@@ -259,7 +259,10 @@ class Pass:
         own = _peak(self.deployed.law("gemm", part))
         if part in LINEAR and self.in_bf16 is not None:
             own = (1.0 - self.in_bf16) * own + self.in_bf16 * _peak(self.bf16)
-        self.work.higher_precision += flops * passes * (own - self.peak_s_per_flop)
+        self.work.higher_precision += flops * passes * self._beyond(own)
+
+    def _beyond(self, own: Floats) -> Floats:
+        return np.maximum(own - self.peak_s_per_flop, 0.0)
 
     def _stream(self, count: Floats, bytes_: Floats) -> Floats:
         seconds = bytes_ * self.bf16.s_per_byte + self.deployed.stream_fixed_s
@@ -325,7 +328,7 @@ class Pass:
         self.work.attention += forward + backward
         total = flops * count
         self.mixing_flops += total
-        self.work.higher_precision += total * 3.0 * (_peak(law) - self.peak_s_per_flop)
+        self.work.higher_precision += total * 3.0 * self._beyond(_peak(law))
         self.kept.sharded += count * bytes_
 
     def grouped(

@@ -39,7 +39,7 @@ class Stages:
     @classmethod
     def of(cls, layers: Floats, stages: Floats, virtual: Floats) -> Stages:
         chunks = stages * virtual
-        even = layers % chunks == 0.0
+        even = (layers % chunks == 0.0) | (stages == 1.0)
         padded = np.minimum(np.ceil((layers + 2.0) / chunks) * virtual, layers)
         fullest = np.where(even, layers / stages, padded)
         ends = np.where(even, fullest, np.maximum(fullest - 1.0, 1.0))
