@@ -65,9 +65,9 @@ class Parameter:
         return odds / (1.0 + odds)
 
 
-ALL = ("megatron", "megatron-fused", "maxtext", "fsdp", "generic")
-GPU = ("megatron", "megatron-fused", "fsdp", "generic")
-MCORE = ("megatron", "megatron-fused", "generic")
+MEGATRON = ("megatron", "megatron-alltoall", "megatron-fused")
+GPU = (*MEGATRON, "fsdp", "generic")
+ALL = (*GPU, "maxtext")
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter("gemm_bf16", GPU, 1.0, 0.2),
     Parameter("gemm_bf16", ("maxtext",), 1.0, 0.2),
@@ -75,18 +75,23 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("gemm_fp8", ("maxtext",), 1.0, 0.2),
     Parameter("gemm_fp4", ALL, 1.0, 0.3),
     Parameter("attention", ALL, 1.0, 0.2),
-    Parameter("experts", ("megatron", "generic", "fsdp", "maxtext"), 1.0, 0.4),
+    Parameter("experts", ("megatron", "generic"), 1.0, 0.4),
+    Parameter("experts", ("megatron-alltoall",), 1.0, 0.4),
     Parameter("experts", ("megatron-fused",), 1.0, 0.4),
+    Parameter("experts", ("maxtext", "fsdp"), 1.0, 0.4),
     Parameter("elementwise", ("megatron", "generic"), 1.0, 0.5),
+    Parameter("elementwise", ("megatron-alltoall",), 1.0, 0.5),
     Parameter("elementwise", ("megatron-fused",), 1.0, 0.5),
     Parameter("elementwise", ("maxtext",), 1.0, 0.5),
     Parameter("elementwise", ("fsdp",), 1.5, 0.5),
-    Parameter("dispatch", MCORE, 1.0, 0.3),
+    Parameter("dispatch", ("megatron", "megatron-fused", "generic"), 1.0, 0.3),
+    Parameter("dispatch", ("megatron-alltoall",), 1.0, 0.3),
     Parameter("collectives", ALL, 1.0, 0.3),
     Parameter("data_overlap", ("fsdp",), 0.85, 0.7),
-    Parameter("expert_overlap", MCORE, 0.3, 0.7),
-    Parameter("tensor_overlap", MCORE, 0.5, 0.7),
-    Parameter("host_s_per_micro_batch", MCORE, 0.0005, 1.0),
+    Parameter("expert_overlap", ("megatron", "generic"), 0.3, 0.7),
+    Parameter("expert_overlap", ("megatron-fused",), 0.8, 0.7),
+    Parameter("tensor_overlap", (*MEGATRON, "generic"), 0.5, 0.7),
+    Parameter("host_s_per_micro_batch", (*MEGATRON, "generic"), 0.0005, 1.0),
 )
 
 

@@ -118,7 +118,7 @@ def read_training_row(
         recompute=_recompute(cells, recipe, software, assumed),
         zero_stage=3.0 if sharded else 1.0,
         task=task,
-        stack=software.stack if recipe is None or not recipe.fused else software.fused_stack,
+        stack=software.stack if recipe is None or not recipe.stack else recipe.stack,
         metric=metric,
         flops=software.flops,
         run_tokens=_run_tokens(cells) if metric == "chip_hours" else 0.0,

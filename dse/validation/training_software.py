@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pandas as pd
@@ -22,43 +22,43 @@ RECIPES = "training_recipes.csv"
 @dataclass(frozen=True, slots=True)
 class Software:
     """`sharded`: it shards weights over all data-parallel ranks (FSDP); `accumulates`: a step has
-    several micro-batches of one sequence unless said otherwise; `fused_stack`: the stack of recipes
-    whose expert layers are fused and whose whole iteration is one graph."""
+    several micro-batches of one sequence unless said otherwise; `version` as numbers, () where the
+    row names none."""
 
     stack: str
-    fused_stack: str
     precision: str
     recompute: str
     sharded: bool
     accumulates: bool
     flops: str
-    version: float | None = None
+    version: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What the public recipe of a benchmark adds to its table of results; 0 or "" where it adds
-    nothing. `batch_per_chip` in sequences."""
+    nothing. `batch_per_chip` in sequences; `stack` where its expert layers are dispatched or fused
+    otherwise than the software's habit."""
 
     sequence_length: float
     batch_per_chip: float
     context_parallel: float
     recompute: str
-    fused: bool
+    stack: str
 
 
-MEGATRON = Software("megatron", "megatron-fused", "bf16", "none", False, True, "causal")
-NEMO = Software("megatron", "megatron", "bf16", "none", False, True, "full")
-MAXTEXT = Software("maxtext", "maxtext", "bf16", "full", True, False, "causal")
-FSDP = Software("fsdp", "fsdp", "bf16", "none", True, False, "full")
-GENERIC = Software("generic", "generic", "bf16", "none", False, True, "causal")
+MEGATRON = Software("megatron", "bf16", "none", False, True, "causal")
+NEMO = Software("megatron", "bf16", "none", False, True, "full")
+MAXTEXT = Software("maxtext", "bf16", "full", True, False, "causal")
+FSDP = Software("fsdp", "bf16", "none", True, False, "full")
+GENERIC = Software("generic", "bf16", "none", False, True, "causal")
 # The first whose sign the lower-cased name holds. Tables of Megatron-Bridge 25.09 name no
 # precision; what they say of it is of 8-bit formats alone.
 SIGNS = (
     ("megatron", MEGATRON), ("nemo", NEMO), ("maxtext", MAXTEXT), ("llm-foundry", FSDP),
     ("torchtitan", FSDP), ("fsdp", FSDP),
 )  # fmt: skip
-FIRST_TABLES = 25.09
+FIRST_TABLES = (25, 9)
 
 
 def software_of(engine: str, assumed: list[str]) -> Software:
@@ -66,14 +66,11 @@ def software_of(engine: str, assumed: list[str]) -> Software:
     text = engine.lower()
     for sign, software in SIGNS:
         if sign in text:
-            found = re.search(r"(\d\d\.\d\d)", text)
-            version = float(found[1]) if found else None
+            found = re.search(r"\d\d\.\d\d(\.\d\d)?", text)
+            version = _version(found[0]) if found else ()
             early = software is MEGATRON and version == FIRST_TABLES
-            return Software(
-                software.stack, software.fused_stack, "fp8" if early else software.precision,
-                software.recompute, software.sharded, software.accumulates, software.flops,
-                version,
-            )  # fmt: skip
+            precision = "fp8" if early else software.precision
+            return replace(software, precision=precision, version=version)
     assumed.append(f"generic training software for {engine or 'an unnamed one'}")
     return GENERIC
 
@@ -88,21 +85,27 @@ def recipe_of(software: Software, cells: Mapping[str, str], assumed: list[str]) 
             continue
         if line["dtype"] not in ("", cells["dtype"].lower()):
             continue
-        if line["since"] and not (software.version and software.version >= float(line["since"])):
+        if line["since"] and software.version < _version(line["since"]):
+            continue
+        if line["until"] and not () < software.version < _version(line["until"]):
             continue
         length = line["sequence_length"]
         if length and cells["sequence_length"] not in ("", length):
             continue
-        if line["fused"]:
-            assumed.append("fused expert layers as in its recipe")
+        if line["stack"]:
+            assumed.append(f"stack {line['stack']} as in its recipe")
         return Recipe(
             sequence_length=float(length or 0.0),
             batch_per_chip=float(line["batch_per_chip"] or 0.0),
             context_parallel=float(line["cp"] or 0.0),
             recompute=line["recompute"],
-            fused=bool(line["fused"]),
+            stack=line["stack"],
         )
     return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 @cache
