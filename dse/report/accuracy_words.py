@@ -35,7 +35,7 @@ COLUMNS = (
 
 def short(metric: str) -> str:
     """The format's name of a metric, a little shorter."""
-    return metric.replace("_per_s", "/s")
+    return metric.replace("_per_s", "/s").replace("_per_chip", "/chip")
 
 
 def score_row(item: dict[str, Any]) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ RUNS = (
         "later stages are in the published total",
         {
             "sequence_length": 8192.0, "global_batch_tokens": 16.0 * 2**20, "precision": "bf16",
-            "virtual_stages": 4.0, "zero_stage": 2.0,
+            "virtual_stages": 8.0, "zero_stage": 1.0,
         },
         {"tensor_parallel": 8, "pipeline_parallel": 16, "data_parallel": 128, "expert_parallel": 1},
     ),
