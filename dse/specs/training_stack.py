@@ -6,6 +6,7 @@ its kernels are than those measured in serving, and what the host adds belongs h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,12 @@ from pydantic import BaseModel, Field
 
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.specs.calibration import load_calibration
 from dse.specs.loader import STRICT, did_you_mean, load_yaml, validate
 
 FOLDER = "training"
+CALIBRATION = "efficiency/training/calibration.yaml"  # clocks by chip and held-out spread
+CLOCK = "clock."  # + chip: a factor of it
 
 # Constants by name: (lowest, highest, what it is). Shares 0 to 1; factors multiply seconds.
 CONSTANTS: dict[str, tuple[float, float, str]] = {
@@ -32,12 +36,16 @@ CONSTANTS: dict[str, tuple[float, float, str]] = {
     "gemm_fp4": (0.1, 10, "the same in 4-bit formats"),
     "weight_gradient": (0.1, 10, "further factor on the products that give weight gradients"),
     "attention": (0.1, 10, "seconds of attention forward over those of the chip's law"),
+    "states": (0.1, 100, "seconds of the scans of state-space and linear-attention layers over "
+                         "those of the chip's attention law"),
     "attention_backward": (0.1, 10, "further factor on attention backward, which has 2.5 x the "
                                     "operations"),
     "experts": (0.1, 10, "seconds of grouped expert products over those of the chip's law"),
     "elementwise": (0, 10, "seconds of element-wise kernels over their bytes at the memory rate"),
     "moe_elementwise": (0, 10, "further factor on element-wise kernels around routed experts"),
     "dispatch": (0, 10, "seconds of all-to-alls over those of the fabric's law"),
+    "slots_sent": (0, 1, "0: a token goes once to each rank that holds one of its experts; 1: once "
+                         "for each expert"),
     "collectives": (0, 10, "seconds of all other collectives over those of the fabric's law"),
     "fp4_high_precision": (0, 1, "share of linear layers that 4-bit recipes keep in bf16"),
     "routing_skew": (0, 3, "coefficient of variation of how often experts are chosen"),
@@ -53,7 +61,8 @@ CONSTANTS: dict[str, tuple[float, float, str]] = {
 @dataclass(frozen=True, slots=True)
 class TrainingStack:
     """One training framework of one age; CONSTANTS says what each figure is. `kinds[name]` is
-    `fitted` or `assumed`, `sources[name]` where it comes from or why it is assumed."""
+    `fitted` or `assumed`, `sources[name]` where it comes from or why it is assumed. `clocks`: by
+    chip, arithmetic of sustained training over that of its kernel laws, 1 where absent."""
 
     id: str
     title: str
@@ -68,11 +77,13 @@ class TrainingStack:
     gemm_fp4: float
     weight_gradient: float
     attention: float
+    states: float
     attention_backward: float
     experts: float
     elementwise: float
     moe_elementwise: float
     dispatch: float
+    slots_sent: float
     collectives: float
     fp4_high_precision: float
     routing_skew: float
@@ -81,6 +92,7 @@ class TrainingStack:
     host_s_per_micro_batch: float
     host_s_per_layer: float
     runtime_bytes: float
+    clocks: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     kinds: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -128,9 +140,19 @@ def load_training_stack(path: Path) -> TrainingStack:
         title=spec.title,
         date=spec.date,
         **{name: spec.constants[name].value for name in CONSTANTS},
+        clocks=_clocks(),
         kinds=MappingProxyType({name: c.kind for name, c in spec.constants.items()}),
         sources=MappingProxyType({name: c.source for name, c in spec.constants.items()}),
     )
+
+
+@cache
+def _clocks() -> Mapping[str, float]:
+    """The fitted clocks by chip of the shipped calibration; none without it."""
+    path = hardware_dir() / CALIBRATION
+    factors = load_calibration(path).factors if path.exists() else {}
+    marked = {name.partition(CLOCK): value for name, value in factors.items() if CLOCK in name}
+    return MappingProxyType({chip: value for (_, _, chip), value in marked.items()})
 
 
 @cache

@@ -18,9 +18,8 @@ import numpy as np
 
 from dse.candidates import Floats
 from dse.data import hardware_dir
-from dse.perf.training.intervals import FILE
 from dse.specs.catalog import MEASUREMENTS
-from dse.specs.training_stack import FOLDER
+from dse.specs.training_stack import CALIBRATION, FOLDER
 from dse.validation.measurements import TRAINING, covered, read, ready, scored_rows
 from dse.validation.scores import score
 from dse.validation.training_crossvalidate import training_spread_table
@@ -129,7 +128,7 @@ def main(arguments: list[str]) -> None:
         text = stack_text(file.read_text(encoding="utf-8"), constants, source)
         file.write_text(text, encoding="utf-8")
         print(file)
-    target = hardware_dir() / FILE
+    target = hardware_dir() / CALIBRATION
     target.parent.mkdir(exist_ok=True)
     target.write_text(spread_text(path, problem, held["group"]), encoding="utf-8")
     print(target)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dse.candidates import Floats
 from dse.perf.machines import Machines
 from dse.specs.catalog import load_catalog
-from dse.specs.training_stack import TrainingStack, training_stacks
+from dse.specs.training_stack import CLOCK, TrainingStack, training_stacks
 from dse.validation.points import machines_of
 from dse.validation.training_points import (
     TrainingReadout,
@@ -36,7 +36,7 @@ from dse.validation.training_points import (
 
 FOLDS = ("group", "chip", "model")
 MAIN = ("tokens_per_s_per_chip", "tokens_per_s", "step_s", "model_flops_per_s_per_chip", "mfu")
-RIDGE = 0.01
+RIDGE = 0.005
 ENOUGH_ROWS = 5
 ROUNDED, SATURATION = 0.05, 0.5
 STEP = 0.03
@@ -46,7 +46,8 @@ SMALLEST_SHARE = 0.02  # of an overlap, so that its log-odds are finite
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A constant of `stacks` that the fit moves together; `sd` of the ridge towards `prior`."""
+    """A constant of `stacks` (or, a clock, of chips) that the fit moves together; `sd` of the ridge
+    towards `prior`."""
 
     constant: str
     stacks: tuple[str, ...]
@@ -65,7 +66,7 @@ class Parameter:
         return odds / (1.0 + odds)
 
 
-MEGATRON = ("megatron", "megatron-alltoall", "megatron-fused")
+MEGATRON = ("megatron", "megatron-eager", "megatron-fused")
 GPU = (*MEGATRON, "fsdp", "generic")
 ALL = (*GPU, "maxtext")
 PARAMETERS: tuple[Parameter, ...] = (
@@ -75,23 +76,28 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("gemm_fp8", ("maxtext",), 1.0, 0.2),
     Parameter("gemm_fp4", ALL, 1.0, 0.3),
     Parameter("attention", ALL, 1.0, 0.2),
+    Parameter("states", ALL, 3.0, 0.5),
     Parameter("experts", ("megatron", "generic"), 1.0, 0.4),
-    Parameter("experts", ("megatron-alltoall",), 1.0, 0.4),
+    Parameter("experts", ("megatron-eager",), 1.0, 0.4),
     Parameter("experts", ("megatron-fused",), 1.0, 0.4),
     Parameter("experts", ("maxtext", "fsdp"), 1.0, 0.4),
-    Parameter("elementwise", ("megatron", "generic"), 1.0, 0.5),
-    Parameter("elementwise", ("megatron-alltoall",), 1.0, 0.5),
-    Parameter("elementwise", ("megatron-fused",), 1.0, 0.5),
-    Parameter("elementwise", ("maxtext",), 1.0, 0.5),
-    Parameter("elementwise", ("fsdp",), 1.5, 0.5),
+    Parameter("elementwise", (*MEGATRON, "generic"), 1.0, 0.3),
+    Parameter("elementwise", ("maxtext",), 1.0, 0.3),
+    Parameter("elementwise", ("fsdp",), 1.5, 0.3),
+    Parameter("moe_elementwise", ("megatron", "generic"), 1.0, 0.5),
+    Parameter("moe_elementwise", ("megatron-eager",), 1.0, 0.5),
+    Parameter("moe_elementwise", ("megatron-fused",), 1.0, 0.5),
+    Parameter("moe_elementwise", ("maxtext",), 1.0, 0.5),
     Parameter("dispatch", ("megatron", "megatron-fused", "generic"), 1.0, 0.3),
-    Parameter("dispatch", ("megatron-alltoall",), 1.0, 0.3),
+    Parameter("dispatch", ("megatron-eager",), 1.0, 0.3),
     Parameter("collectives", ALL, 1.0, 0.3),
     Parameter("data_overlap", ("fsdp",), 0.85, 0.7),
     Parameter("expert_overlap", ("megatron", "generic"), 0.3, 0.7),
     Parameter("expert_overlap", ("megatron-fused",), 0.8, 0.7),
     Parameter("tensor_overlap", (*MEGATRON, "generic"), 0.5, 0.7),
-    Parameter("host_s_per_micro_batch", (*MEGATRON, "generic"), 0.0005, 1.0),
+    Parameter(CLOCK, ("b200_sxm", "gb200_nvl72"), 1.0, 0.1),
+    Parameter(CLOCK, ("b300_sxm", "gb300_nvl72"), 1.0, 0.1),
+    Parameter("host_s_per_layer", ("megatron-eager",), 0.008, 0.5),
 )
 
 
@@ -120,10 +126,15 @@ class TrainingProblem:
 def moved_stacks(stacks: Mapping[str, TrainingStack], moves: Floats) -> dict[str, TrainingStack]:
     """The stacks with every fitted constant at its place."""
     changes: dict[str, dict[str, float]] = {}
+    clocks: dict[str, float] = {}
     for parameter, t in zip(PARAMETERS, moves, strict=True):
         for name in parameter.stacks:
-            changes.setdefault(name, {})[parameter.constant] = parameter.moved(float(t))
-    return {name: replace(stack, **changes.get(name, {})) for name, stack in stacks.items()}
+            of = clocks if parameter.constant == CLOCK else changes.setdefault(name, {})
+            of[name if of is clocks else parameter.constant] = parameter.moved(float(t))
+    return {
+        name: replace(stack, clocks=clocks, **changes.get(name, {}))
+        for name, stack in stacks.items()
+    }
 
 
 def pose_training(table: pd.DataFrame, counted: NDArray[np.bool_]) -> TrainingProblem:

@@ -40,10 +40,10 @@ PRECISION = {
     "fp8_block": "fp8_block", "mxfp8": "mxfp8", "fp8-mx": "mxfp8", "fp8_mx": "mxfp8",
     "nvfp4": "nvfp4", "fp4": "nvfp4",
 }  # fmt: skip
-# Names of recipes -> the recomputation that comes nearest among those that are modelled.
+# What a row or a recipe calls it -> a recomputation that is modelled.
 RECOMPUTE = {
     "none": "none", "selective": "selective", "full": "full", "true": "full", "false": "none",
-    "mlp": "full", "moe": "full", "custom": "full",
+    "mlp": "mlp", "moe": "moe", "custom": "full",
 }  # fmt: skip
 
 
@@ -128,7 +128,8 @@ def read_training_row(
 
 def with_prediction_layer(model: Model) -> Model:
     """The model with one more layer of its last kinds: DeepSeek-V3's multi-token prediction
-    (arXiv 2412.19437, section 2.2), whose second pass through the output head is left out."""
+    (arXiv 2412.19437, section 2.2). Its second pass through the shared output head stands as a
+    table twice as tall, which computes the same and takes one table more of memory."""
     last: dict[bool, int] = {}
     for place, block in enumerate(model.blocks):
         last[block.kind in ("mlp", "moe")] = place
@@ -136,7 +137,7 @@ def with_prediction_layer(model: Model) -> Model:
         BlockSpec(block.kind, block.count + 1, block.sizes) if place in last.values() else block
         for place, block in enumerate(model.blocks)
     )
-    return replace(model, blocks=blocks)
+    return replace(model, blocks=blocks, vocab_size=2 * model.vocab_size)
 
 
 def _has_extra_layer(cells: Mapping[str, str], software: Software) -> bool:

@@ -27,6 +27,8 @@ class TrainingDeployed(Deployed):
         self.runs, self.stack = runs, stack
         self.group = self.tensor_parallel * runs.context_parallel * self.data_parallel
         self.experts_tensor_parallel = np.ones(self.n)
+        clocks = np.array([stack.clocks.get(chip, 1.0) for chip in machines.ids])
+        self.clock = clocks[self.batch.chip]
 
     def _strided(self, size: Floats, stride: Floats) -> Group:
         return Group(self.machines.fabric, self.batch.chip, size, self.domain, stride)

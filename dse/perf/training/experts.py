@@ -73,15 +73,19 @@ def _routed(step: Pass, block: Block, latent: Floats) -> Floats:
 
 
 def _exchange(step: Pass, block: Block, latent: Floats, load: Floats) -> None:
-    """Dispatch and combine, each an all-to-all of 16-bit rows, one copy of a token to each rank
-    that holds one of its experts and one to each other domain."""
+    """Dispatch and combine, each an all-to-all of 16-bit rows: one copy of a token to each rank
+    that holds one of its experts and one to each other domain (DeepEP), or, as far as the stack
+    sends every slot, one for each of its experts. Of k experts over r ranks, evenly spread,
+    r (1 - (1 - 1/r)^k) ranks hold one."""
     deployed = step.deployed
     ranks, group = deployed.expert_parallel, deployed.expert_group
     if not (ranks > 1.0).any():
         return
     chosen = block["experts_per_token"]
-    copies = np.minimum(chosen, ranks)
-    leaving = [leaving_share(domains, chosen, copies) for domains in group.domains]
+    once, slots = ranks * (1.0 - (1.0 - 1.0 / ranks) ** chosen), step.stack.slots_sent
+    copies = once + slots * (chosen - once)
+    shares = (np.minimum(leaving_share(each, chosen, once), 1.0) for each in group.domains)
+    leaving = [share + slots * (1.0 - share) for share in shares]
     sent = step.own_rows * copies * load * latent * ACTIVATION_BYTES
     cost = group.all_to_all(sent, leaving)
     step.dispatched.add(block.count * (ranks > 1.0), cost, step.stack.dispatch)

@@ -18,8 +18,8 @@ from dse.candidates import Floats
 from dse.data import hardware_dir
 from dse.perf.intervals import UNKNOWN
 from dse.specs.calibration import KINDS, load_calibration
+from dse.specs.training_stack import CALIBRATION
 
-FILE = "efficiency/training/calibration.yaml"
 RATE, RUN = "rate", "run"
 # Metrics that grow with the speed; all others shrink with it.
 RATES = ("tokens_per_s_per_chip", "tokens_per_s", "model_flops_per_s_per_chip", "mfu")
@@ -30,7 +30,7 @@ Spread = Mapping[str, NDArray[np.float64]]  # class -> (kinds, 2): low, high of 
 @cache
 def training_spread(path: Path | None = None) -> Spread:
     """Of the shipped file, or of `path`; a factor of two either way where there is none."""
-    file = hardware_dir() / FILE if path is None else path
+    file = hardware_dir() / CALIBRATION if path is None else path
     found = load_calibration(file).spread if file.exists() else {}
     return {
         name: np.array([found.get(name, {}).get(kind, UNKNOWN) for kind in KINDS])

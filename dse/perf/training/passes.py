@@ -304,9 +304,10 @@ class Pass:
         """Attention over the sequence, a state or an indexer, and backward."""
         stack = self.stack
         again = ATTENTION_BACKWARD if name == "attention over the prompt" else OTHER_BACKWARD
-        forward = law_seconds(law, flops, bytes_) * (stack.attention * count)
+        slower = stack.states if name == "state over the prompt" else stack.attention
+        forward = law_seconds(law, flops, bytes_) * (slower * count)
         backward = law_seconds(law, flops * again, bytes_ * ATTENTION_BACKWARD_BYTES)
-        backward = backward * (stack.attention * stack.attention_backward * count)
+        backward = backward * (slower * stack.attention_backward * count)
         self._add_work(forward, backward)
         self.work.attention += forward + backward
         total = flops * count
