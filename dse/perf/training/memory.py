@@ -164,7 +164,7 @@ def states_of(
             stored,
             trained,
             ranks,
-            runs.zero_stage,
+            deployed.zero_stage,
             MOMENT_BYTES[runs.optimizer],
             runs.master_bytes,
             runs.gradient_bytes,
@@ -193,7 +193,7 @@ def _buffers(step: Pass, elements: Elements) -> Floats:
     layer = elements.dense + elements.experts
     trained = np.where(step.lora, 0.0, runs.gradient_bytes)
     gathered = layer * (GATHERED_LAYERS * WEIGHT_BYTES + trained)
-    several = (runs.zero_stage >= 3.0) & (deployed.group > deployed.tensor_parallel)
+    several = (deployed.zero_stage >= 3.0) & (deployed.group > deployed.tensor_parallel)
     return rows + np.where(several, gathered, 0.0)
 
 
