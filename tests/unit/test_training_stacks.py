@@ -61,3 +61,10 @@ def test_a_file_without_a_constant_names_it(tmp_path: Path) -> None:
 def test_an_unknown_stack_has_near_names() -> None:
     with pytest.raises(InputError, match="did you mean megatron"):
         training_stack("megatrn")
+
+
+def test_two_stacks_of_one_id_are_refused(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(SHIPPED.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(InputError, match="the id of another stack"):
+        training_stacks(tmp_path)

@@ -197,3 +197,52 @@ def test_shipped_stacks_answer_in_the_range_of_practice() -> None:
     )  # fmt: skip
     for stack in ("generic", "megatron"):
         assert 0.3 < train(runs, training_stack(stack)).mfu < 0.6
+
+
+def test_an_unknown_name_of_a_setting_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'fp9' is none of bf16, fp8"):
+        plan("llama-3-8b", precision=["bf16", "fp9"])
+    with pytest.raises(ValueError, match="'all' is none of none, selective"):
+        plan("llama-3-8b", recompute="all")
+
+
+def test_runs_are_taken_by_place() -> None:
+    runs = plan("llama-3-8b", micro_batch=[1.0, 2.0, 4.0])
+    assert runs[1:].micro_batch.tolist() == [2.0, 4.0]
+    assert len(runs[np.array([2, 0])]) == 2
+
+
+def test_a_layer_is_summed_four_times_over_tensor_ranks() -> None:
+    """Twice forward, twice backward (Shoeybi et al. 2019, arXiv 1909.08053, figure 4), and once for
+    the embedding and once for the output head; a ring sends 7 / 4 of 16-bit hidden states."""
+    runs = plan("llama-3-8b", tensor_parallel=8, sequence=8192, batch=8192)
+    once = 2 * 7 / 8 * 8192 * 4096 * 2
+    assert train(runs).work.link_bytes == pytest.approx((4 * 32 + 2) * once, rel=1e-9)
+
+
+def test_data_ranks_send_gradients_and_weights_once() -> None:
+    """(g - 1) / g of 4 bytes of gradient and of 2 of weight (Rajbhandari et al. 2020, section 7.1).
+    The padded vocabulary is that of the model."""
+    metrics = train(plan("llama-3-8b", data_parallel=8))
+    expected = 7 / 8 * (4 + 2) * metrics.parameters.total
+    assert metrics.work.link_bytes == pytest.approx(expected, rel=1e-6)
+    assert metrics.work.network_bytes == 0.0
+
+
+def test_keys_and_values_go_around_three_times() -> None:
+    """Forward, backward and their gradients: 32 layers of 8 heads of 128 keys and values."""
+    runs = plan(
+        "llama-3-8b", context_parallel=8, sequence=65_536, batch=65_536, zero_stage=0,
+        task="lora", lora_rank=0,
+    )  # fmt: skip
+    around = 7 / 8 * 65_536 * 8 * 2 * 128 * 2
+    assert train(runs).work.link_bytes == pytest.approx(3 * 32 * around, rel=1e-9)
+
+
+def test_arithmetic_for_energy_is_that_of_the_model_and_of_scores_again() -> None:
+    """Half of attention's forward more than the model's own: 3.5 times for 3."""
+    metrics = train(plan("llama-3-70b", sequence=8192, batch=8192))
+    attention = (1.0 - metrics.mfu_6n / metrics.mfu) * metrics.losses["ideal"]
+    assert metrics.work.peak_s == pytest.approx(
+        metrics.losses["ideal"] + attention * 0.5 / 3, rel=1e-3
+    )
