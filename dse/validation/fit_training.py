@@ -19,7 +19,7 @@ import numpy as np
 from dse.candidates import Floats
 from dse.data import hardware_dir
 from dse.specs.catalog import MEASUREMENTS
-from dse.specs.training_stack import CALIBRATION, FOLDER
+from dse.specs.training_stack import CALIBRATION, CLOCK, FOLDER
 from dse.validation.measurements import TRAINING, covered, read, ready, scored_rows
 from dse.validation.scores import score
 from dse.validation.training_crossvalidate import training_spread_table
@@ -40,10 +40,12 @@ kind: fitted
 source: >-
   training rows of hardware/measurements/{data} ({rows} runs of {groups} groups, weighted by group);
   spread of measured / predicted speed, 10th and 90th percentile of rows whose group (model and
-  chip) the fit had not seen; "run": whole runs in chip-hours, which enter no fit
+  chip) the fit had not seen; "run": whole runs in chip-hours, which enter no fit. A clock is arithmetic of sustained training
+  over that of the chip's kernel laws
 date: "{date}"
 data_digest: {digest}
-factors: {{}}
+factors:
+{clocks}
 spread:
 """
 LINE = re.compile(r"^  (\w+): \{value: [^,]+, kind: \w+, source: .*\}$")
@@ -55,7 +57,9 @@ def posed(path: Path) -> TrainingProblem:
     return pose_training(table, np.ones(len(table), dtype=bool))
 
 
-def spread_text(path: Path, problem: TrainingProblem, held: Floats) -> str:
+def spread_text(
+    path: Path, problem: TrainingProblem, held: Floats, clocks: Mapping[str, float]
+) -> str:
     """The calibration file of the rows in `path`, held out by group."""
     used = problem.weight > 0.0
     lines = [
@@ -64,6 +68,7 @@ def spread_text(path: Path, problem: TrainingProblem, held: Floats) -> str:
             rows=int(used.sum()),
             groups=problem.table["group"][used].nunique(),
             date=DATE,
+            clocks="\n".join(f"  {CLOCK}{chip}: {value:.3g}" for chip, value in clocks.items()),
             digest=hashlib.sha256(path.read_bytes()).hexdigest(),
         ).rstrip()
     ]
@@ -91,7 +96,7 @@ def constants_of(problem: TrainingProblem, moves: Floats) -> dict[str, dict[str,
     stacks = moved_stacks(problem.stacks, moves)
     found: dict[str, dict[str, float]] = {}
     for parameter in PARAMETERS:
-        for name in parameter.stacks:
+        for name in parameter.stacks if parameter.constant != CLOCK else ():
             constant = parameter.constant
             found.setdefault(name, {})[constant] = getattr(stacks[name], constant)
     return found
@@ -130,7 +135,8 @@ def main(arguments: list[str]) -> None:
         print(file)
     target = hardware_dir() / CALIBRATION
     target.parent.mkdir(exist_ok=True)
-    target.write_text(spread_text(path, problem, held["group"]), encoding="utf-8")
+    clocks = moved_stacks(problem.stacks, moves)["megatron"].clocks
+    target.write_text(spread_text(path, problem, held["group"], clocks), encoding="utf-8")
     print(target)
 
 

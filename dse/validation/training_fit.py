@@ -36,7 +36,7 @@ from dse.validation.training_points import (
 
 FOLDS = ("group", "chip", "model")
 MAIN = ("tokens_per_s_per_chip", "tokens_per_s", "step_s", "model_flops_per_s_per_chip", "mfu")
-RIDGE = 0.005
+RIDGE = 0.003
 ENOUGH_ROWS = 5
 ROUNDED, SATURATION = 0.05, 0.5
 STEP = 0.03
@@ -81,13 +81,13 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("experts", ("megatron-eager",), 1.0, 0.4),
     Parameter("experts", ("megatron-fused",), 1.0, 0.4),
     Parameter("experts", ("maxtext", "fsdp"), 1.0, 0.4),
-    Parameter("elementwise", (*MEGATRON, "generic"), 1.0, 0.3),
-    Parameter("elementwise", ("maxtext",), 1.0, 0.3),
-    Parameter("elementwise", ("fsdp",), 1.5, 0.3),
-    Parameter("moe_elementwise", ("megatron", "generic"), 1.0, 0.5),
-    Parameter("moe_elementwise", ("megatron-eager",), 1.0, 0.5),
-    Parameter("moe_elementwise", ("megatron-fused",), 1.0, 0.5),
-    Parameter("moe_elementwise", ("maxtext",), 1.0, 0.5),
+    Parameter("elementwise", (*MEGATRON, "generic"), 1.0, 0.45),
+    Parameter("elementwise", ("maxtext",), 1.0, 0.45),
+    Parameter("elementwise", ("fsdp",), 1.5, 0.45),
+    Parameter("moe_elementwise", ("megatron", "generic"), 1.0, 0.75),
+    Parameter("moe_elementwise", ("megatron-eager",), 1.0, 0.75),
+    Parameter("moe_elementwise", ("megatron-fused",), 1.0, 0.75),
+    Parameter("moe_elementwise", ("maxtext",), 1.0, 0.75),
     Parameter("dispatch", ("megatron", "megatron-fused", "generic"), 1.0, 0.3),
     Parameter("dispatch", ("megatron-eager",), 1.0, 0.3),
     Parameter("collectives", ALL, 1.0, 0.3),
