@@ -27,7 +27,7 @@ from dse.perf.training.communication import (
 from dse.perf.training.deployed import TrainingDeployed
 from dse.perf.training.memory import FULL, MOMENT_BYTES, SELECTIVE, WEIGHT_BYTES, memory_of
 from dse.perf.training.passes import CAST_BYTES, Pass
-from dse.perf.training.pipeline import Stages, bubble_share
+from dse.perf.training.pipeline import DUALPIPE, Stages, bubble_share
 from dse.perf.training.plan import (
     LOSSES,
     MEMORY_PARTS,
@@ -130,7 +130,11 @@ def _spend(
     whole = layers_s + ends_s
     inner = stages.middle * stages.inner
     of_layer = layers_s / np.maximum(deployed.batch.layers, 1.0)
-    fullest = np.maximum(of_layer * stages.last + ends_s, of_layer * inner)
+    ends_of_pipe = of_layer * stages.last + ends_s
+    # DualPipe's chips hold the stages i and p - 1 - i, so that both ends share theirs.
+    dual = (deployed.runs.schedule == DUALPIPE) & (pp > 1.0)
+    pair = (of_layer * stages.first + ends_of_pipe) / 2.0
+    fullest = np.maximum(np.where(dual, pair, ends_of_pipe), of_layer * inner)
 
     ideal = per_token * step.own_rows * step.peak_s_per_flop
     higher = step.layers.higher_precision + step.ends.higher_precision
