@@ -23,6 +23,7 @@ import numpy as np
 
 from dse.candidates import Block, Floats
 from dse.perf.deployed import ACTIVATION_BYTES, Law
+from dse.perf.ledger import busy_s
 from dse.perf.operators import KINDS
 from dse.perf.step import computed_rows, padded_vocabulary
 from dse.perf.training import experts
@@ -61,21 +62,7 @@ INPUT_KEPT_ELSEWHERE = frozenset(
 
 def law_seconds(law: Law, flops: Floats, bytes_: Floats) -> Floats:
     """(n,) seconds of one kernel by its law (`dse.perf.ledger`)."""
-    compute = flops * law.s_per_flop
-    memory = bytes_ * law.s_per_byte
-    if law.is_sum:
-        return compute + memory + law.fixed_s
-    larger = np.maximum(compute, memory)
-    busy = np.minimum(compute, memory)
-    busy /= np.maximum(larger, 1e-30)
-    np.power(busy, law.p, out=busy)
-    busy += 1.0
-    np.power(busy, law.inverse_p, out=busy)
-    busy *= larger
-    if law.sums is not None:
-        np.add(compute, memory, out=busy, where=law.sums)
-    busy += law.fixed_s
-    return busy
+    return busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte) + law.fixed_s
 
 
 class NoLedger:
@@ -108,6 +95,7 @@ class Pass:
     sparse layer; `tensor_collectives` how often a layer's output is summed over the tensor-parallel
     ranks, in the forward pass of all layers; `mixing_flops` the forward arithmetic of attention and
     states on one chip; `adapter_elements` the weights of low-rank adapters on one chip, all layers.
+    `latent_output` is set while a block of latent attention is added: bytes of its output.
     """
 
     def __init__(self, deployed: TrainingDeployed) -> None:
@@ -140,9 +128,7 @@ class Pass:
         self.of = {group: Work(n) for group in GROUPS}
         self.kept = {group: Kept(n) for group in GROUPS}
         self.ends, self.keeps = Work(n), Kept(n)
-        self.latent_output: Floats | None = (
-            None  # bytes of attention's output, of a block's latents
-        )
+        self.latent_output: Floats | None = None
         self.work = self.ends
         self.tensor_collectives = np.zeros(n)
         self.dispatched = Sends(n)
