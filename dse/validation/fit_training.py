@@ -40,8 +40,8 @@ kind: fitted
 source: >-
   training rows of hardware/measurements/{data} ({rows} runs of {groups} groups, weighted by group);
   spread of measured / predicted speed, 10th and 90th percentile of rows whose group (model and
-  chip) the fit had not seen; "run": whole runs in chip-hours, which enter no fit. A clock is arithmetic of sustained training
-  over that of the chip's kernel laws
+  chip) the fit had not seen; "run": whole runs in chip-hours, which enter no fit. A clock is
+  arithmetic of sustained training over that of the chip's kernel laws
 date: "{date}"
 data_digest: {digest}
 factors:
@@ -118,6 +118,21 @@ def report(problem: TrainingProblem, held: Mapping[str, Floats], moves: Floats) 
         print(f"{parameter.constant:24} {parameter.moved(float(t)):8.4g}  {t:+.2f}  {stacks}")
 
 
+def files(
+    path: Path, problem: TrainingProblem, held: Mapping[str, Floats], moves: Floats
+) -> dict[Path, str]:
+    """What the fit writes, by file."""
+    used = int((problem.weight > 0.0).sum())
+    source = f"{used} runs of hardware/measurements/{path.name} (dse.validation.fit_training)"
+    found = {}
+    for name, constants in constants_of(problem, moves).items():
+        file = hardware_dir() / FOLDER / f"{name}.yaml"
+        found[file] = stack_text(file.read_text(encoding="utf-8"), constants, source)
+    clocks = moved_stacks(problem.stacks, moves)["megatron"].clocks
+    text = spread_text(path, problem, held["group"], clocks)
+    return found | {hardware_dir() / CALIBRATION: text}
+
+
 def main(arguments: list[str]) -> None:
     path = hardware_dir() / MEASUREMENTS / TRAINING
     problem = posed(path)
@@ -126,18 +141,10 @@ def main(arguments: list[str]) -> None:
     if "--check" in arguments:
         report(problem, held, moves)
         return
-    used = int((problem.weight > 0.0).sum())
-    source = f"{used} runs of hardware/measurements/{TRAINING} (dse.validation.fit_training)"
-    for name, constants in constants_of(problem, moves).items():
-        file = hardware_dir() / FOLDER / f"{name}.yaml"
-        text = stack_text(file.read_text(encoding="utf-8"), constants, source)
+    for file, text in files(path, problem, held, moves).items():
+        file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
         print(file)
-    target = hardware_dir() / CALIBRATION
-    target.parent.mkdir(exist_ok=True)
-    clocks = moved_stacks(problem.stacks, moves)["megatron"].clocks
-    target.write_text(spread_text(path, problem, held["group"], clocks), encoding="utf-8")
-    print(target)
 
 
 if __name__ == "__main__":
