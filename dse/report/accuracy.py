@@ -43,6 +43,9 @@ WORDS = {
     "continuous": "serving a closed loop: so many requests are always in flight",
     "offline": "serving requests that are all queued at the start",
     "disaggregated": "one pool of chips reads prompts, another writes answers",
+    "pretrain": "training from scratch",
+    "sft": "training all weights on examples",
+    "lora": "training low-rank adapters beside frozen weights",
     "held out": "predicted by a model whose constants were fitted without that row's group, chip "
     "or model",
     "backend": "the serving software",
@@ -62,7 +65,7 @@ TEXTS = (
     "split", "source",
 )  # fmt: skip
 DEGREES = (
-    "tp", "pp", "dp", "ep",
+    "tp", "pp", "cp", "dp", "ep",
     *(
         f"{pool}_{name}"
         for pool in ("prefill", "decode")

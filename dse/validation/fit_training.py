@@ -137,7 +137,7 @@ def main(arguments: list[str]) -> None:
     path = hardware_dir() / MEASUREMENTS / TRAINING
     problem = posed(path)
     moves = fit_training(problem)
-    held = held_out_training(problem)
+    held = held_out_training(problem, start=moves)
     if "--check" in arguments:
         report(problem, held, moves)
         return

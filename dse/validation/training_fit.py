@@ -251,11 +251,15 @@ def refit(
 
 
 def held_out_training(
-    problem: TrainingProblem, progress: Callable[[str], None] = lambda _: None
+    problem: TrainingProblem,
+    progress: Callable[[str], None] = lambda _: None,
+    start: Floats | None = None,
 ) -> dict[str, Floats]:
-    """By fold, (n, 5) as `predict_training`, each row predicted by a fit without its fold."""
-    progress("training: fit to all rows")
-    start = fit_training(problem)
+    """By fold, (n, 5) as `predict_training`, each row predicted by a fit without its fold; `start`
+    is the fit to all rows, made where it is not given."""
+    if start is None:
+        progress("training: fit to all rows")
+        start = fit_training(problem)
     here, slopes = linearise(problem, start)
     used = problem.weight > 0.0
     found = {}
