@@ -108,8 +108,9 @@ def read_points(path: Path, *more: str) -> pd.DataFrame:
     none or lacks a column."""
     table = read_table(path, ())
     of = training_rows(table)
-    needed = () if of.all() and len(of) else NEEDED
-    require_columns(table, (*needed, *(TRAINING_NEEDED if of.any() else ()), *more), str(path))
+    alone = of.all() if len(of) else "task" in table and "serving" not in table
+    needed = TRAINING_NEEDED if alone else NEEDED
+    require_columns(table, (*needed, *more), str(path))
     return table
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ class PublicRun:
     source: str
     assumed: str
     settings: dict[str, Any]
-    degrees: dict[str, float]
+    degrees: Mapping[str, float]
     prediction_layer: bool = False
     effective: float = 1.0
 
