@@ -19,6 +19,7 @@ from dse.report.accuracy_words import (
     held_out_rows,
     score_row,
     speed_words,
+    unit,
 )
 from dse.report.figures import PALETTE, SYMBOLS
 from dse.report.labels import GLOSSARY
@@ -129,6 +130,7 @@ def accuracy_page(document: dict[str, Any], answer: pd.DataFrame, lead: Sequence
         page_json=script_json(
             {
                 "palette": PALETTE, "symbols": SYMBOLS, "names": NAMES,
+                "units": {metric: unit(metric) for metric in NAMES},
                 "scores": [
                     {
                         key: item[key]

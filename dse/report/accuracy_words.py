@@ -33,6 +33,15 @@ COLUMNS = (
 )
 
 
+def unit(metric: str) -> str:
+    """What a metric of the format is counted in."""
+    if "flops" in metric:
+        return "FLOP/s"
+    if "tokens_per_s" in metric:
+        return "tokens/s"
+    return {"mfu": "of the peak", "chip_hours": "hours"}.get(metric, "s")
+
+
 def short(metric: str) -> str:
     """The format's name of a metric, a little shorter."""
     return metric.replace("_per_s", "/s").replace("_per_chip", "/chip")
