@@ -45,8 +45,9 @@ def command(
     dse validate --data rows.csv     your own rows, in the same format
     dse validate --out accuracy      also writes accuracy/accuracy.html
 
-    The format is described in hardware/measurements/README.md. Errors are fractions of the
-    measured value; a group is one model on one chip.
+    Rows are of serving or of training, told apart by their columns: the format is described in
+    hardware/measurements/README.md. Errors are fractions of the measured value; a group is one
+    model on one chip.
     """
     import pandas as pd
 
@@ -107,7 +108,7 @@ def _held_out(answer: Any, data: str | None) -> dict[str, Any]:
             "no row that a fit could leave out",
             file=data,
             field="--cross-validate",
-            accepted="covered rows of static, continuous or offline serving",
+            accepted="covered rows of static, continuous or offline serving, or of training",
         )
     last = time.monotonic()
 
@@ -121,8 +122,10 @@ def _held_out(answer: Any, data: str | None) -> dict[str, Any]:
     if data is not None:
         return {"cross_validation": held}
     from dse.validation.backtest import backtest
+    from dse.validation.points import training_rows
 
-    return {"cross_validation": held, "backtest": backtest(rows, held["chip"], progress)}
+    served = rows[~training_rows(rows)]
+    return {"cross_validation": held, "backtest": backtest(served, held["chip"], progress)}
 
 
 def _print(document: dict[str, Any], answer: Any, words: list[str]) -> None:

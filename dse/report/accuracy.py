@@ -19,6 +19,7 @@ from dse.report.accuracy_words import (
     held_out_rows,
     score_row,
     speed_words,
+    unit,
 )
 from dse.report.figures import PALETTE, SYMBOLS
 from dse.report.labels import GLOSSARY
@@ -43,6 +44,9 @@ WORDS = {
     "continuous": "serving a closed loop: so many requests are always in flight",
     "offline": "serving requests that are all queued at the start",
     "disaggregated": "one pool of chips reads prompts, another writes answers",
+    "pretrain": "training from scratch",
+    "sft": "training all weights on examples",
+    "lora": "training low-rank adapters beside frozen weights",
     "held out": "predicted by a model whose constants were fitted without that row's group, chip "
     "or model",
     "backend": "the serving software",
@@ -62,7 +66,7 @@ TEXTS = (
     "split", "source",
 )  # fmt: skip
 DEGREES = (
-    "tp", "pp", "dp", "ep",
+    "tp", "pp", "cp", "dp", "ep",
     *(
         f"{pool}_{name}"
         for pool in ("prefill", "decode")
@@ -126,6 +130,7 @@ def accuracy_page(document: dict[str, Any], answer: pd.DataFrame, lead: Sequence
         page_json=script_json(
             {
                 "palette": PALETTE, "symbols": SYMBOLS, "names": NAMES,
+                "units": {metric: unit(metric) for metric in NAMES},
                 "scores": [
                     {
                         key: item[key]

@@ -129,6 +129,8 @@ def _seen(document: dict[str, Any], own: bool) -> list[str]:
         "- The 80% intervals are percentiles of errors on rows whose group was left out of the fit;"
         " but it is these rows on whose percentiles they stand, so that their share inside is "
         "in-sample too. In the held-out tables a row's interval comes from the other folds alone.",
+        "- The constants of the training stacks (`hardware/training/`) are fitted to the training "
+        "rows, whole runs in chip-hours left out (training-accuracy.md).",
         "- No constant was fitted to disaggregated rows; the factors and forms are those of the "
         "other rows.",
         "",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import escape
 
-from dse.report.accuracy_words import NAMES
+from dse.report.accuracy_words import NAMES, unit
 from dse.report.figures import PALETTE
 
 SIDE, LEFT, TOP, BELOW = 420, 62, 46, 48  # pixels: plot, and what is around it
@@ -75,12 +75,11 @@ def scatter_svg(rows: pd.DataFrame, metric: str, serving: str) -> str:
             'stroke-linecap="round" stroke-opacity=".7"/>'
             f'<text x="{LEFT + SIDE + 24}" y="{level + 4}">{escape(chip)}</text>'
         )
-    unit = "tokens/s" if metric.endswith("_per_s") else "s"
     parts += [
         f'<text x="{LEFT + SIDE / 2}" y="{TOP + SIDE + 38}" text-anchor="middle">measured '
-        f"({unit}); band: within 20%</text>",
+        f"({unit(metric)}); band: within 20%</text>",
         f'<text transform="translate(14 {TOP + SIDE / 2}) rotate(-90)" text-anchor="middle">'
-        f"predicted ({unit})</text>",
+        f"predicted ({unit(metric)})</text>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

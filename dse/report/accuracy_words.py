@@ -18,6 +18,9 @@ NAMES = {
     "output_tokens_per_s": "output tokens per second",
     "input_tokens_per_s": "input tokens per second",
     "total_tokens_per_s": "tokens per second",
+    "tokens_per_s_per_chip": "tokens per second and chip", "tokens_per_s": "tokens per second",
+    "step_s": "training step", "mfu": "model FLOP utilisation", "chip_hours": "chip-hours of a run",
+    "model_flops_per_s_per_chip": "model FLOP/s and chip",
 }  # fmt: skip
 BY_GROUP = (
     "That is the median error of a group, averaged over groups; a group is one model on one chip."
@@ -30,9 +33,18 @@ COLUMNS = (
 )
 
 
+def unit(metric: str) -> str:
+    """What a metric of the format is counted in."""
+    if "flops" in metric:
+        return "FLOP/s"
+    if "tokens_per_s" in metric:
+        return "tokens/s"
+    return {"mfu": "of the peak", "chip_hours": "hours"}.get(metric, "s")
+
+
 def short(metric: str) -> str:
     """The format's name of a metric, a little shorter."""
-    return metric.replace("_per_s", "/s")
+    return metric.replace("_per_s", "/s").replace("_per_chip", "/chip")
 
 
 def score_row(item: dict[str, Any]) -> tuple[str, ...]:
@@ -60,6 +72,7 @@ def lead(document: dict[str, Any], data: str | None) -> list[str]:
     ]
     if parts:
         lines = [f"How far off: {', '.join(parts)}.", BY_GROUP, *lines]
+    lines += _trained(document, main)
     if covered:
         inside = sum(item["interval_coverage"] * item["rows"] for item in overall) / covered
         lines.append(f"{inside:.0%} of the measured values lie inside the 80% interval.")
@@ -69,6 +82,18 @@ def lead(document: dict[str, Any], data: str | None) -> list[str]:
             "error on groups, chips and models that a fit has not seen."
         )
     return lines
+
+
+def _trained(document: dict[str, Any], said: list[dict[str, Any]]) -> list[str]:
+    """Of training, unless it is among what was `said` already."""
+    for item in document["scores"]:
+        of = (item["metric"], item["serving"], item["by"])
+        if of == ("tokens_per_s_per_chip", "pretrain", "all") and item not in said:
+            return [
+                f"Training: {NAMES[item['metric']]} off by {tenths(item['group_median_error'])}, "
+                f"{item['rows']:,} rows of {item['groups']} groups."
+            ]
+    return []
 
 
 def speed_words(document: dict[str, Any]) -> list[str]:

@@ -19,9 +19,10 @@ from dse.validation.points import (
     estimate_rows,
     estimate_table,
     not_covered,
-    read_table,
+    read_points,
+    training_rows,
 )
-from dse.validation.rows import NEEDED, backend_of
+from dse.validation.rows import backend_of
 from dse.validation.scores import (
     ENOUGH_ROWS,
     group_errors,
@@ -31,7 +32,8 @@ from dse.validation.scores import (
     together,
 )
 
-SHIPPED = ("inference.csv", "disaggregated.csv")
+TRAINING = "training.csv"
+SHIPPED = ("inference.csv", "disaggregated.csv", TRAINING)
 
 
 def shipped() -> list[pd.DataFrame]:
@@ -42,7 +44,7 @@ def shipped() -> list[pd.DataFrame]:
 def read(path: Path) -> pd.DataFrame:
     """A file of the measurement format, every cell a text. Raises InputError for one that is none,
     lacks a column, or has no row to score."""
-    table = read_table(path, (*NEEDED, "value"))
+    table = read_points(path, "value")
     if scored_rows(table).empty:
         raise InputError("no row to score", file=str(path), accepted="rows without `exclude`")
     return table
@@ -66,7 +68,11 @@ def ready(predicted: pd.DataFrame) -> pd.DataFrame:
     answer = predicted.reset_index(drop=True)
     answer["value"] = pd.to_numeric(answer["value"], errors="coerce")
     engines = answer["engine"] if "engine" in answer else pd.Series("", index=answer.index)
-    answer["backend"] = [backend_of(str(engine))[0] for engine in engines.fillna("")]
+    named = [backend_of(str(engine))[0] for engine in engines.fillna("")]
+    training = training_rows(answer)
+    if training.any():
+        named = np.where(training, answer["backend"], named).tolist()
+    answer["backend"] = named
     made = answer["model"] + "|" + answer["chip"]
     given = answer["group"].fillna("") if "group" in answer else made
     answer["group"] = given.where(given != "", made)
@@ -94,7 +100,8 @@ def accuracy(answer: pd.DataFrame) -> dict[str, Any]:
 
 
 def across(scored: pd.DataFrame) -> dict[str, Any]:
-    """The scores that join several metrics or chips."""
+    """The scores that join several metrics or chips, of serving alone."""
+    scored = scored[~training_rows(scored)]
     tpot = scored[scored["metric"] == "tpot_s"]
     return {
         "static_all": together(scored, "static"),
@@ -113,8 +120,33 @@ def cross_validated(
     """`held_out` of the covered rows of `answer`. Rows of the user's `own` enter no fit: theirs are
     to the shipped rows, without those that share the row's group, chip or model."""
     rows = covered(answer).drop(columns=list(ADDED))
+    training = training_rows(rows)
+    folds = []
+    if not training.all():
+        served = rows[~training].reset_index(drop=True)
+        folds.append(_served_folds(served, progress, own))
+    if training.any():
+        trained = rows[training].reset_index(drop=True)
+        folds.append(_trained_folds(trained, progress, own))
+    return held_out({by: pd.concat([fold[by] for fold in folds]) for by in folds[0]})
+
+
+def _trained_folds(
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool
+) -> dict[str, pd.DataFrame]:
+    """By fold, training rows as `predict` leaves them."""
+    from dse.validation.training_crossvalidate import cross_validate_training  # noqa: PLC0415
+
+    fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
+    return cross_validate_training(rows, fitted, progress)
+
+
+def _served_folds(
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool
+) -> dict[str, pd.DataFrame]:
+    """By fold, rows of serving as `predict` leaves them."""
     if not own:
-        return held_out(cross_validate(pose(rows.reset_index(drop=True)), progress))
+        return cross_validate(pose(rows), progress)
     shipped_rows = scored_rows(shipped()[0])
     both = pd.concat([shipped_rows, rows.assign(exclude="not fitted")], ignore_index=True)
     folds = cross_validate(pose(both.fillna("")), progress)
@@ -125,7 +157,7 @@ def cross_validated(
         for name in ADDED[:4]:
             mine[name] = np.where(mine[name].isna(), unseen[name], mine[name])
         answers[by] = mine
-    return held_out(answers)
+    return answers
 
 
 def held_out(folds: Mapping[str, pd.DataFrame]) -> dict[str, Any]:

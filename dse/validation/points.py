@@ -34,6 +34,12 @@ ROUNDS = 10.0
 # once, between the rows of SGLang 0.5.1 (near 1) and of SGLang 0.5.6, vLLM and TensorRT-LLM (.3
 # to .6).
 IN_STEP = 0.5
+# What a table of training rows needs, and the metrics that tell such a row from one of serving.
+TRAINING_NEEDED = ("model", "chip", "task", "metric")
+TRAINING_METRICS = (
+    "tokens_per_s_per_chip", "tokens_per_s", "step_s", "model_flops_per_s_per_chip", "mfu",
+    "chip_hours",
+)  # fmt: skip
 ADDED = ("predicted", "predicted_low", "predicted_high", "floor", "status", "assumed")
 
 
@@ -78,7 +84,7 @@ def estimate_file(points: Path, out: Path) -> dict[str, int]:
     Raises InputError for a file that is no CSV or lacks a column, StorageError for an `out` that
     cannot be written.
     """
-    answer = estimate_table(read_table(points))
+    answer = estimate_table(read_points(points))
     try:
         answer.to_csv(out, index=False, lineterminator="\n")
     except OSError as error:
@@ -94,6 +100,30 @@ def read_table(path: Path, needed: Sequence[str] = NEEDED) -> pd.DataFrame:
         raise InputError(f"cannot be read as CSV: {error}", file=str(path)) from error
     require_columns(table, needed, str(path))
     return table
+
+
+def read_points(path: Path, *more: str) -> pd.DataFrame:
+    """A file of the measurement format, every cell a text: rows of serving, of training or of both,
+    which `is_training` tells apart; `more` columns are needed too. Raises InputError where it is
+    none or lacks a column."""
+    table = read_table(path, ())
+    of = training_rows(table)
+    alone = of.all() if len(of) else "task" in table and "serving" not in table
+    needed = TRAINING_NEEDED if alone else NEEDED
+    require_columns(table, (*needed, *more), str(path))
+    return table
+
+
+def training_rows(table: pd.DataFrame) -> NDArray[np.bool_]:
+    """(n,) whether each row is of training: it has a task, or a metric of training and no serving.
+    A table without the column `task` has none; one with it and without `serving` no others."""
+    if "task" not in table:
+        return np.zeros(len(table), dtype=bool)
+    if "serving" not in table:
+        return np.ones(len(table), dtype=bool)
+    task = table["task"].fillna("").str.strip() != ""
+    served = table["serving"].fillna("").str.strip() != ""
+    return np.asarray(task | (table["metric"].isin(TRAINING_METRICS) & ~served))
 
 
 def require_columns(table: pd.DataFrame, needed: Sequence[str], file: str | None = None) -> None:
@@ -113,8 +143,17 @@ def is_disaggregated(table: pd.DataFrame) -> bool:
 
 
 def estimate_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the columns ADDED, by the model that its columns call for. Raises InputError
-    where a needed column is missing."""
+    """The table with the columns ADDED, by the model that its columns call for; rows of training
+    get `serving`, their task, and `backend` too. Raises InputError where a needed column is
+    missing."""
+    training = training_rows(table)
+    if training.any():
+        from dse.validation.training_points import estimate_training  # noqa: PLC0415
+
+        own = estimate_training(table[training])
+        if training.all():
+            return own
+        return pd.concat([estimate_table(table[~training]), own]).loc[table.index]
     if not is_disaggregated(table):
         return estimate_rows(table)
     from dse.validation.disaggregated import estimate_disaggregated  # noqa: PLC0415

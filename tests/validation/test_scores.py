@@ -130,8 +130,8 @@ def test_shipped_rows_keep_source_and_licence() -> None:
         assert (rows["licence"] != "").all()
         assert (rows["value"].astype(float) > 0).all()
         assert (rows["group"] == rows["model"] + "|" + rows["chip"]).all()
-    inference, pools = measurements.shipped()
-    assert (len(inference), len(pools)) == (5273, 244)
+    inference, pools, training = measurements.shipped()
+    assert (len(inference), len(pools), len(training)) == (5273, 244, 505)
     assert len(measurements.scored_rows(inference)) == 5273 - 65
 
 

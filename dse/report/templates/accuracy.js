@@ -9,8 +9,7 @@ const narrow = () => window.innerWidth < 560;
 const BAND = 0.2;
 const LOADS = { concurrency: "requests in flight", prompt_tokens: "prompt tokens", output_tokens: "output tokens", n_chips: "chips" };
 const percent = (value) => (100 * value).toFixed(1) + "%";
-const isRate = (metric) => metric.endsWith("_per_s");
-const unit = (metric) => (isRate(metric) ? "tokens/s" : "s");
+const unit = (metric) => page.units[metric];
 const quantity = (metric, value) => Number(value.toPrecision(4)).toLocaleString("en-US", { maximumSignificantDigits: 4 }) + " " + unit(metric);
 const named = (score) => page.names[score.metric] + ", " + score.serving;
 const log = { type: "log", tickformat: "~g", exponentformat: "none", minor: { ticks: "outside", ticklen: 3 } };
@@ -59,7 +58,7 @@ function drawScatter(rows, score) {
     showlegend: false, line: { color: style("--quiet"), width: 0 }, ...own,
   });
   const range = [Math.log10(low), Math.log10(high)];
-  const title = (word) => ({ text: wrap(word + " " + page.names[score.metric] + (isRate(score.metric) ? "" : " (s)"), narrow() ? 34 : 80) });
+  const title = (word) => ({ text: wrap(word + " " + page.names[score.metric] + (unit(score.metric) === "s" ? " (s)" : ""), narrow() ? 34 : 80) });
   react(element("scatter"), [
     line(1 - BAND), line(1 + BAND, { fill: "tonexty", fillcolor: "rgba(86, 180, 233, 0.22)", name: "within 20%", showlegend: true }),
     line(1, { line: { color: style("--ink"), width: 1.2 }, name: "exact", showlegend: true }),

@@ -1,0 +1,107 @@
+"""dse validate and dse estimate --points on rows of training."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from dse.data import hardware_dir
+from tests.cli.conftest import dse, fits
+
+TRAINING = hardware_dir() / "measurements" / "training.csv"
+HEAD = (
+    "model,chip,n_chips,tp,pp,dp,dtype,sequence_length,global_batch_tokens,micro_batch,virtual_pp,"
+    "task,engine,metric,value\n"
+)
+ROW = (
+    "llama-3-70b,h100_sxm,64,4,8,2,fp8,8192,2097152,1,5,pretrain,NeMo,tokens_per_s_per_chip,1640\n"
+)
+SERVED = "model,chip,tp,engine,serving,prompt_tokens,output_tokens,concurrency,metric,value,task\n"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_shipped_rows_are_told_by_their_columns() -> None:
+    document = dse("validate", "--data", TRAINING, "--json").json()
+    assert document["rows"] == 481
+    assert document["covered"] >= 0.95 * document["rows"]
+    overall = {
+        (item["metric"], item["serving"]): item
+        for item in document["scores"]
+        if item["by"] == "all"
+    }
+    assert len(overall) == sum(item["by"] == "all" for item in document["scores"])
+    main = overall["tokens_per_s_per_chip", "pretrain"]
+    assert main["group_median_error"] < 0.12
+    backends = {item["key"] for item in document["scores"] if item["by"] == "backend"}
+    assert {"megatron", "maxtext", "fsdp", "generic"} <= backends
+    assert document["static_all"] is None
+    assert document["speed_up"]["pairs"] == 0
+
+
+def test_rows_of_both_kinds_in_one_file(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "rows.csv",
+        SERVED
+        + "llama-3-8b,h100_sxm,1,vllm,continuous,1024,256,8,tpot_s,0.009,\n"
+        + "llama-3-8b,h100_sxm,1,FSDP,,,,,tokens_per_s_per_chip,9000,pretrain\n",
+    )
+    document = dse("validate", "--data", path, "--json").json()
+    assert (document["rows"], document["covered"]) == (2, 2)
+    assert {item["serving"] for item in document["scores"]} == {"continuous", "pretrain"}
+    assert {item["key"] for item in document["scores"] if item["by"] == "backend"} == {
+        "vllm", "fsdp",
+    }  # fmt: skip
+
+
+def test_what_is_not_covered_is_counted_with_its_reason(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "rows.csv",
+        HEAD + ROW + ROW.replace("64,4", "63,4") + ROW.replace("fp8", "fp7") * 2
+        + ROW.replace("1640", "fast") + ROW.replace("tokens_per_s_per_chip", "watts"),
+    )  # fmt: skip
+    document = dse("validate", "--data", path, "--json").json()
+    assert (document["rows"], document["covered"]) == (6, 1)
+    assert {(item["reason"], item["rows"]) for item in document["not_covered"]} == {
+        ("tp x cp x pp x dp is not n_chips", 1),
+        ("dtype 'fp7' is not known", 2),
+        ("value is not a positive number", 1),
+        ("metric 'watts' is not modelled", 1),
+    }
+
+
+def test_text_fits_and_says_what_it_is(tmp_path: Path) -> None:
+    said = dse("validate", "--data", write(tmp_path / "rows.csv", HEAD + ROW * 5))
+    assert said.code == 0, said.err
+    assert said.out.startswith("How far off: tokens per second and chip (pretrain)")
+    assert fits(said.out, 100)
+    assert "nan" not in said.out.lower()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (HEAD.replace("chip,", "chips,", 1) + ROW, ("rows.csv", "no column 'chip'", "accepted")),
+        (HEAD.replace("value", "number") + ROW, ("no column 'value'",)),
+        (HEAD, ("no row to score",)),
+    ],
+)
+def test_bad_files(tmp_path: Path, content: str, words: tuple[str, ...]) -> None:
+    said = dse("validate", "--data", write(tmp_path / "rows.csv", content))
+    assert said.code == 2
+    assert all(word in said.err for word in words), said.err
+
+
+def test_points_of_training(tmp_path: Path) -> None:
+    points, out = write(tmp_path / "points.csv", HEAD + ROW), tmp_path / "out.csv"
+    assert dse("estimate", "--points", points, "--out", out).code == 0
+    with out.open(encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert row["status"] == "ok"
+    assert float(row["predicted_low"]) < float(row["predicted"]) < float(row["predicted_high"])
+    assert "ZeRO stage 1, the habit of megatron" in row["assumed"]
