@@ -18,6 +18,7 @@ VERBS = {
     "validate": "predictions against measurements",
     "claims": "what people say of models and hardware, as numbers",
     "explain": "where time, memory, money and energy of one point go",
+    "train": "training: the best parallelism on given chips, memory, days, dollars",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",

@@ -18,16 +18,14 @@ _SINGLE = {
     "other_interruptions": "s",
     "restart": "s",
     "checkpoint_bandwidth_per_chip": "bytes/s",
-    "straggler": "count",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
     """`interruptions` by chip id: chip-seconds between two of them. `figures`: `restart` (seconds
-    from an interruption to the first step after it, without the work that was lost),
-    `checkpoint_bandwidth_per_chip` (bytes/s of storage for each chip of the cluster) and
-    `straggler` (mean delay of a rank as a share of its step)."""
+    from an interruption to the first step after it, without the work that was lost) and
+    `checkpoint_bandwidth_per_chip` (bytes/s of storage for each chip of the cluster)."""
 
     interruptions: Mapping[str, Figure]
     figures: Mapping[str, Figure]
@@ -57,7 +55,6 @@ class _ReliabilityFile(BaseModel):
     other_interruptions: FigureSpec
     restart: FigureSpec
     checkpoint_bandwidth_per_chip: FigureSpec
-    straggler: FigureSpec
 
 
 def load_reliability(path: Path | str) -> Reliability:

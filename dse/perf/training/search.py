@@ -1,0 +1,114 @@
+"""The best plan of a training run: all plans evaluated, those that fit ranked by what they deliver.
+
+A plan's rate is useful tokens per second: global batch / step x goodput. Of equal rates the first
+plan in the order of `plans` wins, so that the choice does not depend on what else is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.candidates import CandidateBatch, Floats
+from dse.perf.machines import Machines
+from dse.perf.parameters import parameters
+from dse.perf.training.at_scale import Conditions, Run, at_scale
+from dse.perf.training.evaluate import evaluate_training
+from dse.perf.training.plan import TrainingBatch, TrainingMetrics
+from dse.perf.training.plans import Columns, Setting, batch_of_plans, plans
+from dse.specs.training_stack import TrainingStack
+
+CHUNK = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """What plans are judged on: one chip of `machines` (its code is in the shapes), `chips` of
+    them, a stack, what every plan has in common and what surrounds the run."""
+
+    machines: Machines
+    chips: int
+    stack: TrainingStack
+    setting: Setting
+    conditions: Conditions
+
+    def evaluate(
+        self, shapes: CandidateBatch, row: NDArray[np.intp], columns: Columns
+    ) -> Evaluated:
+        """The plans (n,) of the shapes at `row`."""
+        batch = batch_of_plans(shapes, row, columns, self.setting)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            metrics = evaluate_training(batch, self.machines, self.stack)
+            total = parameters(batch.candidates).total
+            run = at_scale(batch, metrics, total, self.conditions)
+        return Evaluated(batch, metrics, run)
+
+    def plans(self, shapes: CandidateBatch) -> tuple[NDArray[np.intp], Columns]:
+        """Every plan of every shape: (n,) the shape's row, and the columns."""
+        domains = self.machines.fabric.domain[shapes.chip]
+        tables = [
+            plans(shapes[k : k + 1], self.chips, self.setting, float(domains[k]))
+            for k in range(len(shapes))
+        ]
+        sizes = [len(table["tensor_parallel"]) for table in tables]
+        return np.repeat(np.arange(len(shapes)), sizes), {
+            name: np.concatenate([table[name] for table in tables]) for name in tables[0]
+        }
+
+    def ranked(self, shapes: CandidateBatch) -> Ranked:
+        """All plans of all shapes with their rates."""
+        row, columns = self.plans(shapes)
+        rates, misses = np.empty(len(row)), np.empty(len(row))
+        for start in range(0, len(row), CHUNK):
+            part = slice(start, start + CHUNK)
+            found = self.evaluate(shapes, row[part], {k: v[part] for k, v in columns.items()})
+            rates[part], misses[part] = found.rate, found.miss
+        return Ranked(row, columns, rates, misses)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Plans, (n,), the step of each and the run around it."""
+
+    batch: TrainingBatch
+    metrics: TrainingMetrics
+    run: Run
+
+    @property
+    def rate(self) -> Floats:
+        """(n,) useful tokens per second of all chips."""
+        return self.batch.global_batch_tokens / self.run.step_s * self.run.goodput.goodput
+
+    @property
+    def miss(self) -> Floats:
+        """(n,) by how much rules are broken, added up; 0 where none is."""
+        total = np.zeros(len(self.batch))
+        for amount in (*self.metrics.violations.values(), *self.run.violations.values()):
+            total = total + np.maximum(amount, 0.0)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Plans (n,) of shapes at `row`, their rates and by how much they miss the rules."""
+
+    row: NDArray[np.intp]
+    columns: Columns
+    rate: Floats
+    miss: Floats
+
+    def order(self) -> NDArray[np.intp]:
+        """(n,) plans by shape, the best first: those that fit by rate, then the nearest misses."""
+        place = np.arange(len(self.row))
+        broken = self.miss > 0.0
+        return np.lexsort((place, -np.where(broken, 0.0, self.rate), self.miss, self.row))
+
+    def take(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Columns]:
+        return self.row[rows], {name: values[rows] for name, values in self.columns.items()}
+
+    def best(self) -> NDArray[np.intp]:
+        """(k,) the best plan of each shape, in the order of the shapes."""
+        order = self.order()
+        return order[np.searchsorted(self.row[order], np.arange(self.row.max() + 1))]
