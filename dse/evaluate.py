@@ -29,6 +29,7 @@ from dse.perf.racks import RACK_RULES, rack_violations
 from dse.perf.serving import Performance, predict
 from dse.perf.tiers import RULES as TIER_RULES
 from dse.perf.tiers import rules as tier_rules
+from dse.perf.training.rules import TRAINING_RULES
 from dse.perf.workload import Workload
 from dse.quality.laws import Quality, quality, quantisation_penalty, tokens_at_compute
 from dse.specs.calibration import KINDS
@@ -383,5 +384,5 @@ RULES = {
     "arrivals_within_capacity": "requests arrive no faster than they are served",
     **TIER_RULES,
 }
-# What every rule means, those of a rack too, which only a hypothetical domain is held to.
-MEANINGS = {**RULES, **RACK_RULES}
+# What every rule means, with those of a rack and of training, which not every study has.
+MEANINGS = {**RULES, **RACK_RULES, **TRAINING_RULES}

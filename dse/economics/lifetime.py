@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 
 TRAINING_FLOP_PER_PARAMETER, SERVING_FLOP_PER_PARAMETER = 6.0, 2.0
 BISECTIONS = 100
+SIGNIFICANT = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +129,28 @@ def cheapest_shape(law: LossLaw, loss: Floats, served_tokens: Floats) -> tuple[F
         low, high = np.where(smaller, low, middle), np.where(smaller, middle, high)
     parameters = np.exp(0.5 * (low + high))
     return parameters, law.tokens(parameters, loss)
+
+
+def lower_envelope(training_usd: Floats, usd_per_million: Floats) -> tuple[list[int], list[float]]:
+    """Of n models that would all do: which costs least, as served tokens grow from 0. The rows in
+    that order, and the tokens from which each is the cheapest (the first from 0)."""
+    # Dollars that differ by rounding alone are the same.
+    digits = SIGNIFICANT - 1 - np.floor(np.log10(np.maximum(training_usd.max(), 1e-300)))
+    training_usd = np.round(training_usd * 10.0**digits) / 10.0**digits
+    first = np.lexsort((usd_per_million, training_usd))[0]
+    rows, starts = [int(first)], [0.0]
+    while True:
+        here = rows[-1]
+        cheaper = np.flatnonzero(usd_per_million < usd_per_million[here])
+        if not len(cheaper):
+            return rows, starts
+        # From the line that is lowest now, the next is the one that it meets first.
+        crossing = break_even_tokens(
+            training_usd[cheaper],
+            usd_per_million[cheaper],
+            np.full(len(cheaper), training_usd[here]),
+            np.full(len(cheaper), usd_per_million[here]),
+        )
+        k = np.lexsort((usd_per_million[cheaper], crossing))[0]
+        rows.append(int(cheaper[k]))
+        starts.append(float(crossing[k]))

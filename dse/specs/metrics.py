@@ -19,7 +19,7 @@ class Metric:
     """One number that an evaluation predicts.
 
     `dimension` is one of `dse.units`, or a unit that only metrics have: "tokens/s", "usd/Mtoken",
-    "tokens/J", "J", "nats", "fraction". `direction` is the better one; `log` scales the metric by
+    "tokens/J", "J", "nats", "fraction", "days", "kWh", "chip-h". `direction` is the better one; `log` scales the metric by
     logarithm in the hypervolume, as cost, latency and energy are.
     """
 
@@ -77,6 +77,17 @@ METRICS: Mapping[str, Metric] = {
     "total_parameters": Metric("count", "minimize", False, "parameters of the model"),
     "active_parameters": Metric("count", "minimize", False, "parameters that one token uses"),
     "training_tokens": Metric("tokens", "maximize", False, "tokens the model is trained on"),
+    "training_days": Metric("days", "minimize", True, "days to train the model"),
+    "training_usd": Metric("usd", "minimize", True, "dollars to train the model"),
+    "training_kwh": Metric("kWh", "minimize", True, "energy to train the model"),
+    "training_chip_hours": Metric("chip-h", "minimize", True, "chip-hours to train the model"),
+    "training_mfu": Metric("fraction", "maximize", False, "share of peak arithmetic in training"),
+    "lifetime_usd": Metric("usd", "minimize", True, "dollars to train and to serve the forecast"),
+    "lifetime_serving_share": Metric(
+        "fraction", "minimize", False, "share of these dollars that serving takes"
+    ),
+    "lifetime_flops": Metric("flop", "minimize", True, "FLOP of both, 6 N D + 2 N tokens served"),
+    "lifetime_chip_hours": Metric("chip-h", "minimize", True, "chip-hours of both"),
     "chips": Metric("count", "minimize", False, "chips of the deployment"),
     "chip_usd_per_hour": Metric("usd/h", "minimize", True, "price of one chip for one hour"),
 }
@@ -90,6 +101,9 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     },
     "tokens/J": {"tokens/J": 1.0, "token/J": 1.0},
     "J": {"J": 1.0, "mJ": 1e-3, "kJ": 1e3},
+    "days": {"days": 1.0, "day": 1.0},
+    "kWh": {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6},
+    "chip-h": {"chip-h": 1.0, "kchip-h": 1e3, "Mchip-h": 1e6},
     "nats": {"": 1.0, "nats": 1.0},
     "fraction": {"": 1.0, "%": 1e-2},
 }  # fmt: skip

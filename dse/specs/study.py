@@ -17,6 +17,7 @@ from dse.errors import InputError, InputErrors
 from dse.specs.axes import Axis
 from dse.specs.axis_reader import Mistakes, read_axes
 from dse.specs.catalog import Catalog, is_chip_file, load_catalog
+from dse.specs.lifetime import LifetimeFile, LifetimeTerms
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
@@ -25,6 +26,8 @@ from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
 from dse.specs.rack import Rack, load_rack, resolve_rack
 from dse.specs.rack import refusal as rack_refusal
+from dse.specs.training_run import TrainingFile, TrainingTerms
+from dse.specs.training_section import check_training_metrics, read_training
 from dse.specs.workloads import (
     WeightedFile,
     WorkloadFile,
@@ -57,7 +60,9 @@ class Study:
     the chips that were asked for and have no price on the basis, or lack a figure that the space
     needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, None
     on every other price basis. `chip_files` are the paths of chip files that the space names.
-    `rack` is what a hypothetical scale-up domain stands in, where one is searched.
+    `rack` is what a hypothetical scale-up domain stands in, where one is searched. `training` says
+    how every shape is trained and `lifetime` how much it then serves, each None where it is not
+    asked.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -81,6 +86,8 @@ class Study:
     fingerprint: str
     path: Path
     rack: Rack | None = None
+    training: TrainingTerms | None = None
+    lifetime: LifetimeTerms | None = None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -102,6 +109,8 @@ class _StudyFile(BaseModel):
     training_compute: Any = None
     training_tokens: Any = None
     rack: str | None = None
+    training: TrainingFile | None = None
+    lifetime: LifetimeFile | None = None
     model: Any
     deployment: Any
     objectives: Any
@@ -161,9 +170,12 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
     if isinstance(model, str):
         model = _fixed_model(model, document, mistakes)
     training = _training(document, mistakes)
+    trained, life = read_training(frame.training, frame.lifetime, basis, catalog, mistakes) if frame else (None, None)
     files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
+    if frame:
+        check_training_metrics(document, mistakes)
     written = document.data.get("constraints", [])
     constraints = _constraints(written, ("constraints",), servings, mistakes)
     for k, load in enumerate((frame and frame.workloads) or ()):
@@ -196,6 +208,10 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         content["chip_files"] = [_digest(Path(file)) for file in chip_files]
     if rack is not None:
         content["rack"] = _digest(Path(rack.file))
+    if trained is not None:
+        content["trained_on"] = asdict(trained)
+    if life is not None:
+        content["lifetime"] = asdict(life)
     return Study(
         name=frame.name,
         title=frame.title,
@@ -216,6 +232,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
         fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
         path=Path(path),
         rack=rack,
+        training=trained,
+        lifetime=life,
     )
 
 

@@ -58,7 +58,7 @@ class TrainingTerms:
     checkpoint_interval_s: float | None = None
     straggler: float | None = None
     straggler_distribution: str = "normal"
-    input_tokens_per_s: float = math.inf
+    input_tokens_per_s: float | None = None  # of the whole pipeline
     sites: int = 1
     site_split: str = "data"
     site_bytes_per_s: float | None = None
@@ -161,7 +161,7 @@ class TrainingFile(BaseModel):
             checkpoint_interval_s=self._positive("checkpoint_interval", "s"),
             straggler=self._number("straggler", 0.0, 10.0),
             straggler_distribution=self.straggler_distribution,
-            input_tokens_per_s=self._number("input_tokens_per_s", 1e-9, 1e18) or math.inf,
+            input_tokens_per_s=self._number("input_tokens_per_s", 1e-9, 1e18),
             sites=sites,
             site_split=self.site_split,
             site_bytes_per_s=bandwidth,

@@ -16,6 +16,7 @@ from dse.study.describe import limits_of
 from dse.study.estimate import Estimate, estimate
 from dse.study.folder import FRONT, find_item, read_study
 from dse.study.loads import loads_of, mix_of
+from dse.study.trained import trained_again
 
 
 def estimate_again(folder: Path, point: str, *, keep: bool = False) -> Estimate:
@@ -50,5 +51,6 @@ def estimate_item(study: dict, item: dict, source: str, *, keep: bool = False) -
         limits=limits,
         keep=keep,
         rack=rack and load_rack(resolve_rack(rack["named"])),
+        trained=trained_again(study, catalog),
     )
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))

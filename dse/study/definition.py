@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from dse.specs.axes import Axis
@@ -20,6 +21,8 @@ def definition(study: Study) -> dict[str, Any]:
         "training_compute": study.training_compute,
         "training_tokens": study.training_tokens,
         "price basis": study.price_basis,
+        **({"training": asdict(study.training)} if study.training else {}),
+        **({"lifetime": asdict(study.lifetime)} if study.lifetime else {}),
         **{f"axis {axis.name}": _axis(axis, by_name) for axis in study.axes},
         **{f"objective {o.metric}": o.direction for o in study.objectives},
         **{f"constraint {c.text}": "kept" for c in study.constraints},

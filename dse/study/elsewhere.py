@@ -41,6 +41,7 @@ def elsewhere(
                 price_basis=problem.study.price_basis,
                 limits=problem.limits,
                 rack=problem.study.rack,
+                trained=problem.trained,
             )
         except InputError as error:
             refused = {"feasible": False, "why_not": error.message, "metrics": None}

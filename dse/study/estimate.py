@@ -29,6 +29,7 @@ from dse.study.describe import Limit, describe_deployment, describe_metrics, des
 from dse.study.loads import load_row, one_load
 from dse.study.racks import check_domain, domain_assumptions
 from dse.study.tiers import offload_assumptions
+from dse.study.trained import Trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,13 @@ def estimate(
     jitter: tuple[float, str] | None = None,
     backend_default: bool = False,
     rack: Rack | None = None,
+    trained: Trained | None = None,
 ) -> Estimate:
     """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
     distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
-    of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power). Raises
-    InputError for an unknown chip, dtype or price basis, and for a chip without a figure that the
+    of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power); with
+    `trained` the metrics are also those of training and life. Raises InputError for an unknown chip, dtype or price basis, and for a chip without a figure that the
     point needs."""
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
@@ -104,6 +106,8 @@ def estimate(
     batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
     mix = alone(workload) if isinstance(workload, Workload) else workload
     metrics = evaluate_mix(batch, mix, machines, keep=keep)
+    if trained is not None:
+        metrics = trained.complete(metrics, batch)
     written = describe_deployment(batch, 0, machines)
     assumed: list[str] = []
     if backend_default and catalog.chip(chip).backend != GENERIC:

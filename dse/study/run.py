@@ -29,6 +29,7 @@ from dse.specs.overrides import efficiency_files
 from dse.specs.own_config import config_of
 from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
+from dse.study.demand import training_document
 from dse.study.describe import (
     describe_deployment,
     describe_metrics,
@@ -220,6 +221,7 @@ def _documents(
         **({"workloads": loads} if len(loads) > 1 else {}),
         "training_compute": study.training_compute,
         "training_tokens": study.training_tokens,
+        **training_document(problem, front.index),
         "objectives": [
             {
                 "metric": o.metric,

@@ -12,6 +12,7 @@ from dse.economics.lifetime import (
     break_even_tokens,
     cheapest_shape,
     lifetime,
+    lower_envelope,
     tokens_over_years,
 )
 from dse.quality.laws import (
@@ -89,3 +90,13 @@ def test_growth_of_a_forecast():
     assert tokens_over_years(1e12, 3, 0.0) == pytest.approx(3e12)
     assert tokens_over_years(1e12, 3, 1.0) == pytest.approx(7e12)
     assert tokens_over_years(1e12, 2.5, 1.0) == pytest.approx(3e12 + 2e12)
+
+
+def test_the_cheapest_as_demand_grows():
+    training = np.array([1e6, 2e6, 4e6, 9e6, 1.5e6])
+    price = np.array([1.0, 0.6, 0.5, 0.1, 0.99])
+    rows, starts = lower_envelope(training, price)
+    assert rows == [0, 1, 3] and starts[0] == 0.0  # rows 2 and 4 are never the cheapest
+    for tokens in np.geomspace(1e10, 1e15, 60):
+        least = int(np.argmin(training + tokens * price / 1e6))
+        assert rows[int(np.searchsorted(starts, tokens, side="right")) - 1] == least

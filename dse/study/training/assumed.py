@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from dse.perf.training.search import Trainer
 from dse.specs.catalog import Catalog
 from dse.specs.chip import Figure
@@ -39,7 +37,7 @@ def assumptions(
         sentences.append(_figure("checkpoint bandwidth of a chip", figures.figure(name)))
     if terms.checkpoint_interval_s is None:
         sentences.append("checkpoints at the interval that wastes least (Daly 2006)")
-    if math.isinf(terms.input_tokens_per_s):
+    if terms.input_tokens_per_s is None:
         sentences.append("the input pipeline keeps up: --input-tokens-per-s sets a ceiling")
     if terms.straggler is None:
         sentences.append(

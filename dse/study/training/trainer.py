@@ -71,7 +71,7 @@ def _conditions(catalog: Catalog, terms: TrainingTerms) -> Conditions:
         checkpoint_interval_s=terms.checkpoint_interval_s,
         straggler=_or(terms.straggler, 0.0),
         straggler_distribution=terms.straggler_distribution,
-        input_tokens_per_s=terms.input_tokens_per_s,
+        input_tokens_per_s=_or(terms.input_tokens_per_s, math.inf),
         sites=float(terms.sites),
         site_split=terms.site_split,
         site_bytes_per_s=_or(terms.site_bytes_per_s, math.inf),
