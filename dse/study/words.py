@@ -44,6 +44,15 @@ SHOWN = {
     "total_parameters": "total parameters",
     "active_parameters": "active parameters",
     "kv_bytes_per_token": "KV cache per token",
+    "training_days": "days of training",
+    "training_usd": "cost of training",
+    "training_kwh": "energy of training, kWh",
+    "training_chip_hours": "chip-hours of training",
+    "training_mfu": "training FLOP utilisation",
+    "lifetime_usd": "cost of training and serving",
+    "lifetime_serving_share": "serving's share of it",
+    "lifetime_flops": "FLOP of training and serving",
+    "lifetime_chip_hours": "chip-hours of training and serving",
 }
 
 
@@ -80,6 +89,15 @@ SHORT = {
     "total_parameters": "total",
     "active_parameters": "active",
     "training_tokens": "trained on",
+    "training_days": "train days",
+    "training_usd": "$ training",
+    "training_kwh": "train kWh",
+    "training_chip_hours": "train chip-h",
+    "training_mfu": "train MFU",
+    "lifetime_usd": "$ lifetime",
+    "lifetime_serving_share": "$ serving",
+    "lifetime_flops": "life FLOP",
+    "lifetime_chip_hours": "life chip-h",
     "chip_usd_per_hour": "$/chip-h",
 }
 OF_POOLS = {"queue_s": "wait for a prefill rank", "transfer_s": "transfer of the cache"}
@@ -119,6 +137,12 @@ def show(metric: str, value: float | None) -> str:
     if metric == "kv_bytes_per_token":
         return f"{value / 1e3:.4g} kB"
     if metric.startswith("usd"):
+        return f"{value:.3g}"
+    if metric.endswith("_usd"):
+        return f"${value / 1e6:,.4g}M" if value >= 1e6 else f"${value:,.0f}"
+    if metric in ("training_mfu", "lifetime_serving_share"):
+        return f"{value:.1%}"
+    if metric == "lifetime_flops":
         return f"{value:.3g}"
     if metric in ("mfu", "mbu", "utilisation", "energy_data_movement_share"):
         return f"{value:.1%}"
