@@ -29,7 +29,6 @@ from dse.perf.racks import RACK_RULES, rack_violations
 from dse.perf.serving import Performance, predict
 from dse.perf.tiers import RULES as TIER_RULES
 from dse.perf.tiers import rules as tier_rules
-from dse.perf.training.rules import TRAINING_RULES
 from dse.perf.workload import Workload
 from dse.quality.laws import Quality, quality, quantisation_penalty, tokens_at_compute
 from dse.specs.calibration import KINDS
@@ -383,6 +382,10 @@ RULES = {
     "chips_divide_into_instances": "chips divide into whole instances",
     "arrivals_within_capacity": "requests arrive no faster than they are served",
     **TIER_RULES,
+}
+# What a study holds its shapes to that says on what they are trained (`dse.study.trained`).
+TRAINING_RULES = {
+    "training_fits": "the model can be trained on the chips of the training section",
 }
 # What every rule means, with those of a rack and of training, which not every study has.
 MEANINGS = {**RULES, **RACK_RULES, **TRAINING_RULES}

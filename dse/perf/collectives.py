@@ -123,17 +123,25 @@ class Group:
     """
 
     def __init__(
-        self, fabric: Fabric, chip: Codes, size: Floats, domain: Floats | None = None
+        self,
+        fabric: Fabric,
+        chip: Codes,
+        size: Floats,
+        domain: Floats | None = None,
+        stride: Floats | None = None,
     ) -> None:
-        """`domain` (n,) takes the place of the chips' own where it is hypothetical."""
+        """`domain` (n,) takes the place of the chips' own where it is hypothetical; with `stride`
+        (n,) the group takes one of every so many chips, so that fewer of it share a domain."""
         domain = fabric.domain[chip] if domain is None else domain
+        if stride is not None:
+            domain = np.maximum(np.floor(domain / stride), 1.0)
         inside = np.minimum(size, domain)
         self._fabric, self._size, self._inside = fabric, size, inside
         self._cell = chip * GROUPS + _log2(inside)
         self._several = (size > 1.0).astype(np.float64)
         self._share = (inside - 1.0) / inside
         self._alone = size <= domain
-        self.levels, self._wait = _levels(fabric, chip, size, inside)
+        self.levels, self._wait = _levels(fabric, chip, size, inside, stride)
         self.domains: tuple[Floats, ...] = tuple(level.domains for level in self.levels)
 
     # Gathered on first use: few groups run all three.
@@ -234,7 +242,7 @@ class Group:
 
 
 def _levels(
-    fabric: Fabric, chip: Codes, size: Floats, inside: Floats
+    fabric: Fabric, chip: Codes, size: Floats, inside: Floats, stride: Floats | None = None
 ) -> tuple[tuple[_Level, ...], Floats | None]:
     """The networks of a group, and (n,) seconds that it waits for its slowest member, None where
     nothing is jittered: that of the level where members are latest, since a member that is late
@@ -248,7 +256,10 @@ def _levels(
     for network in fabric.networks:
         if (size <= reach).all():  # what further levels would add is 0
             break
-        wider = np.maximum(np.minimum(size, network.reach[chip]), reach)
+        joins = network.reach[chip]
+        if stride is not None:
+            joins = np.maximum(np.floor(joins / stride), 1.0)
+        wider = np.maximum(np.minimum(size, joins), reach)
         met = np.ceil(wider / reach)
         levels.append(
             _Level(

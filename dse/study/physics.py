@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch
 from dse.economics.ownership import with_purchase_prices
-from dse.evaluate import RULES, Metrics
+from dse.evaluate import RULES, TRAINING_RULES, Metrics
 from dse.mix import Mix, evaluate_mix
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.racks import RACK_RULES
-from dse.perf.training.rules import TRAINING_RULES
 from dse.problem import Evaluation, Objective
 from dse.space.batches import batch_of_values
 from dse.space.space import Space

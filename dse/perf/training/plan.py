@@ -39,7 +39,7 @@ class TrainingBatch:
     `candidates` holds shape and chip, and chips = tensor x context x pipeline x data parallel:
     `data_parallel` counts all data-parallel ranks, `expert_parallel` divides tensor x context x
     data (expert tensor parallelism 1), `replicas` is 1. `weight_dtype` follows from `precision`
-    (`of` sets it). `concurrency` and `kv_dtype` are not read.
+    and keys and values are in bf16 (`of` sets both). `concurrency` is not read.
 
     `micro_batch` is in sequences, `virtual_stages` in chunks of layers a stage; `zero_stage` 0..3
     (3: weights are sharded too, as FSDP does); `master_bytes` and `gradient_bytes` are of one
@@ -114,7 +114,11 @@ class TrainingBatch:
         if schedule is None:
             schedule = np.where(virtual > 1.0, SCHEDULES.index("interleaved"), 0)
         return cls(
-            candidates=replace(candidates, weight_dtype=weight_dtype_of(formats)),
+            candidates=replace(
+                candidates,
+                weight_dtype=weight_dtype_of(formats),
+                kv_dtype=np.full(n, CODE["bf16"], dtype=np.intp),
+            ),
             precision=formats,
             context_parallel=column(context_parallel),
             virtual_stages=virtual,
@@ -157,7 +161,7 @@ def weight_dtype_of(precision: Codes) -> Mapping[str, Codes]:
 
 # Parts of the memory of the fullest chip, in bytes, which add up to `memory_bytes_per_chip`.
 MEMORY_PARTS = (
-    "weights", "gradients", "optimizer", "master", "activations", "logits", "communication",
+    "weights", "gradients", "optimizer", "master", "activations", "logits", "buffers",
     "runtime",
 )  # fmt: skip
 

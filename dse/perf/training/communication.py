@@ -1,0 +1,192 @@
+"""What chips send each other in a training step, and how much of it hides behind arithmetic.
+
+Of one micro-batch, all layers: tensor parallelism sums each output forward and each gradient
+backward (with sequence parallelism a reduce-scatter and an all-gather in place of an all-reduce;
+Korthikanti et al. 2022, section 4.2.2; that the input is gathered again for the weight gradient
+hides behind the product before it and is not counted); context parallelism passes keys and values
+around forward, and backward these and their gradients (Liu et al. 2023, arXiv 2310.01889); experts
+take a dispatch and a combine forward and as many backward.
+
+Of a step: gradients over the ranks that hold the same weights. ZeRO stage 0 all-reduces them, 1 and
+2 reduce-scatter them and gather the updated weights, 2 reduce-scatters in every micro-batch, since
+no rank keeps whole gradients, and 3 gathers weights in every micro-batch twice, forward and
+backward (Rajbhandari et al. 2020, section 7). Each is one collective a layer.
+
+Hiding: the device work of a micro-batch is a room that tensor, context and expert communication
+fill in that order, each as far as the stack says and context parallelism no further than attention;
+what is left of it hides data parallelism: of every micro-batch where its collectives run in every
+one, else of the last backward (gradients) and the first forward (weights).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.candidates import Block, Floats
+from dse.perf.collectives import Cost, Group, stage_hops
+from dse.perf.deployed import ACTIVATION_BYTES
+from dse.perf.operators import gqa
+from dse.perf.operators.state import STATE_BYTES
+from dse.perf.training.deployed import TrainingDeployed
+from dse.perf.training.passes import Pass
+from dse.perf.training.pipeline import DUALPIPE
+
+WEIGHT_BYTES = 2.0
+BACKWARD_SHARE = 2.0 / 3.0  # of the forward and backward of one micro-batch
+
+
+def _seconds(cost: Cost) -> Floats:
+    return cost.latency_s + cost.transfer_s
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatchTraffic:
+    """Seconds of one micro-batch through all layers, forward and backward, (n,): what shows of each
+    kind, what is `hidden`, and the `room` that is left of the device work. Of what shows forward
+    has a half (tensor, expert) or a third (context)."""
+
+    tensor: Floats
+    context: Floats
+    expert: Floats
+    hidden: Floats
+    room: Floats
+
+
+def micro_batch_traffic(step: Pass) -> MicroBatchTraffic:
+    """Tensor, context and expert parallelism. DualPipe hides all that fits of the last behind the
+    other half of its pairs of micro-batches (DeepSeek-V3, section 3.2.1)."""
+    stack = step.stack
+    runs, work = step.deployed.runs, step.layers
+    dual = (runs.schedule == DUALPIPE) & (step.deployed.pipeline_parallel > 1.0)
+    room, hidden = work.seconds, np.zeros(len(runs))
+    shown = []
+    for seconds, share, most in (
+        (2.0 * tensor_forward(step) * step.tensor_collectives, stack.tensor_overlap, None),
+        (3.0 * _context(step), stack.context_overlap, work.attention),
+        (4.0 * step.dispatched_s, np.where(dual, 1.0, stack.expert_overlap), None),
+    ):
+        fits = np.minimum(seconds, room if most is None else np.minimum(room, most))
+        away = share * fits
+        shown.append(seconds - away)
+        hidden = hidden + away
+        room = room - away
+    tensor, context, expert = shown
+    return MicroBatchTraffic(tensor, context, expert, hidden, room)
+
+
+def tensor_forward(step: Pass) -> Floats:
+    """(n,) seconds to sum one layer's output over the tensor-parallel ranks."""
+    deployed = step.deployed
+    group = deployed.tensor_group
+    bytes_ = step.rows * step.hidden_size * ACTIVATION_BYTES
+    whole = _seconds(group.all_reduce(bytes_))
+    halves = 2.0 * _seconds(group.all_gather(bytes_))
+    seconds = np.where(deployed.runs.sequence_parallel > 0.0, halves, whole)
+    return seconds * (deployed.tensor_parallel > 1.0) * step.stack.collectives
+
+
+def _context(step: Pass) -> Floats:
+    """(n,) seconds to pass keys and values of all layers around, forward."""
+    deployed = step.deployed
+    ranks = deployed.runs.context_parallel
+    total = np.zeros(deployed.n)
+    if not (ranks > 1.0).any():
+        return total
+    for block in deployed.batch.blocks:
+        bytes_ = _passed_bytes(step, deployed, block)
+        if bytes_ is not None:
+            total = total + block.count * _seconds(deployed.context_group.all_gather(bytes_))
+    return total * (ranks > 1.0) * step.stack.collectives
+
+
+def _passed_bytes(step: Pass, deployed: TrainingDeployed, block: Block) -> Floats | None:
+    """(n,) bytes of keys and values of one layer over all context ranks, on one tensor rank;
+    layers with a window pass that much, states are handed on; None for feed-forwards."""
+    tp, tokens = deployed.tensor_parallel, step.rows * deployed.runs.context_parallel
+    if block.kind == "gqa":
+        width = np.ceil(block["kv_heads"] / tp) * gqa.projected_width(block)
+        near = block["window"] * deployed.runs.context_parallel * deployed.runs.micro_batch
+        tokens = np.where(block["window"] > 0.0, np.minimum(tokens, near), tokens)
+        return tokens * width * ACTIVATION_BYTES
+    if block.kind == "mla":
+        head = block["qk_nope_head_dim"] + block["qk_rope_head_dim"] + block["v_head_dim"]
+        return tokens * np.ceil(block["heads"] / tp) * head * ACTIVATION_BYTES
+    if block.kind == "compressed":
+        return tokens * block["head_dim"] * ACTIVATION_BYTES
+    if block.kind == "delta_net":
+        state = block["value_heads"] * block["value_head_dim"] * block["key_head_dim"]
+    elif block.kind == "mamba":
+        state = block["inner_size"] * block["state_size"]
+    else:
+        return None
+    passed = deployed.runs.micro_batch * deployed.runs.context_parallel
+    return passed * np.ceil(state / tp) * STATE_BYTES
+
+
+def pipeline_seconds(step: Pass, micro_batches: Floats) -> tuple[Floats, Floats]:
+    """(n,) seconds shown and hidden of the hops between stages: of every micro-batch and chunk one
+    forward and one backward, and those of the fill and the drain, which nothing hides."""
+    deployed, runs = step.deployed, step.deployed.runs
+    bytes_ = step.rows * step.hidden_size * ACTIVATION_BYTES / step.tensor_split
+    total, hops = np.zeros(deployed.n), np.maximum(deployed.pipeline_parallel - 1.0, 1.0)
+    for count, cost in stage_hops(deployed, bytes_):
+        total = total + count * _seconds(cost)
+    once = total / hops  # the mean hop
+    steady = 2.0 * micro_batches * runs.virtual_stages * once
+    room = micro_batches * step.layers.seconds / deployed.pipeline_parallel
+    hidden = step.stack.pipeline_overlap * np.minimum(steady, room)
+    return steady - hidden + 2.0 * total, hidden
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Elements on one chip of the fullest stage, (n,): stored and trained, before ZeRO."""
+
+    stored: Floats
+    trained: Floats
+
+
+def data_seconds(
+    step: Pass, dense: Held, experts: Held, layers: Floats, micro_batches: Floats, room: Floats
+) -> tuple[Floats, Floats]:
+    """(n,) seconds shown and hidden of gradients and weights over data-parallel ranks, of a stage
+    of so many layers; `room` is left of one micro-batch on it."""
+    deployed, runs = step.deployed, step.deployed.runs
+    stage = runs.zero_stage
+    gradients, weights = np.zeros(deployed.n), np.zeros(deployed.n)
+    for held, group, ranks in (
+        (dense, deployed.data_group, deployed.data_ranks),
+        (experts, deployed.expert_data_group, deployed.expert_data_ranks),
+    ):
+        several = (ranks > 1.0) * 1.0
+        reduced = _layered(group, held.trained * runs.gradient_bytes, layers, stage == 0.0)
+        moved = np.where(stage >= 3.0, held.stored, held.trained) * WEIGHT_BYTES
+        gathered = _layered(group, moved, layers, np.zeros(deployed.n, dtype=bool))
+        gradients = gradients + several * reduced
+        weights = weights + several * gathered * (stage > 0.0)
+    factor = step.stack.collectives
+    each = np.where(stage >= 3.0, micro_batches, 1.0)
+    of_gradients = factor * gradients * np.where(stage >= 2.0, micro_batches, 1.0)
+    of_weights = factor * weights * each * np.where(stage >= 3.0, 2.0, 1.0)
+    # ZeRO-3 gathers weights in forward and backward, and has all of the room for both.
+    backward = room * BACKWARD_SHARE * np.where(stage >= 2.0, micro_batches, 1.0)
+    forward = room * (1.0 - BACKWARD_SHARE) * each
+    total = of_gradients + of_weights
+    fits = np.where(
+        stage >= 3.0,
+        np.minimum(total, backward + forward),
+        np.minimum(of_gradients, backward) + np.minimum(of_weights, forward),
+    )
+    hidden = step.stack.data_overlap * fits
+    return total - hidden, hidden
+
+
+def _layered(group: Group, bytes_: Floats, layers: Floats, reduces: np.ndarray) -> Floats:
+    """(n,) seconds of one collective a layer over so many bytes in all."""
+    each = bytes_ / layers
+    seconds = _seconds(group.all_gather(each))
+    if reduces.any():
+        seconds = np.where(reduces, _seconds(group.all_reduce(each)), seconds)
+    return seconds * layers

@@ -1,0 +1,202 @@
+"""Memory of the fullest chip of a training run by part.
+
+Bytes of a parameter: its weight, its gradient, the moments of Adam (8 in FP32, 4 in BF16, 2 in 8
+bits), a master copy. ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054, section 5) divides moments
+and master (stage 1), gradients (2) and weights (3) by the ranks that hold the same weights: context
+x data parallel for dense weights, those that remain of a stage beside expert parallelism for
+experts. What a low-rank adaptation freezes keeps its weight alone.
+
+Activations are what `passes` counts for one micro-batch, times the micro-batches in flight
+(`pipeline.in_flight`). Full recomputation keeps the input of each layer, and one layer whole while
+it is worked on; selective recomputation drops the outputs of norms and activation functions, which
+are computed again. The first, the second and the last stage are sized; the fullest counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.candidates import Floats
+from dse.perf.deployed import ACTIVATION_BYTES
+from dse.perf.step import padded_vocabulary
+from dse.perf.training.passes import LOGIT_BYTES, Pass
+from dse.perf.training.pipeline import DUALPIPE, Stages, in_flight
+from dse.perf.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES
+from dse.perf.training.weights import Elements
+
+WEIGHT_BYTES = 2.0
+# Both moments of Adam a parameter. 8-bit moments share a scale a block (Dettmers et al. 2022, arXiv
+# 2110.02861): below a hundredth of a byte, left out.
+_MOMENTS = {"adam_fp32": 8.0, "adam_bf16": 4.0, "adam_8bit": 2.0}
+MOMENT_BYTES = np.array([_MOMENTS[name] for name in OPTIMIZERS])
+GATHERED_LAYERS = 2.0  # whole on a chip under ZeRO-3: one that computes, one that arrives
+SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Bytes of model states on one chip, (n,)."""
+
+    weights: Floats
+    gradients: Floats
+    optimizer: Floats
+    master: Floats
+
+
+def model_states(
+    parameters: Floats,
+    trained: Floats,
+    ranks: Floats,
+    zero_stage: Floats,
+    moment_bytes: Floats,
+    master_bytes: Floats,
+    gradient_bytes: Floats,
+    weight_bytes: Floats | float = WEIGHT_BYTES,
+) -> States:
+    """(n,) bytes of so many parameters, of which `trained` have gradients and moments, on each of
+    `ranks` that hold the same. Without sharding 70e9 parameters with 2 bytes of gradient, moments
+    in FP32 and no master take 140 + 140 + 560 = 840 GB."""
+
+    def shared(stage: float, bytes_: Floats) -> Floats:
+        return bytes_ / np.where(zero_stage >= stage, ranks, 1.0)
+
+    return States(
+        weights=shared(3.0, parameters * weight_bytes),
+        gradients=shared(2.0, trained * gradient_bytes),
+        optimizer=shared(1.0, trained * moment_bytes),
+        master=shared(1.0, trained * master_bytes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMemory:
+    """`parts[part]`, (n,) bytes on the fullest chip; `host` bytes of its states that lie in the
+    host's memory."""
+
+    parts: dict[str, Floats]
+    host: Floats
+
+    @property
+    def total(self) -> Floats:
+        total = np.zeros(len(self.host))
+        for part in MEMORY_PARTS:
+            total = total + self.parts[part]
+        return total
+
+
+def activation_bytes(step: Pass) -> tuple[Floats, Floats]:
+    """(n,) bytes that one micro-batch keeps in the mean layer, as recomputation leaves them, and
+    what one layer takes while it is worked on."""
+    deployed, kept = step.deployed, step.kept
+    layers, recompute = np.maximum(deployed.batch.layers, 1.0), deployed.runs.recompute
+    residual = (kept.residual + kept.droppable_residual) / step.tensor_split
+    whole = (residual + kept.sharded + kept.droppable_sharded) / layers
+    selective = (kept.residual / step.tensor_split + kept.sharded) / layers
+    inputs = step.rows * step.hidden_size * ACTIVATION_BYTES / step.tensor_split
+    stays = np.where(recompute == FULL, inputs, np.where(recompute == SELECTIVE, selective, whole))
+    return stays, whole
+
+
+def memory_of(
+    step: Pass, elements: Elements, stages: Stages, micro_batches: Floats
+) -> TrainingMemory:
+    """Sizes the first, the second and the last stage of every run, and keeps the fullest."""
+    deployed, runs = step.deployed, step.deployed.runs
+    flying = in_flight(
+        runs.schedule, deployed.pipeline_parallel, runs.virtual_stages, micro_batches
+    )
+    alone, zeros = deployed.pipeline_parallel == 1.0, np.zeros(deployed.n)
+    head = _head(step)
+    entrance = elements.table + elements.positions
+    both = entrance + np.where(elements.tied > 0.0, 0.0, elements.table)
+    tables = np.where(alone, both, entrance)
+    first = _stage(step, elements, stages.first, flying[0], tables, np.where(alone, head, 0.0))
+    middle = _stage(step, elements, stages.middle * stages.inner, flying[1], zeros, zeros)
+    last = _stage(step, elements, stages.last, flying[2], elements.table, head)
+    fullest = _fuller(middle, first)
+    return _fuller(last, fullest)
+
+
+def _stage(
+    step: Pass, elements: Elements, layers: Floats, flying: Floats, tables: Floats, logits: Floats
+) -> TrainingMemory:
+    deployed, runs = step.deployed, step.deployed.runs
+    states = states_of(step, elements, layers, tables)
+    optimizer = states[0].optimizer + states[1].optimizer
+    master = states[0].master + states[1].master
+    stays, worked = activation_bytes(step)
+    again = np.where(runs.recompute == FULL, worked, 0.0)
+    parts = {
+        "weights": states[0].weights + states[1].weights,
+        "gradients": states[0].gradients + states[1].gradients,
+        "optimizer": optimizer * (1.0 - runs.offload),
+        "master": master * (1.0 - runs.offload),
+        "activations": layers * flying * stays + again,
+        "logits": logits,
+        "buffers": _buffers(step, elements),
+        "runtime": np.full(deployed.n, step.stack.runtime_bytes),
+    }
+    return TrainingMemory(parts, (optimizer + master) * runs.offload)
+
+
+def states_of(
+    step: Pass, elements: Elements, layers: Floats, tables: Floats
+) -> tuple[States, States]:
+    """Model states of a stage on one chip: dense, experts. DualPipe keeps two stages a chip."""
+    deployed, runs = step.deployed, step.deployed.runs
+    dense, experts = elements.dense * layers + tables, elements.experts * layers
+    adapters = step.adapter_elements * (layers / np.maximum(deployed.batch.layers, 1.0))
+    twice = (runs.schedule == DUALPIPE) & (deployed.pipeline_parallel > 1.0)
+    copies = np.where(twice, 2.0, 1.0)
+
+    trained_experts = np.where(step.lora, 0.0, experts)
+    trained_dense = np.where(step.lora, adapters, dense)
+
+    def states(stored: Floats, trained: Floats, ranks: Floats) -> States:
+        return model_states(
+            stored,
+            trained,
+            ranks,
+            runs.zero_stage,
+            MOMENT_BYTES[runs.optimizer],
+            runs.master_bytes,
+            runs.gradient_bytes,
+        )
+
+    return (
+        states(dense * copies + adapters, trained_dense, deployed.data_ranks),
+        states(experts * copies, trained_experts, deployed.expert_data_ranks),
+    )
+
+
+def _head(step: Pass) -> Floats:
+    """(n,) bytes of the logits of one micro-batch in FP32, and of the inputs of the last norm and
+    of the output head (Korthikanti et al. 2022, section 4.3)."""
+    rows, hidden = step.rows, step.hidden_size
+    inputs = 2.0 * rows * hidden * ACTIVATION_BYTES / step.tensor_split
+    return rows * padded_vocabulary(step.deployed) * LOGIT_BYTES + inputs
+
+
+def _buffers(step: Pass, elements: Elements) -> Floats:
+    """(n,) bytes of what is on its way: two hidden states, with pipeline stages two more, and
+    whole layers under ZeRO-3 with the gradient of one."""
+    deployed, runs = step.deployed, step.deployed.runs
+    piped = np.where(deployed.pipeline_parallel > 1.0, 4.0, 2.0)
+    rows = piped * step.rows * step.hidden_size * ACTIVATION_BYTES
+    layer = elements.dense + elements.experts
+    trained = np.where(step.lora, 0.0, runs.gradient_bytes)
+    gathered = layer * (GATHERED_LAYERS * WEIGHT_BYTES + trained)
+    several = (runs.zero_stage >= 3.0) & (deployed.group > deployed.tensor_parallel)
+    return rows + np.where(several, gathered, 0.0)
+
+
+def _fuller(one: TrainingMemory, other: TrainingMemory) -> TrainingMemory:
+    first = one.total > other.total
+
+    def pick(a: Floats, b: Floats) -> Floats:
+        return np.where(first, a, b)
+
+    parts = {part: pick(one.parts[part], other.parts[part]) for part in MEMORY_PARTS}
+    return TrainingMemory(parts, pick(one.host, other.host))

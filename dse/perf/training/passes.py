@@ -1,0 +1,384 @@
+"""Forward and backward of one micro-batch through all layers, on the chips of one rank.
+
+The operators are those of serving a prompt (`dse.perf.operators`): `Pass` stands where a `Step`
+stands and adds to every forward operator what its backward takes.
+
+    product (rows, K) x (K, N)   forward; the gradient of the rows, which has its sizes and takes as
+                                 long; that of the weight, (K, rows) x (rows, N), which reads and
+                                 writes a gradient of K N numbers and does not pad its rows
+    attention                    backward has 2.5 times the operations: scores again, and four
+                                 products for two (Dao 2023, arXiv 2307.08691, section 3.1.2)
+    element-wise kernels         backward moves 1.5 times the bytes (assumed: of a norm it reads
+                                 gradient and input and writes a gradient)
+
+It also counts the bytes that stay on the chip until the backward pass: the input of every product,
+queries, keys, values and output of attention (FlashAttention keeps no scores), the inputs of norms
+and activations. With dropout and the scores of plain attention this is the count of Korthikanti et
+al. 2022 (arXiv 2205.05198, equations 1 to 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.candidates import Block, Floats
+from dse.perf.deployed import ACTIVATION_BYTES, Law
+from dse.perf.operators import KINDS
+from dse.perf.step import computed_rows, padded_vocabulary
+from dse.perf.training import experts
+from dse.perf.training.deployed import TrainingDeployed
+from dse.perf.training.plan import PRECISIONS, TASKS
+from dse.specs.blocks import WEIGHT_PARTS
+
+ATTENTION_BACKWARD = 2.5
+OTHER_BACKWARD = 2.0  # indexers and states: two products for one
+ATTENTION_BACKWARD_BYTES = 2.0  # reads q, k, v, out and its gradient, writes three gradients
+ELEMENTWISE_BACKWARD = 1.5
+CAST_BYTES = 4.0  # of a 16-bit number that is read and written by rows and by columns in 8 bits
+LOGIT_BYTES = 4.0
+# Bytes of a linear layer's input that is kept, by precision: 8-bit recipes keep what they cast.
+KEPT_INPUT_BYTES = np.array([2.0, 1.0, 1.0 + 4 / 128, 1.0 + 1 / 32, 0.5 + 1 / 16])
+
+LINEAR = tuple(part for part in WEIGHT_PARTS if part != "embedding")
+# Element-wise kernels on the residual stream, which sequence parallelism divides.
+ON_RESIDUALS = frozenset(
+    ("attention norm", "feed-forward norm", "state space norm", "position embedding")
+)
+ACTIVATED = frozenset(("feed-forward up-projection", "shared experts up-projection"))
+# Products whose input another one keeps already, or attention (its output).
+INPUT_KEPT_ELSEWHERE = frozenset(
+    (
+        "shared experts up-projection", "indexer keys", "attention output gate",
+        "latent down-projection",
+    )
+)  # fmt: skip
+
+
+def law_seconds(law: Law, flops: Floats, bytes_: Floats) -> Floats:
+    """(n,) seconds of one kernel by its law (`dse.perf.ledger`)."""
+    compute = flops * law.s_per_flop
+    memory = bytes_ * law.s_per_byte
+    if law.is_sum:
+        return compute + memory + law.fixed_s
+    larger = np.maximum(compute, memory)
+    busy = np.minimum(compute, memory)
+    busy /= np.maximum(larger, 1e-30)
+    np.power(busy, law.p, out=busy)
+    busy += 1.0
+    np.power(busy, law.inverse_p, out=busy)
+    busy *= larger
+    if law.sums is not None:
+        np.add(compute, memory, out=busy, where=law.sums)
+    busy += law.fixed_s
+    return busy
+
+
+class Work:
+    """Seconds of one micro-batch, (n,) each: `forward`, `backward` and its `weight_gradient`, all
+    device work without communication; of both, `elementwise`, `attention` and `higher_precision`
+    (what arithmetic in a format with a lower peak takes more at that peak), `uneven` (the busiest
+    experts over the mean); `cheap`: norms and activations forward."""
+
+    __slots__ = (
+        "attention", "backward", "cheap", "elementwise", "forward", "higher_precision",
+        "uneven", "weight_gradient",
+    )  # fmt: skip
+
+    def __init__(self, n: int) -> None:
+        for name in self.__slots__:
+            setattr(self, name, np.zeros(n))
+
+    forward: Floats
+    backward: Floats
+    weight_gradient: Floats
+    elementwise: Floats
+    attention: Floats
+    higher_precision: Floats
+    uneven: Floats
+    cheap: Floats
+
+    @property
+    def seconds(self) -> Floats:
+        return self.forward + self.backward
+
+
+@dataclass(slots=True)
+class Kept:
+    """Bytes that one micro-batch keeps on a chip for the backward pass, all layers, (n,).
+    `residual` is as wide as the hidden state, whole on every tensor-parallel rank unless the
+    sequence is divided; `droppable_` is what selective recomputation does not keep."""
+
+    residual: Floats
+    droppable_residual: Floats
+    sharded: Floats
+    droppable_sharded: Floats
+
+
+class NoLedger:
+    """Takes operators of a block for a `Pass`, which has no other use for a ledger."""
+
+    def __init__(self, owner: Pass) -> None:
+        self._owner = owner
+
+    def operator(
+        self,
+        name: str,
+        count: Floats,
+        law: Law,
+        flops: Floats,
+        bytes_: Floats,
+        touched: Floats | float,
+        present: Floats | None = None,
+        **_: object,
+    ) -> None:
+        if present is not self._owner.has_decode:
+            self._owner.attention(name, count, law, flops, bytes_)
+
+
+class Pass:
+    """One micro-batch; every array (n,). `rows` are the tokens of a micro-batch on one context
+    rank, `own_rows` those of one chip where tensor-parallel ranks divide them.
+
+    `layers` and `ends` hold the Work of all layers and of embedding and output head;
+    `tensor_collectives` how often a layer's output is summed over the tensor-parallel ranks, in
+    the forward pass of all layers; `mixing_flops` the forward arithmetic of attention and states on
+    one chip; `adapter_elements` the weights of low-rank adapters on one chip, all layers.
+    """
+
+    def __init__(self, deployed: TrainingDeployed) -> None:
+        runs, stack, n = deployed.runs, deployed.stack, deployed.n
+        self.deployed, self.stack = deployed, stack
+        self.hidden_size = deployed.batch.hidden_size
+        self.prefill_rows = runs.micro_batch * runs.sequence_length / runs.context_parallel
+        self.rows = self.prefill_rows
+        self.prompt_tokens = runs.sequence_length
+        self.tensor_split = np.where(runs.sequence_parallel > 0.0, deployed.tensor_parallel, 1.0)
+        self.own_rows: Floats = self.rows / deployed.tensor_parallel
+        self.computed_rows = computed_rows(self.rows)
+        # What `Step` has for serving; operators multiply by these.
+        self.has_decode = self.decode_rows = self.verified_rows = self.context = np.zeros(n)
+        self.has_prefill = np.ones(n)
+        self.verified = 1.0
+        self.ledger = NoLedger(self)
+
+        self.low = runs.precision > 0
+        self.lora = runs.task == TASKS.index("lora")
+        self.trains = np.where(self.lora, 0.0, 1.0)
+        self.kept_input = KEPT_INPUT_BYTES[runs.precision]
+        self.bf16 = deployed.law("gemm", "bf16")
+        self.peak_s_per_flop = _peak(deployed.law("gemm", "mlp"))
+        fp4 = runs.precision == PRECISIONS.index("nvfp4")
+        self.in_bf16 = np.where(fp4, stack.fp4_high_precision, 0.0) if fp4.any() else None
+        slower = np.where(self.low, stack.gemm_fp8, stack.gemm_bf16)
+        self.slower = np.where(fp4, stack.gemm_fp4, slower)
+
+        self.layers, self.ends = Work(n), Work(n)
+        self.work = self.layers
+        self.kept = Kept(*(np.zeros(n) for _ in range(4)))
+        self.tensor_collectives = np.zeros(n)
+        self.dispatched_s = np.zeros(n)  # one all-to-all of every sparse layer
+        self.mixing_flops, self.adapter_elements = np.zeros(n), np.zeros(n)
+        for block in deployed.batch.blocks:
+            if block.count.any():
+                self._add(block)
+        self.work = self.ends
+        self._tables()
+
+    def _add(self, block: Block) -> None:
+        if block.kind == "moe":
+            experts.add(self, block)
+            return
+        if block.kind == "positions":
+            self.work = self.ends
+        KINDS[block.kind].add(self, block)
+        self.work = self.layers
+
+    def _tables(self) -> None:
+        """Embedding, output head and loss, whole on the first and the last stage."""
+        one, hidden = np.ones(self.deployed.n), self.hidden_size
+        vocabulary = padded_vocabulary(self.deployed)
+        self.elementwise("embedding", one, 2.0 * self.rows * hidden)
+        self.elementwise("last norm", one, 3.0 * self.rows * hidden / self.tensor_split)
+        self.gemm("output head", one, "embedding", self.rows, vocabulary, hidden)
+        # Read in 16 bits, probabilities in 32 (Megatron-Core's vocabulary-parallel cross entropy).
+        self.elementwise("loss", one, 3.0 * self.rows * vocabulary)
+
+    def gemm_law(self, part: str) -> Law:
+        return self.deployed.law("gemm", part)
+
+    def gemm(
+        self, name: str, count: Floats, part: str, rows: Floats, out: Floats, inner: Floats
+    ) -> None:
+        """`count` products of (rows, inner) with a (inner, out) weight of the given part, their
+        gradients, their casts and their adapters."""
+        deployed, work = self.deployed, self.work
+        if part == "router":  # on the chip's own tokens
+            rows = rows / self.tensor_split
+        linear = part in LINEAR
+        weight = inner * out
+        moved = rows * (inner + out) * ACTIVATION_BYTES
+        read = weight * deployed.weight_bytes.get(part, ACTIVATION_BYTES) + moved
+        flops = 2.0 * weight * (self.computed_rows if rows is self.rows else computed_rows(rows))
+        gradient = moved + 2.0 * weight * deployed.runs.gradient_bytes
+        forward = self._product(part, linear, flops, read)
+        weights = self._product(part, linear, 2.0 * rows * weight, gradient)
+        weights = weights * (self.stack.weight_gradient * self.trains * count)
+        forward = forward * count
+        self._add_work(forward, forward + weights)
+        work.weight_gradient += weights
+        self._higher(part, 2.0 * rows * weight * count, 2.0 + self.trains)
+        if linear:
+            self._cast(count, rows, inner, out)
+            self._adapt(count, rows, inner, out)
+        if work is self.layers:
+            self._keep_input(name, count, linear, rows, inner, out)
+
+    def _product(self, part: str, linear: bool, flops: Floats, bytes_: Floats) -> Floats:
+        seconds = law_seconds(self.deployed.law("gemm", part), flops, bytes_)
+        if not linear:
+            return seconds * self.stack.gemm_bf16
+        seconds = seconds * self.slower
+        if self.in_bf16 is not None:
+            plain = law_seconds(self.bf16, flops, bytes_) * self.stack.gemm_bf16
+            seconds = np.where(
+                self.in_bf16 > 0.0,
+                (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain,
+                seconds,
+            )
+        return seconds
+
+    def _add_work(self, forward: Floats, backward: Floats) -> None:
+        self.work.forward += forward
+        self.work.backward += backward
+
+    def _higher(self, part: str, flops: Floats, passes: Floats | float) -> None:
+        """What `passes` times these useful operations take more at the peak of their own format
+        than at that of the run."""
+        own = _peak(self.deployed.law("gemm", part))
+        if part in LINEAR and self.in_bf16 is not None:
+            own = (1.0 - self.in_bf16) * own + self.in_bf16 * _peak(self.bf16)
+        self.work.higher_precision += flops * passes * self._beyond(own)
+
+    def _beyond(self, own: Floats) -> Floats:
+        return np.maximum(own - self.peak_s_per_flop, 0.0)
+
+    def _stream(self, count: Floats, bytes_: Floats) -> Floats:
+        seconds = bytes_ * self.bf16.s_per_byte + self.deployed.stream_fixed_s
+        return seconds * (self.stack.elementwise * count)
+
+    def _elementwise(self, forward: Floats, backward: Floats) -> None:
+        self._add_work(forward, backward)
+        self.work.elementwise += forward + backward
+
+    def _cast(self, count: Floats, rows: Floats, inner: Floats, out: Floats) -> None:
+        """Inputs and gradients to the low format, where the run has one."""
+        if self.low.any():
+            times = count * self.low
+            forward = self._stream(times, rows * inner * CAST_BYTES)
+            self._elementwise(forward, self._stream(times, rows * out * CAST_BYTES))
+
+    def _adapt(self, count: Floats, rows: Floats, inner: Floats, out: Floats) -> None:
+        """Two narrow products beside each frozen one, bound by reading and writing the rows."""
+        if self.lora.any():
+            times = count * self.lora
+            each = self._stream(times, rows * (inner + out) * ACTIVATION_BYTES)
+            self._elementwise(each, 2.0 * each)
+            rank = self.deployed.runs.lora_rank
+            self.adapter_elements += times * rank * (inner + out)
+
+    def _keep_input(
+        self, name: str, count: Floats, linear: bool, rows: Floats, inner: Floats, out: Floats
+    ) -> None:
+        if name in ACTIVATED:
+            self.kept.sharded += count * rows * out * ACTIVATION_BYTES
+        if name in INPUT_KEPT_ELSEWHERE:
+            return
+        each = self.kept_input if linear else np.full(len(rows), ACTIVATION_BYTES)
+        if "output projection" in name:  # attention keeps its output in 16 bits
+            self.kept.sharded += count * rows * inner * np.where(self.low, each, 0.0)
+        elif inner is self.hidden_size:
+            whole = rows * self.tensor_split if name == "router" else rows
+            self.kept.droppable_residual += count * whole * inner * each
+        else:
+            self.kept.droppable_sharded += count * rows * inner * each
+
+    def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
+        """`count` kernels that read and write `elements` 16-bit numbers in all, and backward."""
+        on_residuals = name in ON_RESIDUALS
+        split = elements / self.tensor_split if on_residuals else elements
+        forward = self._stream(count, split * ACTIVATION_BYTES)
+        self._elementwise(
+            forward, self._stream(count, split * ACTIVATION_BYTES * ELEMENTWISE_BACKWARD)
+        )
+        if on_residuals or "activation" in name:
+            self.work.cheap += forward
+        if on_residuals and self.work is self.layers:
+            self.kept.residual += count * self.rows * self.hidden_size * ACTIVATION_BYTES
+
+    def attention(self, name: str, count: Floats, law: Law, flops: Floats, bytes_: Floats) -> None:
+        """Attention over the sequence, a state or an indexer, and backward."""
+        stack = self.stack
+        again = ATTENTION_BACKWARD if name == "attention over the prompt" else OTHER_BACKWARD
+        forward = law_seconds(law, flops, bytes_) * (stack.attention * count)
+        backward = law_seconds(law, flops * again, bytes_ * ATTENTION_BACKWARD_BYTES)
+        backward = backward * (stack.attention * stack.attention_backward * count)
+        self._add_work(forward, backward)
+        self.work.attention += forward + backward
+        total = flops * count
+        self.mixing_flops += total
+        self.work.higher_precision += total * 3.0 * self._beyond(_peak(law))
+        self.kept.sharded += count * bytes_
+
+    def grouped(
+        self,
+        count: Floats,
+        *,
+        flops: Floats,
+        useful: Floats,
+        bytes_: Floats,
+        gradient_bytes: Floats,
+        uneven: Floats,
+    ) -> None:
+        """The products of routed experts: `flops` of the busiest rank with its padding, `useful`
+        those of the mean one; `uneven` is the share of the flops beyond the mean."""
+        factor = self.stack.experts * count
+        forward = self._experts(flops, bytes_) * factor
+        weights = self._experts(flops, gradient_bytes) * (factor * self.trains)
+        self._add_work(forward, forward + weights)
+        self.work.weight_gradient += weights
+        self.work.uneven += (2.0 * forward + weights) * uneven
+        self._higher("experts", useful * count, 2.0 + self.trains)
+
+    def _experts(self, flops: Floats, bytes_: Floats) -> Floats:
+        seconds = law_seconds(self.deployed.law("experts", "experts"), flops, bytes_) * self.slower
+        if self.in_bf16 is None:
+            return seconds
+        plain = law_seconds(self.deployed.law("experts", "bf16"), flops, bytes_)
+        plain = plain * self.stack.gemm_bf16
+        blend = (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain
+        return np.where(self.in_bf16 > 0.0, blend, seconds)
+
+    def keep_experts(
+        self, count: Floats, tokens: Floats, latent: Floats, width: Floats, matrices: Floats
+    ) -> None:
+        """Inputs of the two grouped products, and of the activation, of so many routed tokens; and
+        the casts of the inputs, where the run has a low format."""
+        each = count * tokens
+        self.kept.sharded += each * (latent * self.kept_input + (matrices - 1.0) * width * 2.0)
+        self.kept.droppable_sharded += each * width * self.kept_input
+        if self.low.any():
+            times = count * self.low
+            numbers = tokens * (latent + width)
+            forward = self._stream(times, numbers * CAST_BYTES)
+            backward = tokens * ((matrices - 1.0) * width + latent) * CAST_BYTES
+            self._elementwise(forward, self._stream(times, backward))
+
+    def tensor_all_reduce(self, name: str, count: Floats) -> None:
+        self.tensor_collectives += count
+
+
+def _peak(law: Law) -> Floats:
+    """(n,) seconds of an operation at the dense peak of the law's arithmetic."""
+    return law.s_per_flop * law.floor_of_compute
