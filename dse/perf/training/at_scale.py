@@ -15,14 +15,12 @@ import numpy as np
 
 from dse.candidates import Floats
 from dse.perf.training.input_pipeline import starved_s
-from dse.perf.training.plan import LOSSES, OPTIMIZERS, TrainingBatch, TrainingMetrics
+from dse.perf.training.memory import MOMENT_BYTES, WEIGHT_BYTES
+from dse.perf.training.plan import LOSSES, TrainingBatch, TrainingMetrics
 from dse.perf.training.reliability import Goodput, goodput
 from dse.perf.training.sites import data_sync_s, pipeline_s
 from dse.perf.training.stragglers import straggler_s
 
-# Bytes of Adam's two moments of a parameter, by OPTIMIZERS, and of a weight of a checkpoint.
-MOMENT_BYTES = {"adam_fp32": 8.0, "adam_bf16": 4.0, "adam_8bit": 2.0}
-WEIGHT_BYTES = 2.0
 LOSSES_AT_SCALE = {
     **LOSSES,
     "sites": "gradients or activations between data centres",
@@ -81,8 +79,7 @@ def at_scale(
     running = metrics.step_s + slowest + between
     delivered = np.full(len(chips), conditions.input_tokens_per_s)
     starved = starved_s(running, batch.global_batch_tokens, delivered)
-    moments = np.array([MOMENT_BYTES[name] for name in OPTIMIZERS])[batch.optimizer]
-    state = parameters * (WEIGHT_BYTES + batch.master_bytes + moments)
+    state = parameters * (WEIGHT_BYTES + batch.master_bytes + MOMENT_BYTES[batch.optimizer])
     ranks = conditions.sites if conditions.site_split == "data" else 1.0
     uneven = (chips % conditions.sites > 0.0) | (batch.candidates.data_parallel % ranks > 0.0)
     if conditions.site_split == "pipeline":

@@ -105,8 +105,10 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
     table = _product({"virtual_stages": fixed.get("virtual_stages", virtual)}, table)
     stages, virtual = table["pipeline_parallel"], table["virtual_stages"]
     batches = setting.sequences // (table["data_parallel"] * table["micro_batch"])
-    even = (layers % (stages * virtual) == 0) & (batches % stages == 0) & (stages > 1)
-    table = _keep(table, (virtual == 1) | even)
+    # Where layers do not divide, embedding and output head may stand for one each (Llama 3).
+    pieces = stages * virtual
+    even = (layers % pieces == 0) | ((layers + 2) % pieces == 0)
+    table = _keep(table, (virtual == 1) | (even & (batches % stages == 0) & (stages > 1)))
 
     table = _product(
         {

@@ -13,7 +13,9 @@ from dse.dtypes import DTYPES
 from dse.errors import InputError
 from dse.perf.parameters import Parameters, parameters
 from dse.perf.training.at_scale import LOSSES_AT_SCALE, SITE_RULES
-from dse.perf.training.plan import MEMORY_PARTS, RECOMPUTES, SCHEDULES
+from dse.perf.training.memory import MOMENT_BYTES
+from dse.perf.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
+from dse.perf.training.rules import RULES
 from dse.perf.training.search import Evaluated, Ranked, Trainer
 from dse.quality.laws import training_flops
 from dse.specs.catalog import Catalog
@@ -158,7 +160,7 @@ class Training:
         """Bytes of weights, gradients and optimizer states of the whole model in one place: 16-bit
         weights and gradients, moments as the optimizer keeps them; the master copy beside them."""
         total = float(self.parameters.total[0])
-        moments = {"adam_fp32": 8.0, "adam_bf16": 4.0, "adam_8bit": 2.0}[self.terms.optimizer]
+        moments = float(MOMENT_BYTES[OPTIMIZERS.index(self.terms.optimizer)])
         parts = {
             "weights": 2.0 * total,
             "gradients": 2.0 * total,
@@ -183,7 +185,7 @@ class Training:
             {
                 "constraint": name,
                 "amount": number(amount[0]),
-                "meaning": RULES.get(name, name.replace("_", " ")),
+                "meaning": MEANINGS[name],
             }
             for name, amount in broken.items()
             if amount[0] > 0.0
@@ -194,7 +196,7 @@ MFU = (
     "6 FLOP a parameter and token, the input table left out, and attention over the tokens that "
     "the mask lets it see; over the dense peak of the precision"
 )
-RULES: Mapping[str, str] = SITE_RULES
+MEANINGS: Mapping[str, str] = {**RULES, **SITE_RULES}
 
 
 def parallelism(plans: Evaluated, i: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ SHORT_LOSSES = {
 
 
 def gigabytes(size: float) -> str:
-    return f"{digits(size / 1e9)} GB"
+    return f"{digits(size / 1e9)} GB" if size < 9.995e11 else f"{digits(size / 1e12)} TB"
 
 
 def dollars(usd: float | None) -> str:
