@@ -161,7 +161,7 @@ def trained_of(study: Study, catalog: Catalog) -> Trained | None:
 
 def of_terms(terms: TrainingTerms, life: LifetimeTerms | None, catalog: Catalog) -> Trained:
     """Training on terms whose price basis is filled in."""
-    return Trained(trainer_of(catalog, terms, terms.price_basis), life)
+    return Trained(trainer_of(catalog, terms, terms.price_basis, few=True), life)
 
 
 def trained_again(study: Mapping[str, Any], catalog: Catalog) -> Trained | None:

@@ -23,10 +23,18 @@ from dse.specs.training_stack import training_stack
 DEFAULT_BATCH = 2048 * 8192  # Llama 3's largest (arXiv 2407.21783, table 4)
 
 
-def trainer_of(catalog: Catalog, terms: TrainingTerms, price_basis: str | None) -> Trainer:
-    """Raises InputError for an unknown chip, stack or price basis, and for a chip that lacks a
+def trainer_of(
+    catalog: Catalog, terms: TrainingTerms, price_basis: str | None, *, few: bool = False
+) -> Trainer:
+    """`few` plans for each of many shapes. Raises InputError for an unknown chip, stack or price basis, and for a chip that lacks a
     figure which so many of it need."""
-    catalog.require(terms.chip, terms.chips / terms.sites)
+    try:
+        catalog.require(terms.chip, terms.chips / terms.sites)
+    except InputError as error:
+        if catalog.refusal(terms.chip) is not None:
+            raise
+        apart = f"{error.accepted}, or sites of fewer chips with a bandwidth between them"
+        raise InputError(error.message, file=error.file, accepted=apart) from None
     machines = compile_machines(catalog, [terms.chip], price_basis)
     fixed = dict(terms.degrees)
     if terms.recompute is not None:
@@ -48,6 +56,7 @@ def trainer_of(catalog: Catalog, terms: TrainingTerms, price_basis: str | None) 
         offload=terms.offload,
         schedule=terms.schedule,
         fixed=fixed,
+        few=few,
     )
     return Trainer(machines, terms.chips, _stack(terms), setting, _conditions(catalog, terms))
 
