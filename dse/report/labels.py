@@ -70,6 +70,20 @@ LABELS: dict[str, Label] = {
         "energy that moves data", "fraction", "%", 100.0,
         "inside the chip, to its memory, over links and network, of all its energy",
     ),
+    "training_days": Label("days of training", "rate", "days"),
+    "training_usd": Label("cost of training", "dollars", "USD"),
+    "training_kwh": Label("energy of training", "rate", "kWh"),
+    "training_chip_hours": Label("chip-hours of training", "count"),
+    "training_mfu": Label(
+        "MFU of training", "fraction", "%", 100.0, "share of the peak arithmetic used in training"
+    ),
+    "lifetime_usd": Label(
+        "lifetime cost", "dollars", "USD",
+        meaning="to train the model and to serve all the tokens of the forecast",
+    ),
+    "lifetime_serving_share": Label("serving's share of lifetime cost", "fraction", "%", 100.0),
+    "lifetime_flops": Label("FLOP of training and serving", "rate"),
+    "lifetime_chip_hours": Label("chip-hours of training and serving", "count"),
     "memory_bytes_per_chip": Label("memory used per chip", "bytes", "GB", 1e-9),
     "memory_capacity_bytes_per_chip": Label("memory of a chip", "bytes", "GB", 1e-9),
     "kv_bytes_per_token": Label("KV cache per token", "bytes", "kB", 1e-3),
@@ -88,20 +102,6 @@ LABELS: dict[str, Label] = {
         "active parameters", "parameters", "B", 1e-9, "those that one token passes through"
     ),
     "training_tokens": Label("training tokens", "parameters", "B", 1e-9),
-    "training_days": Label("days of training", "rate", "days"),
-    "training_usd": Label("cost of training", "dollars", "USD"),
-    "training_kwh": Label("energy of training", "rate", "kWh"),
-    "training_chip_hours": Label("chip-hours of training", "count"),
-    "training_mfu": Label(
-        "MFU of training", "fraction", "%", 100.0, "share of the peak arithmetic used in training"
-    ),
-    "lifetime_usd": Label(
-        "lifetime cost", "dollars", "USD",
-        meaning="to train the model and to serve all the tokens of the forecast",
-    ),
-    "lifetime_serving_share": Label("serving's share of lifetime cost", "fraction", "%", 100.0),
-    "lifetime_flops": Label("FLOP of training and serving", "rate"),
-    "lifetime_chip_hours": Label("chip-hours of training and serving", "count"),
     "chips": Label("chips", "count"),
     "chip_usd_per_hour": Label("price of the chips", "usd", "USD per hour"),
 }  # fmt: skip

@@ -83,12 +83,6 @@ SHORT = {
     "output_tokens_per_s_per_chip": "tok/s/chip",
     "output_tokens_per_s_per_user": "tok/s/user",
     "running_requests": "running",
-    "memory_bytes_per_chip": "memory",
-    "memory_capacity_bytes_per_chip": "capacity",
-    "kv_bytes_per_token": "KV/token",
-    "total_parameters": "total",
-    "active_parameters": "active",
-    "training_tokens": "trained on",
     "training_days": "train days",
     "training_usd": "$ training",
     "training_kwh": "train kWh",
@@ -98,6 +92,12 @@ SHORT = {
     "lifetime_serving_share": "$ serving",
     "lifetime_flops": "life FLOP",
     "lifetime_chip_hours": "life chip-h",
+    "memory_bytes_per_chip": "memory",
+    "memory_capacity_bytes_per_chip": "capacity",
+    "kv_bytes_per_token": "KV/token",
+    "total_parameters": "total",
+    "active_parameters": "active",
+    "training_tokens": "trained on",
     "chip_usd_per_hour": "$/chip-h",
 }
 OF_POOLS = {"queue_s": "wait for a prefill rank", "transfer_s": "transfer of the cache"}
@@ -132,17 +132,17 @@ def show(metric: str, value: float | None) -> str:
         return f"{value:.3g} s" if value >= 1 else f"{value * 1e3:.3g} ms"
     if "bytes_per_chip" in metric:
         return f"{value / 1e9:.4g} GB"
-    if metric == "watts_per_chip":
-        return f"{value:,.0f} W"
-    if metric == "kv_bytes_per_token":
-        return f"{value / 1e3:.4g} kB"
-    if metric.startswith("usd"):
-        return f"{value:.3g}"
     if metric.endswith("_usd"):
         return f"${value / 1e6:,.4g}M" if value >= 1e6 else f"${value:,.0f}"
     if metric in ("training_mfu", "lifetime_serving_share"):
         return f"{value:.1%}"
     if metric == "lifetime_flops":
+        return f"{value:.3g}"
+    if metric == "watts_per_chip":
+        return f"{value:,.0f} W"
+    if metric == "kv_bytes_per_token":
+        return f"{value / 1e3:.4g} kB"
+    if metric.startswith("usd"):
         return f"{value:.3g}"
     if metric in ("mfu", "mbu", "utilisation", "energy_data_movement_share"):
         return f"{value:.1%}"
