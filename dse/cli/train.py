@@ -100,7 +100,7 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any]):
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
     from dse.specs.training_run import TrainingFile
-    from dse.study.training import train
+    from dse.study.training.answer import train
 
     price_basis = flags.pop("price_basis")
     flags["chip"], files = chip_and_files(flags["chip"], ())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dse.report.figures import PALETTE
-from dse.report.folder import Json, StudyFolder
+from dse.report.folder import Json
 from dse.report.labels import show
 from dse.study.numbers import significant
 
@@ -87,8 +87,10 @@ def design(row: Json) -> str:
     size = f"{show('total_parameters', total)} parameters"
     size += f" ({show('active_parameters', active)} active)" if sparse else ""
     each = significant(row["tokens_per_active_parameter"])
-    return f"{size} on {tokens(row['training_tokens'])} tokens, {each} a{'n active' * sparse} "\
+    return (
+        f"{size} on {tokens(row['training_tokens'])} tokens, {each} a{'n active' * sparse} "
         "parameter"
+    )
 
 
 def tokens(count: float) -> str:

@@ -19,8 +19,8 @@ class Metric:
     """One number that an evaluation predicts.
 
     `dimension` is one of `dse.units`, or a unit that only metrics have: "tokens/s", "usd/Mtoken",
-    "tokens/J", "J", "nats", "fraction", "days", "kWh", "chip-h". `direction` is the better one; `log` scales the metric by
-    logarithm in the hypervolume, as cost, latency and energy are.
+    "tokens/J", "J", "nats", "fraction", "days", "kWh", "chip-h". `direction` is the better one;
+    `log` scales the metric by logarithm in the hypervolume, as cost, latency and energy are.
     """
 
     dimension: str

@@ -170,7 +170,11 @@ def load_study(path: Path | str, catalog: Catalog | None = None) -> Study:
     if isinstance(model, str):
         model = _fixed_model(model, document, mistakes)
     training = _training(document, mistakes)
-    trained, life = read_training(frame.training, frame.lifetime, basis, catalog, mistakes) if frame else (None, None)
+    trained, life = (
+        read_training(frame.training, frame.lifetime, basis, catalog, mistakes)
+        if frame
+        else (None, None)
+    )
     files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)

@@ -9,7 +9,7 @@ from dse.errors import InputError
 from dse.specs.axis_reader import Mistakes
 from dse.specs.catalog import Catalog
 from dse.specs.lifetime import LifetimeFile, LifetimeTerms
-from dse.specs.loader import Document
+from dse.specs.loader import Document, KeyPath
 from dse.specs.metrics import METRICS
 from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import lacks_for_purchase
@@ -67,13 +67,16 @@ def _check_chip(terms: TrainingTerms, catalog: Catalog) -> None:
 
 def check_training_metrics(document: Document, mistakes: Mistakes) -> None:
     """A metric of training or life without its section is a mistake."""
-    written = document.data.get("objectives")
-    named = [(("objectives", str(name)), str(name)) for name in written or ()]
-    limits = document.data.get("constraints")
-    for k, text in enumerate(limits if isinstance(limits, list | tuple) else ()):
-        named.append((("constraints", k), str(text).split()[0] if str(text).split() else ""))
-    if not isinstance(written, Mapping):
-        named = [one for one in named if one[0][0] != "objectives"]
+    objectives, limits = (document.data.get(key) for key in ("objectives", "constraints"))
+    named: list[tuple[KeyPath, str]] = []
+    if isinstance(objectives, Mapping):
+        named += [(("objectives", str(name)), str(name)) for name in objectives]
+    if isinstance(limits, list | tuple):
+        named += [
+            (("constraints", k), text.split()[0])
+            for k, text in enumerate(map(str, limits))
+            if text.strip()
+        ]
     for path, name in named:
         for prefix, section in SECTIONS.items():
             missing = name in METRICS and name.startswith(prefix) and name not in ALWAYS

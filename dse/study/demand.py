@@ -28,7 +28,7 @@ from dse.study.trained import serving_price
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the forecast
 ENUMERATED = 1_000_000  # points of a space that is looked through for them
 CHUNK = 16_384
-LEVELS = (0.25, 0.5, 0.75)  # of the way from the least to the most loss of the front
+LEVELS = (0.2, 0.45, 0.7)  # of the designs of the front, by loss
 DRAWN = 60  # points of a front in the figure
 
 
@@ -79,12 +79,11 @@ def _pool(problem: PhysicsProblem, front: NDArray[np.int64]) -> Pool | None:
     return Pool(archive.ids, F[:, 0], F[:, 1], F[:, 2], whole)
 
 
-def _figures(
-    problem: PhysicsProblem, index: NDArray[np.int64]
-) -> tuple[Floats, NDArray[np.bool_]]:
+def _figures(problem: PhysicsProblem, index: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
     """(n, 3) loss, dollars of training, dollars per million served tokens; and which are feasible,
     limits on the life left out: they hold at one demand."""
-    assert problem.trained is not None and problem.trained.life is not None
+    assert problem.trained is not None
+    assert problem.trained.life is not None
     metrics = problem.metrics(index)
     values = metrics.values
     F = np.stack(
@@ -119,11 +118,8 @@ def _demand(problem: PhysicsProblem, pool: Pool, tokens: float) -> dict[str, Any
             }
         )
     # Levels lie on the front at the forecast itself.
-    losses = np.array(fronts[FACTORS.index(1.0)]["loss"])
-    low, high = losses.min(), losses.max()
-    levels = [
-        float(losses[np.abs(losses - (low + share * (high - low))).argmin()]) for share in LEVELS
-    ]
+    losses = fronts[FACTORS.index(1.0)]["loss"]
+    levels = [losses[int(share * (len(losses) - 1))] for share in LEVELS]
     return {
         "from_whole_space": pool.whole,
         "designs": len(pool.ids),
@@ -163,9 +159,7 @@ def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> d
     return {"loss": loss, "designs": designs, "demands": demands}
 
 
-def _designs(
-    problem: PhysicsProblem, pool: Pool, rows: NDArray[np.intp]
-) -> list[dict[str, Any]]:
+def _designs(problem: PhysicsProblem, pool: Pool, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
     metrics = problem.metrics(problem.space.unrank(pool.ids[rows]))
     names = (
         "predicted_loss", "total_parameters", "active_parameters", "training_tokens",

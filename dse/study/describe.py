@@ -29,6 +29,7 @@ from dse.specs.blocks import WEIGHT_PARTS
 from dse.specs.calibration import KINDS
 from dse.specs.tiers import TIERS
 from dse.study.loads import load_row, whole
+from dse.study.training.intervals import OF_LIFE, OF_TRAINING, study_intervals
 
 # Metrics that are given of each workload of a mix.
 BY_WORKLOAD = (
@@ -177,7 +178,7 @@ def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str,
         losses += values["predicted_loss"] - law
         result["predicted_loss"] = [float(losses[0]), float(losses[1])]
         result["dense_equivalent_parameters"] = [float(ends[1]), float(ends[0])]
-    return result
+    return result | study_intervals(values, result)
 
 
 def _demanded(values: Mapping[str, Any]) -> bool:
@@ -194,6 +195,7 @@ def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dic
     known["latency_floor_s"] = "derived"
     for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
         known[counted] = "derived"
+    known |= dict.fromkeys((name for name in (*OF_TRAINING, *OF_LIFE) if name in values), "assumed")
     for law in ("predicted_loss", "dense_equivalent_parameters"):
         if values["predicted_loss"] is not None:
             known[law] = "extrapolated" if extrapolates else "fitted"

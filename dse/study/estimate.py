@@ -89,11 +89,12 @@ def estimate(
     trained: Trained | None = None,
 ) -> Estimate:
     """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
-    distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
-    for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
-    of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power); with
-    `trained` the metrics are also those of training and life. Raises InputError for an unknown chip, dtype or price basis, and for a chip without a figure that the
-    point needs."""
+    distribution, takes the place of what the chip's system states. `backend_default`: nobody
+    asked for the backend, the chip's own was taken. A hypothetical scale-up domain is held to
+    the bounds of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated
+    power); with `trained` the metrics are also those of training and life. Raises InputError
+    for an unknown chip, dtype or price basis, and for a chip without a figure that the point
+    needs."""
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
     if DOMAIN_AXIS in deployment:

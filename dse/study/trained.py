@@ -24,14 +24,9 @@ from dse.specs.lifetime import LifetimeTerms
 from dse.specs.study import Study
 from dse.specs.training_run import TrainingTerms
 from dse.study.training.energy import step_watts
+from dse.study.training.intervals import OF_LIFE, OF_TRAINING
 from dse.study.training.trainer import trainer_of
 
-OF_TRAINING = (
-    "training_days", "training_usd", "training_kwh", "training_chip_hours", "training_mfu",
-)  # fmt: skip
-OF_LIFE = (
-    "lifetime_usd", "lifetime_serving_share", "lifetime_flops", "lifetime_chip_hours",
-)  # fmt: skip
 HOUR, DAY = 3600.0, 86_400.0
 # Of one shape: useful tokens per second of all chips, MFU, watts of a chip, by how much its best
 # plan misses what it needs.
@@ -79,10 +74,9 @@ class Trained:
         return np.array([self.known[int(key)] for key in distinct])[place]
 
     def _train(self, shapes: CandidateBatch) -> list[Best]:
-        one = np.ones(len(shapes))
         shapes = replace(
             shapes,
-            **{axis: one for axis in DEPLOYMENT_AXES},
+            **dict.fromkeys(DEPLOYMENT_AXES, np.ones(len(shapes))),
             chip=np.zeros(len(shapes), dtype=np.intp),
             redundant_experts=None, routing_skew=None, weights_offloaded=None, kv_offloaded=None,
             offload_tier=None, domain=None,

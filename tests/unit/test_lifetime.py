@@ -61,7 +61,8 @@ def test_demand_makes_the_best_model_smaller_and_trained_longer():
     law = CHINCHILLA
     loss = np.full(4, law.floor + law.a * 13e9**-law.alpha + law.b * 270e9**-law.beta)
     n, d = cheapest_shape(law, loss, np.array([0.0, 2e11, 2e12, 2e13]))
-    assert (np.diff(n) < 0).all() and (np.diff(d) > 0).all()
+    assert (np.diff(n) < 0).all()
+    assert (np.diff(d) > 0).all()
     assert 0.35 < n[2] / n[0] < 0.9
 
 
@@ -96,7 +97,8 @@ def test_the_cheapest_as_demand_grows():
     training = np.array([1e6, 2e6, 4e6, 9e6, 1.5e6])
     price = np.array([1.0, 0.6, 0.5, 0.1, 0.99])
     rows, starts = lower_envelope(training, price)
-    assert rows == [0, 1, 3] and starts[0] == 0.0  # rows 2 and 4 are never the cheapest
+    assert rows == [0, 1, 3]  # rows 2 and 4 are never the cheapest
+    assert starts[0] == 0.0
     for tokens in np.geomspace(1e10, 1e15, 60):
         least = int(np.argmin(training + tokens * price / 1e6))
         assert rows[int(np.searchsorted(starts, tokens, side="right")) - 1] == least

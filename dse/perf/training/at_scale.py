@@ -84,6 +84,9 @@ def at_scale(
     uneven = (chips % conditions.sites > 0.0) | (batch.candidates.data_parallel % ranks > 0.0)
     if conditions.site_split == "pipeline":
         uneven = uneven | (batch.candidates.pipeline_parallel % conditions.sites > 0.0)
+    broken: dict[str, Floats] = {}
+    if conditions.sites > 1.0:
+        broken["sites_divide_ranks"] = np.where(uneven, 1.0, 0.0)
     return Run(
         step_s=running + starved,
         losses={
@@ -103,7 +106,7 @@ def at_scale(
             else np.full(len(chips), conditions.checkpoint_interval_s),
         ),
         checkpoint_bytes=state,
-        violations={} if conditions.sites == 1.0 else {"sites_divide_ranks": uneven * 1.0},
+        violations=broken,
     )
 
 

@@ -78,9 +78,7 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
     table = _product(
         {
             "tensor_parallel": fixed.get("tensor_parallel", tensor),
-            "context_parallel": fixed.get(
-                "context_parallel", _powers(_most_context(setting))
-            ),
+            "context_parallel": fixed.get("context_parallel", _powers(_most_context(setting))),
             "pipeline_parallel": fixed.get("pipeline_parallel", few(_stages(chips, layers))),
         }
     )
@@ -99,7 +97,9 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
             "expert_parallel": fixed.get(
                 "expert_parallel", few(_divisors(experts[0] if experts else 1))
             ),
-            "micro_batch": fixed.get("micro_batch", MICRO_BATCHES[:2] if setting.few else MICRO_BATCHES),
+            "micro_batch": fixed.get(
+                "micro_batch", MICRO_BATCHES[:2] if setting.few else MICRO_BATCHES
+            ),
         },
         table,
     )

@@ -1,4 +1,4 @@
-"""Chips in several data centres, with a network between them that is thin and long. Arrays are (n,).
+"""Chips in several data centres, with a network between them that is thin and long. Arrays: (n,).
 
 S sites of equal size. Each has B bytes per second each way to the others, and a message takes l
 seconds from one to the next.

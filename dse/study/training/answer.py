@@ -24,12 +24,11 @@ from dse.specs.training_run import TrainingTerms
 from dse.study.describe import number
 from dse.study.training.assumed import assumptions
 from dse.study.training.energy import step_watts
+from dse.study.training.intervals import KIND, train_intervals
 from dse.study.training.trainer import shape_of, trainer_of
 
 SHOWN_PLANS = 5
 DAY, HOUR = 86_400.0, 3600.0
-# Until held-out measured rows say how far predictions of training are off.
-INTERVAL, INTERVAL_KIND = (0.75, 1.35), "assumed: measured rows of training were not held out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,7 @@ class Training:
         return not bool(self.plans.miss[0] > 0.0)
 
     def as_json(self) -> dict[str, Any]:
-        """The document of `dse train --json`; times, money and energy are null where nothing fits.
-        """
+        """The document of `dse train --json`; time, money and energy are null if nothing fits."""
         best = self._row(0)
         violations = self._violations()
         hours = best["days"] * 24.0 * self.terms.chips
@@ -78,18 +76,7 @@ class Training:
             "kwh": None if joules is None else joules / 3.6e6,
             "watts_per_chip": None if watts is None else number(watts[0]),
         }
-        intervals = {
-            "step_s": _span(document["step_s"], INTERVAL),
-            **{
-                name: _span(document[name], INTERVAL)
-                for name in ("days", "chip_hours", "usd")
-                if document[name] is not None
-            },
-            **{
-                name: _span(document[name], (1.0 / INTERVAL[1], 1.0 / INTERVAL[0]))
-                for name in ("tokens_per_s_per_chip", "mfu")
-            },
-        }
+        intervals = train_intervals(document)
         if not self.feasible:
             document = dict.fromkeys(document) | {"mfu_convention": MFU}
             intervals = {}
@@ -127,14 +114,16 @@ class Training:
             "plans_evaluated": self.count,
             "plans_that_fit": self.fitting,
             "intervals": intervals,
-            "interval_kind": INTERVAL_KIND,
+            "interval_kind": KIND,
             "model": self.model.name,
             "total_parameters": round(float(self.parameters.total[0])),
             "active_parameters": round(float(self.parameters.active[0])),
             "chip": self.terms.chip,
             "chips": self.terms.chips,
             "tokens": self.tokens,
-            "training_flops": float(training_flops(self.parameters.active, np.array(self.tokens))[0]),
+            "training_flops": float(
+                training_flops(self.parameters.active, np.array(self.tokens))[0]
+            ),
             "sequence_length": self.terms.sequence_length,
             "global_batch_tokens": float(self.plans.batch.global_batch_tokens[0]),
             "precision": self.terms.precision,
@@ -268,7 +257,3 @@ def _different(ranked: Ranked, count: int) -> np.ndarray:
     first = np.sort(np.unique(degrees, axis=0, return_index=True)[1])
     fits = ranked.miss[order[first]] <= 0.0
     return order[first[fits | (np.arange(len(first)) == 0)][:count]]
-
-
-def _span(value: float, factors: tuple[float, float]) -> list[float]:
-    return [value * factors[0], value * factors[1]]

@@ -26,8 +26,8 @@ DEFAULT_BATCH = 2048 * 8192  # Llama 3's largest (arXiv 2407.21783, table 4)
 def trainer_of(
     catalog: Catalog, terms: TrainingTerms, price_basis: str | None, *, few: bool = False
 ) -> Trainer:
-    """`few` plans for each of many shapes. Raises InputError for an unknown chip, stack or price basis, and for a chip that lacks a
-    figure which so many of it need."""
+    """`few` plans for each of many shapes. Raises InputError for an unknown chip, stack or price
+    basis, and for a chip that lacks a figure which so many of it need."""
     try:
         catalog.require(terms.chip, terms.chips / terms.sites)
     except InputError as error:
@@ -44,9 +44,7 @@ def trainer_of(
     batch = terms.global_batch_tokens
     setting = Setting(
         sequence_length=terms.sequence_length,
-        global_batch_tokens=default_batch_tokens(
-            terms.chips, terms.sequence_length, DEFAULT_BATCH
-        )
+        global_batch_tokens=default_batch_tokens(terms.chips, terms.sequence_length, DEFAULT_BATCH)
         if batch is None
         else batch,
         precision=terms.precision,
