@@ -169,11 +169,13 @@ def batch_of_plans(
 
 
 def default_batch_tokens(chips: int, sequence_length: int, tokens: int = 2048 * 8192) -> int:
-    """`tokens` rounded to whole sequences that divide by the odd part of `chips`, so that a cluster
-    of 72 or 1,536 chips has data-parallel plans too."""
-    odd = chips // (chips & -chips)
-    sequences = max(tokens // sequence_length, 1)
-    return max(round(sequences / odd), 1) * odd * sequence_length
+    """About `tokens`, in whole sequences that divide by `chips`, or by what of its powers of two
+    leaves eight such parts, so that a cluster of 72 or 1,536 chips has data-parallel plans too."""
+    power = chips & -chips
+    odd, sequences = chips // power, max(tokens // sequence_length, 1)
+    while power > 1 and 8 * odd * power > sequences:
+        power //= 2
+    return max(round(sequences / (odd * power)), 1) * odd * power * sequence_length
 
 
 def _product(axes: Mapping[str, Any], table: Columns | None = None) -> Columns:

@@ -24,7 +24,7 @@ import numpy as np
 from dse.candidates import Floats
 
 # Beyond this many failures in one interval nothing gets done, and the exponential overflows.
-HOPELESS = 500.0
+HOPELESS = 300.0
 
 
 def optimal_interval_s(write_s: Floats, between_s: Floats) -> Floats:

@@ -1,7 +1,8 @@
 """The best plan of a training run: all plans evaluated, those that fit ranked by what they deliver.
 
-A plan's rate is useful tokens per second: global batch / step x goodput. Of equal rates the first
-plan in the order of `plans` wins, so that the choice does not depend on what else is asked.
+A plan's rate is useful tokens per second: global batch / step x goodput. Of equal rates (a slow
+input pipeline makes them all equal) the one whose chips are faster wins, then the first in the
+order of `plans`, so that the choice does not depend on what else is asked.
 """
 
 from __future__ import annotations
@@ -60,12 +61,13 @@ class Trainer:
     def ranked(self, shapes: CandidateBatch) -> Ranked:
         """All plans of all shapes with their rates."""
         row, columns = self.plans(shapes)
-        rates, misses = np.empty(len(row)), np.empty(len(row))
+        rates, misses, steps = (np.empty(len(row)) for _ in range(3))
         for start in range(0, len(row), CHUNK):
             part = slice(start, start + CHUNK)
             found = self.evaluate(shapes, row[part], {k: v[part] for k, v in columns.items()})
             rates[part], misses[part] = found.rate, found.miss
-        return Ranked(row, columns, rates, misses)
+            steps[part] = found.metrics.step_s
+        return Ranked(row, columns, rates, misses, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +94,21 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Plans (n,) of shapes at `row`, their rates and by how much they miss the rules."""
+    """Plans (n,) of shapes at `row`, their rates, by how much they miss the rules, and the step of
+    the chips alone."""
 
     row: NDArray[np.intp]
     columns: Columns
     rate: Floats
     miss: Floats
+    step_s: Floats
 
     def order(self) -> NDArray[np.intp]:
         """(n,) plans by shape, the best first: those that fit by rate, then the nearest misses."""
         place = np.arange(len(self.row))
         broken = self.miss > 0.0
-        return np.lexsort((place, -np.where(broken, 0.0, self.rate), self.miss, self.row))
+        rate = np.where(broken, 0.0, self.rate)
+        return np.lexsort((place, self.step_s, -rate, self.miss, self.row))
 
     def take(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Columns]:
         return self.row[rows], {name: values[rows] for name, values in self.columns.items()}
