@@ -36,6 +36,7 @@ CONSTANTS: dict[str, tuple[float, float, str]] = {
                                     "operations"),
     "experts": (0.1, 10, "seconds of grouped expert products over those of the chip's law"),
     "elementwise": (0, 10, "seconds of element-wise kernels over their bytes at the memory rate"),
+    "moe_elementwise": (0, 10, "further factor on element-wise kernels around routed experts"),
     "dispatch": (0, 10, "seconds of all-to-alls over those of the fabric's law"),
     "collectives": (0, 10, "seconds of all other collectives over those of the fabric's law"),
     "fp4_high_precision": (0, 1, "share of linear layers that 4-bit recipes keep in bf16"),
@@ -43,6 +44,8 @@ CONSTANTS: dict[str, tuple[float, float, str]] = {
     "straggler": (0, 1, "waiting for the slowest chip, as a share of the step"),
     "host_s_per_step": (0, 60, "seconds of host work between steps"),
     "host_s_per_micro_batch": (0, 1, "seconds of host work between micro-batches"),
+    "host_s_per_layer": (0, 0.1, "seconds in which the host launches forward and backward of one "
+                                 "layer; what exceeds the device's time shows"),
     "runtime_bytes": (0, 1e11, "bytes that driver, libraries and allocator keep on a chip"),
 }  # fmt: skip
 
@@ -68,6 +71,7 @@ class TrainingStack:
     attention_backward: float
     experts: float
     elementwise: float
+    moe_elementwise: float
     dispatch: float
     collectives: float
     fp4_high_precision: float
@@ -75,6 +79,7 @@ class TrainingStack:
     straggler: float
     host_s_per_step: float
     host_s_per_micro_batch: float
+    host_s_per_layer: float
     runtime_bytes: float
     kinds: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -25,33 +25,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.candidates import Block, Floats
-from dse.perf.collectives import Cost, Group, stage_hops
+from dse.perf.collectives import stage_hops
 from dse.perf.deployed import ACTIVATION_BYTES
 from dse.perf.operators import gqa
 from dse.perf.operators.state import STATE_BYTES
 from dse.perf.training.deployed import TrainingDeployed
 from dse.perf.training.passes import Pass
 from dse.perf.training.pipeline import DUALPIPE
+from dse.perf.training.work import Sends
 
 WEIGHT_BYTES = 2.0
 BACKWARD_SHARE = 2.0 / 3.0  # of the forward and backward of one micro-batch
 
 
-def _seconds(cost: Cost) -> Floats:
-    return cost.latency_s + cost.transfer_s
-
-
 @dataclass(frozen=True, slots=True)
 class MicroBatchTraffic:
-    """Seconds of one micro-batch through all layers, forward and backward, (n,): what shows of each
-    kind, what is `hidden`, and the `room` that is left of the device work. Of what shows forward
-    has a half (tensor, expert) or a third (context)."""
+    """Of one micro-batch through all layers, forward and backward, (n,): seconds of each kind that
+    show, those that are `hidden`, and the `room` that is left of the device work; `sends` is all
+    that a chip sends. Of what shows forward has a half (tensor, expert) or a third (context)."""
 
     tensor: Floats
     context: Floats
     expert: Floats
     hidden: Floats
     room: Floats
+    sends: Sends
 
 
 def micro_batch_traffic(step: Pass) -> MicroBatchTraffic:
@@ -61,44 +59,49 @@ def micro_batch_traffic(step: Pass) -> MicroBatchTraffic:
     runs, work = step.deployed.runs, step.layers
     dual = (runs.schedule == DUALPIPE) & (step.deployed.pipeline_parallel > 1.0)
     room, hidden = work.seconds, np.zeros(len(runs))
-    shown = []
-    for seconds, share, most in (
-        (2.0 * tensor_forward(step) * step.tensor_collectives, stack.tensor_overlap, None),
-        (3.0 * _context(step), stack.context_overlap, work.attention),
-        (4.0 * step.dispatched_s, np.where(dual, 1.0, stack.expert_overlap), None),
+    shown, sends = [], Sends(len(runs))
+    for of_kind, share, most in (
+        (tensor_sum(step).times(2.0 * step.tensor_collectives), stack.tensor_overlap, None),
+        (_context(step).times(3.0), stack.context_overlap, work.attention),
+        (step.dispatched.times(4.0), np.where(dual, 1.0, stack.expert_overlap), None),
     ):
+        seconds = of_kind.seconds
         fits = np.minimum(seconds, room if most is None else np.minimum(room, most))
         away = share * fits
         shown.append(seconds - away)
         hidden = hidden + away
         room = room - away
+        sends += of_kind
     tensor, context, expert = shown
-    return MicroBatchTraffic(tensor, context, expert, hidden, room)
+    return MicroBatchTraffic(tensor, context, expert, hidden, room, sends)
 
 
-def tensor_forward(step: Pass) -> Floats:
-    """(n,) seconds to sum one layer's output over the tensor-parallel ranks."""
-    deployed = step.deployed
+def tensor_sum(step: Pass) -> Sends:
+    """One sum of a layer's output over the tensor-parallel ranks, forward."""
+    deployed, factor = step.deployed, step.stack.collectives
     group = deployed.tensor_group
     bytes_ = step.rows * step.hidden_size * ACTIVATION_BYTES
-    whole = _seconds(group.all_reduce(bytes_))
-    halves = 2.0 * _seconds(group.all_gather(bytes_))
-    seconds = np.where(deployed.runs.sequence_parallel > 0.0, halves, whole)
-    return seconds * (deployed.tensor_parallel > 1.0) * step.stack.collectives
+    several = np.where(deployed.tensor_parallel > 1.0, 1.0, 0.0)
+    split = np.where(deployed.runs.sequence_parallel > 0.0, 1.0, 0.0)
+    sends = Sends(deployed.n)
+    sends.add(several * (1.0 - split), group.all_reduce(bytes_), factor)
+    sends.add(2.0 * several * split, group.all_gather(bytes_), factor)
+    return sends
 
 
-def _context(step: Pass) -> Floats:
-    """(n,) seconds to pass keys and values of all layers around, forward."""
+def _context(step: Pass) -> Sends:
+    """Keys and values of all layers once around, forward."""
     deployed = step.deployed
     ranks = deployed.runs.context_parallel
-    total = np.zeros(deployed.n)
+    sends = Sends(deployed.n)
     if not (ranks > 1.0).any():
-        return total
+        return sends
     for block in deployed.batch.blocks:
         bytes_ = _passed_bytes(step, deployed, block)
         if bytes_ is not None:
-            total = total + block.count * _seconds(deployed.context_group.all_gather(bytes_))
-    return total * (ranks > 1.0) * step.stack.collectives
+            cost = deployed.context_group.all_gather(bytes_)
+            sends.add(block.count * (ranks > 1.0), cost, step.stack.collectives)
+    return sends
 
 
 def _passed_bytes(step: Pass, deployed: TrainingDeployed, block: Block) -> Floats | None:
@@ -125,19 +128,20 @@ def _passed_bytes(step: Pass, deployed: TrainingDeployed, block: Block) -> Float
     return passed * np.ceil(state / tp) * STATE_BYTES
 
 
-def pipeline_seconds(step: Pass, micro_batches: Floats) -> tuple[Floats, Floats]:
+def pipeline_hops(step: Pass, micro_batches: Floats) -> tuple[Floats, Floats, Sends]:
     """(n,) seconds shown and hidden of the hops between stages: of every micro-batch and chunk one
-    forward and one backward, and those of the fill and the drain, which nothing hides."""
+    forward and one backward, and those of the fill and the drain, which nothing hides; and what a
+    chip sends."""
     deployed, runs = step.deployed, step.deployed.runs
     bytes_ = step.rows * step.hidden_size * ACTIVATION_BYTES / step.tensor_split
-    total, hops = np.zeros(deployed.n), np.maximum(deployed.pipeline_parallel - 1.0, 1.0)
+    path = Sends(deployed.n)
     for count, cost in stage_hops(deployed, bytes_):
-        total = total + count * _seconds(cost)
-    once = total / hops  # the mean hop
-    steady = 2.0 * micro_batches * runs.virtual_stages * once
+        path.add(count, cost)
+    hops = np.maximum(deployed.pipeline_parallel - 1.0, 1.0)
+    steady = path.times(2.0 * micro_batches * runs.virtual_stages / hops)  # of the mean hop
     room = micro_batches * step.layers.seconds / deployed.pipeline_parallel
-    hidden = step.stack.pipeline_overlap * np.minimum(steady, room)
-    return steady - hidden + 2.0 * total, hidden
+    hidden = step.stack.pipeline_overlap * np.minimum(steady.seconds, room)
+    return steady.seconds - hidden + 2.0 * path.seconds, hidden, steady
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,45 +152,35 @@ class Held:
     trained: Floats
 
 
-def data_seconds(
+def data_traffic(
     step: Pass, dense: Held, experts: Held, layers: Floats, micro_batches: Floats, room: Floats
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Sends]:
     """(n,) seconds shown and hidden of gradients and weights over data-parallel ranks, of a stage
-    of so many layers; `room` is left of one micro-batch on it."""
-    deployed, runs = step.deployed, step.deployed.runs
-    stage = runs.zero_stage
-    gradients, weights = np.zeros(deployed.n), np.zeros(deployed.n)
+    of so many layers, and what a chip sends; `room` is left of one micro-batch on it."""
+    deployed, stage = step.deployed, step.deployed.runs.zero_stage
+    factor = step.stack.collectives
+    often = np.where(stage >= 2.0, micro_batches, 1.0)  # gradients are reduced
+    again = np.where(stage >= 3.0, 2.0 * micro_batches, 1.0)  # weights are gathered
+    gradients, weights = Sends(deployed.n), Sends(deployed.n)
     for held, group, ranks in (
         (dense, deployed.data_group, deployed.data_ranks),
         (experts, deployed.expert_data_group, deployed.expert_data_ranks),
     ):
-        several = (ranks > 1.0) * 1.0
-        reduced = _layered(group, held.trained * runs.gradient_bytes, layers, stage == 0.0)
-        moved = np.where(stage >= 3.0, held.stored, held.trained) * WEIGHT_BYTES
-        gathered = _layered(group, moved, layers, np.zeros(deployed.n, dtype=bool))
-        gradients = gradients + several * reduced
-        weights = weights + several * gathered * (stage > 0.0)
-    factor = step.stack.collectives
-    each = np.where(stage >= 3.0, micro_batches, 1.0)
-    of_gradients = factor * gradients * np.where(stage >= 2.0, micro_batches, 1.0)
-    of_weights = factor * weights * each * np.where(stage >= 3.0, 2.0, 1.0)
-    # ZeRO-3 gathers weights in forward and backward, and has all of the room for both.
-    backward = room * BACKWARD_SHARE * np.where(stage >= 2.0, micro_batches, 1.0)
-    forward = room * (1.0 - BACKWARD_SHARE) * each
-    total = of_gradients + of_weights
+        several = (ranks > 1.0) * layers  # one collective a layer
+        reduced = held.trained * deployed.runs.gradient_bytes / layers
+        if (stage == 0.0).any():
+            gradients.add(several * (stage == 0.0), group.all_reduce(reduced), factor)
+        gradients.add(several * often * (stage > 0.0), group.all_gather(reduced), factor)
+        moved = np.where(stage >= 3.0, held.stored, held.trained) * WEIGHT_BYTES / layers
+        weights.add(several * again * (stage > 0.0), group.all_gather(moved), factor)
+    backward, forward = room * BACKWARD_SHARE * often, room * (1.0 - BACKWARD_SHARE)
+    # ZeRO-3 gathers weights in both passes and has the room of both for everything.
+    total = gradients.seconds + weights.seconds
     fits = np.where(
         stage >= 3.0,
-        np.minimum(total, backward + forward),
-        np.minimum(of_gradients, backward) + np.minimum(of_weights, forward),
+        np.minimum(total, room * micro_batches),
+        np.minimum(gradients.seconds, backward) + np.minimum(weights.seconds, forward),
     )
     hidden = step.stack.data_overlap * fits
-    return total - hidden, hidden
-
-
-def _layered(group: Group, bytes_: Floats, layers: Floats, reduces: np.ndarray) -> Floats:
-    """(n,) seconds of one collective a layer over so many bytes in all."""
-    each = bytes_ / layers
-    seconds = _seconds(group.all_gather(each))
-    if reduces.any():
-        seconds = np.where(reduces, _seconds(group.all_reduce(each)), seconds)
-    return seconds * layers
+    gradients += weights
+    return total - hidden, hidden, gradients

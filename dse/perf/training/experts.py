@@ -84,5 +84,4 @@ def _exchange(step: Pass, block: Block, latent: Floats, load: Floats) -> None:
     leaving = [leaving_share(domains, chosen, copies) for domains in group.domains]
     sent = step.own_rows * copies * load * latent * ACTIVATION_BYTES
     cost = group.all_to_all(sent, leaving)
-    once = (cost.latency_s + cost.transfer_s) * (ranks > 1.0)
-    step.dispatched_s += once * (block.count * step.stack.dispatch)
+    step.dispatched.add(block.count * (ranks > 1.0), cost, step.stack.dispatch)

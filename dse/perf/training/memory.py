@@ -8,8 +8,9 @@ experts. What a low-rank adaptation freezes keeps its weight alone.
 
 Activations are what `passes` counts for one micro-batch, times the micro-batches in flight
 (`pipeline.in_flight`). Full recomputation keeps the input of each layer, and one layer whole while
-it is worked on; selective recomputation drops the outputs of norms and activation functions, which
-are computed again. The first, the second and the last stage are sized; the fullest counts.
+it is worked on; `mlp` and `moe` keep the input of every dense or sparse feed-forward; selective
+recomputation drops the outputs of norms and activation functions. The first, the second and the
+last stage are sized; the fullest counts.
 """
 
 from __future__ import annotations
@@ -89,14 +90,20 @@ class TrainingMemory:
 def activation_bytes(step: Pass) -> tuple[Floats, Floats]:
     """(n,) bytes that one micro-batch keeps in the mean layer, as recomputation leaves them, and
     what one layer takes while it is worked on."""
-    deployed, kept = step.deployed, step.kept
+    deployed = step.deployed
     layers, recompute = np.maximum(deployed.batch.layers, 1.0), deployed.runs.recompute
-    residual = (kept.residual + kept.droppable_residual) / step.tensor_split
-    whole = (residual + kept.sharded + kept.droppable_sharded) / layers
-    selective = (kept.residual / step.tensor_split + kept.sharded) / layers
+    stays, whole = np.zeros(deployed.n), np.zeros(deployed.n)
+    for group, kept in step.kept.items():
+        dropped = kept.droppable_residual / step.tensor_split
+        residual = kept.residual / step.tensor_split
+        everything = residual + dropped + kept.sharded + kept.droppable_sharded
+        stays = stays + np.where(recompute == SELECTIVE, residual + kept.sharded, everything)
+        if group in RECOMPUTES:  # keeps its input alone
+            again = recompute == RECOMPUTES.index(group)
+            stays = stays - np.where(again, kept.sharded + kept.droppable_sharded, 0.0)
+        whole = whole + everything
     inputs = step.rows * step.hidden_size * ACTIVATION_BYTES / step.tensor_split
-    stays = np.where(recompute == FULL, inputs, np.where(recompute == SELECTIVE, selective, whole))
-    return stays, whole
+    return np.where(recompute == FULL, inputs, stays / layers), whole / layers
 
 
 def memory_of(

@@ -19,8 +19,6 @@ al. 2022 (arXiv 2205.05198, equations 1 to 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dse.candidates import Block, Floats
@@ -30,6 +28,7 @@ from dse.perf.step import computed_rows, padded_vocabulary
 from dse.perf.training import experts
 from dse.perf.training.deployed import TrainingDeployed
 from dse.perf.training.plan import PRECISIONS, TASKS
+from dse.perf.training.work import Kept, Sends, Work
 from dse.specs.blocks import WEIGHT_PARTS
 
 ATTENTION_BACKWARD = 2.5
@@ -46,6 +45,8 @@ LINEAR = tuple(part for part in WEIGHT_PARTS if part != "embedding")
 ON_RESIDUALS = frozenset(
     ("attention norm", "feed-forward norm", "state space norm", "position embedding")
 )
+GROUPS = ("mixer", "mlp", "moe")
+OF_EXPERTS = frozenset(("expert permutation", "expert activation"))
 ACTIVATED = frozenset(("feed-forward up-projection", "shared experts up-projection"))
 # Products whose input another one keeps already, or attention (its output).
 INPUT_KEPT_ELSEWHERE = frozenset(
@@ -75,47 +76,6 @@ def law_seconds(law: Law, flops: Floats, bytes_: Floats) -> Floats:
     return busy
 
 
-class Work:
-    """Seconds of one micro-batch, (n,) each: `forward`, `backward` and its `weight_gradient`, all
-    device work without communication; of both, `elementwise`, `attention` and `higher_precision`
-    (what arithmetic in a format with a lower peak takes more at that peak), `uneven` (the busiest
-    experts over the mean); `cheap`: norms and activations forward."""
-
-    __slots__ = (
-        "attention", "backward", "cheap", "elementwise", "forward", "higher_precision",
-        "uneven", "weight_gradient",
-    )  # fmt: skip
-
-    def __init__(self, n: int) -> None:
-        for name in self.__slots__:
-            setattr(self, name, np.zeros(n))
-
-    forward: Floats
-    backward: Floats
-    weight_gradient: Floats
-    elementwise: Floats
-    attention: Floats
-    higher_precision: Floats
-    uneven: Floats
-    cheap: Floats
-
-    @property
-    def seconds(self) -> Floats:
-        return self.forward + self.backward
-
-
-@dataclass(slots=True)
-class Kept:
-    """Bytes that one micro-batch keeps on a chip for the backward pass, all layers, (n,).
-    `residual` is as wide as the hidden state, whole on every tensor-parallel rank unless the
-    sequence is divided; `droppable_` is what selective recomputation does not keep."""
-
-    residual: Floats
-    droppable_residual: Floats
-    sharded: Floats
-    droppable_sharded: Floats
-
-
 class NoLedger:
     """Takes operators of a block for a `Pass`, which has no other use for a ledger."""
 
@@ -141,10 +101,11 @@ class Pass:
     """One micro-batch; every array (n,). `rows` are the tokens of a micro-batch on one context
     rank, `own_rows` those of one chip where tensor-parallel ranks divide them.
 
-    `layers` and `ends` hold the Work of all layers and of embedding and output head;
-    `tensor_collectives` how often a layer's output is summed over the tensor-parallel ranks, in
-    the forward pass of all layers; `mixing_flops` the forward arithmetic of attention and states on
-    one chip; `adapter_elements` the weights of low-rank adapters on one chip, all layers.
+    `of[group]` and `kept[group]` hold the Work and what is kept of all layers by GROUPS, `layers`
+    their sum, `ends` the Work of embedding and output head; `dispatched` one all-to-all of every
+    sparse layer; `tensor_collectives` how often a layer's output is summed over the tensor-parallel
+    ranks, in the forward pass of all layers; `mixing_flops` the forward arithmetic of attention and
+    states on one chip; `adapter_elements` the weights of low-rank adapters on one chip, all layers.
     """
 
     def __init__(self, deployed: TrainingDeployed) -> None:
@@ -174,26 +135,31 @@ class Pass:
         slower = np.where(self.low, stack.gemm_fp8, stack.gemm_bf16)
         self.slower = np.where(fp4, stack.gemm_fp4, slower)
 
-        self.layers, self.ends = Work(n), Work(n)
-        self.work = self.layers
-        self.kept = Kept(*(np.zeros(n) for _ in range(4)))
+        self.of = {group: Work(n) for group in GROUPS}
+        self.kept = {group: Kept(n) for group in GROUPS}
+        self.ends, self.keeps = Work(n), Kept(n)
+        self.work = self.ends
         self.tensor_collectives = np.zeros(n)
-        self.dispatched_s = np.zeros(n)  # one all-to-all of every sparse layer
+        self.dispatched = Sends(n)
         self.mixing_flops, self.adapter_elements = np.zeros(n), np.zeros(n)
         for block in deployed.batch.blocks:
             if block.count.any():
                 self._add(block)
-        self.work = self.ends
+        self.layers = Work(n)
+        for group in GROUPS:
+            self.layers += self.of[group]
+        self.work, self.keeps = self.ends, Kept(n)  # the head's are counted with the logits
         self._tables()
 
     def _add(self, block: Block) -> None:
+        group = block.kind if block.kind in GROUPS else "mixer"
+        self.work, self.keeps = self.of[group], self.kept[group]
         if block.kind == "moe":
             experts.add(self, block)
             return
         if block.kind == "positions":
-            self.work = self.ends
+            self.work, self.keeps = self.ends, Kept(len(self.rows))
         KINDS[block.kind].add(self, block)
-        self.work = self.layers
 
     def _tables(self) -> None:
         """Embedding, output head and loss, whole on the first and the last stage."""
@@ -228,11 +194,13 @@ class Pass:
         forward = forward * count
         self._add_work(forward, forward + weights)
         work.weight_gradient += weights
-        self._higher(part, 2.0 * rows * weight * count, 2.0 + self.trains)
+        useful = 2.0 * rows * weight * count
+        self._higher(part, useful, 2.0 + self.trains)
+        self._spent(_peak(self.gemm_law(part)) * useful, count * read, count * gradient)
         if linear:
             self._cast(count, rows, inner, out)
             self._adapt(count, rows, inner, out)
-        if work is self.layers:
+        if work is not self.ends:
             self._keep_input(name, count, linear, rows, inner, out)
 
     def _product(self, part: str, linear: bool, flops: Floats, bytes_: Floats) -> Floats:
@@ -253,6 +221,15 @@ class Pass:
         self.work.forward += forward
         self.work.backward += backward
 
+    def _spent(self, peak: Floats, forward: Floats, gradient: Floats) -> None:
+        """For energy: `peak` seconds of useful arithmetic forward, and bytes forward, as many for
+        the gradient of the rows, and those of the weight gradient."""
+        work = self.work
+        work.forward_peak += peak
+        work.backward_peak += peak * (1.0 + self.trains)
+        work.forward_bytes += forward
+        work.backward_bytes += forward + gradient * self.trains
+
     def _higher(self, part: str, flops: Floats, passes: Floats | float) -> None:
         """What `passes` times these useful operations take more at the peak of their own format
         than at that of the run."""
@@ -264,27 +241,34 @@ class Pass:
     def _beyond(self, own: Floats) -> Floats:
         return np.maximum(own - self.peak_s_per_flop, 0.0)
 
-    def _stream(self, count: Floats, bytes_: Floats) -> Floats:
-        seconds = bytes_ * self.bf16.s_per_byte + self.deployed.stream_fixed_s
-        return seconds * (self.stack.elementwise * count)
-
-    def _elementwise(self, forward: Floats, backward: Floats) -> None:
-        self._add_work(forward, backward)
-        self.work.elementwise += forward + backward
+    def _stream(
+        self, count: Floats, forward: Floats, backward: Floats, factor: float = 1.0
+    ) -> Floats:
+        """`count` element-wise kernels that move so many bytes forward and backward; returns the
+        seconds of forward, (n,)."""
+        work, rate = self.work, self.bf16.s_per_byte
+        times = count * (self.stack.elementwise * factor)
+        fixed = self.deployed.stream_fixed_s
+        seconds = (forward * rate + fixed) * times
+        later = (backward * rate + fixed) * times
+        self._add_work(seconds, later)
+        work.elementwise += seconds + later
+        work.forward_bytes += count * forward
+        work.backward_bytes += count * backward
+        return seconds
 
     def _cast(self, count: Floats, rows: Floats, inner: Floats, out: Floats) -> None:
         """Inputs and gradients to the low format, where the run has one."""
         if self.low.any():
-            times = count * self.low
-            forward = self._stream(times, rows * inner * CAST_BYTES)
-            self._elementwise(forward, self._stream(times, rows * out * CAST_BYTES))
+            forward, backward = rows * inner * CAST_BYTES, rows * out * CAST_BYTES
+            self._stream(count * self.low, forward, backward)
 
     def _adapt(self, count: Floats, rows: Floats, inner: Floats, out: Floats) -> None:
         """Two narrow products beside each frozen one, bound by reading and writing the rows."""
         if self.lora.any():
             times = count * self.lora
-            each = self._stream(times, rows * (inner + out) * ACTIVATION_BYTES)
-            self._elementwise(each, 2.0 * each)
+            moved = rows * (inner + out) * ACTIVATION_BYTES
+            self._stream(times, moved, 2.0 * moved)
             rank = self.deployed.runs.lora_rank
             self.adapter_elements += times * rank * (inner + out)
 
@@ -292,30 +276,29 @@ class Pass:
         self, name: str, count: Floats, linear: bool, rows: Floats, inner: Floats, out: Floats
     ) -> None:
         if name in ACTIVATED:
-            self.kept.sharded += count * rows * out * ACTIVATION_BYTES
+            self.keeps.sharded += count * rows * out * ACTIVATION_BYTES
         if name in INPUT_KEPT_ELSEWHERE:
             return
         each = self.kept_input if linear else np.full(len(rows), ACTIVATION_BYTES)
         if "output projection" in name:  # attention keeps its output in 16 bits
-            self.kept.sharded += count * rows * inner * np.where(self.low, each, 0.0)
+            self.keeps.sharded += count * rows * inner * np.where(self.low, each, 0.0)
         elif inner is self.hidden_size:
             whole = rows * self.tensor_split if name == "router" else rows
-            self.kept.droppable_residual += count * whole * inner * each
+            self.keeps.droppable_residual += count * whole * inner * each
         else:
-            self.kept.droppable_sharded += count * rows * inner * each
+            self.keeps.droppable_sharded += count * rows * inner * each
 
     def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
         """`count` kernels that read and write `elements` 16-bit numbers in all, and backward."""
         on_residuals = name in ON_RESIDUALS
         split = elements / self.tensor_split if on_residuals else elements
-        forward = self._stream(count, split * ACTIVATION_BYTES)
-        self._elementwise(
-            forward, self._stream(count, split * ACTIVATION_BYTES * ELEMENTWISE_BACKWARD)
-        )
+        factor = self.stack.moe_elementwise if name in OF_EXPERTS else 1.0
+        moved = split * ACTIVATION_BYTES
+        forward = self._stream(count, moved, moved * ELEMENTWISE_BACKWARD, factor)
         if on_residuals or "activation" in name:
             self.work.cheap += forward
-        if on_residuals and self.work is self.layers:
-            self.kept.residual += count * self.rows * self.hidden_size * ACTIVATION_BYTES
+        if on_residuals:
+            self.keeps.residual += count * self.rows * self.hidden_size * ACTIVATION_BYTES
 
     def attention(self, name: str, count: Floats, law: Law, flops: Floats, bytes_: Floats) -> None:
         """Attention over the sequence, a state or an indexer, and backward."""
@@ -328,8 +311,13 @@ class Pass:
         self.work.attention += forward + backward
         total = flops * count
         self.mixing_flops += total
+        work = self.work
+        work.forward_peak += total * _peak(law)
+        work.backward_peak += total * again * _peak(law)
+        work.forward_bytes += count * bytes_
+        work.backward_bytes += count * bytes_ * ATTENTION_BACKWARD_BYTES
         self.work.higher_precision += total * 3.0 * self._beyond(_peak(law))
-        self.kept.sharded += count * bytes_
+        self.keeps.sharded += count * bytes_
 
     def grouped(
         self,
@@ -350,6 +338,8 @@ class Pass:
         self.work.weight_gradient += weights
         self.work.uneven += (2.0 * forward + weights) * uneven
         self._higher("experts", useful * count, 2.0 + self.trains)
+        peak = _peak(self.gemm_law("experts")) * useful * count
+        self._spent(peak, count * bytes_, count * gradient_bytes)
 
     def _experts(self, flops: Floats, bytes_: Floats) -> Floats:
         seconds = law_seconds(self.deployed.law("experts", "experts"), flops, bytes_) * self.slower
@@ -366,14 +356,12 @@ class Pass:
         """Inputs of the two grouped products, and of the activation, of so many routed tokens; and
         the casts of the inputs, where the run has a low format."""
         each = count * tokens
-        self.kept.sharded += each * (latent * self.kept_input + (matrices - 1.0) * width * 2.0)
-        self.kept.droppable_sharded += each * width * self.kept_input
+        self.keeps.sharded += each * (latent * self.kept_input + (matrices - 1.0) * width * 2.0)
+        self.keeps.droppable_sharded += each * width * self.kept_input
         if self.low.any():
-            times = count * self.low
-            numbers = tokens * (latent + width)
-            forward = self._stream(times, numbers * CAST_BYTES)
+            forward = tokens * (latent + width) * CAST_BYTES
             backward = tokens * ((matrices - 1.0) * width + latent) * CAST_BYTES
-            self._elementwise(forward, self._stream(times, backward))
+            self._stream(count * self.low, forward, backward, self.stack.moe_elementwise)
 
     def tensor_all_reduce(self, name: str, count: Floats) -> None:
         self.tensor_collectives += count

@@ -16,11 +16,13 @@ import numpy as np
 
 from dse.candidates import CandidateBatch, Codes, Floats
 from dse.dtypes import CODE
+from dse.perf.parameters import Parameters
+from dse.perf.power import Work
 from dse.specs.blocks import WEIGHT_PARTS
 
 # Codes are places in these. What each means is in docs/training.md.
 PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4")
-RECOMPUTES = ("none", "selective", "full")
+RECOMPUTES = ("none", "selective", "mlp", "moe", "full")
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "dualpipe")
 OPTIMIZERS = ("adam_fp32", "adam_bf16", "adam_8bit")
 TASKS = ("pretrain", "sft", "lora")
@@ -194,6 +196,7 @@ class TrainingMetrics:
     backward) a second over the dense peak of `precision`; `mfu_6n` leaves attention out; `hfu`
     counts recomputed arithmetic too. `memory[part]` and `losses[cause]` (seconds) have the keys of
     MEMORY_PARTS and LOSSES and add up, in that order, to `memory_bytes_per_chip` and `step_s`.
+    `work` is what the mean chip does in a step, for `dse.perf.power`; `parameters` are the model's.
     `hidden_communication_s` ran behind arithmetic. `violations[rule]` > 0 where a rule is broken,
     scaled as used / limit - 1 (or 1).
     """
@@ -211,6 +214,8 @@ class TrainingMetrics:
     losses: Mapping[str, Floats]
     hidden_communication_s: Floats
     micro_batches: Floats
+    work: Work
+    parameters: Parameters
     violations: Mapping[str, Floats]
 
     @property
