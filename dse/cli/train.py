@@ -36,7 +36,7 @@ FLAGS = {field: flag for flag, field in FIELDS.items()}
 @click.option("--task", default="pretrain", help="pretrain, sft or lora.")
 @click.option("--lora-rank", type=Whole(1, 1_000_000), default=16, help="With --task lora.")
 @click.option("--optimizer", default="adam_fp32", help="adam_fp32, adam_bf16 or adam_8bit.")
-@click.option("--recompute", help="none, selective or full; else searched.")
+@click.option("--recompute", help="none, selective, mlp, moe or full; else searched.")
 @click.option("--zero", type=Whole(0, 3), help="ZeRO stage, 3 is FSDP; else 1 and 3 are searched.")
 @click.option("--tp", type=DEGREE, help="Tensor parallelism; else searched, as all degrees.")
 @click.option("--pp", type=DEGREE, help="Pipeline stages.")

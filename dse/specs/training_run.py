@@ -25,7 +25,7 @@ NAMES = {
     "precision": ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4"),
     "task": ("pretrain", "sft", "lora"),
     "optimizer": ("adam_fp32", "adam_bf16", "adam_8bit"),
-    "recompute": ("none", "selective", "full"),
+    "recompute": ("none", "selective", "mlp", "moe", "full"),
     "schedule": ("1f1b", "interleaved", "zero_bubble", "dualpipe"),
     "site_split": SPLITS,
     "straggler_distribution": ("exponential", "normal", "pareto"),

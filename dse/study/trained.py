@@ -23,12 +23,13 @@ from dse.specs.catalog import Catalog
 from dse.specs.lifetime import LifetimeTerms
 from dse.specs.study import Study
 from dse.specs.training_run import TrainingTerms
-from dse.study.training.energy import step_watts
+from dse.study.training.energy import mean_watts
 from dse.study.training.intervals import OF_LIFE, OF_TRAINING
 from dse.study.training.trainer import trainer_of
 
 HOUR, DAY = 3600.0, 86_400.0
-# Of one shape: useful tokens per second of all chips, MFU, watts of a chip, by how much its best
+# Of one shape: useful tokens per second of all chips, MFU, watts of a chip and its
+# network, by how much its best
 # plan misses what it needs.
 Best = tuple[float, float, float, float]
 _HASH = np.uint64(0x9E3779B97F4A7C15)
@@ -83,9 +84,8 @@ class Trained:
         )  # fmt: skip
         ranked = self.trainer.ranked(shapes)
         chosen = self.trainer.evaluate(shapes, *ranked.take(ranked.best()))
-        watts = step_watts(chosen, self.trainer.machines)
         mfu = chosen.metrics.mfu * chosen.metrics.step_s / chosen.run.step_s
-        drawn = np.full(len(shapes), np.nan) if watts is None else watts
+        drawn = mean_watts(chosen, self.trainer.machines).whole
         rows = zip(chosen.rate, mfu, drawn, chosen.miss, strict=True)
         return [tuple(float(value) for value in row) for row in rows]  # type: ignore[misc]
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dse.perf.training import plan
+from dse.perf.training.at_scale import LOSSES_AT_SCALE
 from dse.perf.training.plans import SEARCHED, Setting, default_batch_tokens, plans
+from dse.perf.training.sites import SPLITS
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.specs.catalog import load_catalog
 from dse.specs.model_catalog import resolve_model
-from dse.specs.training_run import TrainingFile
+from dse.specs.system import DISTRIBUTIONS
+from dse.specs.training_run import NAMES, TrainingFile
+from dse.study.training import words
 from dse.study.training.trainer import shape_of, trainer_of
 
 CASES = [("llama-3.1-405b", 16_384), ("deepseek-v3", 2048), ("llama-3-8b", 1), ("gpt-oss-120b", 72)]
@@ -95,3 +100,15 @@ def test_more_memory_never_slows_the_best_plan():
         ranked = trainer.ranked(shape_of(resolve_model("llama-3-70b")))
         rates.append(ranked.rate[ranked.best()[0]])
     assert rates[0] < rates[1]
+
+
+def test_a_file_knows_every_name_that_a_plan_knows():
+    assert NAMES["precision"] == plan.PRECISIONS
+    assert NAMES["task"] == plan.TASKS
+    assert NAMES["optimizer"] == plan.OPTIMIZERS
+    assert NAMES["recompute"] == plan.RECOMPUTES
+    assert NAMES["schedule"] == plan.SCHEDULES
+    assert NAMES["site_split"] == SPLITS
+    assert NAMES["straggler_distribution"] == DISTRIBUTIONS
+    assert set(words.RECOMPUTED) == set(plan.RECOMPUTES)
+    assert set(words.SHORT_LOSSES) == set(LOSSES_AT_SCALE)

@@ -67,11 +67,9 @@ class Run:
         return tokens / batch.global_batch_tokens * self.step_s / self.goodput.goodput
 
 
-def at_scale(
-    batch: TrainingBatch, metrics: TrainingMetrics, parameters: Floats, conditions: Conditions
-) -> Run:
-    """(n,) runs of models with `parameters` parameters in all."""
-    chips = batch.chips
+def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditions) -> Run:
+    """(n,) runs around the steps of `metrics`."""
+    chips, parameters = batch.chips, metrics.parameters.total
     slowest = straggler_s(
         metrics.step_s, chips, conditions.straggler, conditions.straggler_distribution
     )

@@ -122,7 +122,7 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
 
     table = _product(
         {
-            "recompute": fixed.get("recompute", np.arange(len(RECOMPUTES))),
+            "recompute": fixed.get("recompute", _recomputes(bool(experts))),
             "zero_stage": fixed.get("zero_stage", ZERO_STAGES),
         },
         table,
@@ -193,6 +193,11 @@ def _keep(table: Columns, keep: NDArray[np.bool_] | Floats) -> Columns:
     """The rows that a rule allows; all where it allows none."""
     rows = np.asarray(keep, dtype=bool) & np.ones(len(table["tensor_parallel"]), dtype=bool)
     return {name: values[rows] for name, values in table.items()} if rows.any() else table
+
+
+def _recomputes(sparse: bool) -> NDArray[np.int64]:
+    """Codes that differ for a model with or without experts."""
+    return np.array([k for k, name in enumerate(RECOMPUTES) if sparse or name != "moe"])
 
 
 def _most_context(setting: Setting) -> int:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
 from dse.perf.machines import Machines
-from dse.perf.parameters import parameters
 from dse.perf.training.at_scale import Conditions, Run, at_scale
 from dse.perf.training.evaluate import evaluate_training
 from dse.perf.training.plan import TrainingBatch, TrainingMetrics
@@ -42,8 +41,7 @@ class Trainer:
         batch = batch_of_plans(shapes, row, columns, self.setting)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             metrics = evaluate_training(batch, self.machines, self.stack)
-            total = parameters(batch.candidates).total
-            run = at_scale(batch, metrics, total, self.conditions)
+            run = at_scale(batch, metrics, self.conditions)
         return Evaluated(batch, metrics, run)
 
     def plans(self, shapes: CandidateBatch) -> tuple[NDArray[np.intp], Columns]:

@@ -23,7 +23,7 @@ from dse.specs.model import Model
 from dse.specs.training_run import TrainingTerms
 from dse.study.describe import number
 from dse.study.training.assumed import assumptions
-from dse.study.training.energy import step_watts
+from dse.study.training.energy import mean_watts
 from dse.study.training.intervals import KIND, train_intervals
 from dse.study.training.trainer import shape_of, trainer_of
 
@@ -56,8 +56,7 @@ class Training:
         violations = self._violations()
         hours = best["days"] * 24.0 * self.terms.chips
         price = float(self.trainer.machines.usd_per_chip_hour[0])
-        watts = step_watts(self.plans, self.trainer.machines)
-        joules = None if watts is None else float(watts[0]) * hours * HOUR
+        watts = mean_watts(self.plans, self.trainer.machines)
         parts = {part: float(self.plans.metrics.memory[part][0]) for part in MEMORY_PARTS}
         tokens_per_s = float(self.plans.rate[0]) / float(self.plans.run.goodput.goodput[0])
         run = self.plans.run
@@ -73,8 +72,8 @@ class Training:
             "chip_hours": hours,
             "goodput": best["goodput"],
             "usd": number(hours * price),
-            "kwh": None if joules is None else joules / 3.6e6,
-            "watts_per_chip": None if watts is None else number(watts[0]),
+            "kwh": number(watts.whole[0] * hours / 1e3),
+            "watts_per_chip": number(watts.chip[0]),
         }
         intervals = train_intervals(document)
         if not self.feasible:

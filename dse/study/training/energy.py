@@ -1,41 +1,42 @@
 """Watts of a chip while it trains, by the power model of serving (`dse.perf.power`).
 
-Seconds of arithmetic at the dense peak are those of the hardware FLOP utilisation, recomputation
-included; bytes are those of large matrix products (three matrices of side `PRODUCT_SIDE`) and of
-what the memory bounds: element-wise kernels and the optimizer at the full bandwidth. What a chip
-sends over links and networks is left out. Nothing beyond the rated power; the idle power all the
-time, restarts and waits included.
+Joules of a step are counted from what the mean chip does in it (`TrainingMetrics.work`), cut to
+the rated power over the time of the step; the network draws its own outside the chip. The idle
+power is drawn all the time, waits and restarts included; work that is lost is drawn for again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dse.candidates import Floats
-from dse.dtypes import CODE
 from dse.perf.machines import Machines
-from dse.perf.power import PRODUCT_SIDE, Draw
+from dse.perf.power import Draw
 from dse.perf.training.search import Evaluated
 
-MEMORY_BOUND = ("elementwise", "optimizer")
+
+@dataclass(frozen=True, slots=True)
+class Watts:
+    """(n,) mean over the run: of a chip, and of the network for each chip. NaN without a power
+    figure."""
+
+    chip: Floats
+    network: Floats
+
+    @property
+    def whole(self) -> Floats:
+        return self.chip + self.network
 
 
-def step_watts(plans: Evaluated, machines: Machines) -> Floats | None:
-    """(n,) mean watts of a chip over the run; None where the chip has no power figure."""
-    chip = plans.batch.candidates.chip
-    draw = Draw(machines.power, chip)
-    if np.isnan(draw.idle_w).any() or np.isnan(draw.cap_w).any():
-        return None
-    metrics = plans.metrics
-    gemm, bf16 = machines.laws["gemm"], CODE["bf16"]
-    peak = 1.0 / (gemm.s_per_flop * gemm.floor_of_compute)[chip, bf16]
-    peak_s = metrics.hfu * metrics.step_s
-    memory_s = np.zeros(len(peak_s))
-    for cause in MEMORY_BOUND:
-        memory_s = memory_s + metrics.losses[cause]
-    bytes_ = peak_s * peak * 3.0 / PRODUCT_SIDE + memory_s / machines.floor_s_per_byte[chip]
-    joules = (draw.arithmetic_w + draw.operand_w) * peak_s
-    joules = joules + (draw.memory_j + draw.on_chip_j) * bytes_
-    busy = np.minimum(joules / metrics.step_s, draw.cap_w - draw.idle_w)
-    running = metrics.step_s / plans.run.step_s * (1.0 - plans.run.goodput.restarting)
-    return draw.idle_w + busy * running
+def mean_watts(plans: Evaluated, machines: Machines) -> Watts:
+    """Of plans (n,)."""
+    draw = Draw(machines.power, plans.batch.candidates.chip)
+    metrics, run = plans.metrics, plans.run
+    most = (draw.cap_w - draw.idle_w) * metrics.step_s
+    own = np.minimum(metrics.work.joules(draw), most)
+    # Of the wall clock, the share in which steps run, lost ones too.
+    running = (run.goodput.goodput + run.goodput.lost) / run.step_s
+    network = draw.network_j * metrics.work.network_bytes
+    return Watts(draw.idle_w + own * running, network * running)

@@ -32,6 +32,15 @@ SHORT_LOSSES = {
 }
 
 
+RECOMPUTED = {
+    "none": "nothing recomputed",
+    "selective": "attention recomputed",
+    "mlp": "feed-forwards recomputed",
+    "moe": "experts recomputed",
+    "full": "all layers recomputed",
+}
+
+
 def gigabytes(size: float) -> str:
     return f"{digits(size / 1e9)} GB" if size < 9.995e11 else f"{digits(size / 1e12)} TB"
 
@@ -63,7 +72,7 @@ def plan_words(plan: Mapping[str, Any]) -> str:
     words.append(f"micro-batch {plan['micro_batch']} x {plan['micro_batches']}")
     words.append(f"ZeRO {plan['zero_stage']}")
     recompute = plan["recompute"]
-    words.append("nothing recomputed" if recompute == "none" else f"{recompute} recomputation")
+    words.append(RECOMPUTED[recompute])
     return ", ".join(words)
 
 
