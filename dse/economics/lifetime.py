@@ -107,9 +107,8 @@ class LossLaw:
     def elasticity_ratio(self, parameters: Floats, tokens: Floats) -> Floats:
         """(n,) eps_N / eps_D: how much more the loss falls for a percent more parameters than for
         a percent more tokens."""
-        return (self.alpha * self.a * parameters**-self.alpha) / (
-            self.beta * self.b * tokens**-self.beta
-        )
+        of_parameters = self.alpha * self.a * parameters**-self.alpha
+        return of_parameters * tokens**self.beta / (self.beta * self.b)
 
 
 def cheapest_shape(law: LossLaw, loss: Floats, served_tokens: Floats) -> tuple[Floats, Floats]:
