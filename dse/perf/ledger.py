@@ -54,6 +54,22 @@ class Elsewhere:
     touched_bytes: Floats
 
 
+def busy_s(law: Law, compute_s: Floats, memory_s: Floats) -> Floats:
+    """(n,) seconds of a kernel but for its fixed cost: the p-norm of its two times."""
+    if law.is_sum:
+        return compute_s + memory_s
+    larger = np.maximum(compute_s, memory_s)
+    busy = np.minimum(compute_s, memory_s)
+    busy /= np.maximum(larger, 1e-30)
+    np.power(busy, law.p, out=busy)
+    busy += 1.0
+    np.power(busy, law.inverse_p, out=busy)
+    busy *= larger
+    if law.sums is not None:
+        np.add(compute_s, memory_s, out=busy, where=law.sums)
+    return busy
+
+
 class Ledger:
     """Sums a step. `keep` retains every entry for `dse explain`; without `parts` only the seconds
     are summed. Sums are made in place: this is where a search spends its time.
@@ -119,18 +135,7 @@ class Ledger:
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
-        if law.is_sum:
-            busy = compute + memory
-        else:
-            larger = np.maximum(compute, memory)
-            busy = np.minimum(compute, memory)
-            busy /= np.maximum(larger, 1e-30)
-            np.power(busy, law.p, out=busy)
-            busy += 1.0
-            np.power(busy, law.inverse_p, out=busy)
-            busy *= larger
-            if law.sums is not None:
-                np.add(compute, memory, out=busy, where=law.sums)
+        busy = busy_s(law, compute, memory)
         if self.deployed.power_capped and self.parts:
             slope = busy / (1.0 + (memory / np.maximum(compute, 1e-300)) ** law.p)
             self.compute_slope_s += np.where(law.p == 1.0, compute, slope) * times

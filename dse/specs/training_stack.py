@@ -137,8 +137,14 @@ def load_training_stack(path: Path) -> TrainingStack:
 def training_stacks(folder: Path | None = None) -> dict[str, TrainingStack]:
     """Every stack of a folder (the shipped one by default) by id."""
     where = hardware_dir() / FOLDER if folder is None else folder
-    stacks = [load_training_stack(path) for path in sorted(where.glob("*.yaml"))]
-    return {stack.id: stack for stack in stacks}
+    stacks: dict[str, TrainingStack] = {}
+    for path in sorted(where.glob("*.yaml")):
+        stack = load_training_stack(path)
+        if stack.id in stacks:
+            message = f"{stack.id!r} is the id of another stack too"
+            raise InputError(message, file=str(path), field="id", accepted="an id of its own")
+        stacks[stack.id] = stack
+    return stacks
 
 
 def training_stack(name: str, folder: Path | None = None) -> TrainingStack:

@@ -157,7 +157,7 @@ def data_traffic(
 ) -> tuple[Floats, Floats, Sends]:
     """(n,) seconds shown and hidden of gradients and weights over data-parallel ranks, of a stage
     of so many layers, and what a chip sends; `room` is left of one micro-batch on it."""
-    deployed, stage = step.deployed, step.deployed.runs.zero_stage
+    deployed, stage = step.deployed, step.deployed.zero_stage
     factor = step.stack.collectives
     often = np.where(stage >= 2.0, micro_batches, 1.0)  # gradients are reduced
     again = np.where(stage >= 3.0, 2.0 * micro_batches, 1.0)  # weights are gathered

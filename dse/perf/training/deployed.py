@@ -32,6 +32,14 @@ class TrainingDeployed(Deployed):
         return Group(self.machines.fabric, self.batch.chip, size, self.domain, stride)
 
     @cached_property
+    def zero_stage(self) -> Floats:
+        """(n,) as it works: with pipeline stages, gradients are whole on every rank until the last
+        micro-batch, which makes stage 2 stage 1 (PyTorch's pipeline schedules put off FSDP's
+        reduction until then)."""
+        stage = self.runs.zero_stage
+        return np.where((stage == 2.0) & (self.pipeline_parallel > 1.0), 1.0, stage)
+
+    @cached_property
     def tensor_group(self) -> Group:
         return self._strided(self.tensor_parallel, np.ones(self.n))
 

@@ -246,7 +246,7 @@ def _update(step: Pass, dense: Held, experts: Held) -> Update:
     weight, at the memory rate of large kernels; what is offloaded is updated where it lies, at the
     rate of the host's memory tier. Low formats cast each weight once a step."""
     deployed, runs = step.deployed, step.deployed.runs
-    sharded = runs.zero_stage >= 1.0
+    sharded = deployed.zero_stage >= 1.0
     updated = dense.trained / np.where(sharded, deployed.data_ranks, 1.0)
     updated = updated + experts.trained / np.where(sharded, deployed.expert_data_ranks, 1.0)
     each = 2.0 * runs.gradient_bytes + 2.0 * MOMENT_BYTES[runs.optimizer]

@@ -9,8 +9,9 @@ experts. What a low-rank adaptation freezes keeps its weight alone.
 Activations are what `passes` counts for one micro-batch, times the micro-batches in flight
 (`pipeline.in_flight`). Full recomputation keeps the input of each layer, and one layer whole while
 it is worked on; `mlp` and `moe` keep the input of every dense or sparse feed-forward; selective
-recomputation drops the outputs of norms and activation functions. The first, the second and the
-last stage are sized; the fullest counts.
+recomputation drops the outputs of norms and activation functions, and the queries, keys and values
+that latent attention expands. The first, the second and the last stage are sized; the fullest
+counts.
 """
 
 from __future__ import annotations
@@ -115,37 +116,34 @@ def memory_of(
         runs.schedule, deployed.pipeline_parallel, runs.virtual_stages, micro_batches
     )
     alone, zeros = deployed.pipeline_parallel == 1.0, np.zeros(deployed.n)
-    head = _head(step)
+    head, buffers = _head(step), _buffers(step, elements)
+    stays, worked = activation_bytes(step)
+    again = np.where(runs.recompute == FULL, worked, 0.0)
+
+    def stage(layers: Floats, kept: Floats, tables: Floats, logits: Floats) -> TrainingMemory:
+        states = states_of(step, elements, layers, tables)
+        optimizer = states[0].optimizer + states[1].optimizer
+        master = states[0].master + states[1].master
+        parts = {
+            "weights": states[0].weights + states[1].weights,
+            "gradients": states[0].gradients + states[1].gradients,
+            "optimizer": optimizer * (1.0 - runs.offload),
+            "master": master * (1.0 - runs.offload),
+            "activations": layers * kept * stays + again,
+            "logits": logits,
+            "buffers": buffers,
+            "runtime": np.full(deployed.n, step.stack.runtime_bytes),
+        }
+        return TrainingMemory(parts, (optimizer + master) * runs.offload)
+
     entrance = elements.table + elements.positions
     both = entrance + np.where(elements.tied > 0.0, 0.0, elements.table)
     tables = np.where(alone, both, entrance)
-    first = _stage(step, elements, stages.first, flying[0], tables, np.where(alone, head, 0.0))
-    middle = _stage(step, elements, stages.middle * stages.inner, flying[1], zeros, zeros)
-    last = _stage(step, elements, stages.last, flying[2], elements.table, head)
+    first = stage(stages.first, flying[0], tables, np.where(alone, head, 0.0))
+    middle = stage(stages.middle * stages.inner, flying[1], zeros, zeros)
+    last = stage(stages.last, flying[2], elements.table, head)
     fullest = _fuller(middle, first)
     return _fuller(last, fullest)
-
-
-def _stage(
-    step: Pass, elements: Elements, layers: Floats, flying: Floats, tables: Floats, logits: Floats
-) -> TrainingMemory:
-    deployed, runs = step.deployed, step.deployed.runs
-    states = states_of(step, elements, layers, tables)
-    optimizer = states[0].optimizer + states[1].optimizer
-    master = states[0].master + states[1].master
-    stays, worked = activation_bytes(step)
-    again = np.where(runs.recompute == FULL, worked, 0.0)
-    parts = {
-        "weights": states[0].weights + states[1].weights,
-        "gradients": states[0].gradients + states[1].gradients,
-        "optimizer": optimizer * (1.0 - runs.offload),
-        "master": master * (1.0 - runs.offload),
-        "activations": layers * flying * stays + again,
-        "logits": logits,
-        "buffers": _buffers(step, elements),
-        "runtime": np.full(deployed.n, step.stack.runtime_bytes),
-    }
-    return TrainingMemory(parts, (optimizer + master) * runs.offload)
 
 
 def states_of(
@@ -166,7 +164,7 @@ def states_of(
             stored,
             trained,
             ranks,
-            runs.zero_stage,
+            deployed.zero_stage,
             MOMENT_BYTES[runs.optimizer],
             runs.master_bytes,
             runs.gradient_bytes,
@@ -195,7 +193,7 @@ def _buffers(step: Pass, elements: Elements) -> Floats:
     layer = elements.dense + elements.experts
     trained = np.where(step.lora, 0.0, runs.gradient_bytes)
     gathered = layer * (GATHERED_LAYERS * WEIGHT_BYTES + trained)
-    several = (runs.zero_stage >= 3.0) & (deployed.group > deployed.tensor_parallel)
+    several = (deployed.zero_stage >= 3.0) & (deployed.group > deployed.tensor_parallel)
     return rows + np.where(several, gathered, 0.0)
 
 

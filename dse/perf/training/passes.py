@@ -23,6 +23,7 @@ import numpy as np
 
 from dse.candidates import Block, Floats
 from dse.perf.deployed import ACTIVATION_BYTES, Law
+from dse.perf.ledger import busy_s
 from dse.perf.operators import KINDS
 from dse.perf.step import computed_rows, padded_vocabulary
 from dse.perf.training import experts
@@ -47,6 +48,8 @@ ON_RESIDUALS = frozenset(
 )
 GROUPS = ("mixer", "mlp", "moe")
 OF_EXPERTS = frozenset(("expert permutation", "expert activation"))
+# Whose outputs, queries, keys and values, selective recomputation computes again from latents.
+LATENT_UP = frozenset(("query up-projection", "KV up-projection"))
 ACTIVATED = frozenset(("feed-forward up-projection", "shared experts up-projection"))
 # Products whose input another one keeps already, or attention (its output).
 INPUT_KEPT_ELSEWHERE = frozenset(
@@ -59,21 +62,7 @@ INPUT_KEPT_ELSEWHERE = frozenset(
 
 def law_seconds(law: Law, flops: Floats, bytes_: Floats) -> Floats:
     """(n,) seconds of one kernel by its law (`dse.perf.ledger`)."""
-    compute = flops * law.s_per_flop
-    memory = bytes_ * law.s_per_byte
-    if law.is_sum:
-        return compute + memory + law.fixed_s
-    larger = np.maximum(compute, memory)
-    busy = np.minimum(compute, memory)
-    busy /= np.maximum(larger, 1e-30)
-    np.power(busy, law.p, out=busy)
-    busy += 1.0
-    np.power(busy, law.inverse_p, out=busy)
-    busy *= larger
-    if law.sums is not None:
-        np.add(compute, memory, out=busy, where=law.sums)
-    busy += law.fixed_s
-    return busy
+    return busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte) + law.fixed_s
 
 
 class NoLedger:
@@ -106,6 +95,7 @@ class Pass:
     sparse layer; `tensor_collectives` how often a layer's output is summed over the tensor-parallel
     ranks, in the forward pass of all layers; `mixing_flops` the forward arithmetic of attention and
     states on one chip; `adapter_elements` the weights of low-rank adapters on one chip, all layers.
+    `latent_output` is set while a block of latent attention is added: bytes of its output.
     """
 
     def __init__(self, deployed: TrainingDeployed) -> None:
@@ -138,6 +128,7 @@ class Pass:
         self.of = {group: Work(n) for group in GROUPS}
         self.kept = {group: Kept(n) for group in GROUPS}
         self.ends, self.keeps = Work(n), Kept(n)
+        self.latent_output: Floats | None = None
         self.work = self.ends
         self.tensor_collectives = np.zeros(n)
         self.dispatched = Sends(n)
@@ -154,9 +145,13 @@ class Pass:
     def _add(self, block: Block) -> None:
         group = block.kind if block.kind in GROUPS else "mixer"
         self.work, self.keeps = self.of[group], self.kept[group]
+        self.latent_output = None
         if block.kind == "moe":
             experts.add(self, block)
             return
+        if block.kind == "mla":
+            heads = np.ceil(block["heads"] / self.deployed.tensor_parallel)
+            self.latent_output = self.rows * heads * block["v_head_dim"] * ACTIVATION_BYTES
         if block.kind == "positions":
             self.work, self.keeps = self.ends, Kept(len(self.rows))
         KINDS[block.kind].add(self, block)
@@ -194,6 +189,8 @@ class Pass:
         forward = forward * count
         self._add_work(forward, forward + weights)
         work.weight_gradient += weights
+        if name in LATENT_UP:
+            work.cheap += forward
         useful = 2.0 * rows * weight * count
         self._higher(part, useful, 2.0 + self.trains)
         self._spent(_peak(self.gemm_law(part)) * useful, count * read, count * gradient)
@@ -297,6 +294,8 @@ class Pass:
         forward = self._stream(count, moved, moved * ELEMENTWISE_BACKWARD, factor)
         if on_residuals or "activation" in name:
             self.work.cheap += forward
+        if name.startswith("latent norms"):  # reads and writes latents twice
+            self.keeps.sharded += count * elements / 4.0 * ACTIVATION_BYTES
         if on_residuals:
             self.keeps.residual += count * self.rows * self.hidden_size * ACTIVATION_BYTES
 
@@ -317,7 +316,12 @@ class Pass:
         work.forward_bytes += count * bytes_
         work.backward_bytes += count * bytes_ * ATTENTION_BACKWARD_BYTES
         self.work.higher_precision += total * 3.0 * self._beyond(_peak(law))
-        self.keeps.sharded += count * bytes_
+        output = self.latent_output
+        if output is None or again == OTHER_BACKWARD:
+            self.keeps.sharded += count * bytes_
+        else:
+            self.keeps.sharded += count * output
+            self.keeps.droppable_sharded += count * (bytes_ - output)
 
     def grouped(
         self,

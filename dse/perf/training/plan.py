@@ -107,8 +107,11 @@ class TrainingBatch:
         def codes(value: Any, names: tuple[str, ...]) -> Codes:
             places = np.asarray(value)
             if places.dtype.kind in "US":
-                places = np.array([names.index(str(name)) for name in places.ravel()], np.intp)
-                places = places if np.ndim(value) else places[0]
+                unknown = set(places.ravel().tolist()) - set(names)
+                if unknown:
+                    raise ValueError(f"{min(unknown)!r} is none of {', '.join(names)}")
+                found = [names.index(name) for name in places.ravel().tolist()]
+                places = np.array(found, dtype=np.intp).reshape(places.shape)
             return np.broadcast_to(places.astype(np.intp), n).copy()
 
         formats = codes(precision, PRECISIONS)

@@ -27,8 +27,9 @@ class Work(Sums):
     """Seconds of device work, communication left out, (n,) each: `forward`, `backward` and its
     `weight_gradient`; of both, `elementwise`, `attention`, `higher_precision` (what arithmetic in a
     format with a lower peak takes more, at that peak) and `uneven` (the busiest experts over the
-    mean); `cheap`: norms and activations forward. For energy, of the mean chip: seconds of
-    arithmetic at the dense peak of its own format and bytes through memory, forward and backward.
+    mean); `cheap`: what selective recomputation does again. For energy, of the mean chip: seconds
+    of arithmetic at the dense peak of its own format, and bytes through memory, forward and
+    backward.
     """
 
     __slots__ = (

@@ -1,0 +1,248 @@
+"""Time of a training step against closed forms and published bubbles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse.perf.parameters import parameters
+from dse.perf.training.pipeline import Stages, bubble_share
+from dse.perf.training.plan import SCHEDULES
+from dse.perf.training.rules import RULES
+from dse.specs.training_stack import training_stack
+from tests.helpers import deploy
+from tests.helpers_training import PLAIN, micro_batch, plan, train
+
+THIRD = np.full(1, 1.0 / 3.0)
+
+
+def bubble(schedule: str, stages: float, virtual: float = 1.0) -> float:
+    """In units of the forward and backward of one micro-batch on a stage, forward, gradient of the
+    input and gradient of the weights as long as each other."""
+    share = bubble_share(
+        np.array([SCHEDULES.index(schedule)]),
+        np.full(1, stages), np.full(1, virtual), 2 * THIRD, THIRD,
+    )  # fmt: skip
+    return float(share[0]) * (stages - 1)
+
+
+def test_published_bubbles() -> None:
+    """Narayanan et al. 2021, section 2.2; Qi et al. 2024: a third of 1F1B's with equal parts;
+    DeepSeek-V3, table 2: (p / 2 - 1) (F&B + B - 3 W) with F&B = F + B = 3, B = 2, W = 1."""
+    assert bubble("1f1b", 8) == pytest.approx(7)
+    assert bubble("interleaved", 8, 4) == pytest.approx(7 / 4)
+    assert bubble("zero_bubble", 8) == pytest.approx(7 / 3)
+    assert bubble("dualpipe", 8) == pytest.approx(3 * (3 + 2 - 3) / 3)
+
+
+def test_the_bubble_of_a_step_is_that_of_megatron() -> None:
+    """(p - 1) / (m v) of the time of m micro-batches, but for the output head, which only the last
+    stage has and which makes the others wait less."""
+    runs = plan(
+        "llama-3-70b", pipeline_parallel=8, virtual_stages=[1, 5, 10], batch=4096 * 32,
+        tensor_parallel=8,
+    )  # fmt: skip
+    metrics = train(runs)
+    idle = metrics.losses["bubble"]
+    assert idle[0] == pytest.approx(5 * idle[1], rel=1e-12)
+    assert idle[0] == pytest.approx(10 * idle[2], rel=1e-12)
+    busy = metrics.step_s - idle - metrics.losses["optimizer"]
+    busy = busy - metrics.losses["pipeline_communication"]
+    assert 0.85 * 7 / 32 < idle[0] / busy[0] <= 7 / 32
+
+
+def test_layers_of_a_stage() -> None:
+    """80 over 8; 126 over 16, where Llama 3 405B takes one layer from the first and the last stage
+    (arXiv 2407.21783, section 3.3.2); 61 over 4 in chunks of 4; one stage holds all."""
+    layers = np.array([80.0, 126.0, 61.0, 61.0])
+    stages = Stages.of(layers, np.array([8.0, 16.0, 4.0, 1.0]), np.array([1.0, 1.0, 4.0, 3.0]))
+    assert stages.middle.tolist() == [10.0, 8.0, 16.0, 61.0]
+    assert stages.last.tolist() == [10.0, 7.0, 15.0, 61.0]
+
+
+def test_model_flops_are_six_a_parameter_and_causal_attention() -> None:
+    """PaLM's convention (arXiv 2204.02311, appendix B), 6 N + 12 L H Q T, with half of attention,
+    which a causal mask leaves."""
+    metrics = train(plan("llama-3-70b", sequence=8192))
+    active = parameters(deploy("llama-3-70b", "h100_sxm")).active
+    assert metrics.model_flops_per_token == 6 * active + 6 * 80 * 64 * 128 * 8192
+    assert metrics.mfu_6n / metrics.mfu == pytest.approx(6 * active / metrics.model_flops_per_token)
+
+
+def test_sharding_changes_no_model_flops() -> None:
+    runs = plan(
+        "llama-3-70b", tensor_parallel=[1, 8], pipeline_parallel=[1, 4], context_parallel=[1, 2]
+    )
+    flops = train(runs).model_flops_per_token
+    assert flops[0] == pytest.approx(flops[1], rel=1e-12)
+
+
+def test_utilisation_is_the_share_of_the_ideal() -> None:
+    runs = plan("llama-3-8b", data_parallel=8, tensor_parallel=2, chip="h100_sxm")
+    metrics = train(runs)
+    rate = metrics.tokens_per_s_per_chip * metrics.model_flops_per_token
+    assert metrics.mfu == pytest.approx(rate / 989.4e12, rel=1e-3)
+
+
+def test_full_recomputation_is_one_more_forward() -> None:
+    """A third more arithmetic, but for the output head, which is not done again."""
+    metrics = train(plan("llama-3-70b", "gb300_nvl72", recompute=["none", "full"]))
+    assert 1.30 < metrics.hfu[1] / metrics.mfu[1] < 4 / 3
+    assert metrics.hfu[0] == metrics.mfu[0]
+    forward = micro_batch(plan("llama-3-70b", "gb300_nvl72")).layers.forward
+    more = metrics.step_s[1] - metrics.step_s[0]
+    assert more == pytest.approx(forward[0] * metrics.micro_batches[0], rel=1e-9)
+
+
+def test_backward_of_products_takes_twice_the_forward() -> None:
+    """As many operations again for the rows, and for the weights; attention 2.5 times."""
+    work = micro_batch(plan("llama-3-70b", sequence=8192, micro_batch=4)).layers
+    assert work.backward_peak == pytest.approx(2.03 * work.forward_peak, rel=0.01)
+    assert 1.9 < work.backward / work.forward < 2.2
+
+
+def test_frozen_weights_have_no_gradient() -> None:
+    metrics = train(plan("llama-3-70b", "gb300_nvl72", task=["sft", "lora"]))
+    assert metrics.step_s[1] < 0.8 * metrics.step_s[0]
+    assert metrics.model_flops_per_token[1] == pytest.approx(
+        metrics.model_flops_per_token[0] * 2 / 3, rel=0.03
+    )
+
+
+def test_lower_formats_save_products_and_cost_casts() -> None:
+    formats = ["bf16", "mxfp8", "nvfp4"]
+    metrics = train(plan("llama-3-70b", "gb300_nvl72", sequence=8192, precision=formats))
+    assert (np.diff(metrics.step_s) < 0.0).all()
+    assert metrics.losses["elementwise"][1] > metrics.losses["elementwise"][0]
+    assert metrics.losses["higher_precision"][0] == 0.0
+    assert (metrics.losses["higher_precision"][1:] > 0.0).all()
+
+
+def test_zero_3_gathers_weights_in_every_micro_batch() -> None:
+    """Of m micro-batches two gathers and a scatter each, against one of each a step: with weights
+    and gradients of 2 bytes 3 m against 2 (Rajbhandari et al. 2020, section 7.2: half as much
+    again for one micro-batch)."""
+    stack = replace(PLAIN, data_overlap=0.0)
+    common = {"data_parallel": 8, "gradient_bytes": 2.0, "zero_stage": [1, 3]}
+    for micro_batches in (1, 4):
+        runs = plan("llama-3-8b", batch=8192 * 8 * micro_batches, sequence=8192, **common)
+        once, often = train(runs, stack).losses["data_communication"]
+        assert often == pytest.approx(1.5 * micro_batches * once, rel=1e-9)
+
+
+def test_a_group_far_apart_leaves_the_domain() -> None:
+    """8 data ranks next to each other share a domain of 8; with 8 tensor ranks between them they do
+    not, and an eighth of the gradients takes longer than all of them inside."""
+    stack = replace(PLAIN, data_overlap=0.0)
+    runs = plan("llama-3-8b", data_parallel=8, tensor_parallel=[1, 8], repeat=2)
+    inside, outside = train(runs, stack).losses["data_communication"]
+    assert outside > 0.5 * inside
+
+
+def test_communication_hides_no_further_than_the_stack_says() -> None:
+    runs = plan("llama-3-70b", tensor_parallel=8, data_parallel=8)
+    shown = [
+        train(runs, replace(PLAIN, tensor_overlap=share)).losses["tensor_communication"][0]
+        for share in (0.0, 0.5, 1.0)
+    ]
+    assert shown[0] > shown[1] > shown[2]
+    assert shown[1] - shown[2] == pytest.approx(shown[0] - shown[1], rel=1e-9)
+
+
+def test_launches_show_where_the_device_is_faster() -> None:
+    small = plan("llama-3-8b", "gb300_nvl72", sequence=512, batch=512)
+    slow = replace(PLAIN, host_s_per_layer=5e-3)
+    assert train(small, slow).step_s > 32 * 5e-3
+    large = plan("llama-3-8b", "gb300_nvl72", sequence=8192, micro_batch=4, batch=2**20)
+    assert train(large, slow).losses["host"] == 0.0
+
+
+BROKEN = {
+    "memory_capacity": {"model": "llama-3-70b"},
+    "heads_divide_by_tensor_parallel": {"tensor_parallel": 3},
+    "kv_heads_fit_tensor_parallel": {"tensor_parallel": 3},
+    "feed_forward_divides_by_tensor_parallel": {"tensor_parallel": 3},
+    "experts_divide_by_expert_parallel": {"model": "mixtral-8x7b", "expert_parallel": 3,
+                                          "data_parallel": 3},
+    "expert_parallel_divides_group": {"model": "mixtral-8x7b", "expert_parallel": 4,
+                                      "data_parallel": 2},
+    "stages_within_layers": {"pipeline_parallel": 8, "virtual_stages": 5},
+    "batch_divides": {"data_parallel": 3},
+    "sequence_divides": {"context_parallel": 3},
+    "virtual_stages_need_pipeline": {"virtual_stages": 2},
+    "sequence_parallel_experts": {"model": "mixtral-8x7b", "tensor_parallel": 2,
+                                  "sequence_parallel": 0},
+    "format_has_arithmetic": {"chip": "a100_80_sxm", "precision": "fp8"},
+    "host_memory_capacity": {"model": "llama-3.1-405b", "offload": 1.0, "zero_stage": 0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_broken_by_something_and_kept_by_a_plain_run(rule: str) -> None:
+    broken = dict(BROKEN[rule])
+    metrics = train(plan(**{"model": "llama-3-8b", **broken}))
+    assert metrics.violations[rule] > 0.0
+    plain = train(plan("llama-3-8b", data_parallel=8, recompute="full"))
+    assert plain.violations[rule] == 0.0
+    assert plain.feasible.all()
+
+
+def test_shipped_stacks_answer_in_the_range_of_practice() -> None:
+    """Dense 70B in bf16 on 64 H100: published runs reach 35 to 55% of the peak."""
+    runs = plan(
+        "llama-3-70b", sequence=8192, batch=2**20 * 2, tensor_parallel=4, pipeline_parallel=4,
+        data_parallel=4, virtual_stages=5,
+    )  # fmt: skip
+    for stack in ("generic", "megatron"):
+        assert 0.3 < train(runs, training_stack(stack)).mfu < 0.6
+
+
+def test_an_unknown_name_of_a_setting_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'fp9' is none of bf16, fp8"):
+        plan("llama-3-8b", precision=["bf16", "fp9"])
+    with pytest.raises(ValueError, match="'all' is none of none, selective"):
+        plan("llama-3-8b", recompute="all")
+
+
+def test_runs_are_taken_by_place() -> None:
+    runs = plan("llama-3-8b", micro_batch=[1.0, 2.0, 4.0])
+    assert runs[1:].micro_batch.tolist() == [2.0, 4.0]
+    assert len(runs[np.array([2, 0])]) == 2
+
+
+def test_a_layer_is_summed_four_times_over_tensor_ranks() -> None:
+    """Twice forward, twice backward (Shoeybi et al. 2019, arXiv 1909.08053, figure 4), and once for
+    the embedding and once for the output head; a ring sends 7 / 4 of 16-bit hidden states."""
+    runs = plan("llama-3-8b", tensor_parallel=8, sequence=8192, batch=8192)
+    once = 2 * 7 / 8 * 8192 * 4096 * 2
+    assert train(runs).work.link_bytes == pytest.approx((4 * 32 + 2) * once, rel=1e-9)
+
+
+def test_data_ranks_send_gradients_and_weights_once() -> None:
+    """(g - 1) / g of 4 bytes of gradient and of 2 of weight (Rajbhandari et al. 2020, section 7.1).
+    The padded vocabulary is that of the model."""
+    metrics = train(plan("llama-3-8b", data_parallel=8))
+    expected = 7 / 8 * (4 + 2) * metrics.parameters.total
+    assert metrics.work.link_bytes == pytest.approx(expected, rel=1e-6)
+    assert metrics.work.network_bytes == 0.0
+
+
+def test_keys_and_values_go_around_three_times() -> None:
+    """Forward, backward and their gradients: 32 layers of 8 heads of 128 keys and values."""
+    runs = plan(
+        "llama-3-8b", context_parallel=8, sequence=65_536, batch=65_536, zero_stage=0,
+        task="lora", lora_rank=0,
+    )  # fmt: skip
+    around = 7 / 8 * 65_536 * 8 * 2 * 128 * 2
+    assert train(runs).work.link_bytes == pytest.approx(3 * 32 * around, rel=1e-9)
+
+
+def test_arithmetic_for_energy_is_that_of_the_model_and_of_scores_again() -> None:
+    """Half of attention's forward more than the model's own: 3.5 times for 3."""
+    metrics = train(plan("llama-3-70b", sequence=8192, batch=8192))
+    attention = (1.0 - metrics.mfu_6n / metrics.mfu) * metrics.losses["ideal"]
+    assert metrics.work.peak_s == pytest.approx(
+        metrics.losses["ideal"] + attention * 0.5 / 3, rel=1e-3
+    )
