@@ -192,10 +192,10 @@ def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dic
     if _demanded(values):
         known |= dict.fromkeys(THROUGHPUT_METRICS, "derived")
     known |= dict.fromkeys((*ENERGY_METRICS, *POWER_METRICS), "assumed")
+    known |= dict.fromkeys((name for name in (*OF_TRAINING, *OF_LIFE) if name in values), "assumed")
     known["latency_floor_s"] = "derived"
     for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
         known[counted] = "derived"
-    known |= dict.fromkeys((name for name in (*OF_TRAINING, *OF_LIFE) if name in values), "assumed")
     for law in ("predicted_loss", "dense_equivalent_parameters"):
         if values["predicted_loss"] is not None:
             known[law] = "extrapolated" if extrapolates else "fitted"
