@@ -85,7 +85,7 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
     """
     from dse.study.training.words import memory_words, print_words
 
-    answer = _answer(model, tokens, flags).as_json()
+    answer = _answer(model, tokens, flags, only_memory=memory).as_json()
     if as_json:
         print_json(answer)
     elif memory:
@@ -94,7 +94,7 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
         _write(print_words(answer))
 
 
-def _answer(model: str, tokens: str | None, flags: dict[str, Any]):
+def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memory: bool):
     from dse import units
     from dse.errors import InputError
     from dse.specs.catalog import chip_and_files, load_catalog
@@ -106,7 +106,7 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any]):
     flags["chip"], files = chip_and_files(flags["chip"], ())
     catalog = load_catalog(extra_chip_files=files)
     found = resolve_model(model)
-    amount = found.training_tokens
+    amount = 1.0 if only_memory else found.training_tokens
     if tokens is not None:
         amount = units.parse(tokens, "tokens", field="--tokens")
     if amount is None or not 1 <= amount <= 1e18:

@@ -79,6 +79,27 @@ def test_nothing_fits_is_an_answer():
     assert answer["violations"][0]["amount"] > 0.5
 
 
+@pytest.mark.parametrize(
+    ("flags", "rule"),
+    [
+        (("--tp", "3"), "chips_divide"),
+        (("--pp", "200"), "chips_divide"),
+        (("--cp", "3"), "chips_divide"),
+        (("--mtbf-chip-hours", "0.001"), "interruptions_leave_time"),
+        (("--micro-batch", "7"), "batch_divides"),
+        (("--dtype", "nvfp4"), "format_has_arithmetic"),
+        (("--sites", "3", "--site-bandwidth", "1GB/s"), "sites_divide_ranks"),
+    ],
+)
+def test_why_nothing_fits_is_named(flags: tuple[str, ...], rule: str):
+    answer = dse(*RUN, *flags, "--json").json()
+    assert not answer["feasible"]
+    assert rule in [row["constraint"] for row in answer["violations"]]
+    said = dse(*RUN, *flags)
+    assert said.code == 0
+    assert fits(said.out, 100)
+
+
 def test_a_slow_input_pipeline_and_interruptions_are_named():
     fast = dse(*RUN, "--json").json()
     half = str(int(fast["tokens_per_s"] / 2))
@@ -125,6 +146,7 @@ def test_older_and_consumer_chips(chip: str):
         (("--lora-rank", "8"), "--lora-rank: task pretrain (accepted: task: lora)"),
         (("--global-batch-tokens", "100"), "--global-batch-tokens: read '100'"),
         (("--price-basis", "rental"), "rental"),
+        (("--ep", "4"), "--ep: Llama-3-8B has no experts"),
     ],
 )
 def test_bad_input_is_one_line(flags: tuple[str, ...], words: str):

@@ -21,6 +21,7 @@ from dse.perf.training.reliability import Goodput, goodput
 from dse.perf.training.sites import data_sync_s, pipeline_s
 from dse.perf.training.stragglers import straggler_s
 
+LEAST_GOODPUT = 0.01
 LOSSES_AT_SCALE = {
     **LOSSES,
     "sites": "gradients or activations between data centres",
@@ -54,7 +55,7 @@ class Conditions:
 @dataclass(frozen=True, slots=True)
 class Run:
     """(n,) each: seconds of a step with everything around it, by cause of LOSSES_AT_SCALE, which
-    add up to it; `goodput`; `violations` of the sites' split, to those of the step."""
+    add up to it; `goodput`; `violations` of SCALE_RULES, beside those of the step."""
 
     step_s: Floats
     losses: Mapping[str, Floats]
@@ -82,7 +83,18 @@ def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditi
     uneven = (chips % conditions.sites > 0.0) | (batch.candidates.data_parallel % ranks > 0.0)
     if conditions.site_split == "pipeline":
         uneven = uneven | (batch.candidates.pipeline_parallel % conditions.sites > 0.0)
-    broken: dict[str, Floats] = {}
+    interrupted = goodput(
+        chips,
+        np.full(len(chips), conditions.chip_s_between),
+        state,
+        conditions.storage_bytes_per_s_per_chip * chips,
+        np.full(len(chips), conditions.restart_s),
+        None
+        if conditions.checkpoint_interval_s is None
+        else np.full(len(chips), conditions.checkpoint_interval_s),
+    )
+    stands = np.minimum(LEAST_GOODPUT / interrupted.goodput - 1.0, 1.0)
+    broken = {"interruptions_leave_time": np.maximum(stands, 0.0)}
     if conditions.sites > 1.0:
         broken["sites_divide_ranks"] = np.where(uneven, 1.0, 0.0)
     return Run(
@@ -93,23 +105,15 @@ def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditi
             "sites": between,
             "input_pipeline": starved,
         },
-        goodput=goodput(
-            chips,
-            np.full(len(chips), conditions.chip_s_between),
-            state,
-            conditions.storage_bytes_per_s_per_chip * chips,
-            np.full(len(chips), conditions.restart_s),
-            None
-            if conditions.checkpoint_interval_s is None
-            else np.full(len(chips), conditions.checkpoint_interval_s),
-        ),
+        goodput=interrupted,
         checkpoint_bytes=state,
         violations=broken,
     )
 
 
-SITE_RULES = {
-    "sites_divide_ranks": "chips, and data-parallel ranks or stages by the split, divide by sites"
+SCALE_RULES = {
+    "interruptions_leave_time": f"interruptions leave {LEAST_GOODPUT:.0%} of the time or more",
+    "sites_divide_ranks": "chips, and data-parallel ranks or stages by the split, divide by sites",
 }
 
 

@@ -111,7 +111,8 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
     ranks = table["data_parallel"] * table["micro_batch"]
     table = _keep(table, setting.sequences % ranks == 0)
 
-    virtual = few(np.arange(1, MOST_VIRTUAL + 1))
+    plain = setting.schedule not in (None, "interleaved")  # has no virtual stages
+    virtual = few(np.arange(1, 2 if plain else MOST_VIRTUAL + 1))
     table = _product({"virtual_stages": fixed.get("virtual_stages", virtual)}, table)
     stages, virtual = table["pipeline_parallel"], table["virtual_stages"]
     batches = setting.sequences // (table["data_parallel"] * table["micro_batch"])
@@ -170,12 +171,14 @@ def batch_of_plans(
 
 def default_batch_tokens(chips: int, sequence_length: int, tokens: int = 2048 * 8192) -> int:
     """About `tokens`, in whole sequences that divide by `chips`, or by what of its powers of two
-    leaves eight such parts, so that a cluster of 72 or 1,536 chips has data-parallel plans too."""
+    leaves eight such parts, so that a cluster of 72 or 1,536 chips has data-parallel plans too;
+    as it is where that would more than double it."""
     power = chips & -chips
     odd, sequences = chips // power, max(tokens // sequence_length, 1)
     while power > 1 and 8 * odd * power > sequences:
         power //= 2
-    return max(round(sequences / (odd * power)), 1) * odd * power * sequence_length
+    found = max(round(sequences / (odd * power)), 1) * odd * power
+    return (found if found <= 2 * sequences else sequences) * sequence_length
 
 
 def _product(axes: Mapping[str, Any], table: Columns | None = None) -> Columns:

@@ -7,6 +7,7 @@ order of `plans`, so that the choice does not depend on what else is asked.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +15,19 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
 from dse.perf.machines import Machines
-from dse.perf.training.at_scale import Conditions, Run, at_scale
+from dse.perf.training.at_scale import SCALE_RULES, Conditions, Run, at_scale
 from dse.perf.training.evaluate import evaluate_training
 from dse.perf.training.plan import TrainingBatch, TrainingMetrics
 from dse.perf.training.plans import Columns, Setting, batch_of_plans, plans
+from dse.perf.training.rules import RULES
 from dse.specs.training_stack import TrainingStack
 
 CHUNK = 8192
+MEANINGS: Mapping[str, str] = {
+    **RULES,
+    **SCALE_RULES,
+    "chips_divide": "chips divide by tensor x context x pipeline parallelism",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,8 @@ class Trainer:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             metrics = evaluate_training(batch, self.machines, self.stack)
             run = at_scale(batch, metrics, self.conditions)
-        return Evaluated(batch, metrics, run)
+        whole = {"chips_divide": np.where(batch.chips == self.chips, 0.0, 1.0)}
+        return Evaluated(batch, metrics, run, {**metrics.violations, **run.violations, **whole})
 
     def plans(self, shapes: CandidateBatch) -> tuple[NDArray[np.intp], Columns]:
         """Every plan of every shape: (n,) the shape's row, and the columns."""
@@ -70,11 +78,12 @@ class Trainer:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Plans, (n,), the step of each and the run around it."""
+    """Plans, (n,), the step of each and the run around it; `violations[rule]` of MEANINGS."""
 
     batch: TrainingBatch
     metrics: TrainingMetrics
     run: Run
+    violations: Mapping[str, Floats]
 
     @property
     def rate(self) -> Floats:
@@ -85,7 +94,7 @@ class Evaluated:
     def miss(self) -> Floats:
         """(n,) by how much rules are broken, added up; 0 where none is."""
         total = np.zeros(len(self.batch))
-        for amount in (*self.metrics.violations.values(), *self.run.violations.values()):
+        for amount in self.violations.values():
             total = total + np.maximum(amount, 0.0)
         return total
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +11,10 @@ import numpy as np
 from dse.dtypes import DTYPES
 from dse.errors import InputError
 from dse.perf.parameters import Parameters, parameters
-from dse.perf.training.at_scale import LOSSES_AT_SCALE, SITE_RULES
+from dse.perf.training.at_scale import LOSSES_AT_SCALE
 from dse.perf.training.memory import MOMENT_BYTES
 from dse.perf.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
-from dse.perf.training.rules import RULES
-from dse.perf.training.search import Evaluated, Ranked, Trainer
+from dse.perf.training.search import MEANINGS, Evaluated, Ranked, Trainer
 from dse.quality.laws import training_flops
 from dse.specs.catalog import Catalog
 from dse.specs.model import Model
@@ -168,14 +166,13 @@ class Training:
         }
 
     def _violations(self) -> list[dict[str, Any]]:
-        broken = {**self.plans.metrics.violations, **self.plans.run.violations}
         return [
             {
                 "constraint": name,
                 "amount": number(amount[0]),
                 "meaning": MEANINGS[name],
             }
-            for name, amount in broken.items()
+            for name, amount in self.plans.violations.items()
             if amount[0] > 0.0
         ]
 
@@ -184,7 +181,6 @@ MFU = (
     "6 FLOP a parameter and token, the input table left out, and attention over the tokens that "
     "the mask lets it see; over the dense peak of the precision"
 )
-MEANINGS: Mapping[str, str] = {**RULES, **SITE_RULES}
 
 
 def parallelism(plans: Evaluated, i: int) -> dict[str, Any]:
@@ -219,8 +215,11 @@ def train(
 ) -> Training:
     """Evaluates every plan of the run. Raises InputError for an unknown chip, stack or price
     basis."""
-    if catalog.prices.select(price_basis).get(terms.chip) is None and price_basis is None:
-        raise InputError("no price basis", field="price_basis")
+    sparse = any(block.kind == "moe" for block in model.blocks)
+    if terms.degrees.get("expert_parallel", 1) > 1 and not sparse:
+        raise InputError(
+            f"{model.name} has no experts", field="expert_parallel", accepted="no such flag"
+        )
     trainer = trainer_of(catalog, terms, price_basis)
     shape = shape_of(model)
     ranked = trainer.ranked(shape)
