@@ -170,6 +170,7 @@ BROKEN = {
                                       "data_parallel": 2},
     "stages_within_layers": {"pipeline_parallel": 8, "virtual_stages": 5},
     "batch_divides": {"data_parallel": 3},
+    "degrees_are_whole": {"data_parallel": 2.5},
     "sequence_divides": {"context_parallel": 3},
     "virtual_stages_need_pipeline": {"virtual_stages": 2},
     "sequence_parallel_experts": {"model": "mixtral-8x7b", "tensor_parallel": 2,

@@ -8,14 +8,15 @@ around forward, and backward these and their gradients (Liu et al. 2023, arXiv 2
 take a dispatch and a combine forward and as many backward.
 
 Of a step: gradients over the ranks that hold the same weights. ZeRO stage 0 all-reduces them, 1 and
-2 reduce-scatter them and gather the updated weights, 2 reduce-scatters in every micro-batch, since
-no rank keeps whole gradients, and 3 gathers weights in every micro-batch twice, forward and
-backward (Rajbhandari et al. 2020, section 7). Each is one collective a layer.
+2 reduce-scatter them and gather the updated weights, 2 (without pipeline stages, `deployed`) in
+every micro-batch, since no rank keeps whole gradients, and 3 gathers weights in every micro-batch
+twice, forward and backward (Rajbhandari et al. 2020, section 7). Each is one collective a layer.
 
-Hiding: the device work of a micro-batch is a room that tensor, context and expert communication
-fill in that order, each as far as the stack says and context parallelism no further than attention;
-what is left of it hides data parallelism: of every micro-batch where its collectives run in every
-one, else of the last backward (gradients) and the first forward (weights).
+Hiding: the device work of a micro-batch is a room that tensor, context, expert and pipeline
+communication fill in that order, each as far as the stack says and context parallelism no further
+than attention; what is left of it hides data parallelism: of every micro-batch where its
+collectives run in every one, else of the last backward (gradients) and the first forward (weights).
+What is recomputed sends again, and has a room of its own.
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ from dse.perf.training.work import Sends
 
 WEIGHT_BYTES = 2.0
 BACKWARD_SHARE = 2.0 / 3.0  # of the forward and backward of one micro-batch
+FORWARD_OF_ATTENTION = 1.0 / 4.0  # backward has 2.5 times the operations, at a lower rate
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatchTraffic:
     """Of one micro-batch through all layers, forward and backward, (n,): seconds of each kind that
     show, those that are `hidden`, and the `room` that is left of the device work; `sends` is all
-    that a chip sends. Of what shows forward has a half (tensor, expert) or a third (context)."""
+    that a chip sends. Of what shows forward has a half (tensor, expert) or a third (context).
+    `again` and `dispatch_again` are what shows of a forward pass that is done again, and of its
+    dispatch and combine where only sparse feed-forwards are."""
 
     tensor: Floats
     context: Floats
@@ -50,30 +54,47 @@ class MicroBatchTraffic:
     hidden: Floats
     room: Floats
     sends: Sends
+    again: Floats
+    dispatch_again: Floats
 
 
 def micro_batch_traffic(step: Pass) -> MicroBatchTraffic:
     """Tensor, context and expert parallelism. DualPipe hides all that fits of the last behind the
     other half of its pairs of micro-batches (DeepSeek-V3, section 3.2.1)."""
-    stack = step.stack
-    runs, work = step.deployed.runs, step.layers
+    stack, runs, work = step.stack, step.deployed.runs, step.layers
     dual = (runs.schedule == DUALPIPE) & (step.deployed.pipeline_parallel > 1.0)
-    room, hidden = work.seconds, np.zeros(len(runs))
-    shown, sends = [], Sends(len(runs))
-    for of_kind, share, most in (
-        (tensor_sum(step).times(2.0 * step.tensor_collectives), stack.tensor_overlap, None),
-        (_context(step).times(3.0), stack.context_overlap, work.attention),
-        (step.dispatched.times(4.0), np.where(dual, 1.0, stack.expert_overlap), None),
-    ):
-        seconds = of_kind.seconds
-        fits = np.minimum(seconds, room if most is None else np.minimum(room, most))
-        away = share * fits
-        shown.append(seconds - away)
-        hidden = hidden + away
-        room = room - away
-        sends += of_kind
-    tensor, context, expert = shown
-    return MicroBatchTraffic(tensor, context, expert, hidden, room, sends)
+    of_experts = np.where(dual, 1.0, stack.expert_overlap)
+    tensor = tensor_sum(step).times(step.tensor_collectives)
+    context, expert = _context(step), step.dispatched.times(2.0)
+
+    def hide(passes: tuple[float, float, float], room: Floats, attention: Floats):
+        """What shows of each kind, and the room that is left."""
+        shown = []
+        for seconds, share, most in (
+            (tensor.seconds * passes[0], stack.tensor_overlap, room),
+            (context.seconds * passes[1], stack.context_overlap, attention),
+            (expert.seconds * passes[2], of_experts, room),
+        ):
+            away = share * np.minimum(seconds, np.minimum(room, most))
+            shown.append(seconds - away)
+            room = room - away
+        return shown, room
+
+    both, room = hide((2.0, 3.0, 2.0), work.seconds, work.attention)
+    forward, _ = hide((1.0, 1.0, 1.0), work.forward, work.attention * FORWARD_OF_ATTENTION)
+    dispatch = expert.seconds
+    sparse = dispatch - of_experts * np.minimum(dispatch, step.of["moe"].forward)
+    sends = Sends(len(runs))
+    for kind, passes in ((tensor, 2.0), (context, 3.0), (expert, 2.0)):
+        sends += kind.times(passes)
+    return MicroBatchTraffic(
+        *both,
+        hidden=work.seconds - room,
+        room=room,
+        sends=sends,
+        again=forward[0] + forward[1] + forward[2],
+        dispatch_again=sparse,
+    )
 
 
 def tensor_sum(step: Pass) -> Sends:
@@ -128,10 +149,10 @@ def _passed_bytes(step: Pass, deployed: TrainingDeployed, block: Block) -> Float
     return passed * np.ceil(state / tp) * STATE_BYTES
 
 
-def pipeline_hops(step: Pass, micro_batches: Floats) -> tuple[Floats, Floats, Sends]:
+def pipeline_hops(step: Pass, micro_batches: Floats, room: Floats) -> tuple[Floats, Floats, Sends]:
     """(n,) seconds shown and hidden of the hops between stages: of every micro-batch and chunk one
     forward and one backward, and those of the fill and the drain, which nothing hides; and what a
-    chip sends."""
+    chip sends. `room` is left of one micro-batch through all layers."""
     deployed, runs = step.deployed, step.deployed.runs
     bytes_ = step.rows * step.hidden_size * ACTIVATION_BYTES / step.tensor_split
     path = Sends(deployed.n)
@@ -139,8 +160,8 @@ def pipeline_hops(step: Pass, micro_batches: Floats) -> tuple[Floats, Floats, Se
         path.add(count, cost)
     hops = np.maximum(deployed.pipeline_parallel - 1.0, 1.0)
     steady = path.times(2.0 * micro_batches * runs.virtual_stages / hops)  # of the mean hop
-    room = micro_batches * step.layers.seconds / deployed.pipeline_parallel
-    hidden = step.stack.pipeline_overlap * np.minimum(steady.seconds, room)
+    fits = np.minimum(steady.seconds, micro_batches * room / deployed.pipeline_parallel)
+    hidden = step.stack.pipeline_overlap * fits
     return steady.seconds - hidden + 2.0 * path.seconds, hidden, steady
 
 

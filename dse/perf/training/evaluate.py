@@ -138,8 +138,9 @@ def _spend(
     uneven = step.layers.uneven
     device = step.layers.seconds + step.ends.seconds
     kernels = device - ideal - higher - elementwise - uneven
-    hops, hops_hidden, hops_sent = pipeline_hops(step, m)
-    data, data_hidden, update, data_sent = _states(step, elements, stages, m, traffic.room)
+    hops, hops_hidden, hops_sent = pipeline_hops(step, m, traffic.room)
+    room = np.maximum(traffic.room - hops_hidden / mean, 0.0)
+    data, data_hidden, update, data_sent = _states(step, elements, stages, m, room)
     launches = stack.host_s_per_layer * np.maximum(stages.last, inner)
     host = stack.host_s_per_step + m * (
         stack.host_s_per_micro_batch + np.maximum(launches - fullest, 0.0)
@@ -189,13 +190,12 @@ def _again(step: Pass, traffic: MicroBatchTraffic) -> tuple[Floats, Floats]:
     pass: all of it with its communication, the feed-forwards (the sparse ones with dispatch and
     combine), or norms and activations."""
     forward = step.layers.forward
-    dispatch = traffic.expert / 2.0
-    full = forward + traffic.tensor / 2.0 + traffic.context / 3.0 + dispatch
+    full = forward + traffic.again
     recompute = step.deployed.runs.recompute
     again = np.where(recompute == FULL, full, 0.0)
     again = np.where(recompute == SELECTIVE, step.layers.cheap, again)
     again = np.where(recompute == MLP, step.of["mlp"].forward, again)
-    again = np.where(recompute == MOE, step.of["moe"].forward + dispatch, again)
+    again = np.where(recompute == MOE, step.of["moe"].forward + traffic.dispatch_again, again)
     device = np.where(recompute == FULL, forward, np.minimum(again, forward))
     return again, device / np.maximum(forward, 1e-30)
 

@@ -24,6 +24,7 @@ RULES = {
         "stages x virtual stages are at most the layers, embedding and output head counted as one "
         "each where they do not divide"
     ),
+    "degrees_are_whole": "every parallel degree is a whole number, at least 1",
     "batch_divides": "the global batch divides by data parallelism x micro-batch x sequence",
     "sequence_divides": "the sequence divides by 2 x context parallelism",
     "virtual_stages_need_pipeline": "virtual stages, and schedules that need stages, have stages",
@@ -66,6 +67,8 @@ def violations(
     broken("expert_parallel_divides_group", deployed.group % ep > 0.0)
     chunks, layers = pp * runs.virtual_stages, batch.layers
     broken("stages_within_layers", (chunks > layers + 2.0) | (pp > layers))
+    for degree in (tp, cp, pp, deployed.data_parallel, ep, runs.virtual_stages, runs.micro_batch):
+        broken("degrees_are_whole", (degree % 1.0 > 0.0) | (degree < 1.0))
     steps = runs.micro_batches
     broken("batch_divides", (np.abs(steps - np.rint(steps)) > 1e-6) | (steps < 1.0 - 1e-6))
     broken("sequence_divides", (cp > 1.0) & (runs.sequence_length % (2.0 * cp) > 0.0))
