@@ -118,6 +118,7 @@ def estimate(
         assumed.insert(0, f"{jitter[1]} delays of {jitter[0] * 1e6:g} us in collectives, as given")
     known = int(metrics.provenance[0])
     assumed += assumptions(catalog, model, written, mix, known, price_basis, rack, power_cap_w)
+    assumed += () if trained is None else trained.assumed
     return Estimate(
         model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
         power_cap_w, jitter,

@@ -312,15 +312,18 @@ def _items(
                 "deployment": deployment,
                 "metrics": {
                     **describe_metrics(metrics, i, batch, problem.limits),
-                    "assumed": assumptions(
-                        catalog,
-                        model,
-                        deployment,
-                        problem.mix,
-                        int(metrics.provenance[i]),
-                        problem.study.price_basis,
-                        problem.study.rack,
-                    ),
+                    "assumed": [
+                        *assumptions(
+                            catalog,
+                            model,
+                            deployment,
+                            problem.mix,
+                            int(metrics.provenance[i]),
+                            problem.study.price_basis,
+                            problem.study.rack,
+                        ),
+                        *(problem.trained.assumed if problem.trained else ()),
+                    ],
                 },
                 **({"workloads": workloads} if workloads else {}),
                 "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",

@@ -23,6 +23,7 @@ from dse.specs.catalog import Catalog
 from dse.specs.lifetime import LifetimeTerms
 from dse.specs.study import Study
 from dse.specs.training_run import TrainingTerms
+from dse.study.training.assumed import run_assumptions
 from dse.study.training.energy import mean_watts
 from dse.study.training.intervals import OF_LIFE, OF_TRAINING
 from dse.study.training.trainer import trainer_of
@@ -37,10 +38,12 @@ _HASH = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """How the shapes of a study are trained and, with `life`, how much they then serve."""
+    """How the shapes of a study are trained and, with `life`, how much they then serve; `assumed`
+    says what training rests on."""
 
     trainer: Trainer
     life: LifetimeTerms | None
+    assumed: tuple[str, ...] = ()
     known: dict[int, Best] = field(default_factory=dict)  # by shape, what was found before
 
     @property
@@ -155,7 +158,11 @@ def trained_of(study: Study, catalog: Catalog) -> Trained | None:
 
 def of_terms(terms: TrainingTerms, life: LifetimeTerms | None, catalog: Catalog) -> Trained:
     """Training on terms whose price basis is filled in."""
-    return Trained(trainer_of(catalog, terms, terms.price_basis, few=True), life)
+    trainer = trainer_of(catalog, terms, terms.price_basis, few=True)
+    sentences = [f"training: {text}" for text in run_assumptions(catalog, terms, trainer)]
+    if life is not None:
+        sentences.append("the tokens served are a forecast: the user's; prices stay as they are")
+    return Trained(trainer, life, tuple(sentences))
 
 
 def trained_again(study: Mapping[str, Any], catalog: Catalog) -> Trained | None:

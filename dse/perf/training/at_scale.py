@@ -16,7 +16,7 @@ import numpy as np
 from dse.candidates import Floats
 from dse.perf.training.input_pipeline import starved_s
 from dse.perf.training.memory import MOMENT_BYTES, WEIGHT_BYTES
-from dse.perf.training.plan import LOSSES, TrainingBatch, TrainingMetrics
+from dse.perf.training.plan import LOSSES, TASKS, TrainingBatch, TrainingMetrics
 from dse.perf.training.reliability import Goodput, goodput
 from dse.perf.training.sites import data_sync_s, pipeline_s
 from dse.perf.training.stragglers import straggler_s
@@ -70,15 +70,15 @@ class Run:
 
 def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditions) -> Run:
     """(n,) runs around the steps of `metrics`."""
-    chips, parameters = batch.chips, metrics.parameters.total
+    chips, trained = batch.chips, _trained(batch, metrics)
     slowest = straggler_s(
         metrics.step_s, chips, conditions.straggler, conditions.straggler_distribution
     )
-    between = _between_sites(batch, metrics.step_s + slowest, parameters, conditions)
+    between = _between_sites(batch, metrics.step_s + slowest, trained, conditions)
     running = metrics.step_s + slowest + between
     delivered = np.full(len(chips), conditions.input_tokens_per_s)
     starved = starved_s(running, batch.global_batch_tokens, delivered)
-    state = parameters * (WEIGHT_BYTES + batch.master_bytes + MOMENT_BYTES[batch.optimizer])
+    state = trained * (WEIGHT_BYTES + batch.master_bytes + MOMENT_BYTES[batch.optimizer])
     ranks = conditions.sites if conditions.site_split == "data" else 1.0
     uneven = (chips % conditions.sites > 0.0) | (batch.candidates.data_parallel % ranks > 0.0)
     if conditions.site_split == "pipeline":
@@ -117,8 +117,19 @@ SCALE_RULES = {
 }
 
 
+def _trained(batch: TrainingBatch, metrics: TrainingMetrics) -> Floats:
+    """(n,) parameters that have gradients: all, or the adapters of LoRA, from what the fullest chip
+    keeps of them."""
+    runs = batch.candidates
+    share = np.where(batch.zero_stage >= 2.0, runs.data_parallel * batch.context_parallel, 1.0)
+    adapters = metrics.memory["gradients"] / batch.gradient_bytes * share
+    adapters = adapters * runs.tensor_parallel * runs.pipeline_parallel
+    whole = metrics.parameters.total
+    return np.where(batch.task == TASKS.index("lora"), np.minimum(adapters, whole), whole)
+
+
 def _between_sites(
-    batch: TrainingBatch, step_s: Floats, parameters: Floats, conditions: Conditions
+    batch: TrainingBatch, step_s: Floats, trained: Floats, conditions: Conditions
 ) -> Floats:
     """(n,) seconds a step that data centres apart add."""
     n = len(batch)
@@ -128,7 +139,7 @@ def _between_sites(
     bandwidth = np.full(n, conditions.site_bytes_per_s)
     latency = np.full(n, conditions.site_latency_s)
     if conditions.site_split == "data":
-        gradient = parameters * batch.gradient_bytes
+        gradient = trained * batch.gradient_bytes
         return data_sync_s(sites, gradient, bandwidth, latency, conditions.local_steps)
     micro = batch.micro_batch * batch.sequence_length * batch.candidates.data_parallel
     return pipeline_s(

@@ -12,9 +12,23 @@ from dse.specs.training_run import TrainingTerms
 def assumptions(
     catalog: Catalog, model: Model, terms: TrainingTerms, trainer: Trainer, price_basis: str
 ) -> list[str]:
-    """A sentence each."""
-    chip, setting = catalog.chip(terms.chip), trainer.setting
-    system, figures = catalog.systems[chip.system], catalog.reliability
+    """A sentence each, of one run."""
+    chip = catalog.chip(terms.chip)
+    system = catalog.systems[chip.system]
+    sentences = run_assumptions(catalog, terms, trainer)
+    sentences += [f"{chip.id}: {text}" for text in chip.assumed]
+    sentences += [f"{system.id}: {text}" for text in system.assumed]
+    sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
+    if chip.id not in catalog.prices.select(price_basis):
+        sentences.append(f"{chip.id} has no price on basis {price_basis}: dollars are null")
+    if chip.tdp_w is None:
+        sentences.append(f"{chip.id} has no rated power: energy is null")
+    return sentences + [f"{model.name}: {text}" for text in model.assumed]
+
+
+def run_assumptions(catalog: Catalog, terms: TrainingTerms, trainer: Trainer) -> list[str]:
+    """What any model's run rests on beyond the figures of its chip."""
+    setting, figures = trainer.setting, catalog.reliability
     sentences = []
     if terms.global_batch_tokens is None:
         sentences.append(
@@ -54,14 +68,6 @@ def assumptions(
             f"{terms.local_steps} local steps between exchanges: what that does to the loss is not "
             "modelled; copies for the outer optimizer lie in host memory"
         )
-    sentences += [f"{chip.id}: {text}" for text in chip.assumed]
-    sentences += [f"{system.id}: {text}" for text in system.assumed]
-    sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
-    if chip.id not in catalog.prices.select(price_basis):
-        sentences.append(f"{chip.id} has no price on basis {price_basis}: dollars are null")
-    if chip.tdp_w is None:
-        sentences.append(f"{chip.id} has no rated power: energy is null")
-    sentences += [f"{model.name}: {text}" for text in model.assumed]
     return sentences
 
 

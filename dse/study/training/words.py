@@ -45,6 +45,19 @@ def gigabytes(size: float) -> str:
     return f"{digits(size / 1e9)} GB" if size < 9.995e11 else f"{digits(size / 1e12)} TB"
 
 
+def count(amount: float, places: int = 3) -> str:
+    """`15.6T`, `30.84M`, `840,000`: plain below a million."""
+    for scale, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if amount >= scale:
+            return f"{digits(amount / scale, places)}{letter}"
+    return digits(amount, places)
+
+
+def kilowatt_hours(amount: float) -> str:
+    scale, unit = (1e6, "GWh") if amount >= 1e6 else (1e3, "MWh") if amount >= 1e3 else (1.0, "kWh")
+    return f"{digits(amount / scale)} {unit}"
+
+
 def dollars(usd: float | None) -> str:
     """`$61.7M`, `$12,300`."""
     if usd is None:
@@ -78,10 +91,10 @@ def plan_words(plan: Mapping[str, Any]) -> str:
 
 def heading(answer: Mapping[str, Any]) -> str:
     return (
-        f"{answer['model']} ({digits(answer['total_parameters'] / 1e9)}B parameters) on "
-        f"{answer['chips']:,} x {answer['chip']}, {digits(answer['tokens'] / 1e12)}T tokens, "
+        f"{answer['model']} ({count(answer['total_parameters'])} parameters) on "
+        f"{answer['chips']:,} x {answer['chip']}, {count(answer['tokens'])} tokens, "
         f"{answer['task']} in {answer['precision']}, sequences of {answer['sequence_length']:,}, "
-        f"{digits(answer['global_batch_tokens'] / 1e6)}M tokens a step; stack {answer['stack']}, "
+        f"{count(answer['global_batch_tokens'])} tokens a step; stack {answer['stack']}, "
         f"prices {answer['price_basis']}."
     )
 
@@ -91,13 +104,13 @@ def print_words(answer: Mapping[str, Any]) -> list[Part]:
     if not answer["feasible"]:
         return [heading(answer), *_infeasible(answer), *_rests_on(answer)]
     money = dollars(answer["usd"])
-    energy = "no power figure" if answer["kwh"] is None else f"{digits(answer['kwh'] / 1e6)} GWh"
+    energy = "no power figure" if answer["kwh"] is None else kilowatt_hours(answer["kwh"])
     spans = answer["intervals"]
     days = [digits(end) for end in spans["days"]]
     return [
         heading(answer),
         f"{digits(answer['days'])} days ({days[0]} to {days[1]}, {answer['interval_kind']}), "
-        f"{digits(answer['chip_hours'] / 1e6, 4)}M chip-hours, {money}, {energy}.",
+        f"{count(answer['chip_hours'], 4)} chip-hours, {money}, {energy}.",
         f"Best of {answer['plans_evaluated']:,} plans, {answer['plans_that_fit']:,} of which fit: "
         f"{plan_words(answer['parallelism'])}.",
         _figures(answer),
@@ -116,7 +129,7 @@ def memory_words(answer: Mapping[str, Any]) -> list[Part]:
     rows.append(("total", gigabytes(whole["total"])))
     rows.append(("FP32 master copy, beside it", gigabytes(whole["master_copy"])))
     return [
-        f"{answer['model']}, {digits(answer['total_parameters'] / 1e9)}B parameters: 16-bit "
+        f"{answer['model']}, {count(answer['total_parameters'])} parameters: 16-bit "
         f"weights and gradients and the states of {answer['optimizer']}, not divided over chips.",
         (("the whole model", "memory"), rows, (1,)),
         *([] if answer["feasible"] else _infeasible(answer)[:1]),
