@@ -204,6 +204,7 @@ def _documents(
     likely = front_probability(problem, front.index, identity["seed"])
     for item, probability in zip(items, likely, strict=True):
         item["front_probability"] = float(probability)
+        item["metrics"]["assumed"] += problem.trained.assumed if problem.trained else ()
     scale = Scale.of(front.F, log)
     loads = [load.row() for load in study.workloads]
     document = {
@@ -312,18 +313,15 @@ def _items(
                 "deployment": deployment,
                 "metrics": {
                     **describe_metrics(metrics, i, batch, problem.limits),
-                    "assumed": [
-                        *assumptions(
-                            catalog,
-                            model,
-                            deployment,
-                            problem.mix,
-                            int(metrics.provenance[i]),
-                            problem.study.price_basis,
-                            problem.study.rack,
-                        ),
-                        *(problem.trained.assumed if problem.trained else ()),
-                    ],
+                    "assumed": assumptions(
+                        catalog,
+                        model,
+                        deployment,
+                        problem.mix,
+                        int(metrics.provenance[i]),
+                        problem.study.price_basis,
+                        problem.study.rack,
+                    ),
                 },
                 **({"workloads": workloads} if workloads else {}),
                 "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",
