@@ -68,7 +68,9 @@ FLAGS = {field: flag for flag, field in FIELDS.items()}
     default=1,
     help="Steps between two exchanges of sites (DiLoCo).",
 )
-@click.option("--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv.")
+@click.option(
+    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+)
 @click.option("--memory", is_flag=True, help="Only the memory, of the model whole and of a chip.")
 @efficiency_option
 @json_option
@@ -96,15 +98,20 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
 
 def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memory: bool):
     from dse import units
+    from dse.economics.ownership import with_purchase_prices
     from dse.errors import InputError
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
+    from dse.specs.purchase import BASIS as PURCHASE
+    from dse.specs.purchase import PurchaseTerms
     from dse.specs.training_run import TrainingFile
     from dse.study.training.answer import train
 
     price_basis = flags.pop("price_basis")
     flags["chip"], files = chip_and_files(flags["chip"], ())
     catalog = load_catalog(extra_chip_files=files)
+    if price_basis == PURCHASE:
+        catalog = with_purchase_prices(catalog, PurchaseTerms())
     found = resolve_model(model)
     amount = 1.0 if only_memory else found.training_tokens
     if tokens is not None:

@@ -107,7 +107,7 @@ LEVEL_HEAD = (
 )  # fmt: skip
 DEMAND_HEAD = (
     "forecast", "tokens served", "design", "lifetime", "of it serving", "FLOP, serving : training",
-    "chip-hours, serving : training",
+    "chip-hours, serving : training", "dense model of least FLOP",
 )  # fmt: skip
 
 
@@ -141,6 +141,9 @@ def _level(level: Json) -> dict[str, Any]:
             f"{row['serving_usd'] / row['lifetime_usd']:.0%}",
             significant(row["serving_flops"] / row["training_flops"]),
             significant(row["serving_chip_hours"] / row["training_chip_hours"]),
+            show("total_parameters", row["least_flop_parameters"])
+            + ", "
+            + tokens(row["least_flop_training_tokens"]),
         )
         for row in level["demands"]
     ]

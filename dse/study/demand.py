@@ -19,9 +19,12 @@ from dse.candidates import Floats
 from dse.economics.lifetime import (
     SERVING_FLOP_PER_PARAMETER,
     TRAINING_FLOP_PER_PARAMETER,
+    LossLaw,
+    cheapest_shape,
     lower_envelope,
 )
 from dse.pareto.front import Archive, non_dominated
+from dse.quality import laws
 from dse.study.physics import PhysicsProblem
 from dse.study.trained import serving_price
 
@@ -30,6 +33,10 @@ ENUMERATED = 1_000_000  # points of a space that is looked through for them
 CHUNK = 16_384
 LEVELS = (0.2, 0.45, 0.7)  # of the designs of the front, by loss
 DRAWN = 60  # points of a front in the figure
+LAW = LossLaw(
+    laws.LOSS_FLOOR, laws.LOSS_PARAMETERS, laws.LOSS_PARAMETERS_EXPONENT, laws.LOSS_TOKENS,
+    laws.LOSS_TOKENS_EXPONENT,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,8 @@ def _demand(problem: PhysicsProblem, pool: Pool, tokens: float) -> dict[str, Any
 
 
 def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> dict[str, Any]:
-    """The cheapest designs of at most that loss as demand grows, and at each of FACTORS."""
+    """The cheapest designs of at most that loss as demand grows, and at each of FACTORS; beside
+    them the dense model that takes the least FLOP by the loss law alone, whatever its price."""
     able = np.flatnonzero(pool.loss <= loss)
     rows, starts = lower_envelope(pool.training_usd[able], pool.usd_per_million[able])
     chosen = able[rows]
@@ -139,6 +147,7 @@ def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> d
     demands = []
     for factor in FACTORS:
         served = factor * tokens
+        parameters, trained = cheapest_shape(LAW, np.array([loss]), np.array([served]))
         k = int(np.searchsorted(np.array(starts), served, side="right")) - 1
         design = designs[k]
         serving = served * design["usd_per_million_served_tokens"] / 1e6
@@ -154,6 +163,8 @@ def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> d
                 "serving_flops": SERVING_FLOP_PER_PARAMETER * active * served,
                 "training_chip_hours": design["training_chip_hours"],
                 "serving_chip_hours": serving / design["chip_usd_per_hour"],
+                "least_flop_parameters": float(parameters[0]),
+                "least_flop_training_tokens": float(trained[0]),
             }
         )
     return {"loss": loss, "designs": designs, "demands": demands}

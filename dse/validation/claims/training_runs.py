@@ -37,9 +37,3 @@ def _run(
 ) -> Training:
     asked = TrainingFile(chip=chip, chips=chips, **dict(terms)).terms()
     return train(load_catalog(), resolve_model(model), asked, tokens, basis)
-
-
-@cache
-def figures(found: int) -> dict[str, Any]:
-    """The document of a run of RUNS, by its place."""
-    return run(*RUNS[found]).as_json()
