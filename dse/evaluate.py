@@ -412,5 +412,9 @@ RULES = {
     "arrivals_within_capacity": "requests arrive no faster than they are served",
     **TIER_RULES,
 }
-# What every rule means, those of a rack too, which only a hypothetical domain is held to.
-MEANINGS = {**RULES, **RACK_RULES}
+# What a study holds its shapes to that says on what they are trained (`dse.study.trained`).
+TRAINING_RULES = {
+    "training_fits": "the model can be trained on the chips of the training section",
+}
+# What every rule means, with those of a rack and of training, which not every study has.
+MEANINGS = {**RULES, **RACK_RULES, **TRAINING_RULES}

@@ -20,6 +20,7 @@ VERBS = {
     "explain": "where time, memory, money and energy of one point go",
     "check": "a shape on a chip: what refuses it, what it wastes, shapes near it",
     "export": "a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron",
+    "train": "training: the best parallelism on given chips, memory, days, dollars",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "rediscover": "how far the front lands from designs that experts published, and why",
     "basket": "one shape for several chips, and what it gives away on each",

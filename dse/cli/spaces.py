@@ -18,6 +18,7 @@ def command() -> None:
 
 
 def _facts(text: str) -> dict[str, Any]:
+    from dataclasses import asdict
 
     from dse.space.space import Space
     from dse.specs.study import load_study, resolve_space
@@ -40,6 +41,8 @@ def _facts(text: str) -> dict[str, Any]:
         "workload": f"{words}, backend {first.backend}",
         **({"workloads": [load.row() for load in study.workloads]} if others else {}),
         "price_basis": study.price_basis,
+        **({"training": asdict(study.training)} if study.training else {}),
+        **({"lifetime": asdict(study.lifetime)} if study.lifetime else {}),
         "axes": [
             {
                 "axis": axis.name,
@@ -106,12 +109,26 @@ def show_space(space: str, as_json: bool) -> None:
         [(axis["axis"], str(axis["values"]), _choices(axis)) for axis in row["axes"]],
         right=(1,),
     )
+    if "training" in row:
+        say(f"training: every shape on {row['training']['chips']:,} {row['training']['chip']}")
+    if "lifetime" in row:
+        say(f"lifetime: {_forecast(row['lifetime'])} served")
     say("objectives: " + "; ".join(row["objectives"]), "  ")
     say("constraints: " + ("; ".join(row["constraints"]) or "none of the user's"), "  ")
     for chip in row["left_out"]:
         say(f"left out: {row['why_left_out'][chip]}", "  ")
     for sentence in row["not_seen"]:
         say(sentence, "  ")
+
+
+def _forecast(life: dict[str, Any]) -> str:
+    """`30T tokens`, or so many in the first of some years."""
+    from dse import units
+
+    if life["tokens"] is not None:
+        return f"{units.format(life['tokens'], 'tokens')} tokens"
+    first = units.format(life["tokens_per_year"], "tokens")
+    return f"{first} tokens in the first of {life['years']:g} years, {life['growth']:+.0%} a year,"
 
 
 def _choices(axis: dict[str, Any]) -> str:

@@ -70,6 +70,20 @@ LABELS: dict[str, Label] = {
         "energy that moves data", "fraction", "%", 100.0,
         "inside the chip, to its memory, over links and network, of all its energy",
     ),
+    "training_days": Label("days of training", "rate", "days"),
+    "training_usd": Label("cost of training", "dollars", "USD"),
+    "training_kwh": Label("energy of training", "rate", "kWh"),
+    "training_chip_hours": Label("chip-hours of training", "count"),
+    "training_mfu": Label(
+        "MFU of training", "fraction", "%", 100.0, "share of the peak arithmetic used in training"
+    ),
+    "lifetime_usd": Label(
+        "lifetime cost", "dollars", "USD",
+        meaning="to train the model and to serve all the tokens of the forecast",
+    ),
+    "lifetime_serving_share": Label("serving's share of lifetime cost", "fraction", "%", 100.0),
+    "lifetime_flops": Label("FLOP of training and serving", "rate"),
+    "lifetime_chip_hours": Label("chip-hours of training and serving", "count"),
     "memory_bytes_per_chip": Label("memory used per chip", "bytes", "GB", 1e-9),
     "memory_capacity_bytes_per_chip": Label("memory of a chip", "bytes", "GB", 1e-9),
     "kv_bytes_per_token": Label("KV cache per token", "bytes", "kB", 1e-3),
@@ -232,6 +246,8 @@ def show(metric: str, value: float | None) -> str:
         return seconds(value)
     if kind == "usd":
         return f"${significant(value)}"
+    if kind == "dollars":
+        return f"${significant(value / 1e6)}M" if value >= 1e6 else f"${significant(value)}"
     if kind == "bytes":
         return bytes_(value)
     if kind == "parameters":

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from dse.report import describe, tables, words
+from dse.report import describe, lifetime, tables, words
 from dse.report.cards import cards
 from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.folder import StudyFolder
@@ -43,6 +43,14 @@ def markdown(folder: StudyFolder) -> str:
         f"- Prices: {escape(words.price_basis(folder))}",
         f"- Workload: {escape(words.workload(folder))}",
         *([f"- Training: {escape(words.training(folder))}"] if words.training(folder) else []),
+        *(
+            f"- {name}: {escape(text)}"
+            for name, text in (
+                ("Trained on", lifetime.training_words(study)),
+                ("Forecast", lifetime.life_words(study)),
+            )
+            if text
+        ),
         f"- Wanted: {escape(wanted)}",
         f"- Limits: {limits}",
     ]
@@ -62,8 +70,23 @@ def markdown(folder: StudyFolder) -> str:
         lines += [f"- Reproduce: {code(card.command)}", ""]
         if card.workloads:
             lines += _table(card.workloads[0], card.workloads[1:])
-    lines += _chosen(folder) + _laws(folder) + _front(folder) + _certainty(folder) + _inputs(folder)
+    lines += _life(folder) + _chosen(folder) + _laws(folder) + _front(folder) + _certainty(folder)
+    lines += _inputs(folder)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _life(folder: StudyFolder) -> list[str]:
+    """Training and serving together, by demand; nothing without a forecast."""
+    found = lifetime.levels(folder.study)
+    lines = ["## Over the model's whole life", ""] if found else []
+    for sentence in lifetime.demand_sentences(folder.study):
+        lines += [escape(sentence), ""]
+    for level in found:
+        lines += [f"### {escape(level['title'])}", "", "The cheapest design as demand grows:", ""]
+        lines += _table(lifetime.LEVEL_HEAD, level["designs"])
+        lines += ["What it costs at each demand:", ""]
+        lines += _table(lifetime.DEMAND_HEAD, level["demands"])
+    return lines
 
 
 def _chosen(folder: StudyFolder) -> list[str]:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dse.report import tables, words
+from dse.report import lifetime, tables, words
 from dse.report.cards import cards
 from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.figures import PALETTE, SYMBOLS, figures
@@ -41,6 +41,12 @@ def page(folder: StudyFolder) -> str:
         price_basis=words.price_basis(folder),
         workload=words.workload(folder),
         training=words.training(folder),
+        trained_on=lifetime.training_words(folder.study),
+        life=lifetime.life_words(folder.study),
+        demand_sentences=lifetime.demand_sentences(folder.study),
+        levels=lifetime.levels(folder.study),
+        level_head=lifetime.LEVEL_HEAD,
+        demand_head=lifetime.DEMAND_HEAD,
         cards=cards(folder),
         objectives=[(label(o["metric"]), o["direction"]) for o in folder.objectives],
         tallies=tables.tallies(folder),
@@ -82,7 +88,10 @@ def page(folder: StudyFolder) -> str:
         data_json=tables.script_json(data),
         page_json=tables.script_json(
             {
-                "figures": figures(folder) | roofline_figures(folder) | law_figure(folder),
+                "figures": figures(folder)
+                | lifetime.demand_figure(folder.study)
+                | roofline_figures(folder)
+                | law_figure(folder),
                 "palette": PALETTE,
                 "symbols": SYMBOLS,
                 "table_rows": TABLE_ROWS,

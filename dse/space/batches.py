@@ -97,8 +97,9 @@ def _prediction_layers(models: Sequence[Model]) -> Floats | None:
 
 
 def _trained_bits(model: Model) -> float:
-    """Bits of the narrowest weights that the checkpoint was published with."""
-    return min(BITS[model.weight_dtypes[part]] for part in WEIGHT_PARTS)
+    """Bits of an element of the narrowest weights that the checkpoint was published with: block
+    scales are not precision."""
+    return float(min(int(BITS[model.weight_dtypes[part]]) for part in WEIGHT_PARTS))
 
 
 def _aligned_blocks(models: Sequence[Model]) -> tuple[Block, ...]:

@@ -24,6 +24,8 @@ from dse.specs.overrides import efficiency_files
 from dse.specs.own_chip import read_own_chip
 from dse.specs.own_full import OwnChip
 from dse.specs.prices import PriceTable, PurchaseRow, load_prices, load_purchases
+from dse.specs.reliability import FILE as RELIABILITY
+from dse.specs.reliability import NO_RELIABILITY, Reliability, load_reliability
 from dse.specs.system import System, load_system
 from dse.specs.tiers import FILE as TIERS_FILE
 from dse.specs.tiers import NO_TIERS, TierDefaults, load_tiers
@@ -59,6 +61,7 @@ class Catalog:
     calibration: Calibration = NONE
     tiers: TierDefaults = NO_TIERS
     energy: EnergyConstants = NO_ENERGY
+    reliability: Reliability = NO_RELIABILITY
 
     def chip(self, name: str) -> Chip:
         """By id. Raises InputError with near spellings."""
@@ -141,6 +144,8 @@ def _read(
         raise InputError("no such folder", file=str(folder))
     own = [read_own_chip(path, folder) for path in extra_chip_files]
     energy = load_energy(folder / ENERGY) if (folder / ENERGY).exists() else NO_ENERGY
+    trained = folder / RELIABILITY
+    reliability = load_reliability(trained) if trained.exists() else NO_RELIABILITY
     systems = _by_id([load_system(path) for path in _files(folder / "systems")])
     efficiencies = _laws(folder)
     replacing = _by_id([load_efficiency(path) for path in efficiency_files])
@@ -172,6 +177,7 @@ def _read(
         calibration=calibration,
         tiers=load_tiers(folder / TIERS_FILE) if (folder / TIERS_FILE).exists() else NO_TIERS,
         energy=energy,
+        reliability=reliability,
     )
     return with_own_chips(shipped, own, folder, replacing) if own else shipped
 

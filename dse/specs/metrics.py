@@ -19,8 +19,8 @@ class Metric:
     """One number that an evaluation predicts.
 
     `dimension` is one of `dse.units`, or a unit that only metrics have: "tokens/s", "usd/Mtoken",
-    "tokens/J", "J", "nats", "fraction". `direction` is the better one; `log` scales the metric by
-    logarithm in the hypervolume, as cost, latency and energy are.
+    "tokens/J", "J", "nats", "fraction", "days", "kWh", "chip-h". `direction` is the better one;
+    `log` scales the metric by logarithm in the hypervolume, as cost, latency and energy are.
     """
 
     dimension: str
@@ -69,6 +69,17 @@ METRICS: Mapping[str, Metric] = {
     "output_tokens_per_s_per_chip": Metric("tokens/s", "maximize", False, "output rate of a chip"),
     "output_tokens_per_s_per_user": Metric("tokens/s", "maximize", False, "1 / tpot_s"),
     "running_requests": Metric("count", "maximize", False, "requests that memory admits"),
+    "training_days": Metric("days", "minimize", True, "days to train the model"),
+    "training_usd": Metric("usd", "minimize", True, "dollars to train the model"),
+    "training_kwh": Metric("kWh", "minimize", True, "energy to train the model"),
+    "training_chip_hours": Metric("chip-h", "minimize", True, "chip-hours to train the model"),
+    "training_mfu": Metric("fraction", "maximize", False, "share of peak arithmetic in training"),
+    "lifetime_usd": Metric("usd", "minimize", True, "dollars to train and to serve the forecast"),
+    "lifetime_serving_share": Metric(
+        "fraction", "minimize", False, "share of these dollars that serving takes"
+    ),
+    "lifetime_flops": Metric("flop", "minimize", True, "FLOP of both, 6 N D + 2 N tokens served"),
+    "lifetime_chip_hours": Metric("chip-h", "minimize", True, "chip-hours of both"),
     "memory_bytes_per_chip": Metric("bytes", "minimize", False, "memory used on a chip"),
     "memory_capacity_bytes_per_chip": Metric("bytes", "maximize", False, "memory of a chip"),
     "kv_bytes_per_token": Metric("bytes", "minimize", False, "cache of one token, whole model"),
@@ -104,6 +115,9 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     },
     "tokens/J": {"tokens/J": 1.0, "token/J": 1.0},
     "J": {"J": 1.0, "mJ": 1e-3, "kJ": 1e3},
+    "days": {"days": 1.0, "day": 1.0},
+    "kWh": {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6},
+    "chip-h": {"chip-h": 1.0, "kchip-h": 1e3, "Mchip-h": 1e6},
     "nats": {"": 1.0, "nats": 1.0},
     "fraction": {"": 1.0, "%": 1e-2},
 }  # fmt: skip

@@ -18,6 +18,7 @@ from dse.quality.laws import DEFAULT, find_law
 from dse.specs.axes import Axis
 from dse.specs.axis_reader import Mistakes, read_axes
 from dse.specs.catalog import Catalog, is_chip_file, load_catalog
+from dse.specs.lifetime import LifetimeFile, LifetimeTerms
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
@@ -26,6 +27,8 @@ from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
 from dse.specs.rack import Rack, load_rack, resolve_rack
 from dse.specs.rack import refusal as rack_refusal
+from dse.specs.training_run import TrainingFile, TrainingTerms
+from dse.specs.training_section import check_training_metrics, read_training
 from dse.specs.workloads import (
     WeightedFile,
     WorkloadFile,
@@ -58,8 +61,9 @@ class Study:
     the chips that were asked for and have no price on the basis, or lack a figure that the space
     needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, None
     on every other price basis. `chip_files` are the paths of chip files that the space names.
-    `rack` is what a hypothetical scale-up domain stands in, where one is searched.
-    `quality_law` names the law that predicts the loss.
+    `rack` is what a hypothetical scale-up domain stands in, where one is searched. `training` says
+    how every shape is trained and `lifetime` how much it then serves, each None where it is not
+    asked. `quality_law` names the law that predicts the loss.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -84,6 +88,8 @@ class Study:
     path: Path
     rack: Rack | None = None
     quality_law: str = DEFAULT
+    training: TrainingTerms | None = None
+    lifetime: LifetimeTerms | None = None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -106,6 +112,8 @@ class _StudyFile(BaseModel):
     training_tokens: Any = None
     quality_law: Any = DEFAULT
     rack: str | None = None
+    training: TrainingFile | None = None
+    lifetime: LifetimeFile | None = None
     model: Any
     deployment: Any
     objectives: Any
@@ -167,9 +175,16 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         model = _fixed_model(model, document, mistakes)
     training = _training(document, mistakes)
     law = _law(law, document, mistakes)
+    trained, life = (
+        read_training(frame.training, frame.lifetime, basis, catalog, mistakes)
+        if frame
+        else (None, None)
+    )
     files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
+    if frame:
+        check_training_metrics(document, mistakes)
     written = document.data.get("constraints", [])
     constraints = _constraints(written, ("constraints",), servings, mistakes)
     for k, load in enumerate((frame and frame.workloads) or ()):
@@ -211,6 +226,10 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         content["quality_law"] = law
     if rack is not None:
         content["rack"] = _digest(Path(rack.file))
+    if trained is not None:
+        content["trained_on"] = asdict(trained)
+    if life is not None:
+        content["lifetime"] = asdict(life)
     return Study(
         name=frame.name,
         title=frame.title,
@@ -232,6 +251,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         path=Path(path),
         rack=rack,
         quality_law=law,
+        training=trained,
+        lifetime=life,
     )
 
 

@@ -17,6 +17,7 @@ from dse.study.describe import limits_of
 from dse.study.estimate import Estimate, estimate
 from dse.study.folder import FRONT, find_item, read_study
 from dse.study.loads import loads_of, mix_of
+from dse.study.trained import trained_again
 
 
 def estimate_again(
@@ -57,5 +58,6 @@ def estimate_item(
         keep=keep,
         rack=rack and load_rack(resolve_rack(rack["named"])),
         law=law or study.get("quality_law", DEFAULT),
+        trained=trained_again(study, catalog),
     )
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))

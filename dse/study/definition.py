@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from dse.quality.laws import DEFAULT
@@ -22,6 +23,8 @@ def definition(study: Study) -> dict[str, Any]:
         "training_tokens": study.training_tokens,
         **({"quality law": study.quality_law} if study.quality_law != DEFAULT else {}),
         "price basis": study.price_basis,
+        **({"training": asdict(study.training)} if study.training else {}),
+        **({"lifetime": asdict(study.lifetime)} if study.lifetime else {}),
         **{f"axis {axis.name}": _axis(axis, by_name) for axis in study.axes},
         **{f"objective {o.metric}": o.direction for o in study.objectives},
         **{f"constraint {c.text}": "kept" for c in study.constraints},

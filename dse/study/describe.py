@@ -28,6 +28,7 @@ from dse.specs.tiers import TIERS
 from dse.study.loads import load_row, whole
 from dse.study.numbers import number
 from dse.study.quality import describe_quality, quality_intervals
+from dse.study.training.intervals import OF_LIFE, OF_TRAINING, study_intervals
 
 # Metrics that are given of each workload of a mix.
 BY_WORKLOAD = (
@@ -164,7 +165,7 @@ def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str,
             result[metric] = [float(low[0]), float(high[0])]
     if "watts_per_chip" in result:
         result["watts_per_chip"] = _within_power(metrics, i, result["watts_per_chip"])
-    return result | quality_intervals(metrics.quality, i, values)
+    return result | quality_intervals(metrics.quality, i, values) | study_intervals(values, result)
 
 
 def _demanded(values: Mapping[str, Any]) -> bool:
@@ -178,6 +179,7 @@ def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dic
     if _demanded(values):
         known |= dict.fromkeys(THROUGHPUT_METRICS, "derived")
     known |= dict.fromkeys((*ENERGY_METRICS, *POWER_METRICS), "assumed")
+    known |= dict.fromkeys((name for name in (*OF_TRAINING, *OF_LIFE) if name in values), "assumed")
     known["latency_floor_s"] = "derived"
     for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
         known[counted] = "derived"

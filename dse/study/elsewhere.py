@@ -42,6 +42,7 @@ def elsewhere(
                 limits=problem.limits,
                 rack=problem.study.rack,
                 law=problem.study.quality_law,
+                trained=problem.trained,
             )
         except InputError as error:
             refused = {"feasible": False, "why_not": error.message, "metrics": None}

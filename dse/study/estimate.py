@@ -33,6 +33,7 @@ from dse.study.loads import load_row, one_load
 from dse.study.quality import fit_ranges
 from dse.study.racks import check_domain, domain_assumptions
 from dse.study.tiers import offload_assumptions
+from dse.study.trained import Trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +95,15 @@ def estimate(
     backend_default: bool = False,
     rack: Rack | None = None,
     law: str = DEFAULT,
+    trained: Trained | None = None,
 ) -> Estimate:
     """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
     distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
     of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power);
-    `law` names the quality law. Raises InputError for an unknown chip, dtype, price basis or law,
-    and for a chip without a figure that the point needs."""
+    `law` names the quality law; with `trained` the metrics are also those of training and life.
+    Raises InputError for an unknown chip, dtype, price basis or law, and for a chip without a
+    figure that the point needs."""
     find_law(law)
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
@@ -114,6 +117,8 @@ def estimate(
     batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
     mix = alone(workload) if isinstance(workload, Workload) else workload
     metrics = evaluate_mix(batch, mix, machines, keep=keep, law=law)
+    if trained is not None:
+        metrics = trained.complete(metrics, batch)
     written = describe_deployment(batch, 0, machines)
     assumed: list[str] = []
     if backend_default and catalog.chip(chip).backend != GENERIC:
@@ -123,6 +128,7 @@ def estimate(
         assumed.insert(0, f"{jitter[1]} delays of {jitter[0] * 1e6:g} us in collectives, as given")
     known = int(metrics.provenance[0])
     assumed += assumptions(catalog, model, written, mix, known, price_basis, rack, power_cap_w)
+    assumed += () if trained is None else trained.assumed
     return Estimate(
         model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
         power_cap_w, jitter,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch
 from dse.economics.ownership import with_purchase_prices
-from dse.evaluate import RULES, Metrics
+from dse.evaluate import RULES, TRAINING_RULES, Metrics
 from dse.mix import Mix, evaluate_mix
 from dse.perf.machines import Machines, compile_machines
 from dse.perf.racks import RACK_RULES
@@ -23,6 +23,7 @@ from dse.specs.model_catalog import resolve_model
 from dse.specs.study import Study
 from dse.study.describe import Limit
 from dse.study.loads import mix_of
+from dse.study.trained import Trained, trained_of
 
 # A constraint of every study: a point that an objective says nothing of has no place on a front.
 KNOWN = "every objective has a value"
@@ -40,11 +41,13 @@ class PhysicsProblem:
     objectives: tuple[Objective, ...]
     limits: tuple[Limit, ...]
     model: Model | None
+    trained: Trained | None = None
 
     @property
     def constraints(self) -> tuple[str, ...]:
         rack = () if self.machines.rack is None else tuple(RACK_RULES)
-        return (*RULES, *rack, *(limit.text for limit in self.limits), KNOWN)
+        train = () if self.trained is None else tuple(TRAINING_RULES)
+        return (*RULES, *rack, *train, *(limit.text for limit in self.limits), KNOWN)
 
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d)."""
@@ -54,14 +57,21 @@ class PhysicsProblem:
         return batch_of_values(values, model=self.model)
 
     def metrics(self, index: NDArray[np.int64], *, keep: bool = False) -> Metrics:
-        return evaluate_mix(
-            self.batch(index),
+        return self.metrics_of(self.batch(index), self.machines, keep=keep)
+
+    def metrics_of(
+        self, batch: CandidateBatch, machines: Machines, *, keep: bool = False
+    ) -> Metrics:
+        """The metrics of candidates on chips of `machines`."""
+        metrics = evaluate_mix(
+            batch,
             self.mix,
-            self.machines,
+            machines,
             training_flops=self.study.training_compute,
             keep=keep,
             law=self.study.quality_law,
         )
+        return metrics if self.trained is None else self.trained.complete(metrics, batch)
 
     def evaluate(self, index: NDArray[np.int64]) -> Evaluation:
         """F (n, m) and G (n, c). A point without a value of every objective breaks KNOWN."""
@@ -107,4 +117,5 @@ def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
             for c in study.constraints
         ),
         model=None if study.model is None else resolve_model(study.model),
+        trained=trained_of(study, catalog),
     )

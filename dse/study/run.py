@@ -29,6 +29,7 @@ from dse.specs.overrides import efficiency_files
 from dse.specs.own_config import config_of
 from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
+from dse.study.demand import training_document
 from dse.study.describe import (
     describe_deployment,
     describe_metrics,
@@ -230,6 +231,7 @@ def _documents(
     likely = front_probability(problem, front.index, identity["seed"])
     for item, probability in zip(items, likely, strict=True):
         item["front_probability"] = float(probability)
+        item["metrics"]["assumed"] += problem.trained.assumed if problem.trained else ()
     scale = Scale.of(front.F, log)
     loads = [load.row() for load in study.workloads]
     law = LAWS[study.quality_law]
@@ -248,6 +250,7 @@ def _documents(
         **({"workloads": loads} if len(loads) > 1 else {}),
         "training_compute": study.training_compute,
         "training_tokens": study.training_tokens,
+        **training_document(problem, front.index),
         "objectives": [
             {
                 "metric": o.metric,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dse.candidates import CandidateBatch, Floats
-from dse.mix import evaluate_mix
 from dse.pareto.front import non_dominated
 from dse.perf.machines import Machines, compile_machines
 from dse.problem import Evaluation
@@ -69,12 +68,7 @@ class Trials:
         batch = self.batch if rows is None else self.batch[rows]
         F, G, bottleneck = [], [], []
         for start in range(0, len(batch), CHUNK):
-            metrics = evaluate_mix(
-                batch[start : start + CHUNK],
-                self.problem.mix,
-                machines,
-                training_flops=self.problem.study.training_compute,
-            )
+            metrics = self.problem.metrics_of(batch[start : start + CHUNK], machines)
             found = self.problem.judge(metrics)
             F.append(found.F)
             G.append(found.G)

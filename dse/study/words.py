@@ -45,6 +45,15 @@ SHOWN = {
     "total_parameters": "total parameters",
     "active_parameters": "active parameters",
     "kv_bytes_per_token": "KV cache per token",
+    "training_days": "days of training",
+    "training_usd": "cost of training",
+    "training_kwh": "energy of training, kWh",
+    "training_chip_hours": "chip-hours of training",
+    "training_mfu": "training FLOP utilisation",
+    "lifetime_usd": "cost of training and serving",
+    "lifetime_serving_share": "serving's share of it",
+    "lifetime_flops": "FLOP of training and serving",
+    "lifetime_chip_hours": "chip-hours of training and serving",
 }
 
 
@@ -75,6 +84,15 @@ SHORT = {
     "output_tokens_per_s_per_chip": "tok/s/chip",
     "output_tokens_per_s_per_user": "tok/s/user",
     "running_requests": "running",
+    "training_days": "train days",
+    "training_usd": "$ training",
+    "training_kwh": "train kWh",
+    "training_chip_hours": "train chip-h",
+    "training_mfu": "train MFU",
+    "lifetime_usd": "$ lifetime",
+    "lifetime_serving_share": "$ serving",
+    "lifetime_flops": "life FLOP",
+    "lifetime_chip_hours": "life chip-h",
     "memory_bytes_per_chip": "memory",
     "memory_capacity_bytes_per_chip": "capacity",
     "kv_bytes_per_token": "KV/token",
@@ -122,6 +140,12 @@ def show(metric: str, value: float | None) -> str:
         return f"{value:.3g} s" if value >= 1 else f"{value * 1e3:.3g} ms"
     if "bytes_per_chip" in metric:
         return f"{value / 1e9:.4g} GB"
+    if metric.endswith("_usd"):
+        return f"${value / 1e6:,.4g}M" if value >= 1e6 else f"${value:,.0f}"
+    if metric in ("training_mfu", "lifetime_serving_share"):
+        return f"{value:.1%}"
+    if metric == "lifetime_flops":
+        return f"{value:.3g}"
     if metric == "watts_per_chip":
         return f"{value:,.0f} W"
     if metric == "kv_bytes_per_token":

@@ -28,17 +28,17 @@ CLAIMS = {
     13: "pools",
     14: "alignment",
     15: "joules",
-    16: "training",
-    17: "training",
-    18: "training",
-    19: "training",
+    16: "training_memory",
+    17: "training_backward",
+    18: "training_utilisation",
+    19: "training_input",
     20: "single_user",
     21: "use_cases",
     22: "experts",
-    23: "training",
+    23: "training_sites",
     24: "joules",
     25: "bottleneck",
-    26: "training",
+    26: "training_serving",
 }
 
 

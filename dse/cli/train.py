@@ -1,0 +1,141 @@
+"""dse train: the best way to train a model on given chips, and what it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dse.cli.options import (
+    DEGREE,
+    Between,
+    Whole,
+    efficiency_option,
+    json_option,
+    print_json,
+    print_table,
+    say,
+)
+
+# Flags whose names differ from the fields of a `training:` section.
+FIELDS = {
+    "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
+    "ep": "expert_parallel", "vpp": "virtual_stages", "dtype": "precision",
+}  # fmt: skip
+FLAGS = {field: flag for flag, field in FIELDS.items()}
+
+
+@click.command("train")
+@click.argument("model")
+@click.option("--chip", required=True, help="Chip id (dse hardware list), or a chip file.")
+@click.option("--chips", type=Whole(1, 10_000_000), required=True, help="Chips in all.")
+@click.option("--tokens", help="Tokens to train on, such as 15.6T; else the model's own.")
+@click.option("--sequence-length", type=Whole(1, 10**8), default=8192, help="Of a sequence.")
+@click.option("--global-batch-tokens", help="Tokens of a step, such as 16M; else 2,048 sequences.")
+@click.option("--dtype", default="bf16", help="bf16, fp8, fp8_block, mxfp8 or nvfp4 products.")
+@click.option("--task", default="pretrain", help="pretrain, sft or lora.")
+@click.option("--lora-rank", type=Whole(1, 1_000_000), default=16, help="With --task lora.")
+@click.option("--optimizer", default="adam_fp32", help="adam_fp32, adam_bf16 or adam_8bit.")
+@click.option("--recompute", help="none, selective, mlp, moe or full; else searched.")
+@click.option("--zero", type=Whole(0, 3), help="ZeRO stage, 3 is FSDP; else 1 and 3 are searched.")
+@click.option("--tp", type=DEGREE, help="Tensor parallelism; else searched, as all degrees.")
+@click.option("--pp", type=DEGREE, help="Pipeline stages.")
+@click.option("--cp", type=DEGREE, help="Context parallelism.")
+@click.option("--ep", type=DEGREE, help="Expert parallelism.")
+@click.option("--vpp", type=DEGREE, help="Virtual stages, chunks of layers a stage.")
+@click.option("--micro-batch", type=DEGREE, help="Sequences of a micro-batch.")
+@click.option("--schedule", help="1f1b, interleaved, zero_bubble or dualpipe; else by --vpp.")
+@click.option(
+    "--offload", type=Between(0.0, 1.0), default=0.0, help="Share of optimizer states in the host."
+)
+@click.option("--stack", default="generic", help="Training software (hardware/training).")
+@click.option("--mtbf-chip-hours", type=Between(1e-3, 1e12), help="Between interruptions.")
+@click.option("--restart", metavar="TIME", help="From an interruption to the next step: 10min.")
+@click.option("--checkpoint-bandwidth", help="Of the whole storage, such as 2TB/s.")
+@click.option("--checkpoint-interval", metavar="TIME", help="Else the best one.")
+@click.option(
+    "--straggler", type=Between(0.0, 10.0), help="Mean delay of a rank, a share of the step."
+)
+@click.option("--straggler-distribution", default="normal", help="exponential, normal, pareto.")
+@click.option("--input-tokens-per-s", help="That the input pipeline delivers, such as 20M.")
+@click.option("--sites", type=Whole(1, 1000), default=1, help="Data centres that share the chips.")
+@click.option("--site-bandwidth", help="Of each site to the others, one way: 400Gb/s.")
+@click.option("--site-latency", default="0 s", help="From site to site.")
+@click.option("--site-split", default="data", help="What lies apart: data or pipeline ranks.")
+@click.option(
+    "--local-steps",
+    type=Whole(1, 1_000_000),
+    default=1,
+    help="Steps between two exchanges of sites (DiLoCo).",
+)
+@click.option(
+    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+)
+@click.option("--memory", is_flag=True, help="Only the memory, of the model whole and of a chip.")
+@efficiency_option
+@json_option
+def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags: Any) -> None:
+    """Train MODEL, a catalog id or the path of a config.json, on given chips.
+
+    \b
+    dse train llama-3.1-405b --chip h100_sxm --chips 16384 --tokens 15.6T
+    dse train llama-3-70b --chip h200_sxm --chips 512 --memory
+    dse train deepseek-v3 --chip h800_sxm --chips 2048 --tokens 14.8T --dtype fp8_block
+
+    Evaluates every way to divide the run over the chips that a framework would accept, and shows
+    the fastest that fits: memory, step time with every loss named, days, dollars, energy.
+    """
+    from dse.study.training.words import memory_words, print_words
+
+    answer = _answer(model, tokens, flags, only_memory=memory).as_json()
+    if as_json:
+        print_json(answer)
+    elif memory:
+        _write(memory_words(answer))
+    else:
+        _write(print_words(answer))
+
+
+def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memory: bool):
+    from dse import units
+    from dse.economics.ownership import with_purchase_prices
+    from dse.errors import InputError
+    from dse.specs.catalog import chip_and_files, load_catalog
+    from dse.specs.model_catalog import resolve_model
+    from dse.specs.purchase import BASIS as PURCHASE
+    from dse.specs.purchase import PurchaseTerms
+    from dse.specs.training_run import TrainingFile
+    from dse.study.training.answer import train
+
+    price_basis = flags.pop("price_basis")
+    flags["chip"], files = chip_and_files(flags["chip"], ())
+    catalog = load_catalog(extra_chip_files=files)
+    if price_basis == PURCHASE:
+        catalog = with_purchase_prices(catalog, PurchaseTerms())
+    found = resolve_model(model)
+    amount = 1.0 if only_memory else found.training_tokens
+    if tokens is not None:
+        amount = units.parse(tokens, "tokens", field="--tokens")
+    if amount is None or not 1 <= amount <= 1e18:
+        said = f"read {tokens!r}" if tokens else f"missing, and {found.name} has none of its own"
+        raise InputError(said, field="--tokens", accepted="1 to 1e18 tokens, such as 15.6T")
+    try:
+        terms = TrainingFile(**{FIELDS.get(name, name): v for name, v in flags.items()}).terms()
+        return train(catalog, found, terms, amount, price_basis)
+    except InputError as error:
+        if error.field is None or error.field not in TrainingFile.model_fields:
+            raise
+        flag = FLAGS.get(error.field, error.field).replace("_", "-")
+        raise InputError(
+            error.message, file=error.file, field=f"--{flag}", accepted=error.accepted
+        ) from None
+
+
+def _write(parts: list[Any]) -> None:
+    """Sentences, and tables of (head, rows, columns to the right)."""
+    for part in parts:
+        if isinstance(part, str):
+            say(part, "  ")
+        else:
+            head, rows, right = part
+            print_table(head, rows, right=right)

@@ -1,0 +1,84 @@
+"""The sections `training:` and `lifetime:` of a space file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dse.errors import InputError
+from dse.specs.axis_reader import Mistakes
+from dse.specs.catalog import Catalog
+from dse.specs.lifetime import LifetimeFile, LifetimeTerms
+from dse.specs.loader import Document, KeyPath
+from dse.specs.metrics import METRICS
+from dse.specs.purchase import BASIS as PURCHASE
+from dse.specs.purchase import lacks_for_purchase
+from dse.specs.training_run import TrainingFile, TrainingTerms
+
+# Metrics whose names begin so need the section.
+SECTIONS = {"training_": "training", "lifetime_": "lifetime"}
+# These need none.
+ALWAYS = ("training_tokens", "training_flops")
+
+
+def read_training(
+    training: TrainingFile | None,
+    life: LifetimeFile | None,
+    basis: object,
+    catalog: Catalog,
+    mistakes: Mistakes,
+) -> tuple[TrainingTerms | None, LifetimeTerms | None]:
+    """The terms, the price basis of the study where the section names none. What is wrong goes to
+    `mistakes`."""
+    terms = forecast = None
+    if training is not None:
+        try:
+            terms = training.terms()
+            terms = replace(terms, price_basis=terms.price_basis or str(basis))
+            _check_chip(terms, catalog)
+        except InputError as error:
+            terms = None
+            mistakes.place(("training", *filter(None, [error.field])), error)
+    if life is not None:
+        try:
+            forecast = life.terms()
+        except InputError as error:
+            mistakes.place(("lifetime", str(error.field)), error)
+        if training is None:
+            accepted = "training: {chip: h100_sxm, chips: 1024}, too"
+            mistakes.add(("lifetime",), "a life without training", accepted)
+    return terms, forecast
+
+
+def _check_chip(terms: TrainingTerms, catalog: Catalog) -> None:
+    """Raises InputError where the chip does not exist, lacks a figure or has no price."""
+    catalog.chip(terms.chip)
+    refused = catalog.refusal(terms.chip, terms.chips / terms.sites)
+    if refused is not None:
+        raise InputError(refused, field="chip", accepted="a chip with that figure")
+    if terms.price_basis == PURCHASE:
+        lacking = lacks_for_purchase(catalog, terms.chip)
+    else:
+        priced = terms.chip in catalog.prices.select(str(terms.price_basis))
+        lacking = None if priced else f"{terms.chip} has no price on basis {terms.price_basis}"
+    if lacking is not None:
+        raise InputError(lacking, field="chip", accepted="a chip with a price, or price_basis")
+
+
+def check_training_metrics(document: Document, mistakes: Mistakes) -> None:
+    """A metric of training or life without its section is a mistake."""
+    objectives, limits = (document.data.get(key) for key in ("objectives", "constraints"))
+    named: list[tuple[KeyPath, str]] = []
+    if isinstance(objectives, Mapping):
+        named += [(("objectives", str(name)), str(name)) for name in objectives]
+    if isinstance(limits, list | tuple):
+        named += [
+            (("constraints", k), text.split()[0])
+            for k, text in enumerate(map(str, limits))
+            if text.strip()
+        ]
+    for path, name in named:
+        for prefix, section in SECTIONS.items():
+            missing = name in METRICS and name.startswith(prefix) and name not in ALWAYS
+            if missing and section not in document.data:
+                mistakes.add(path, f"{name} without {section}:", f"the section {section}:")

@@ -1,0 +1,181 @@
+"""`dse train`: the answer, the contract of --json, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import dse, fits
+
+RUN = ("train", "llama-3-8b", "--chip", "h100_sxm", "--chips", "64", "--tokens", "1T")
+CONTRACT = (
+    "step_s", "mfu", "tokens_per_s_per_chip", "days", "chip_hours", "goodput", "usd",
+    "memory_bytes_per_chip", "parallelism", "intervals",
+)  # fmt: skip
+
+
+def test_the_run_of_llama_3():
+    answer = dse(
+        "train", "llama-3.1-405b", "--chip", "h100_sxm", "--chips", "16384", "--tokens", "15.6T",
+        "--json",
+    ).json()  # fmt: skip
+    assert set(CONTRACT) <= set(answer)
+    assert answer["feasible"]
+    # Published: 30.84M chip-hours (model card), with a plan that no search had chosen.
+    assert 20e6 < answer["chip_hours"] < 35e6
+    assert answer["chip_hours"] == pytest.approx(answer["days"] * 24 * 16_384)
+    assert answer["usd"] == pytest.approx(answer["chip_hours"] * answer["usd_per_chip_hour"])
+    assert sum(answer["losses_s"].values()) == pytest.approx(answer["step_s"])
+    assert sum(answer["goodput_parts"].values()) == pytest.approx(1.0)
+    assert sum(answer["memory_bytes_per_chip_parts"].values()) == pytest.approx(
+        answer["memory_bytes_per_chip"]
+    )
+    tokens = answer["tokens_per_s"] * answer["goodput"] * answer["days"] * 86_400
+    assert tokens == pytest.approx(15.6e12)
+    assert any("Llama 3 ended at 16M tokens" in text for text in answer["assumed"])
+
+
+def test_a_person_reads_it():
+    said = dse(*RUN)
+    assert said.code == 0, said.err
+    assert fits(said.out, 100)
+    for words in ("days (", "MFU", "where a step goes", "memory of the fullest chip", "Rests on"):
+        assert words in said.out
+
+
+def test_a_held_plan():
+    held = ("--tp", "8", "--pp", "2", "--cp", "1", "--vpp", "1", "--micro-batch", "1")
+    answer = dse(*RUN, *held, "--recompute", "full", "--zero", "3", "--json").json()
+    plan = answer["parallelism"]
+    assert (plan["tensor_parallel"], plan["pipeline_parallel"]) == (8, 2)
+    assert (plan["data_parallel"], plan["zero_stage"]) == (4, 3)
+    assert plan["recompute"] == "full"
+    free = dse(*RUN, "--json").json()
+    assert free["step_s"] < answer["step_s"]
+
+
+def test_the_memory_of_a_70b_model():
+    """Claim 16: 140 + 140 + 560 = 840 GB, here of the model's 70.6B parameters."""
+    ask = ("train", "llama-3-70b", "--chip", "h100_sxm", "--chips", "8", "--memory")
+    whole = dse(*ask, "--json").json()["memory_unsharded_bytes"]
+    assert whole["total"] == pytest.approx(840e9 * 70.55 / 70, rel=1e-3)
+    assert whole["optimizer"] == 4 * whole["weights"] == 4 * whole["gradients"]
+    said = dse(*ask)
+    assert "847 GB" in said.out
+    assert "Not feasible" in said.out
+
+
+def test_nothing_fits_is_an_answer():
+    said = dse("train", "llama-3.1-405b", "--chip", "l40s", "--chips", "8", "--tokens", "1T")
+    assert said.code == 0
+    assert "Not feasible" in said.out
+    assert "Its memory is mostly" in said.out
+    answer = dse(
+        "train", "llama-3.1-405b", "--chip", "l40s", "--chips", "8", "--tokens", "1T", "--json"
+    ).json()
+    assert answer["feasible"] is False
+    assert answer["step_s"] is None
+    assert answer["usd"] is None
+    assert answer["violations"][0]["constraint"] == "memory_capacity"
+    assert answer["violations"][0]["amount"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("flags", "rule"),
+    [
+        (("--tp", "3"), "chips_divide"),
+        (("--pp", "200"), "chips_divide"),
+        (("--cp", "3"), "chips_divide"),
+        (("--mtbf-chip-hours", "0.001"), "interruptions_leave_time"),
+        (("--micro-batch", "7"), "batch_divides"),
+        (("--dtype", "nvfp4"), "format_has_arithmetic"),
+        (("--sites", "3", "--site-bandwidth", "1GB/s"), "sites_divide_ranks"),
+    ],
+)
+def test_why_nothing_fits_is_named(flags: tuple[str, ...], rule: str):
+    answer = dse(*RUN, *flags, "--json").json()
+    assert not answer["feasible"]
+    assert rule in [row["constraint"] for row in answer["violations"]]
+    said = dse(*RUN, *flags)
+    assert said.code == 0
+    assert fits(said.out, 100)
+
+
+def test_a_slow_input_pipeline_and_interruptions_are_named():
+    fast = dse(*RUN, "--json").json()
+    half = str(int(fast["tokens_per_s"] / 2))
+    slow = dse(*RUN, "--input-tokens-per-s", half, "--json").json()
+    assert slow["tokens_per_s"] == pytest.approx(fast["tokens_per_s"] / 2, rel=1e-4)
+    assert slow["loss_shares"]["input_pipeline"] == pytest.approx(0.5, rel=1e-3)
+    often = dse(*RUN, "--mtbf-chip-hours", "100", "--json").json()
+    assert often["goodput"] < fast["goodput"]
+    assert often["interruptions"]["hours_between"] == pytest.approx(100 / 64)
+
+
+def test_data_centres_apart():
+    sites = ("--sites", "2", "--site-bandwidth", "10Gb/s", "--site-latency", "20ms")
+    whole = dse(*RUN, "--json").json()
+    apart = dse(*RUN, *sites, "--json").json()
+    local = dse(*RUN, *sites, "--local-steps", "100", "--json").json()
+    assert apart["step_s"] > local["step_s"] > whole["step_s"]
+    assert any("what that does to the loss is not modelled" in text for text in local["assumed"])
+
+
+@pytest.mark.parametrize("chip", ["rtx4090", "a100_80_pcie", "mi250x", "tpu_v4", "gb200_nvl72"])
+def test_older_and_consumer_chips(chip: str):
+    answer = dse(
+        "train", "llama-3.2-1b", "--chip", chip, "--chips", "4", "--tokens", "1T", "--json"
+    ).json()
+    assert answer["feasible"]
+    assert 0.05 < answer["mfu"] < 0.8
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--tokens", "lots"), "--tokens: read 'lots'"),
+        (("--tokens", "0"), "--tokens: read '0' (accepted: 1 to 1e18 tokens, such as 15.6T)"),
+        (("--dtype", "nvfp"), "--dtype: read 'nvfp'; did you mean nvfp4?"),
+        (("--recompute", "ful"), "--recompute: read 'ful'; did you mean full?"),
+        (("--stack", "megatrn"), "--stack: unknown training stack 'megatrn'"),
+        (("--sites", "2"), "--site-bandwidth: 2 sites, bandwidth missing"),
+        (("--site-bandwidth", "1GB/s"), "--site-bandwidth: 1 site, bandwidth 1GB/s"),
+        (("--local-steps", "5"), "--local-steps: 5 local steps, 1 site"),
+        (("--restart", "10"), "--restart: read '10': a bare number, its unit is missing"),
+        (("--checkpoint-bandwidth", "0 GB/s"), "--checkpoint-bandwidth: read '0 GB/s'"),
+        (("--input-tokens-per-s", "-3"), "--input-tokens-per-s: read '-3'"),
+        (("--lora-rank", "8"), "--lora-rank: task pretrain (accepted: task: lora)"),
+        (("--global-batch-tokens", "100"), "--global-batch-tokens: read '100'"),
+        (("--price-basis", "rental"), "rental"),
+        (("--ep", "4"), "--ep: Llama-3-8B has no experts"),
+    ],
+)
+def test_bad_input_is_one_line(flags: tuple[str, ...], words: str):
+    said = dse(*RUN, *flags)
+    assert said.code == 2, said.out
+    assert words in said.err
+    assert len(said.err.strip().splitlines()) == 1
+
+
+def test_chips_and_models_have_near_names():
+    said = dse("train", "llama-3-8b", "--chip", "h100_smx", "--chips", "8", "--tokens", "1T")
+    assert said.code == 2
+    assert "did you mean h100_sxm?" in said.err
+    said = dse("train", "llama-3-8bb", "--chip", "h100_sxm", "--chips", "8", "--tokens", "1T")
+    assert said.code == 2
+    assert "llama-3-8b" in said.err
+    said = dse("trian", "llama-3-8b")
+    assert said.code == 2
+    assert "Did you mean train?" in said.err
+
+
+def test_many_consumer_chips_need_sites():
+    said = dse("train", "llama-3-8b", "--chip", "rtx4090", "--chips", "64", "--tokens", "1T")
+    assert said.code == 2
+    assert "sites of fewer chips" in said.err
+    sites = ("--sites", "8", "--site-bandwidth", "25Gb/s")
+    found = dse(
+        "train", "llama-3-8b", "--chip", "rtx4090", "--chips", "64", "--tokens", "1T", *sites,
+        "--json",
+    ).json()  # fmt: skip
+    assert found["feasible"]
+    assert found["parallelism"]["data_parallel"] % 8 == 0

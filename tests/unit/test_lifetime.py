@@ -1,0 +1,104 @@
+"""The economics of a model's whole life, against closed forms and Sardana et al. 2023."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.economics.lifetime import (
+    LossLaw,
+    break_even_tokens,
+    cheapest_shape,
+    lifetime,
+    lower_envelope,
+    tokens_over_years,
+)
+from dse.quality.laws import (
+    LOSS_FLOOR,
+    LOSS_PARAMETERS,
+    LOSS_PARAMETERS_EXPONENT,
+    LOSS_TOKENS,
+    LOSS_TOKENS_EXPONENT,
+    predicted_loss,
+)
+
+LAW = LossLaw(
+    LOSS_FLOOR, LOSS_PARAMETERS, LOSS_PARAMETERS_EXPONENT, LOSS_TOKENS, LOSS_TOKENS_EXPONENT
+)
+# Hoffmann et al. 2022, with which Sardana et al. 2023 draw their figures.
+CHINCHILLA = LossLaw(1.69, 406.4, 0.336, 410.7, 0.283)
+
+
+def test_the_law_is_the_one_of_the_quality_model():
+    n, d = np.array([7e9, 70e9]), np.array([2e12, 1.4e12])
+    assert LAW.tokens(n, predicted_loss(n, d)) == pytest.approx(d, rel=1e-9)
+
+
+@given(st.floats(1.95, 2.6), st.floats(0.0, 1e15))
+def test_first_order_condition(loss: float, served: float):
+    """Sardana et al. 2023: eps_N / eps_D = 1 + T / (3 D), and no neighbour is cheaper."""
+    n, d = cheapest_shape(LAW, np.array([loss]), np.array([served]))
+    assert LAW.elasticity_ratio(n, d) == pytest.approx(1.0 + served / (3.0 * d), rel=1e-6)
+    cost = 6.0 * n * d + 2.0 * n * served
+    for factor in (0.97, 1.03):
+        other = n * factor
+        assert 6.0 * other * LAW.tokens(other, loss) + 2.0 * other * served >= cost * (1 - 1e-12)
+
+
+def test_without_demand_it_is_the_compute_optimal_model():
+    """At eps_N = eps_D, alpha a / N^alpha = beta b / D^beta (Hoffmann et al. 2022, equation 4)."""
+    n, d = cheapest_shape(CHINCHILLA, np.array([2.0]), np.array([0.0]))
+    g = (0.336 * 406.4 / (0.283 * 410.7)) ** (1.0 / (0.336 + 0.283))
+    flops = 6.0 * n * d
+    assert n == pytest.approx(g * (flops / 6.0) ** (0.283 / (0.336 + 0.283)), rel=1e-6)
+
+
+def test_demand_makes_the_best_model_smaller_and_trained_longer():
+    """The published case: a model of the loss of a 13B Chinchilla one, 2T tokens served, is about
+    half the size on twice the tokens in their figure 1; here only the direction and order."""
+    law = CHINCHILLA
+    loss = np.full(4, law.floor + law.a * 13e9**-law.alpha + law.b * 270e9**-law.beta)
+    n, d = cheapest_shape(law, loss, np.array([0.0, 2e11, 2e12, 2e13]))
+    assert (np.diff(n) < 0).all()
+    assert (np.diff(d) > 0).all()
+    assert 0.35 < n[2] / n[0] < 0.9
+
+
+def test_break_even():
+    cheap_to_serve = break_even_tokens(
+        np.array([3e6, 1e6, 3e6, 3e6]),
+        np.array([0.2, 0.2, 0.5, 0.5]),
+        np.array([1e6, 3e6, 1e6, 3e6]),
+        np.array([0.5, 0.5, 0.5, 0.2]),
+    )
+    assert cheap_to_serve == pytest.approx([2e6 / 0.3e-6, 0.0, np.inf, np.inf])
+
+
+def test_both_halves_add_up():
+    life = lifetime(
+        np.array([70e9]), np.array([15e12]), np.array([1e7]), np.array([6e6]), 30e12,
+        np.array([0.4]), np.array([1e-4]),
+    )  # fmt: skip
+    assert life.usd == pytest.approx([1e7 + 12e6])
+    assert life.flops == pytest.approx([6 * 70e9 * 15e12 + 2 * 70e9 * 30e12])
+    assert life.serving_share == pytest.approx([12 / 22])
+    assert life.serving_chip_hours == pytest.approx([30e12 * 1e-4 / 3600])
+
+
+def test_growth_of_a_forecast():
+    assert tokens_over_years(1e12, 3, 0.0) == pytest.approx(3e12)
+    assert tokens_over_years(1e12, 3, 1.0) == pytest.approx(7e12)
+    assert tokens_over_years(1e12, 2.5, 1.0) == pytest.approx(3e12 + 2e12)
+
+
+def test_the_cheapest_as_demand_grows():
+    training = np.array([1e6, 2e6, 4e6, 9e6, 1.5e6])
+    price = np.array([1.0, 0.6, 0.5, 0.1, 0.99])
+    rows, starts = lower_envelope(training, price)
+    assert rows == [0, 1, 3]  # rows 2 and 4 are never the cheapest
+    assert starts[0] == 0.0
+    for tokens in np.geomspace(1e10, 1e15, 60):
+        least = int(np.argmin(training + tokens * price / 1e6))
+        assert rows[int(np.searchsorted(starts, tokens, side="right")) - 1] == least

@@ -1,0 +1,196 @@
+"""What surrounds a training step: interruptions, input, stragglers, sites."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.errors import InputError
+from dse.perf.training.input_pipeline import delivered_tokens_per_s, starved_s
+from dse.perf.training.reliability import goodput, optimal_interval_s
+from dse.perf.training.search import Trainer
+from dse.perf.training.sites import data_sync_s, pipeline_s
+from dse.perf.training.stragglers import straggler_s
+from dse.specs.catalog import load_catalog
+from dse.specs.model_catalog import resolve_model
+from dse.specs.reliability import load_reliability
+from dse.specs.training_run import TrainingFile
+from dse.study.training.trainer import shape_of, trainer_of
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+def one(*values: float) -> list[np.ndarray]:
+    return [np.array([value]) for value in values]
+
+
+runs = st.tuples(
+    st.floats(1.0, 1e6), st.floats(1e5, 1e9), st.floats(1e6, 1e14), st.floats(1e6, 1e13),
+    st.floats(0.0, 1e4),
+)  # fmt: skip
+
+
+@given(runs)
+def test_shares_of_the_time_add_up(run: tuple[float, ...]):
+    found = goodput(*one(*run))
+    parts = (found.goodput, found.writing, found.lost, found.restarting)
+    assert all((part >= 0.0).all() for part in parts)
+    assert sum(float(part[0]) for part in parts) == pytest.approx(1.0, abs=1e-9)
+
+
+@given(runs, st.floats(1.01, 10.0))
+def test_more_failures_and_slower_storage_never_help(run: tuple[float, ...], factor: float):
+    before = goodput(*one(*run)).goodput
+    for place, change in ((0, factor), (1, 1 / factor), (2, factor), (3, 1 / factor), (4, factor)):
+        worse = [value * change if k == place else value for k, value in enumerate(run)]
+        assert goodput(*one(*worse)).goodput <= before * (1 + 1e-9)
+
+
+def test_youngs_interval_where_checkpoints_are_short():
+    found = optimal_interval_s(*one(1.0, 1e6))
+    assert found == pytest.approx(np.sqrt(2e6), rel=2e-3)
+
+
+@given(st.floats(1e-3, 0.3))
+def test_no_other_interval_wastes_less(ratio: float):
+    """Daly's formula is an approximation: within 0.2% of the best goodput."""
+    between, write = 1e4, ratio * 1e4
+    run = one(1.0, between, write, 1.0, 0.0)
+    best = goodput(*run).goodput
+    intervals = np.geomspace(1e-2, 10.0, 400) * between
+    others = goodput(*(np.full(400, v[0]) for v in run), interval_s=intervals).goodput
+    assert others.max() <= best[0] * 1.002
+
+
+def test_llama_3s_run():
+    """419 unexpected interruptions of 16,384 chips in 54 days, over 90% of the time useful
+    (arXiv 2407.21783, section 3.3.4)."""
+    figures = load_catalog().reliability
+    found = goodput(
+        *one(
+            16_384.0,
+            figures.between("h100_sxm").value,
+            405e9 * 14.0,
+            16_384 * figures.figure("checkpoint_bandwidth_per_chip").value,
+            figures.figure("restart").value,
+        )
+    )
+    assert 54 * DAY / found.between_s == pytest.approx(419, rel=1e-3)
+    assert found.write_s == pytest.approx(405e9 * 14.0 / 2e12, rel=0.01)
+    assert 0.90 < found.goodput[0] < 0.95
+
+
+def test_reliability_file(tmp_path):
+    catalog = load_catalog()
+    assert set(catalog.reliability.interruptions) <= set(catalog.chips)
+    assert catalog.reliability.between("tpu_v5p").kind == "assumed"
+    text = (
+        "interruptions:\n- {chips: [a, a], value: 1 h, kind: measured, source: s, date: '2024'}\n"
+        "other_interruptions: {value: 2 h, kind: measured, source: s, date: '2024'}\n"
+        "restart: {value: 2 GB, kind: measured, source: s, date: '2024'}\n"
+        "checkpoint_bandwidth_per_chip: {value: 1 GB/s, kind: measured, source: s, date: '2024'}\n"
+    )
+    file = tmp_path / "reliability.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"interruptions\[0\].chips: a stands twice"):
+        load_reliability(file)
+    file.write_text(text.replace("[a, a]", "[a]"))
+    with pytest.raises(InputError, match=r":4: restart.value: .*a size, not a time"):
+        load_reliability(file)
+
+
+def test_input_is_a_ceiling():
+    delivered = delivered_tokens_per_s(*one(10.0, 4e6, 4.0))
+    assert delivered == [1e7]
+    assert starved_s(*one(2.0, 1e8), delivered) == [8.0]  # 10 s to deliver, 2 s to compute
+    assert starved_s(*one(20.0, 1e8), delivered) == [0.0]
+    assert starved_s(*one(2.0, 1e8, np.inf)) == [0.0]
+
+
+@given(st.floats(0.001, 0.2), st.floats(2.0, 1e5))
+def test_stragglers_grow_with_the_ranks(share: float, ranks: float):
+    waits = straggler_s(np.ones(3), np.array([1.0, ranks, 2 * ranks]), share)
+    assert waits[0] == pytest.approx(share)
+    assert waits[0] < waits[1] < waits[2]
+    assert straggler_s(np.ones(1), np.array([ranks]), 0.0) == [0.0]
+
+
+def test_sites_that_exchange_gradients():
+    one_site = data_sync_s(*one(1.0, 1e12, 5e10, 0.02))
+    four = data_sync_s(*one(4.0, 1e12, 5e10, 0.02))
+    assert one_site == [0.0]
+    assert four == pytest.approx(2 * 3 / 4 * 1e12 / 5e10 + 6 * 0.02)
+    assert data_sync_s(*one(4.0, 1e12, 5e10, 0.02), local_steps=100.0) == pytest.approx(four / 100)
+
+
+def test_a_pipeline_over_sites():
+    step, sites, tokens, micro, hidden, latency = 10.0, 2.0, 1e6, 8192.0, 4096.0, 0.02
+    message = micro * hidden * 2 / 1e9 + latency
+    fast = pipeline_s(*one(step, sites, tokens, micro, hidden, 1e9, latency))
+    assert fast == pytest.approx(2 * message)  # 8.2 s of traffic hide behind 10 s of step
+    slow = pipeline_s(*one(step, sites, tokens, micro, hidden, 5e8, latency))
+    half = micro * hidden * 2 / 5e8 + latency
+    assert slow == pytest.approx(tokens * hidden * 2 / 5e8 - step + 2 * half)
+    assert pipeline_s(*one(step, 1.0, tokens, micro, hidden, 1e9, latency)) == [0.0]
+
+
+def trainer(**terms: object) -> Trainer:
+    asked = TrainingFile(**({"chip": "h100_sxm", "chips": 256} | terms)).terms()
+    return trainer_of(load_catalog(), asked, "rental_3yr")
+
+
+SITES = {"sites": 4, "site_bandwidth": "100 Gb/s", "site_latency": "10 ms"}
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {},
+        SITES,
+        SITES | {"site_split": "pipeline"},
+        {"straggler": 0.01, "input_tokens_per_s": "200k"},
+    ],
+    ids=["plain", "data", "pipeline", "slow"],
+)
+def test_losses_add_up_and_rows_do_not_depend_on_each_other(terms: dict):
+    asked = trainer(**terms)
+    shape = shape_of(resolve_model("llama-3-8b"))
+    row, columns = asked.plans(shape)
+    few = np.arange(0, len(row), max(len(row) // 50, 1))
+    found = asked.evaluate(shape, row[few], {name: v[few] for name, v in columns.items()})
+    total = np.zeros(len(few))
+    for seconds in found.run.losses.values():
+        assert (seconds >= 0.0).all()
+        total = total + seconds
+    assert total == pytest.approx(found.run.step_s, rel=1e-12)
+    for k, i in enumerate(few[:5]):
+        alone = asked.evaluate(shape, row[i : i + 1], {n: v[i : i + 1] for n, v in columns.items()})
+        assert alone.run.step_s == found.run.step_s[k]
+        assert alone.rate == found.rate[k]
+
+
+def test_a_thinner_link_between_sites_is_never_faster():
+    asked = trainer(**SITES)
+    shape = shape_of(resolve_model("llama-3-8b"))
+    rates = []
+    for bandwidth in (1e9, 1e10, 1e11):
+        conditions = replace(asked.conditions, site_bytes_per_s=bandwidth)
+        ranked = replace(asked, conditions=conditions).ranked(shape)
+        rates.append(ranked.rate[ranked.best()[0]])
+    assert rates[0] < rates[1] < rates[2]
+
+
+def test_adapters_are_all_that_lora_writes():
+    asked = trainer(
+        task="lora", chips=8, **{k: v for k, v in SITES.items() if k != "sites"}, sites=2
+    )
+    shape = shape_of(resolve_model("llama-3-8b"))
+    ranked = asked.ranked(shape)
+    found = asked.evaluate(shape, *ranked.take(ranked.best()))
+    # Rank 16 on every projection of 8B: some 40M parameters, 14 bytes each.
+    assert 2e8 < found.run.checkpoint_bytes[0] < 2e9
+    assert found.run.losses["sites"][0] < 0.1 * found.run.step_s[0]
