@@ -109,14 +109,26 @@ DEMAND_HEAD = (
     "forecast", "tokens served", "design", "lifetime", "of it serving", "FLOP, serving : training",
     "chip-hours, serving : training", "dense model of least FLOP",
 )  # fmt: skip
+DENSE_HEAD = "cheapest dense design"  # where the space has sparse ones too
+
+
+def demand_head(study: Json) -> tuple[str, ...]:
+    return (*DEMAND_HEAD, DENSE_HEAD) if _has_dense(study) else DEMAND_HEAD
+
+
+def _has_dense(study: Json) -> bool:
+    found = demand(study)
+    rows = [row for level in (found or {}).get("levels", ()) for row in level["demands"]]
+    return any(row["dense_lifetime_usd"] is not None for row in rows)
 
 
 def levels(study: Json) -> list[dict[str, Any]]:
     """For each level of loss: its title, the designs as demand grows, and the demands."""
     found = demand(study)
-    return [] if not found else [_level(level) for level in found["levels"]]
+    return [] if not found else [_level(level, _has_dense(study)) for level in found["levels"]]
 
 
+<<<<<<< HEAD
 def _least_flop(row: Json) -> str:
     """The dense model of least FLOP; a dash under a law that gives none in closed form."""
     size = row["least_flop_parameters"]
@@ -126,6 +138,9 @@ def _least_flop(row: Json) -> str:
 
 
 def _level(level: Json) -> dict[str, Any]:
+=======
+def _level(level: Json, dense: bool) -> dict[str, Any]:
+>>>>>>> train-life
     designs = [
         (
             tokens(row["from_tokens"]) if row["from_tokens"] >= 1e6 else "the start",
@@ -149,7 +164,14 @@ def _level(level: Json) -> dict[str, Any]:
             f"{row['serving_usd'] / row['lifetime_usd']:.0%}",
             significant(row["serving_flops"] / row["training_flops"]),
             significant(row["serving_chip_hours"] / row["training_chip_hours"]),
+<<<<<<< HEAD
             _least_flop(row),
+=======
+            show("total_parameters", row["least_flop_parameters"])
+            + ", "
+            + tokens(row["least_flop_training_tokens"]),
+            *([_dense(row["dense_lifetime_usd"], row["lifetime_usd"])] if dense else []),
+>>>>>>> train-life
         )
         for row in level["demands"]
     ]
@@ -158,6 +180,11 @@ def _level(level: Json) -> dict[str, Any]:
         "designs": designs,
         "demands": demands,
     }
+
+
+def _dense(usd: float | None, least: float) -> str:
+    """`$2.1M, 3.2 ×`: dollars of the cheapest dense design, and over those of the cheapest."""
+    return "–" if usd is None else f"{dollars(usd)}, {significant(usd / least)} ×"
 
 
 def demand_figure(study: Json) -> dict[str, dict[str, Any]]:

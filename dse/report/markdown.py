@@ -85,7 +85,7 @@ def _life(folder: StudyFolder) -> list[str]:
         lines += [f"### {escape(level['title'])}", "", "The cheapest design as demand grows:", ""]
         lines += _table(lifetime.LEVEL_HEAD, level["designs"])
         lines += ["What it costs at each demand:", ""]
-        lines += _table(lifetime.DEMAND_HEAD, level["demands"])
+        lines += _table(lifetime.demand_head(folder.study), level["demands"])
     return lines
 
 

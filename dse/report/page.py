@@ -46,7 +46,7 @@ def page(folder: StudyFolder) -> str:
         demand_sentences=lifetime.demand_sentences(folder.study),
         levels=lifetime.levels(folder.study),
         level_head=lifetime.LEVEL_HEAD,
-        demand_head=lifetime.DEMAND_HEAD,
+        demand_head=lifetime.demand_head(folder.study),
         cards=cards(folder),
         objectives=[(label(o["metric"]), o["direction"]) for o in folder.objectives],
         tallies=tables.tallies(folder),

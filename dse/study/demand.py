@@ -9,7 +9,7 @@ at every demand, and the demands at which one design takes the place of another.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class Pool:
     training_usd: Floats
     usd_per_million: Floats
     whole: bool  # of every point of the space
+    dense: Pool | None = None  # the same of dense shapes alone, where the space has both kinds
 
     def lifetime_usd(self, tokens: float) -> Floats:
         return self.training_usd + tokens * self.usd_per_million / 1e6
@@ -77,15 +78,25 @@ def training_document(problem: PhysicsProblem, front: NDArray[np.int64]) -> dict
 def _pool(problem: PhysicsProblem, front: NDArray[np.int64]) -> Pool | None:
     """None where no loss or no price is known."""
     whole = problem.space.size <= ENUMERATED
-    archive = Archive(3)
+    archive, dense = Archive(3), Archive(3)
+    both = any(axis.name == "sparse" and len(axis.values) > 1 for axis in problem.study.axes)
     ids = problem.space.rank(front)
     size = problem.space.size if whole else len(ids)
     for start in range(0, size, CHUNK):
         part = np.arange(start, min(start + CHUNK, size)) if whole else ids[start : start + CHUNK]
-        F, good = _figures(problem, problem.space.unrank(part))
+        index = problem.space.unrank(part)
+        F, good = _figures(problem, index)
         archive.add(F[good], part[good])
+        if both:
+            good &= problem.space.values(index)["sparse"] == 0.0
+            dense.add(F[good], part[good])
     if not len(archive):
         return None
+    found = _pool_of(archive, whole)
+    return replace(found, dense=_pool_of(dense, whole)) if len(dense) else found
+
+
+def _pool_of(archive: Archive, whole: bool) -> Pool:
     F = archive.F
     return Pool(archive.ids, F[:, 0], F[:, 1], F[:, 2], whole)
 
@@ -167,6 +178,7 @@ def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> d
                 "serving_flops": SERVING_FLOP_PER_PARAMETER * active * served,
                 "training_chip_hours": design["training_chip_hours"],
                 "serving_chip_hours": serving / design["chip_usd_per_hour"],
+                "dense_lifetime_usd": _cheapest(pool.dense, loss, served),
                 **least,
             }
         )
@@ -181,6 +193,13 @@ def _least_flop(law: str, loss: float, served: float) -> dict[str, float | None]
         parameters, tokens = cheapest_shape(DENSE[law], np.array([loss]), np.array([served]))
         found = float(parameters[0]), float(tokens[0])
     return dict(zip(("least_flop_parameters", "least_flop_training_tokens"), found, strict=True))
+
+
+def _cheapest(pool: Pool | None, loss: float, tokens: float) -> float | None:
+    """Least lifetime dollars at that loss; None where nothing reaches it."""
+    if pool is None or not (pool.loss <= loss).any():
+        return None
+    return float(pool.lifetime_usd(tokens)[pool.loss <= loss].min())
 
 
 def _designs(problem: PhysicsProblem, pool: Pool, rows: NDArray[np.intp]) -> list[dict[str, Any]]:

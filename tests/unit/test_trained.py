@@ -173,6 +173,10 @@ def test_demand_moves_the_cheapest_design(tmp_path: Path):
                 + row["tokens"] / 1e6 * (values["usd_per_million_total_tokens"])
             )
             assert row["lifetime_usd"] == pytest.approx(usd[able].min(), rel=1e-6)
+            dense = able & (metrics.quality.efficiency_leverage[fits] == 1.0)
+            assert (row["dense_lifetime_usd"] is not None) == dense.any()
+            if dense.any():
+                assert row["dense_lifetime_usd"] == pytest.approx(usd[dense].min(), rel=1e-6)
         prices = [row["usd_per_million_served_tokens"] for row in level["designs"]]
         assert prices == sorted(prices, reverse=True)
     for front in demand["fronts"]:
