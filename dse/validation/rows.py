@@ -88,7 +88,7 @@ class Row:
 def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]) -> Row:
     """The row of `cells`, which has a text for each of NUMBERS and TEXTS; `models` remembers the
     models of earlier rows. Raises InputError with the reason why a row is not covered."""
-    model = _model(cells["model"], models)
+    model = model_of(cells["model"], models)
     if cells["chip"] not in catalog.chips:
         raise InputError(f"no chip {cells['chip']!r}")
     serving, metric = cells["serving"], cells["metric"]
@@ -228,7 +228,8 @@ def number(cells: Mapping[str, str], name: str, default: float | None = None) ->
     return value
 
 
-def _model(name: str, models: dict[str, Model | str]) -> Model:
+def model_of(name: str, models: dict[str, Model | str]) -> Model:
+    """The model of a row, remembered in `models`. Raises InputError where there is none."""
     if name not in models:
         known = name.lower() in load_models() or Path(name).exists()
         models[name] = resolve_model(name) if known else f"no model {name!r}"

@@ -1,12 +1,9 @@
 """Constants of the training stacks from measured runs, and predictions of runs that no fit saw.
 
-The fit minimises, over logarithms (of factors and seconds) and log-odds (of shares) t around the
-values that the stack files would have without it,
-
-    sum over runs of weight * (1 - exp(-h / 0.5)) + RIDGE / 2 * sum of (t / sd)^2
-
-where h is the error |predicted / measured - 1|, rounded below 5%, which saturates. A constant is
-shared by all the stacks that it names; none belongs to one model, chip or group. A run counts once
+The fit (`dse.validation.saturating_fit`) minimises, over logarithms (of factors and seconds) and
+log-odds (of shares) t around the priors of PARAMETERS, a loss of the errors |predicted / measured -
+1|, rounded below 5%, that saturates near 25%, and a ridge of t over each one's sd. A constant is
+shared by all the stacks that it names; none belongs to one model or group. A run counts once
 (tokens per second where a source has that, else FLOPs or utilisation by its convention), every
 group (model and chip) weighs the same, whole runs in chip-hours not at all.
 
@@ -28,6 +25,7 @@ from dse.perf.machines import Machines
 from dse.specs.catalog import load_catalog
 from dse.specs.training_stack import CLOCK, TrainingStack, training_stacks
 from dse.validation.points import machines_of
+from dse.validation.saturating_fit import Objective, linearise
 from dse.validation.training_points import (
     TrainingReadout,
     predict_training,
@@ -36,12 +34,9 @@ from dse.validation.training_points import (
 
 FOLDS = ("group", "chip", "model")
 MAIN = ("tokens_per_s_per_chip", "tokens_per_s", "step_s", "model_flops_per_s_per_chip", "mfu")
-RIDGE = 0.003
+RIDGE = 0.006
 ENOUGH_ROWS = 5
-ROUNDED, SATURATION = 0.05, 0.5
-STEP = 0.03
-LARGEST_MOVE = 0.4
-SMALLEST_SHARE = 0.02  # of an overlap, so that its log-odds are finite
+ROUNDED, SATURATION = 0.05, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,82 +167,12 @@ def group_weights(table: pd.DataFrame, used: NDArray[np.bool_]) -> Floats:
     return weight / max(groups.nunique(), 1)
 
 
-_SD: Floats = np.array([parameter.sd for parameter in PARAMETERS])
+OBJECTIVE = Objective(np.array([p.sd for p in PARAMETERS]), RIDGE, ROUNDED, SATURATION)
 
 
-def _rounded(error: Floats) -> Floats:
-    return np.asarray(np.sqrt(error * error + ROUNDED**2) - ROUNDED, dtype=np.float64)
-
-
-def loss(log_ratio: Floats, weight: Floats, moves: Floats) -> float:
-    rows = weight * (1.0 - np.exp(-_rounded(np.expm1(log_ratio)) / SATURATION))
-    return float(rows.sum()) + RIDGE / 2.0 * float(np.sum((moves / _SD) ** 2))
-
-
-def _move(log_ratio: Floats, slopes: Floats, weight: Floats, moves: Floats) -> Floats:
-    """One Gauss-Newton step of the loss, iteratively reweighted."""
-    ratio = np.exp(log_ratio)
-    error = ratio - 1.0
-    pull = weight * np.exp(-_rounded(error) / SATURATION) / SATURATION
-    pull = pull / np.sqrt(error * error + ROUNDED**2)
-    curvature = (slopes * (pull * ratio * ratio)[:, None]).T @ slopes
-    curvature += RIDGE * np.diag(1.0 / _SD**2)
-    gradient = slopes.T @ (pull * error * ratio) + RIDGE * moves / _SD**2
-    step = np.asarray(-np.linalg.solve(curvature, gradient), dtype=np.float64)
-    return np.minimum(np.maximum(step, -LARGEST_MOVE), LARGEST_MOVE)
-
-
-def linearise(problem: TrainingProblem, moves: Floats) -> tuple[Floats, Floats]:
-    """(log ratios (r,), their derivatives (r, parameters)) at `moves`."""
-    here = problem.logs(moves)
-    slopes = np.empty((len(here), len(PARAMETERS)))
-    for k in range(len(PARAMETERS)):
-        there = moves.copy()
-        there[k] += STEP
-        slopes[:, k] = (problem.logs(there) - here) / STEP
-    return here, slopes
-
-
-def fit_training(problem: TrainingProblem, rounds: int = 12) -> Floats:
+def fit_training(problem: TrainingProblem) -> Floats:
     """(parameters,) the best moves."""
-    weight = problem.weight[problem.weight > 0.0]
-    moves = np.zeros(len(PARAMETERS))
-    for _ in range(rounds):
-        log_ratio, slopes = linearise(problem, moves)
-        before = loss(log_ratio, weight, moves)
-        step = _move(log_ratio, slopes, weight, moves)
-        for share in (1.0, 0.5, 0.25, 0.1):
-            tried = moves + share * step
-            after = loss(problem.logs(tried), weight, tried)
-            if after < before:
-                break
-        else:
-            return moves
-        moves = tried
-        if before - after < 2e-4 * before:
-            return moves
-    return moves
-
-
-def refit(
-    start: Floats, log_ratio: Floats, slopes: Floats, weight: Floats, rounds: int = 40
-) -> Floats:
-    """The fit with other row weights, with log ratios taken as linear around `start`."""
-    moves, here = start.copy(), log_ratio
-    for _ in range(rounds):
-        step = _move(here, slopes, weight, moves)
-        before = loss(here, weight, moves)
-        for share in (1.0, 0.5, 0.25, 0.1):
-            tried = moves + share * step
-            ratio = log_ratio + slopes @ (tried - start)
-            if loss(ratio, weight, tried) < before:
-                break
-        else:
-            return moves
-        moves, here = tried, ratio
-        if float(np.max(np.abs(share * step))) < 1e-3:
-            return moves
-    return moves
+    return OBJECTIVE.fit(problem.logs, problem.weight[problem.weight > 0.0])
 
 
 def held_out_training(
@@ -260,7 +185,7 @@ def held_out_training(
     if start is None:
         progress("training: fit to all rows")
         start = fit_training(problem)
-    here, slopes = linearise(problem, start)
+    here, slopes = linearise(problem.logs, start)
     used = problem.weight > 0.0
     found = {}
     for by in FOLDS:
@@ -271,7 +196,7 @@ def held_out_training(
             progress(f"training: without one {by}: {k + 1} of {len(names)}")
             weight = problem.weight[used] * (keys[used] != name)
             rows = keys == name
-            moves = refit(start, here, slopes, weight)
+            moves = OBJECTIVE.refit(start, here, slopes, weight)
             numbers[rows] = problem.predict(moves)[rows]
         found[by] = numbers
     return found

@@ -13,15 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from dse.errors import InputError
 from dse.perf.training.plan import TASKS
 from dse.specs.catalog import Catalog
 from dse.specs.model import BlockSpec, Model
-from dse.specs.model_catalog import load_models, resolve_model
 from dse.validation.points import TRAINING_METRICS
-from dse.validation.rows import LARGEST_COUNT
+from dse.validation.rows import LARGEST_COUNT, model_of
 from dse.validation.training_software import Recipe, Software, recipe_of, software_of
 
 COUNTS = (
@@ -83,7 +81,7 @@ def read_training_row(
 ) -> TrainingRow:
     """The row of `cells`, which has a text for each of COUNTS and TEXTS; `models` remembers the
     models of earlier rows. Raises InputError with the reason why a row is not covered."""
-    model = _model(cells["model"], models)
+    model = model_of(cells["model"], models)
     if cells["chip"] not in catalog.chips:
         raise InputError(f"no chip {cells['chip']!r}")
     task, metric = cells["task"] or "pretrain", cells["metric"]
@@ -286,13 +284,3 @@ def _count(
     if not 0.0 < value <= most or value % 1.0:
         raise InputError(f"{name} is {'empty' if not text else f'not a whole number: {text!r}'}")
     return value
-
-
-def _model(name: str, models: dict[str, Model | str]) -> Model:
-    if name not in models:
-        known = name.lower() in load_models() or Path(name).exists()
-        models[name] = resolve_model(name) if known else f"no model {name!r}"
-    model = models[name]
-    if isinstance(model, str):
-        raise InputError(model)
-    return model
