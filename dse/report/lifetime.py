@@ -128,7 +128,6 @@ def levels(study: Json) -> list[dict[str, Any]]:
     return [] if not found else [_level(level, _has_dense(study)) for level in found["levels"]]
 
 
-<<<<<<< HEAD
 def _least_flop(row: Json) -> str:
     """The dense model of least FLOP; a dash under a law that gives none in closed form."""
     size = row["least_flop_parameters"]
@@ -137,10 +136,7 @@ def _least_flop(row: Json) -> str:
     return f"{show('total_parameters', size)}, {tokens(row['least_flop_training_tokens'])}"
 
 
-def _level(level: Json) -> dict[str, Any]:
-=======
 def _level(level: Json, dense: bool) -> dict[str, Any]:
->>>>>>> train-life
     designs = [
         (
             tokens(row["from_tokens"]) if row["from_tokens"] >= 1e6 else "the start",
@@ -164,14 +160,8 @@ def _level(level: Json, dense: bool) -> dict[str, Any]:
             f"{row['serving_usd'] / row['lifetime_usd']:.0%}",
             significant(row["serving_flops"] / row["training_flops"]),
             significant(row["serving_chip_hours"] / row["training_chip_hours"]),
-<<<<<<< HEAD
             _least_flop(row),
-=======
-            show("total_parameters", row["least_flop_parameters"])
-            + ", "
-            + tokens(row["least_flop_training_tokens"]),
             *([_dense(row["dense_lifetime_usd"], row["lifetime_usd"])] if dense else []),
->>>>>>> train-life
         )
         for row in level["demands"]
     ]

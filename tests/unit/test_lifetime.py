@@ -15,13 +15,13 @@ from dse.economics.lifetime import (
     lower_envelope,
     tokens_over_years,
 )
-from dse.quality.laws import (
+from dse.quality.laws import predicted_loss
+from dse.quality.laws.leverage import (
     LOSS_FLOOR,
     LOSS_PARAMETERS,
     LOSS_PARAMETERS_EXPONENT,
     LOSS_TOKENS,
     LOSS_TOKENS_EXPONENT,
-    predicted_loss,
 )
 
 LAW = LossLaw(

@@ -12,7 +12,7 @@ import yaml
 
 from dse.economics.lifetime import LossLaw, lifetime
 from dse.errors import InputErrors
-from dse.quality.laws import (
+from dse.quality.laws.leverage import (
     LOSS_FLOOR,
     LOSS_PARAMETERS,
     LOSS_PARAMETERS_EXPONENT,
