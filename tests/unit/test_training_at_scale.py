@@ -107,7 +107,8 @@ def test_reliability_file(tmp_path):
 def test_input_is_a_ceiling():
     delivered = delivered_tokens_per_s(*one(10.0, 4e6, 4.0))
     assert delivered == [1e7]
-    assert starved_s(*one(2.0, 1e8), tokens_per_s=delivered) == [8.0]  # 10 s to deliver, 2 s to compute
+    # 10 s to deliver, 2 s to compute.
+    assert starved_s(*one(2.0, 1e8), tokens_per_s=delivered) == [8.0]
     assert starved_s(*one(20.0, 1e8), tokens_per_s=delivered) == [0.0]
     assert starved_s(*one(2.0, 1e8, np.inf)) == [0.0]
 
