@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,8 +107,9 @@ def test_reliability_file(tmp_path):
 def test_input_is_a_ceiling():
     delivered = delivered_tokens_per_s(*one(10.0, 4e6, 4.0))
     assert delivered == [1e7]
-    assert starved_s(*one(2.0, 1e8), delivered) == [8.0]  # 10 s to deliver, 2 s to compute
-    assert starved_s(*one(20.0, 1e8), delivered) == [0.0]
+    # 10 s to deliver, 2 s to compute.
+    assert starved_s(*one(2.0, 1e8), tokens_per_s=delivered) == [8.0]
+    assert starved_s(*one(20.0, 1e8), tokens_per_s=delivered) == [0.0]
     assert starved_s(*one(2.0, 1e8, np.inf)) == [0.0]
 
 
@@ -138,7 +140,7 @@ def test_a_pipeline_over_sites():
     assert pipeline_s(*one(step, 1.0, tokens, micro, hidden, 1e9, latency)) == [0.0]
 
 
-def trainer(**terms: object) -> Trainer:
+def trainer(**terms: Any) -> Trainer:
     asked = TrainingFile(**({"chip": "h100_sxm", "chips": 256} | terms)).terms()
     return trainer_of(load_catalog(), asked, "rental_3yr")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ from dse.study.training.trainer import shape_of, trainer_of
 CASES = [("llama-3.1-405b", 16_384), ("deepseek-v3", 2048), ("llama-3-8b", 1), ("gpt-oss-120b", 72)]
 
 
-def table(model: str, chips: int, **setting: object):
+def table(model: str, chips: int, **setting: Any):
     tokens = default_batch_tokens(chips, 8192)
     shape = shape_of(resolve_model(model))
     return plans(shape, chips, Setting(global_batch_tokens=tokens, **setting), 8.0)

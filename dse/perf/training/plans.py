@@ -37,9 +37,11 @@ ZERO_STAGES = (1, 3)
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is the same in every plan of a run; `fixed` holds values of SEARCHED that are not
-    searched (recompute by its place in RECOMPUTES). `few` leaves out most plans, for a search over
-    shapes: powers of two alone, context parallelism up to 4, one or two sequences a micro-batch
-    (of 11 models and clusters, nine lost nothing by it, the others 1% and 4%)."""
+    searched (recompute by its place in RECOMPUTES). `few` leaves out most plans, for a
+    search over shapes: powers of two alone, context parallelism up to 4, one or two
+    sequences a micro-batch, feed-forwards or experts never recomputed alone (of 11 models
+    and clusters, nine lost nothing by it, the others 1% and 4%).
+    """
 
     sequence_length: int = 8192
     global_batch_tokens: int = 2048 * 8192
@@ -123,7 +125,7 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
 
     table = _product(
         {
-            "recompute": fixed.get("recompute", _recomputes(bool(experts))),
+            "recompute": fixed.get("recompute", _recomputes(bool(experts), setting.few)),
             "zero_stage": fixed.get("zero_stage", ZERO_STAGES),
         },
         table,
@@ -198,9 +200,10 @@ def _keep(table: Columns, keep: NDArray[np.bool_] | Floats) -> Columns:
     return {name: values[rows] for name, values in table.items()} if rows.any() else table
 
 
-def _recomputes(sparse: bool) -> NDArray[np.int64]:
+def _recomputes(sparse: bool, few: bool) -> NDArray[np.int64]:
     """Codes that differ for a model with or without experts."""
-    return np.array([k for k, name in enumerate(RECOMPUTES) if sparse or name != "moe"])
+    left_out = {"mlp", "moe"} if few else set() if sparse else {"moe"}
+    return np.array([k for k, name in enumerate(RECOMPUTES) if name not in left_out])
 
 
 def _most_context(setting: Setting) -> int:
