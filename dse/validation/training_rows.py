@@ -282,5 +282,7 @@ def _count(
     except ValueError:
         value = 0.0
     if not 0.0 < value <= most or value % 1.0:
-        raise InputError(f"{name} is {'empty' if not text else f'not a whole number: {text!r}'}")
+        raise InputError(
+            f"{name} is {'empty' if not text else f'no whole number up to {most:,.0f}: {text!r}'}"
+        )
     return value

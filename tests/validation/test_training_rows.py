@@ -76,10 +76,10 @@ def test_names_of_precisions(dtype: str, precision: str) -> None:
         ({"metric": "watts"}, "metric 'watts' is not modelled"),
         ({"dtype": "fp7"}, "dtype 'fp7' is not known"),
         ({"n_chips": "63"}, "tp x cp x pp x dp is not n_chips"),
-        ({"n_chips": "sixty"}, "n_chips is not a whole number: 'sixty'"),
-        ({"tp": "-4"}, "tp is not a whole number: '-4'"),
+        ({"n_chips": "sixty"}, "n_chips is no whole number up to 100,000: 'sixty'"),
+        ({"tp": "-4"}, "tp is no whole number up to 100,000: '-4'"),
         ({"ep": "3"}, "ep does not divide tp x cp x dp"),
-        ({"sequence_length": "nan"}, "sequence_length is not a whole number: 'nan'"),
+        ({"sequence_length": "nan"}, "sequence_length is no whole number .*: 'nan'"),
         ({"metric": "chip_hours"}, "on how many tokens"),
     ],
 )
