@@ -18,10 +18,9 @@ from dse.dtypes import CODE
 from dse.errors import InputError
 from dse.perf.machines import Machines
 from dse.perf.training.evaluate import evaluate_training
-from dse.perf.training.intervals import training_interval, training_spread
+from dse.perf.training.intervals import law_kind, training_interval, training_spread
 from dse.perf.training.plan import TASKS, TrainingBatch, TrainingMetrics
 from dse.space.batches import batch_of
-from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog, load_catalog
 from dse.specs.model import Model
 from dse.specs.training_stack import TrainingStack, training_stacks
@@ -134,7 +133,7 @@ def predict_training(
         batch = _on(group.batch, codes)
         with np.errstate(divide="ignore", invalid="ignore"):
             metrics = evaluate_training(batch, machines, stacks[group.stack])
-        kind = _kind(batch, machines)[group.run]
+        kind = law_kind(batch, machines)[group.run]
         for metric in sorted(set(group.metric.tolist())):
             rows = group.metric == metric
             where = group.run[rows]
@@ -179,15 +178,6 @@ def _metric(
     if metric == "step_s":
         return metrics.step_s, ideal
     return 1.0 / rate / 3600.0, ideal / metrics.step_s / rate / 3600.0
-
-
-def _kind(batch: TrainingBatch, machines: Machines) -> NDArray[np.intp]:
-    """(m,) index of KINDS: the worst of the laws that a run uses."""
-    worst = np.zeros(len(batch), dtype=np.intp)
-    for codes in batch.candidates.weight_dtype.values():
-        worst = np.maximum(worst, machines.law_kind[batch.candidates.chip, codes])
-    assert worst.max(initial=0) < len(KINDS)
-    return worst
 
 
 def _group(stack: str, rows: list[tuple[int, TrainingRow]], chips: tuple[str, ...]) -> StackGroup:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dse.candidates import Floats
 from dse.data import hardware_dir
 from dse.perf.intervals import UNKNOWN
+from dse.perf.machines import Machines
+from dse.perf.training.plan import TrainingBatch
 from dse.specs.calibration import KINDS, load_calibration
 from dse.specs.training_stack import CALIBRATION
 
@@ -47,3 +49,12 @@ def training_interval(
     if metric in RATES:
         return value * low, value * high
     return value / high, value / low
+
+
+def law_kind(batch: TrainingBatch, machines: Machines) -> NDArray[np.intp]:
+    """(n,) index of KINDS: the worst of the kernel laws that a run uses."""
+    worst = np.zeros(len(batch), dtype=np.intp)
+    for codes in batch.candidates.weight_dtype.values():
+        worst = np.maximum(worst, machines.law_kind[batch.candidates.chip, codes])
+    assert worst.max(initial=0) < len(KINDS)
+    return worst

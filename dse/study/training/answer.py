@@ -12,6 +12,7 @@ from dse.dtypes import DTYPES
 from dse.errors import InputError
 from dse.perf.parameters import Parameters, parameters
 from dse.perf.training.at_scale import LOSSES_AT_SCALE
+from dse.perf.training.intervals import law_kind
 from dse.perf.training.memory import MOMENT_BYTES
 from dse.perf.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
 from dse.perf.training.search import MEANINGS, Evaluated, Ranked, Trainer
@@ -22,7 +23,7 @@ from dse.specs.training_run import TrainingTerms
 from dse.study.describe import number
 from dse.study.training.assumed import assumptions
 from dse.study.training.energy import mean_watts
-from dse.study.training.intervals import KIND, train_intervals
+from dse.study.training.intervals import interval_words, train_intervals
 from dse.study.training.trainer import shape_of, trainer_of
 
 SHOWN_PLANS = 5
@@ -73,7 +74,8 @@ class Training:
             "kwh": number(watts.whole[0] * hours / 1e3),
             "watts_per_chip": number(watts.chip[0]),
         }
-        intervals = train_intervals(document)
+        kind = int(law_kind(self.plans.batch, self.trainer.machines)[0])
+        intervals = train_intervals(document, kind)
         if not self.feasible:
             document = dict.fromkeys(document) | {"mfu_convention": MFU}
             intervals = {}
@@ -111,7 +113,7 @@ class Training:
             "plans_evaluated": self.count,
             "plans_that_fit": self.fitting,
             "intervals": intervals,
-            "interval_kind": KIND,
+            "interval_kind": interval_words(kind),
             "model": self.model.name,
             "total_parameters": round(float(self.parameters.total[0])),
             "active_parameters": round(float(self.parameters.active[0])),

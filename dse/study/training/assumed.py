@@ -35,6 +35,11 @@ def run_assumptions(catalog: Catalog, terms: TrainingTerms, trainer: Trainer) ->
             f"global batch {setting.sequences:,} sequences of {setting.sequence_length:,} tokens: "
             "none was given, and Llama 3 ended at 16M tokens (arXiv 2407.21783, table 4)"
         )
+    elif terms.global_batch_tokens != setting.global_batch_tokens:
+        sentences.append(
+            f"global batch {terms.global_batch_tokens:,} tokens is no whole number of sequences: "
+            f"{setting.sequences:,} of {setting.sequence_length:,} are taken, near it and divisible"
+        )
     stack = trainer.stack
     guessed = [name for name, kind in stack.kinds.items() if kind == "assumed"]
     if guessed:

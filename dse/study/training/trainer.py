@@ -44,8 +44,11 @@ def trainer_of(
     batch = terms.global_batch_tokens
     setting = Setting(
         sequence_length=terms.sequence_length,
-        global_batch_tokens=default_batch_tokens(terms.chips, terms.sequence_length, DEFAULT_BATCH)
-        if batch is None
+        # "16M" is a round number of tokens: the nearest batch of whole sequences is meant.
+        global_batch_tokens=default_batch_tokens(
+            terms.chips, terms.sequence_length, batch or DEFAULT_BATCH
+        )
+        if batch is None or batch % terms.sequence_length
         else batch,
         precision=terms.precision,
         task=terms.task,
