@@ -26,6 +26,7 @@ from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
 from dse.specs.rack import Rack, load_rack, resolve_rack
 from dse.specs.rack import refusal as rack_refusal
+from dse.specs.views import View, read_views
 from dse.specs.workloads import (
     WeightedFile,
     WorkloadFile,
@@ -59,7 +60,8 @@ class Study:
     needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, None
     on every other price basis. `chip_files` are the paths of chip files that the space names.
     `rack` is what a hypothetical scale-up domain stands in, where one is searched.
-    `quality_law` names the law that predicts the loss.
+    `quality_law` names the law that predicts the loss. `views` are questions beside the front,
+    which decide nothing of the search.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -84,6 +86,7 @@ class Study:
     path: Path
     rack: Rack | None = None
     quality_law: str = DEFAULT
+    views: tuple[View, ...] = ()
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -110,6 +113,7 @@ class _StudyFile(BaseModel):
     deployment: Any
     objectives: Any
     constraints: Any = ()
+    views: Any = ()
 
 
 def shipped_spaces() -> dict[str, Path]:
@@ -178,6 +182,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
             replace(limit, workload=load.name, text=f"{load.name}: {limit.text}")
             for limit in _constraints(load.constraints, at, [load.serving], mistakes)
         )
+    wanted = {objective.metric: objective.direction for objective in objectives}
+    views = read_views(document.data.get("views", ()), axes, wanted, mistakes)
     workloads = read_workloads(files, document, catalog, mistakes)
     modules = any(axis.name == "num_nextn_predict_layers" for axis in axes)
     if modules and not any(
@@ -232,6 +238,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         path=Path(path),
         rack=rack,
         quality_law=law,
+        views=views,
     )
 
 
