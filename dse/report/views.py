@@ -18,12 +18,20 @@ MAPS_ABOUT = (
     "The same for each {0} (rows) and {1} (columns): the darker, the nearer to the least price of "
     "its table, which is framed; colourless at three times that. A dash: the loss is not reached."
 )
-SPARSE = {False: "dense", True: "with experts"}
+SPARSE = {False: "dense", True: "sparse"}
 
 
 def named(view: Json, value: Any) -> str:
     """A value of the axis in words."""
     return SPARSE[bool(value)] if view["by"] == "sparse" else str(value)
+
+
+def _cheapest(view: Json, name: str) -> str:
+    """`the cheapest dense design`, `the cheapest design on h200_sxm`."""
+    if view["by"] == "sparse":
+        return f"the cheapest {name} design"
+    where = "on" if view["by"] == "chip" else f"with {axis_words(view['by'])}"
+    return f"the cheapest design {where} {name}"
 
 
 def axis_words(name: str) -> str:
@@ -41,7 +49,6 @@ def view_sections(study: Mapping[str, Any]) -> list[dict[str, Any]]:
             "maps_about": MAPS_ABOUT.format(*(axis_words(name) for name in view["map"]))
             if view["map"]
             else "",
-            "corner": " \\ ".join(axis_words(name) for name in view["map"]),
             "laws": law_view_rows(view),
             "laws_sentence": law_view_sentence(view),
             "designs": design_rows(view),
@@ -64,7 +71,7 @@ def heading(view: Json) -> str:
     if view["map"]:
         over = " and ".join(axis_words(name) for name in view["map"])
         return f"Which {over} suit each {axis_words(view['by'])}"
-    who = " and ".join(names) if len(names) == 2 else f"each {axis_words(view['by'])}"
+    who = " against ".join(names) if len(names) == 2 else f"each {axis_words(view['by'])}"
     return f"At equal predicted loss: {who}"
 
 
@@ -85,16 +92,17 @@ def _answer(view: Json) -> str:
     found.sort(key=lambda one: one[:2])
     level = f"At a predicted loss of {row['level']:g}"
     if view["map"]:
-        said = "; ".join(
-            f"{name} {_at(best)} ({show(view['cost'], cost)})" for cost, name, best in found
-        )
+        places: dict[str, list[str]] = {}
+        for cost, name, best in found:
+            places.setdefault(_at(best), []).append(f"{name} ({show(view['cost'], cost)})")
+        said = "; ".join(f"{place} for {', '.join(names)}" for place, names in places.items())
         over = " × ".join(axis_words(name) for name in view["map"])
-        return f"{level} the cheapest {over} is, by {axis_words(view['by'])}: {said}."
+        return f"{level} the cheapest {over} is {said}."
     (low, first, best), (high, last, worst) = found[0], found[-1]
     said = (
-        f"{level} the cheapest design {first} costs {show(view['cost'], low)} per million tokens "
-        f"and the cheapest {last} {show(view['cost'], high)}, {significant(high / low)} times as "
-        f"much; its weights take {show('memory_bytes', worst['memory_bytes'])} against "
+        f"{level} {_cheapest(view, first)} costs {show(view['cost'], low)} per million tokens "
+        f"and {_cheapest(view, last)} {show(view['cost'], high)}, {significant(high / low)} times "
+        f"as much; its weights take {show('memory_bytes', worst['memory_bytes'])} against "
         f"{show('memory_bytes', best['memory_bytes'])}, and a token uses "
         f"{show('active_parameters', worst['metrics']['active_parameters'])} parameters against "
         f"{show('active_parameters', best['metrics']['active_parameters'])}."
@@ -141,7 +149,7 @@ def level_rows(view: Json) -> list[tuple[str, ...]]:
     head = ("predicted loss at most", *names)
     if pair:
         head += (f"price, {over}", f"memory of the weights, {over}", f"active parameters, {over}")
-    rows = [head]
+    rows: list[tuple[str, ...]] = [head]
     for row in view["levels"]:
         cells = [_price(view, best) for best in row["best"]]
         rows.append((f"{row['level']:g}", *cells, *(_ratios(view, *row["best"]) if pair else ())))
@@ -219,7 +227,7 @@ def law_view_rows(view: Json) -> list[tuple[str, ...]]:
         *names,
         *over,
     )
-    rows = [head]
+    rows: list[tuple[str, ...]] = [head]
     for row in view["laws"]:
         cells: list[str] = []
         for at in row["levels"]:
@@ -246,8 +254,8 @@ def law_view_sentence(view: Json) -> str:
     else:
         verdict = "which is cheaper depends on the law"
     return (
-        f"Over all laws and both levels {a} costs {significant(low)} to {significant(high)} times "
-        f"what {b} costs: {verdict}."
+        f"Over all laws and both levels {_cheapest(view, a)} costs {significant(low)} to "
+        f"{significant(high)} times as much as {_cheapest(view, b)}: {verdict}."
     )
 
 

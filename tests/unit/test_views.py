@@ -130,10 +130,10 @@ def test_levels_are_few_round_and_span_the_losses(losses: list[float], most: int
 def test_words_of_a_comparison_and_of_a_map(problem) -> None:
     compared = seen(problem, View("sparse"))
     (said,) = view_answers({"views": [compared]})
-    assert "cheapest dense" in said
-    assert "cheapest design with experts" in said or "cheapest with experts" in said
+    assert "the cheapest dense design" in said
+    assert "the cheapest sparse design" in said
     head, *rows = level_rows(compared)
-    assert head[1:3] == ("dense", "with experts")
+    assert head[1:3] == ("dense", "sparse")
     assert len({len(row) for row in (head, *rows)}) == 1
     drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
     told = [level for level in maps(drawn) if level["told"]]
