@@ -19,8 +19,8 @@ from dse.specs.loader import KeyPath, did_you_mean
 
 QUALITY = "predicted_loss"
 COSTS = (
-    "usd_per_million_total_tokens", "usd_per_million_output_tokens_all_in",
-    "usd_per_million_output_tokens", "usd_per_million_input_tokens",
+    "usd_per_million_total_tokens", "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens", "usd_per_million_output_tokens_all_in",
 )  # fmt: skip
 _KEYS = ("by", "map", "every_law")
 _EXAMPLE = "- by: sparse"
