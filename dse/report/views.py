@@ -7,7 +7,7 @@ from typing import Any
 
 from dse.report.figures import PALETTE, SYMBOLS, plain
 from dse.report.folder import Json, StudyFolder
-from dse.report.labels import axis_title, label, show
+from dse.report.labels import LABELS, axis_title, label, show
 from dse.study.numbers import significant
 
 HEIGHT_PX = 440
@@ -23,7 +23,16 @@ SPARSE = {False: "dense", True: "sparse"}
 
 def named(view: Json, value: Any) -> str:
     """A value of the axis in words."""
-    return SPARSE[bool(value)] if view["by"] == "sparse" else str(value)
+    return _value(view["by"], value)
+
+
+def _value(axis: str, value: Any) -> str:
+    """A value of an axis, as a person writes it."""
+    if axis == "sparse":
+        return SPARSE[bool(value)]
+    if axis in LABELS:
+        return show(axis, value)
+    return f"{value:,}" if type(value) in (int, float) else str(value).lower()
 
 
 def _cheapest(view: Json, name: str) -> str:
@@ -94,7 +103,7 @@ def _answer(view: Json) -> str:
     if view["map"]:
         places: dict[str, list[str]] = {}
         for cost, name, best in found:
-            places.setdefault(_at(best), []).append(f"{name} ({show(view['cost'], cost)})")
+            places.setdefault(_at(view, best), []).append(f"{name} ({show(view['cost'], cost)})")
         said = "; ".join(f"{place} for {', '.join(names)}" for place, names in places.items())
         over = " × ".join(axis_words(name) for name in view["map"])
         return f"{level} the cheapest {over} is {said}."
@@ -136,8 +145,10 @@ def _curves(view: Json) -> list[tuple[Json, Any]]:
     return list(zip(view["curves"], view["values"], strict=True))
 
 
-def _at(best: Json) -> str:
-    return " × ".join(f"{value:,.0f}" for value in best["at"])
+def _at(view: Json, best: Json) -> str:
+    return " × ".join(
+        _value(axis, value) for axis, value in zip(view["map"], best["at"], strict=True)
+    )
 
 
 def level_rows(view: Json) -> list[tuple[str, ...]]:
@@ -160,7 +171,7 @@ def _price(view: Json, best: Json | None) -> str:
     if best is None:
         return "not reached"
     price = show(view["cost"], best["metrics"][view["cost"]])
-    return f"{price} at {_at(best)}" if view["map"] else price
+    return f"{price} at {_at(view, best)}" if view["map"] else price
 
 
 def _ratios(view: Json, first: Json | None, second: Json | None) -> tuple[str, ...]:
@@ -270,7 +281,7 @@ def maps(view: Json) -> list[dict[str, Any]]:
             "tables": [
                 {
                     "name": named(view, value),
-                    "columns": [f"{column:,}" for column in view["columns"]],
+                    "columns": [_value(view["map"][1], column) for column in view["columns"]],
                     "rows": _shaded(view, table),
                 }
                 for value, table in zip(view["values"], one["cost"], strict=True)
@@ -290,7 +301,7 @@ def _shaded(view: Json, table: list[list[float | None]]) -> list[Any]:
             else (show(view["cost"], cost), _strength(cost / least), cost == least)
             for cost in row
         ]
-        rows.append((f"{head:,}", cells))
+        rows.append((_value(view["map"][0], head), cells))
     return rows
 
 

@@ -210,13 +210,14 @@ def _designs(
     ids = [int(f.ids[k]) for f, k in zip(fronts, picks, strict=True) if k is not None]
     index = problem.space.unrank(np.array(ids, dtype=np.int64))
     metrics, batch = problem.metrics(index), problem.batch(index)
-    values = problem.space.values(index)
+    names, choices = problem.space.names, problem.space.choices
+    over = [names.index(name) for name in view.map]
     cost = _cost(problem)
     described = iter(
         {
             "shape": short_shape(config_of(problem.model or model_at(batch, i, "", None))),
             "deployment": short_deployment(describe_deployment(batch, i, problem.machines)),
-            "at": [number(values[name][i]) for name in view.map],
+            "at": [choices[axis][index[i, axis]] for axis in over],
             "memory_bytes": number(
                 metrics.values["memory_weights_bytes_per_chip"][i]
                 * metrics.values["chips"][i]

@@ -145,6 +145,15 @@ def test_words_of_a_comparison_and_of_a_map(problem) -> None:
     assert "h200_sxm" in said
 
 
+def test_a_map_over_formats_and_kinds_is_in_words(problem) -> None:
+    drawn = seen(problem, View("sparse", ("weight_dtype", "chip")))
+    table = maps(drawn)[0]["tables"][0]
+    assert table["columns"] == ["h100_sxm", "h200_sxm"]
+    assert [head for head, _ in table["rows"]] == ["bf16", "fp8"]
+    (said,) = view_answers({"views": [drawn]})
+    assert "fp8 × h" in said
+
+
 def test_values_that_nothing_reaches_are_said(problem) -> None:
     view = seen(problem, View("sparse"))
     for row in view["levels"]:
