@@ -35,7 +35,7 @@ POINTS = {
     "shape-for-nvl72-20ms": (10**10, 10**12),
     "shape-for-nvl72-50ms": (10**10, 10**12),
     "shape-for-tpu-pod": (10**9, 10**11),
-    "shape-for-workstation": (10**8, 10**10),
+    "shape-for-workstation": (10**7, 10**9),
     "sparse-against-dense": (100_000, 3_000_000),
     "hidden-and-experts-by-chip": (100_000, 3_000_000),
 }
