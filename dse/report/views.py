@@ -116,7 +116,7 @@ def _answer(view: Json) -> str:
         f"{show('active_parameters', worst['metrics']['active_parameters'])} parameters against "
         f"{show('active_parameters', best['metrics']['active_parameters'])}."
     )
-    return " ".join([said, *_unreached(view)])
+    return " ".join(filter(None, [said, *_unreached(view), law_view_sentence(view)]))
 
 
 def _told(view: Json) -> Json | None:
