@@ -23,7 +23,8 @@ from dse.search.engine import Progress
 from dse.search.run import ENUMERATE
 from dse.specs.own_config import config_of
 from dse.specs.views import COSTS, QUALITY, View
-from dse.study.describe import describe_deployment, number
+from dse.study.describe import describe_deployment
+from dse.study.numbers import number
 from dse.study.physics import PhysicsProblem
 from dse.study.shapes import model_at
 from dse.study.words import short_deployment, short_shape
