@@ -111,8 +111,8 @@ def _answer(view: Json) -> str:
     said = (
         f"{level} {_cheapest(view, first)} costs {show(view['cost'], low)} per million tokens "
         f"and {_cheapest(view, last)} {show(view['cost'], high)}, {significant(high / low)} times "
-        f"as much; the weights of the dearer take {show('memory_bytes', worst['memory_bytes'])} against "
-        f"{show('memory_bytes', best['memory_bytes'])}, and a token uses "
+        f"as much; the weights of the dearer take {show('memory_bytes', worst['memory_bytes'])} "
+        f"against {show('memory_bytes', best['memory_bytes'])}, and a token uses "
         f"{show('active_parameters', worst['metrics']['active_parameters'])} parameters against "
         f"{show('active_parameters', best['metrics']['active_parameters'])}."
     )
