@@ -139,6 +139,7 @@ def command(
 def _print(document: dict[str, Any], folder: Path) -> None:
     from dse.report.laws import law_sentences
     from dse.report.sure import sentences
+    from dse.report.views import view_answers
     from dse.study.folder import FRONT, read_json
     from dse.study.loads import held as held_in
     from dse.study.loads import loads_of
@@ -196,7 +197,7 @@ def _print(document: dict[str, Any], folder: Path) -> None:
             ],
             right=(0, *range(2, 2 + len(objectives))),
         )
-    for sentence in law_sentences(document):
+    for sentence in (*view_answers(document), *law_sentences(document)):
         say(sentence, "  ")
     if sure := sentences(document):
         say(f"How sure: {' '.join(sure)}", "  ")
@@ -205,7 +206,8 @@ def _print(document: dict[str, Any], folder: Path) -> None:
     seconds = document["seconds"]
     parts = ", ".join(
         f"{part} {seconds[part] / seconds['total']:.0%}"
-        for part in ("evaluate", "sample", "store", "proof", "report")
+        for part in ("evaluate", "sample", "store", "proof", "views", "report")
+        if part in seconds
     )
     say(f"{seconds['total']:.1f} s: {parts}", "  ")
     say(f"Report: {folder / 'report.html'}")

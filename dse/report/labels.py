@@ -103,7 +103,7 @@ LABELS: dict[str, Label] = {
     ),
     "training_tokens": Label("training tokens", "parameters", "B", 1e-9),
     "training_flops": Label(
-        "training compute", "rate", "FLOP", meaning="6 × active parameters × training tokens"
+        "training compute", "flop", "FLOP", meaning="6 × active parameters × training tokens"
     ),
     "num_attention_heads": Label("query heads", "count"),
     "num_key_value_heads": Label("KV heads", "count"),
@@ -261,6 +261,8 @@ def show(metric: str, value: float | None) -> str:
         return f"{significant(value)} J"
     if kind == "count":
         return f"{value:,.0f}"
+    if kind == "flop":
+        return f"{value:.3g} FLOP".replace("e+", "e")
     return significant(value)
 
 

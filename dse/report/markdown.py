@@ -14,6 +14,7 @@ from dse.report.labels import GLOSSARY, axis_title, label, show
 from dse.report.laws import law_rows, law_sentences, regret_rows
 from dse.report.roofline import operators, roofline_rows
 from dse.report.sure import sentences
+from dse.report.views import about, design_rows, heading, law_view_rows, level_rows
 
 FRONT_ROWS = 50
 LONG = 300
@@ -70,8 +71,15 @@ def markdown(folder: StudyFolder) -> str:
         lines += [f"- Reproduce: {code(card.command)}", ""]
         if card.workloads:
             lines += _table(card.workloads[0], card.workloads[1:])
-    lines += _life(folder) + _chosen(folder) + _laws(folder) + _front(folder) + _certainty(folder)
-    lines += _inputs(folder)
+    lines += (
+        _life(folder)
+        + _views(folder)
+        + _chosen(folder)
+        + _laws(folder)
+        + _front(folder)
+        + _certainty(folder)
+        + _inputs(folder)
+    )
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -86,6 +94,15 @@ def _life(folder: StudyFolder) -> list[str]:
         lines += _table(lifetime.LEVEL_HEAD, level["designs"])
         lines += ["What it costs at each demand:", ""]
         lines += _table(lifetime.demand_head(folder.study), level["demands"])
+    return lines
+
+
+def _views(folder: StudyFolder) -> list[str]:
+    lines = []
+    for view in folder.study.get("views") or ():
+        lines += [f"## {escape(heading(view))}", "", escape(about(view)), ""]
+        for head, *rows in filter(None, (level_rows(view), law_view_rows(view), design_rows(view))):
+            lines += _table(head, rows)
     return lines
 
 

@@ -18,6 +18,7 @@ from dse.report.labels import GLOSSARY, label, show
 from dse.report.laws import law_figure, law_rows, law_sentences, regret_rows
 from dse.report.roofline import operators, roofline_figures, roofline_rows
 from dse.report.sure import history_svg, sentences
+from dse.report.views import view_figures, view_sections
 
 # The bundle of plotly.js that draws scatters and bars, as published, without maps and surfaces.
 PLOTLY = "plotly-basic.min.js"
@@ -52,6 +53,7 @@ def page(folder: StudyFolder) -> str:
         tallies=tables.tallies(folder),
         sure=sentences(folder.study),
         sure_picture=history_svg((folder.study.get("proof") or {}).get("history", ())),
+        views=view_sections(folder.study),
         law_sentences=law_sentences(folder.study),
         law_rows=law_rows(folder),
         regret_rows=regret_rows(folder),
@@ -91,7 +93,8 @@ def page(folder: StudyFolder) -> str:
                 "figures": figures(folder)
                 | lifetime.demand_figure(folder.study)
                 | roofline_figures(folder)
-                | law_figure(folder),
+                | law_figure(folder)
+                | view_figures(folder),
                 "palette": PALETTE,
                 "symbols": SYMBOLS,
                 "table_rows": TABLE_ROWS,

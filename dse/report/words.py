@@ -13,6 +13,7 @@ from dse.report.labels import (
     show,
 )
 from dse.report.sure import percent
+from dse.report.views import view_answers
 from dse.study.numbers import significant
 from dse.study.words import MIX, mix_words
 
@@ -53,6 +54,7 @@ def lead(folder: StudyFolder) -> list[str]:
         found += f" Objectives and limits were evaluated by {study['evaluator']}; everything else "
         found += "on this page is the prediction of the model."
     return [
+        *view_answers(study),
         f"A compromise to start from, the {name}: {brief_shape(first.item)} on "
         f"{brief_deployment(folder, d)}: {numbers}.",
         f"Bound by {bottleneck(first)} "

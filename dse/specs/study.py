@@ -29,6 +29,7 @@ from dse.specs.rack import Rack, load_rack, resolve_rack
 from dse.specs.rack import refusal as rack_refusal
 from dse.specs.training_run import TrainingFile, TrainingTerms
 from dse.specs.training_section import check_training_metrics, read_training
+from dse.specs.views import View, read_views
 from dse.specs.workloads import (
     WeightedFile,
     WorkloadFile,
@@ -63,7 +64,8 @@ class Study:
     on every other price basis. `chip_files` are the paths of chip files that the space names.
     `rack` is what a hypothetical scale-up domain stands in, where one is searched. `training` says
     how every shape is trained and `lifetime` how much it then serves, each None where it is not
-    asked. `quality_law` names the law that predicts the loss.
+    asked. `quality_law` names the law that predicts the loss. `views` are questions beside the
+    front, which decide nothing of the search.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -90,6 +92,7 @@ class Study:
     quality_law: str = DEFAULT
     training: TrainingTerms | None = None
     lifetime: LifetimeTerms | None = None
+    views: tuple[View, ...] = ()
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -118,6 +121,7 @@ class _StudyFile(BaseModel):
     deployment: Any
     objectives: Any
     constraints: Any = ()
+    views: Any = ()
 
 
 def shipped_spaces() -> dict[str, Path]:
@@ -193,6 +197,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
             replace(limit, workload=load.name, text=f"{load.name}: {limit.text}")
             for limit in _constraints(load.constraints, at, [load.serving], mistakes)
         )
+    wanted = {objective.metric: objective.direction for objective in objectives}
+    views = read_views(document.data.get("views", ()), axes, wanted, mistakes)
     workloads = read_workloads(files, document, catalog, mistakes)
     modules = any(axis.name == "num_nextn_predict_layers" for axis in axes)
     if modules and not any(
@@ -253,6 +259,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         quality_law=law,
         training=trained,
         lifetime=life,
+        views=views,
     )
 
 

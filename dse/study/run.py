@@ -52,6 +52,7 @@ from dse.study.shapes import model_at
 from dse.study.sources import price_rows, source_rows
 from dse.study.table import front_table
 from dse.study.unseen import unseen
+from dse.study.views import describe_views, refuse_views
 from dse.study.why_not import nothing_feasible
 
 LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas")
@@ -115,6 +116,8 @@ def run_study(
             field="--law",
             accepted="a study without --evaluator",
         )
+    if own is None:
+        refuse_views(problem)
     if not fresh:
         refuse_other(out, problem.study.name, problem.space.fingerprint, posed.defined)
     try:
@@ -161,6 +164,10 @@ def run_study(
         )
     if own is not None:
         say_external(own, result.front, items, document)
+    viewed = time.perf_counter()
+    if own is None and problem.study.views:
+        threads = min(jobs, MOST_THREADS)
+        document["views"] = describe_views(problem, threads=threads, progress=progress)
     searched = time.perf_counter()
     document |= proof_of(own or problem, result, identity, out, prove, jobs, progress)
     proof_s = time.perf_counter() - searched
@@ -175,6 +182,7 @@ def run_study(
     document["seconds"] = {
         **result.seconds,
         "proof": proof_s,
+        **({"views": searched - viewed} if "views" in document else {}),
         "report": 0.0,
         "total": time.perf_counter() - started,
     }

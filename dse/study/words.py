@@ -160,6 +160,8 @@ def show(metric: str, value: float | None) -> str:
         return f"{value / 1e9:.4g} B"
     if metric == "training_tokens":
         return f"{value / 1e12:.4g} T"
+    if metric == "training_flops":
+        return f"{value:.3g} FLOP".replace("e+", "e")
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

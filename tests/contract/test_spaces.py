@@ -33,6 +33,13 @@ POINTS = {
     "lifetime-sparse": (10_000, 100_000),
     "shape-for-nvl72": (10**9, 10**10),
     "attention-kinds": (1_000, 100_000),
+    "shape-for-8xh200": (10**9, 10**11),
+    "shape-for-nvl72-20ms": (10**10, 10**12),
+    "shape-for-nvl72-50ms": (10**10, 10**12),
+    "shape-for-tpu-pod": (10**9, 10**11),
+    "shape-for-workstation": (10**7, 10**9),
+    "sparse-against-dense": (100_000, 3_000_000),
+    "hidden-and-experts-by-chip": (100_000, 3_000_000),
 }
 OF_EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_shared_experts")
 DOCS = (Path(__file__).parents[2] / "docs" / "spaces.md").read_text(encoding="utf-8")

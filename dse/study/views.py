@@ -1,0 +1,260 @@
+"""The views of a space: the cheapest design of each value of an axis at equal predicted loss.
+
+Every point of the space is evaluated again, and of each group (a value of the axis, and a cell of
+the map where there is one) the designs stay that no other of their group beats in predicted loss
+and price under the limits of the space. Notation: n points, `group` (n,) int64, `loss` and `cost`
+(n,), both minimised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.errors import InputError
+from dse.quality.laws import LAWS
+from dse.search.engine import Progress
+from dse.search.run import ENUMERATE
+from dse.specs.own_config import config_of
+from dse.specs.views import COSTS, QUALITY, View
+from dse.study.describe import describe_deployment
+from dse.study.numbers import number
+from dse.study.physics import PhysicsProblem
+from dse.study.shapes import model_at
+from dse.study.words import short_deployment, short_shape
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+CHUNK = 16_384
+LEVELS = 16
+# Levels of a map: one picture a value each.
+MAP_LEVELS = 4
+SHOWN = (QUALITY, "tpot_s", "active_parameters", "total_parameters", "training_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Fronts:
+    """The designs that stay, by group, cost, then loss: ids, group, loss, cost, each (n,)."""
+
+    ids: Ints
+    group: Ints
+    loss: Floats
+    cost: Floats
+
+    @classmethod
+    def of(cls, parts: Sequence[Fronts]) -> Fronts:
+        """What stays of all `parts`."""
+        ids, group = (np.concatenate([getattr(p, k) for p in parts]) for k in ("ids", "group"))
+        loss, cost = (np.concatenate([getattr(p, k) for p in parts]) for k in ("loss", "cost"))
+        order = np.lexsort((ids, loss, cost, group))
+        kept = order[_improves(group[order], loss[order])]
+        return cls(ids[kept], group[kept], loss[kept], cost[kept])
+
+    def among(self, groups: NDArray[np.bool_]) -> Fronts:
+        """Of the groups (g,) that are chosen, as one."""
+        rows = groups[self.group]
+        zero = np.zeros(int(rows.sum()), dtype=np.int64)
+        return Fronts.of([Fronts(self.ids[rows], zero, self.loss[rows], self.cost[rows])])
+
+    def cheapest(self, level: float) -> int | None:
+        """Row of the least cost whose loss is at most `level`; None where there is none."""
+        rows = np.flatnonzero(self.loss <= level)
+        return int(rows[np.argmin(self.cost[rows])]) if len(rows) else None
+
+
+def _improves(group: Ints, loss: Floats) -> NDArray[np.bool_]:
+    """(n,) whether a loss is below all before it in its group; groups ascend."""
+    rank = np.unique(loss, return_inverse=True)[1].reshape(-1)
+    # Ranks of a later group lie below all of an earlier one, so that each begins anew.
+    key = rank - group * (len(loss) + 1)
+    least = np.minimum.accumulate(key)
+    return np.concatenate([np.ones(min(len(key), 1), dtype=bool), key[1:] < least[:-1]])
+
+
+def refuse_views(problem: PhysicsProblem) -> None:
+    """Raises InputError where views are asked of a space too large to enumerate."""
+    if problem.study.views and problem.space.size > ENUMERATE:
+        raise InputError(
+            f"views evaluate every point, and the space has {problem.space.size:,}",
+            file=str(problem.study.path),
+            field="views",
+            accepted=f"a space of at most {ENUMERATE:,} points, or no views",
+        )
+
+
+def describe_views(
+    problem: PhysicsProblem, *, threads: int, progress: Progress
+) -> list[dict[str, Any]]:
+    """`views` of study.json."""
+    return [_describe(problem, view, threads, progress) for view in problem.study.views]
+
+
+def _describe(
+    problem: PhysicsProblem, view: View, threads: int, progress: Progress
+) -> dict[str, Any]:
+    axes = [problem.space.names.index(name) for name in (view.by, *view.map)]
+    values = [problem.space.choices[axis] for axis in axes]
+    sizes = [len(choices) for choices in values]
+    found = _enumerate(problem, axes, threads, progress)
+    of_group = np.arange(math.prod(sizes)) // math.prod(sizes[1:])
+    fronts = [found.among(of_group == value) for value in range(sizes[0])]
+    levels = _levels(fronts, MAP_LEVELS if view.map else LEVELS)
+    return {
+        "by": view.by,
+        "map": list(view.map),
+        "quality": QUALITY,
+        "cost": _cost(problem),
+        "values": list(values[0]),
+        "curves": [{"loss": f.loss.tolist(), "cost": f.cost.tolist()} for f in fronts],
+        "levels": [
+            {"level": level, "best": _designs(problem, view, fronts, level)} for level in levels
+        ],
+        "cells": [
+            {"level": level, "cost": _cells(found, level, sizes)}
+            for level in (levels if view.map else ())
+        ],
+        "rows": list(values[1]) if view.map else [],
+        "columns": list(values[2]) if view.map else [],
+        "laws": _laws(problem, axes[0], threads, progress) if view.every_law else [],
+    }
+
+
+def _cost(problem: PhysicsProblem) -> str:
+    """The price that a view is about: the first that the study wants low."""
+    wanted = [objective.metric for objective in problem.objectives]
+    return next(cost for cost in COSTS if cost in wanted)
+
+
+def _enumerate(
+    problem: PhysicsProblem, axes: Sequence[int], threads: int, progress: Progress
+) -> Fronts:
+    """The fronts of all groups: mixed-radix numbers of the positions on `axes`."""
+    metrics = [objective.metric for objective in problem.objectives]
+    loss, cost = metrics.index(QUALITY), metrics.index(_cost(problem))
+    size = problem.space.size
+
+    def part(start: int) -> Fronts:
+        ids = np.arange(start, min(start + CHUNK, size))
+        index = problem.space.unrank(ids)
+        found = problem.evaluate(index)
+        rows = (found.G <= 0.0).all(axis=1)
+        group = np.zeros(len(ids), dtype=np.int64)
+        for axis in axes:
+            rows &= _applies(problem, index, axis)
+            group = group * int(problem.space.cardinalities[axis]) + index[:, axis]
+        F = found.F[rows]
+        return Fronts.of([Fronts(ids[rows], group[rows], F[:, loss], F[:, cost])])
+
+    kept: Fronts | None = None
+    with ThreadPoolExecutor(threads) as pool:
+        for done, one in enumerate(_in_turn(pool, part, range(0, size, CHUNK), threads), start=1):
+            kept = one if kept is None else Fronts.of([kept, one])
+            progress(min(done * CHUNK, size), size, len(kept.ids))
+    assert kept is not None  # a space has a point
+    return kept
+
+
+def _in_turn(pool: ThreadPoolExecutor, part: Any, starts: range, threads: int) -> Iterator[Fronts]:
+    """Results in the order of `starts`, with few of them waiting."""
+    waiting = []
+    for start in starts:
+        waiting.append(pool.submit(part, start))
+        if len(waiting) > 2 * threads:
+            yield waiting.pop(0).result()
+    for future in waiting:
+        yield future.result()
+
+
+def _applies(problem: PhysicsProblem, index: Ints, axis: int) -> NDArray[np.bool_]:
+    """(n,) whether the axis counts; where it does not, it reads as its first value."""
+    other = index.copy()
+    other[:, axis] = 1
+    return problem.space.canonical(other)[:, axis] == 1
+
+
+def _levels(fronts: Sequence[Fronts], most: int) -> list[float]:
+    """Round losses from the best that any front reaches to the worst that its price still gains
+    by, at most `most`, ascending."""
+    best = [float(front.loss.min()) for front in fronts if len(front.loss)]
+    worst = [float(front.loss.max()) for front in fronts if len(front.loss)]
+    if not best:
+        return []
+    low, high = min(best), max(worst)
+    wanted = max((high - low) / most, 1e-4)
+    base = 10.0 ** math.floor(math.log10(wanted))
+    step = next(base * k for k in (1, 2, 5, 10) if base * k >= wanted * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.ceil(high / step - 1e-9)
+    return [round(k * step, 6) for k in range(first, last + 1)][:most]
+
+
+def _cells(found: Fronts, level: float, sizes: Sequence[int]) -> list[list[list[float | None]]]:
+    """Least cost at a level, by value, row and column; null where the loss is not reached."""
+    least = np.full(math.prod(sizes), np.inf)
+    rows = found.loss <= level
+    np.minimum.at(least, found.group[rows], found.cost[rows])
+    return [[[number(cost) for cost in row] for row in table] for table in least.reshape(sizes)]
+
+
+def _designs(
+    problem: PhysicsProblem, view: View, fronts: Sequence[Fronts], level: float
+) -> list[dict[str, Any] | None]:
+    """The cheapest of each front at a level, in words and numbers; null where none reaches it.
+    `memory_bytes` are the weights of one instance, `at` the values of the map's axes."""
+    picks = [front.cheapest(level) for front in fronts]
+    ids = [int(f.ids[k]) for f, k in zip(fronts, picks, strict=True) if k is not None]
+    index = problem.space.unrank(np.array(ids, dtype=np.int64))
+    metrics, batch = problem.metrics(index), problem.batch(index)
+    names, choices = problem.space.names, problem.space.choices
+    over = [names.index(name) for name in view.map]
+    cost = _cost(problem)
+    described = iter(
+        {
+            "shape": short_shape(config_of(problem.model or model_at(batch, i, "", None))),
+            "deployment": short_deployment(describe_deployment(batch, i, problem.machines)),
+            "at": [choices[axis][index[i, axis]] for axis in over],
+            "memory_bytes": number(
+                metrics.values["memory_weights_bytes_per_chip"][i]
+                * metrics.values["chips"][i]
+                / batch.replicas[i]
+            ),
+            "metrics": {name: number(metrics.values[name][i]) for name in (cost, *SHOWN)},
+        }
+        for i in range(len(ids))
+    )
+    return [None if k is None else next(described) for k in picks]
+
+
+def _laws(
+    problem: PhysicsProblem, axis: int, threads: int, progress: Progress
+) -> list[dict[str, Any]]:
+    """Under each law, the least cost of every value at the best loss that all values reach, and
+    half-way from there to the loss of the cheapest."""
+    rows = []
+    for law in LAWS:
+        posed = replace(problem, study=replace(problem.study, quality_law=law))
+        found = _enumerate(posed, [axis], threads, progress)
+        count = int(problem.space.cardinalities[axis])
+        fronts = [found.among(np.arange(count) == value) for value in range(count)]
+        if not all(len(front.ids) for front in fronts):
+            rows.append({"law": law, "levels": []})
+            continue
+        best = max(float(front.loss.min()) for front in fronts)
+        worst = max(best, min(float(front.loss.max()) for front in fronts))
+        at = [best, (best + worst) / 2]
+        rows.append(
+            {
+                "law": law,
+                "levels": [
+                    {"level": level, "cost": [float(f.cost[f.cheapest(level)]) for f in fronts]}
+                    for level in at
+                ],
+            }
+        )
+    return rows

@@ -1,0 +1,198 @@
+"""Views: the cheapest of each value of an axis at equal predicted loss, against all points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.errors import InputErrors
+from dse.report.views import level_rows, maps, view_answers
+from dse.specs.catalog import load_catalog
+from dse.specs.study import load_study, resolve_space
+from dse.specs.views import View
+from dse.study.physics import PhysicsProblem, pose
+from dse.study.views import Fronts, _levels, describe_views
+
+TINY = resolve_space("tiny").read_text(encoding="utf-8")
+PRICE = "usd_per_million_total_tokens"
+
+
+@pytest.fixture(scope="module")
+def problem() -> PhysicsProblem:
+    return pose(load_study(resolve_space("tiny")), load_catalog())
+
+
+@pytest.fixture(scope="module")
+def points(problem: PhysicsProblem) -> dict[str, np.ndarray]:
+    """Every feasible point of the space: loss, price and the values of its axes."""
+    index = problem.space.unrank(np.arange(problem.space.size, dtype=np.int64))
+    found = problem.evaluate(index)
+    rows = (found.G <= 0.0).all(axis=1)
+    F = found.F[rows]
+    return {**problem.space.values(index[rows]), "loss": F[:, 0], "price": F[:, 1]}
+
+
+def seen(problem: PhysicsProblem, view: View, threads: int = 1) -> dict:
+    posed = replace(problem, study=replace(problem.study, views=(view,)))
+    (found,) = describe_views(posed, threads=threads, progress=lambda *_: None)
+    return found
+
+
+def test_each_level_has_the_cheapest_of_each_value(problem, points) -> None:
+    view = seen(problem, View("sparse"))
+    assert view["values"] == [False, True]
+    assert len(view["levels"]) >= 4
+    for row in view["levels"]:
+        for value, best in zip(view["values"], row["best"], strict=True):
+            rows = (points["sparse"] == value) & (points["loss"] <= row["level"])
+            if best is None:
+                assert not rows.any()
+            else:
+                assert best["metrics"]["predicted_loss"] <= row["level"]
+                assert best["metrics"][PRICE] == points["price"][rows].min()
+
+
+def test_a_map_divides_its_values_and_leaves_out_what_has_no_such_axis(problem, points) -> None:
+    """Dense points have no number of experts: they are not those of the first number."""
+    view = seen(problem, View("chip", ("hidden_size", "num_experts")))
+    assert (view["rows"], view["columns"]) == ([3072, 4096, 5120, 6144], [32, 64])
+    for one, row in zip(view["cells"], view["levels"], strict=True):
+        for chip, (table, best) in enumerate(zip(one["cost"], row["best"], strict=True)):
+            here = (points["chip"] == chip) & (points["loss"] <= one["level"])
+            for hidden, cells in zip(view["rows"], table, strict=True):
+                for experts, cost in zip(view["columns"], cells, strict=True):
+                    rows = here & (points["hidden_size"] == hidden)
+                    rows &= points["num_experts"] == experts
+                    assert cost == (points["price"][rows].min() if rows.any() else None)
+            costs = [cost for cells in table for cost in cells if cost is not None]
+            assert (best is None) == (not costs)
+            if best is not None:
+                assert best["metrics"][PRICE] == min(costs)
+                at = view["rows"].index(best["at"][0]), view["columns"].index(best["at"][1])
+                assert table[at[0]][at[1]] == min(costs)
+
+
+def test_threads_and_the_order_of_chunks_change_nothing(problem) -> None:
+    view = View("chip", ("hidden_size", "num_experts"))
+    assert seen(problem, view, 1) == seen(problem, view, 3)
+
+
+def test_every_law_compares_at_a_loss_that_all_reach(problem) -> None:
+    view = seen(problem, View("sparse", every_law=True))
+    assert [row["law"] for row in view["laws"]] == [
+        "leverage", "abnar", "cautious", "hoffmann", "joint",
+    ]  # fmt: skip
+    own = view["laws"][0]["levels"][0]
+    assert own["level"] == max(min(curve["loss"]) for curve in view["curves"])
+    for curve, cost in zip(view["curves"], own["cost"], strict=True):
+        reached = [
+            c for c, loss in zip(curve["cost"], curve["loss"], strict=True) if loss <= own["level"]
+        ]
+        assert cost == min(reached)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=60
+    )
+)
+def test_a_group_keeps_what_nothing_of_it_beats(drawn: list[tuple[int, int, int]]) -> None:
+    group, loss, cost = (np.array(column) for column in zip(*drawn, strict=True))
+    kept = Fronts.of([Fronts(np.arange(len(group)), group, loss * 1.0, cost * 1.0)])
+    for i in range(len(group)):
+        same = np.flatnonzero(group == group[i])
+        beaten = any(
+            (loss[j] <= loss[i])
+            and (cost[j] <= cost[i])
+            and (loss[j], cost[j]) != (loss[i], cost[i])
+            for j in same
+        )
+        twin = any((loss[j], cost[j]) == (loss[i], cost[i]) and j < i for j in same)
+        assert (i in kept.ids) == (not beaten and not twin)
+
+
+@given(st.lists(st.floats(1.5, 3.0), min_size=1, max_size=20), st.integers(3, 16))
+def test_levels_are_few_round_and_span_the_losses(losses: list[float], most: int) -> None:
+    n = len(losses)
+    zero = np.zeros(n, dtype=np.int64)
+    levels = _levels([Fronts(zero, zero, np.array(losses), np.ones(n))], most)
+    assert 1 <= len(levels) <= most
+    assert levels == sorted(set(levels))
+    assert levels[0] >= min(losses) - 1e-6
+    assert levels[0] - min(losses) <= max((max(losses) - min(losses)) / most, 1e-4) * 2.5
+
+
+def test_words_of_a_comparison_and_of_a_map(problem) -> None:
+    compared = seen(problem, View("sparse"))
+    (said,) = view_answers({"views": [compared]})
+    assert "the cheapest dense design" in said
+    assert "the cheapest sparse design" in said
+    head, *rows = level_rows(compared)
+    assert head[1:3] == ("dense", "sparse")
+    assert len({len(row) for row in (head, *rows)}) == 1
+    drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
+    told = [level for level in maps(drawn) if level["told"]]
+    assert len(told) == 1
+    for table in told[0]["tables"]:
+        framed = [cell for _, cells in table["rows"] for cell in cells if cell[2]]
+        assert [strength for _, strength, _ in framed] == [60]
+    (said,) = view_answers({"views": [drawn]})
+    assert "h200_sxm" in said
+
+
+def test_a_map_over_formats_and_kinds_is_in_words(problem) -> None:
+    drawn = seen(problem, View("sparse", ("weight_dtype", "chip")))
+    table = maps(drawn)[0]["tables"][0]
+    assert table["columns"] == ["h100_sxm", "h200_sxm"]
+    assert [head for head, _ in table["rows"]] == ["bf16", "fp8"]
+    (said,) = view_answers({"views": [drawn]})
+    assert "fp8 × h" in said
+
+
+def test_values_that_nothing_reaches_are_said(problem) -> None:
+    view = seen(problem, View("sparse"))
+    for row in view["levels"]:
+        row["best"][0] = None
+    assert view_answers({"views": [view]}) == [
+        "No level of predicted loss has designs of two values of sparse."
+    ]
+    assert view_answers({}) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "accepted"),
+    [
+        ("views: sparse", "read 'sparse'", "by: sparse"),
+        ("views: [sparse]", "read 'sparse'", "by: sparse"),
+        ("views: [{by: sprse}]", "did you mean sparse", "hidden_size"),
+        ("views: [{by: head_dim}]", "no axis of two values", "hidden_size"),
+        ("views: [{by: intermediate_size}]", "no axis of two values", "sparse"),
+        ("views: [{by: sparse, every_laws: 1}]", "unknown key; did you mean every_law", "map"),
+        ("views: [{by: chip, map: hidden_size}]", "read 'hidden_size'", "two axes"),
+        ("views: [{by: chip, map: [chip, hidden_size]}]", "an axis twice", "different"),
+        ("views: [{by: sparse, every_law: 1}]", "read 1", "true or false"),
+        ("views: [{by: [1]}]", "read [1]", "sparse"),
+    ],
+)
+def test_wrong_views_are_refused(tmp_path: Path, written: str, said: str, accepted: str) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(f"{TINY}{written}\n", encoding="utf-8")
+    with pytest.raises(InputErrors) as caught:
+        load_study(path)
+    (error,) = caught.value.errors
+    assert said in error.message
+    assert accepted in str(error.accepted)
+    assert error.line == len(TINY.splitlines()) + 1
+
+
+def test_a_view_needs_loss_and_price(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    text = TINY.replace("  predicted_loss: minimize\n", "") + "views: [{by: sparse}]\n"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputErrors, match="least price at a predicted loss"):
+        load_study(path)
