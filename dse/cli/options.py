@@ -308,7 +308,7 @@ def estimate_flags(
     """The estimate that the flags of `point_options` ask for, under `loads` where they are given
     (dse.study.loads)."""
     from dse import units
-    from dse.economics.ownership import with_purchase_prices
+    from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.quality.laws import DEFAULT
     from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
@@ -337,7 +337,9 @@ def estimate_flags(
         catalog, chip = with_own_chips(catalog, [hypothetical]), hypothetical.chip.id
     if flags["price_basis"] == PURCHASE:
         terms = PurchaseTerms(**(flags.get("purchase") or {}))
-        catalog = with_purchase_prices(catalog, terms)
+        catalog = with_basis(catalog, PURCHASE, terms=terms)
+    else:
+        catalog = with_basis(catalog, flags["price_basis"], costs=flags.get("costs"))
     model = resolve_model(flags["model"])
     if flags["training_tokens"]:
         model = trained_on(model, flags["training_tokens"])

@@ -188,14 +188,12 @@ def _jitters(text: str) -> tuple[float, ...]:
 def _subjects(flags: dict[str, Any]) -> list[Any]:
     """The model on the chip, and on the chip to compare with."""
     from dse.cli.options import known_dtypes
-    from dse.economics.ownership import with_purchase_prices
+    from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.perf.workload import Workload
     from dse.specs.backend import find_backend
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
-    from dse.specs.purchase import BASIS as PURCHASE
-    from dse.specs.purchase import PurchaseTerms
     from dse.study.scale import scale_subject
 
     for needed, listed in (("model", "models"), ("chip", "hardware")):
@@ -212,8 +210,7 @@ def _subjects(flags: dict[str, Any]) -> list[Any]:
     if len(set(chips)) < len(chips):
         raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
     catalog = load_catalog(extra_chip_files=files)
-    if flags["price_basis"] == PURCHASE:
-        catalog = with_purchase_prices(catalog, PurchaseTerms())
+    catalog = with_basis(catalog, flags["price_basis"])
     model = resolve_model(flags["model"])
     if flags["routing_skew"] is not None and all(block.kind != "moe" for block in model.blocks):
         raise InputError(
