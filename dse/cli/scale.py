@@ -14,6 +14,7 @@ from dse.cli.options import (
     Whole,
     command_line,
     json_option,
+    price_options,
     print_json,
     print_table,
     say,
@@ -81,11 +82,14 @@ QUIET_S = 2.0  # progress is shown beyond it
 @click.option("--pipeline", is_flag=True, help="Also print one request over pipeline stages.")
 @click.option("--backend", default="generic", help="Serving software (hardware/backends).")
 @click.option(
-    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+    "--price-basis",
+    default="rental_3yr",
+    help="Basis of hardware/prices.csv, or one that is computed: purchase, owned_tco.",
 )
 @click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
+@price_options
 @click.option("--out", metavar="DIR", help="Write scale.html, scale.json and scale.csv there.")
 @json_option
 def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> None:

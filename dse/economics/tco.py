@@ -28,9 +28,10 @@ from dse.errors import InputError
 from dse.specs.catalog import Catalog
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.costs import Cost, Costs
-from dse.specs.prices import PriceRow, PurchaseRow
+from dse.specs.owning import capital_rows, lacks_for_owning
+from dse.specs.prices import PriceRow
 from dse.specs.purchase import BASIS as PURCHASE
-from dse.specs.purchase import YEAR_HOURS, PurchaseTerms, buyers_rows
+from dse.specs.purchase import YEAR_HOURS, PurchaseTerms
 
 MONTH_HOURS = YEAR_HOURS / 12.0
 _YEAR_S = YEAR_HOURS * 3600.0
@@ -63,6 +64,17 @@ class Breakdown:
         for part in self.parts:
             total += part.usd_per_chip_hour
         return total
+
+    @property
+    def load_share(self) -> float:
+        """Of the price, what an idle chip does not cost: electricity that depends on the load."""
+        named = {one.name: one.value for one in self.inputs}
+        if not named:
+            return 0.0
+        depends, busy = named["load_share"], named["utilisation"]
+        share = depends * busy / (1.0 - depends + depends * busy)
+        drawn = next(p.usd_per_chip_hour for p in self.parts if p.name == "electricity")
+        return share * drawn / self.usd_per_chip_hour
 
     def as_json(self) -> dict:
         """The document: total, parts, and every input with its source."""
@@ -97,25 +109,6 @@ def yearly_capital(usd: float, rate: float, years: float, resale: float) -> tupl
     worth_now = resale * math.exp(-years * math.log1p(rate))
     depreciation = usd * (1.0 - resale) / years
     return depreciation, usd * (1.0 - worth_now) * recovery_factor(rate, years) - depreciation
-
-
-def lacks_for_owning(catalog: Catalog, chip: str, costs: Costs | None = None) -> str | None:
-    """Why a chip cannot be priced as owned; None where it can."""
-    costs = costs or catalog.costs
-    spec = catalog.chips[chip]
-    if not any(costs.of_chip(chip, name) for name in ("price", "server_price")) and not _rows(
-        catalog, chip
-    ):
-        return (
-            f"{chip} has no price that a buyer pays (give one: --costs FILE with "
-            f"chips: {{{chip}: {{price: 30000 USD}}}})"
-        )
-    if spec.tdp_w is None and spec.system_w_per_chip is None and not costs.of_chip(chip, "power"):
-        return (
-            f"{chip} has no rated power, which its electricity needs (give it: --costs FILE with "
-            f"chips: {{{chip}: {{power: 1.2 kW}}}})"
-        )
-    return None
 
 
 def usd_per_chip_hour(
@@ -187,14 +180,6 @@ def _price_row(found: Breakdown) -> PriceRow:
     return PriceRow(found.chip, OWNED, found.usd_per_chip_hour, rule, found.date, sources, "", 0)
 
 
-def _rows(catalog: Catalog, chip: str) -> tuple[PurchaseRow, ...]:
-    """Published prices of a whole system where there are any, else what a buyer pays."""
-    system = tuple(
-        row for row in catalog.purchases if row.chip == chip and row.kind == "purchase_system"
-    )
-    return system or buyers_rows(catalog.purchases, chip)
-
-
 def _owned(catalog: Catalog, chip: str, costs: Costs) -> Breakdown:
     """Of a chip that lacks nothing."""
     price, server = _server_price(catalog, chip, costs)
@@ -229,7 +214,10 @@ def _owned(catalog: Catalog, chip: str, costs: Costs) -> Breakdown:
             f"{meter_w:,.0f} W at the meter x {get['electricity']:g} USD/kWh",
         ),
     )
-    return Breakdown(chip, OWNED, parts, (price, power), tuple(costs.inputs.values()), price.date)
+    unused = {"server_factor"} if price.name == "server_price" else set()
+    unused |= {"server_power_factor"} if power.name != "tdp" else set()
+    inputs = tuple(one for name, one in costs.inputs.items() if name not in unused)
+    return Breakdown(chip, OWNED, parts, (price, power), inputs, price.date)
 
 
 def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, float]:
@@ -239,7 +227,7 @@ def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, floa
         return given, given.value
     if (given := costs.of_chip(chip, "price")) is not None:
         return given, given.value * factor
-    rows = _rows(catalog, chip)
+    rows = capital_rows(catalog, chip)
     usd = statistics.median(row.usd_per_chip for row in rows)
     kinds = ", ".join(dict.fromkeys(f"{row.kind}, {row.provider}" for row in rows))
     cost = Cost(

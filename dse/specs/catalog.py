@@ -292,8 +292,8 @@ def _of_its_own(chip: Chip, laws: Efficiency) -> str:
 
 
 def data_digest() -> str:
-    """`catalog_digest` of the shipped folder; with efficiency files, prices and costs in force, their
-    bytes too."""
+    """`catalog_digest` of the shipped folder; with files of the user's own in force, their bytes
+    too."""
     digest = catalog_digest(shipped_hardware_dir())
     own = in_force()
     for path in (*efficiency_files(), *own.files):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,33 @@ class Costs:
         """What is said of one chip itself."""
         return self.chips.get(chip, {}).get(name)
 
+    def as_json(self) -> dict[str, Any]:
+        """What `costs_of` reads back."""
+        return {
+            "inputs": {name: asdict(one) for name, one in self.inputs.items()},
+            "chips": {
+                chip: {name: asdict(one) for name, one in own.items()}
+                for chip, own in self.chips.items()
+            },
+            "all_in_power": sorted(self.all_in_power),
+            "whole_machines": sorted(self.whole_machines),
+            "files": list(self.files),
+        }
+
+    def values(self) -> dict[str, Any]:
+        """All that decides a price, without sources."""
+        own = {
+            f"{chip} {name}": one.value
+            for chip, lines in self.chips.items()
+            for name, one in lines.items()
+        }
+        lists = {"all_in_power": self.all_in_power, "whole_machines": self.whole_machines}
+        return {
+            **{name: one.value for name, one in self.inputs.items()},
+            **own,
+            **{name: sorted(chips) for name, chips in lists.items()},
+        }
+
     def changed(self, values: Mapping[str, float], source: str = "given") -> Costs:
         """The same with inputs set, in the units of `Cost`. Raises InputError for a name that does
         not exist or a value that it cannot have."""
@@ -110,6 +137,20 @@ class Costs:
 
 
 NO_COSTS = Costs()
+
+
+def costs_of(document: Mapping[str, Any]) -> Costs:
+    """The costs that a study wrote down."""
+    return Costs(
+        {name: Cost(**one) for name, one in document["inputs"].items()},
+        {
+            chip: {name: Cost(**one) for name, one in own.items()}
+            for chip, own in document["chips"].items()
+        },
+        frozenset(document["all_in_power"]),
+        frozenset(document["whole_machines"]),
+        tuple(document["files"]),
+    )
 
 
 def load_costs(path: Path | str, base: Costs = NO_COSTS) -> Costs:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dse.errors import InputError
 from dse.specs.loader import did_you_mean
@@ -37,7 +38,14 @@ class OwnPrices:
     def files(self) -> tuple[str, ...]:
         return (*self.prices, *([self.costs] if self.costs else []))
 
-    def as_json(self) -> dict:
+    def flags(self) -> list[str]:
+        """As a command line gives them."""
+        prices = [word for file in self.prices for word in ("--prices", file)]
+        as_of = ["--as-of", self.as_of] if self.as_of else []
+        return [*prices, *as_of, *(["--costs", self.costs] if self.costs else [])]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `using_prices` takes."""
         return {"prices": list(self.prices), "as_of": self.as_of, "costs": self.costs}
 
 
@@ -142,7 +150,7 @@ def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
         raise InputError(
             f"read {row.basis!r}: that basis is computed",
             file=file, line=row.line, field="basis",
-            accepted="rental_3yr, on_demand or a name of your own; for the costs of owning, --costs",
+            accepted="on_demand or any name of your own; what owning costs goes into --costs",
         )  # fmt: skip
     note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
     return replace(row, note=note)

@@ -18,10 +18,13 @@ from dse.quality.laws import DEFAULT, find_law
 from dse.specs.axes import Axis
 from dse.specs.axis_reader import Mistakes, read_axes
 from dse.specs.catalog import Catalog, is_chip_file, load_catalog
+from dse.specs.costs import BASIS as OWNED
+from dse.specs.costs import Costs, check_chips, read_costs
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
 from dse.specs.own_chip import read_own_chip
+from dse.specs.owning import lacks_for_owning
 from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
 from dse.specs.rack import Rack, load_rack, resolve_rack
@@ -56,8 +59,9 @@ class Study:
     else it is None and one of `training_compute` (FLOP) and `training_tokens` is given. Axes and
     objectives stand in an order that does not depend on the order of the file. `left_out` names
     the chips that were asked for and have no price on the basis, or lack a figure that the space
-    needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, None
-    on every other price basis. `chip_files` are the paths of chip files that the space names.
+    needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, and
+    `costs` those on which they are owned, None on every other price basis. `chip_files` are the
+    paths of chip files that the space names.
     `rack` is what a hypothetical scale-up domain stands in, where one is searched.
     `quality_law` names the law that predicts the loss.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
@@ -84,6 +88,7 @@ class Study:
     path: Path
     rack: Rack | None = None
     quality_law: str = DEFAULT
+    costs: Costs | None = None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -102,6 +107,7 @@ class _StudyFile(BaseModel):
     workloads: list[WeightedFile] | None = None
     price_basis: str
     purchase: PurchaseFile | None = None
+    costs: Any = None
     training_compute: Any = None
     training_tokens: Any = None
     quality_law: Any = DEFAULT
@@ -150,7 +156,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         frame, mistakes.errors = None, [error]
 
     basis = document.data.get("price_basis")
-    unpriced = _unpriced(basis, catalog, mistakes)
+    costs = _costs(document, basis, catalog, mistakes)
+    unpriced = _unpriced(basis, catalog, costs, mistakes)
     purchase = _purchase(frame.purchase, basis, mistakes) if frame else None
     most = _largest_instance(document)
     rack = _rack(frame.rack, document, mistakes) if frame else None
@@ -205,6 +212,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
     }
     if purchase is not None:
         content["purchase"] = asdict(purchase)
+    if costs is not None:
+        content["costs"] = costs.values()
     if chip_files:
         content["chip_files"] = [_digest(Path(file)) for file in chip_files]
     if law != DEFAULT:
@@ -232,6 +241,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         path=Path(path),
         rack=rack,
         quality_law=law,
+        costs=costs,
     )
 
 
@@ -326,20 +336,42 @@ def _largest(written: Any) -> float:
     return max(known, default=math.inf)
 
 
-def _unpriced(basis: object, catalog: Catalog, mistakes: Mistakes) -> dict[str, str]:
+def _unpriced(
+    basis: object, catalog: Catalog, costs: Costs | None, mistakes: Mistakes
+) -> dict[str, str]:
     """Chips that have no price on the basis, with the reason."""
     if not isinstance(basis, str):
         return {}
     if basis == PURCHASE:
         reasons = {chip: lacks_for_purchase(catalog, chip) for chip in catalog.chips}
         return {chip: reason for chip, reason in reasons.items() if reason is not None}
+    if basis == OWNED:
+        reasons = {chip: lacks_for_owning(catalog, chip, costs) for chip in catalog.chips}
+        return {chip: reason for chip, reason in reasons.items() if reason is not None}
     try:
         priced = catalog.prices.select(basis)
     except InputError as error:
-        accepted = f"{error.accepted}, {PURCHASE}"
-        mistakes.add(("price_basis",), error.message, accepted)
+        mistakes.add(("price_basis",), error.message, error.accepted)
         return {}
     return {c: f"{c} has no price on basis {basis}" for c in catalog.chips if c not in priced}
+
+
+def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistakes) -> Costs | None:
+    """The catalog's costs with those of the space, where chips are owned."""
+    written = document.data.get("costs")
+    if basis != OWNED:
+        if written is not None:
+            mistakes.add(("costs",), f"read price_basis {basis!r}", f"price_basis: {OWNED}")
+        return None
+    if written is None:
+        return catalog.costs
+    try:
+        costs = read_costs(document, ("costs",), written, catalog.costs, document.file)
+        check_chips(costs, catalog.chips)
+    except InputError as error:
+        mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
+        return catalog.costs
+    return costs
 
 
 def _purchase(

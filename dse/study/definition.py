@@ -22,6 +22,10 @@ def definition(study: Study) -> dict[str, Any]:
         "training_tokens": study.training_tokens,
         **({"quality law": study.quality_law} if study.quality_law != DEFAULT else {}),
         "price basis": study.price_basis,
+        **{
+            f"cost {name}": value
+            for name, value in (study.costs.values() if study.costs else {}).items()
+        },
         **{f"axis {axis.name}": _axis(axis, by_name) for axis in study.axes},
         **{f"objective {o.metric}": o.direction for o in study.objectives},
         **{f"constraint {c.text}": "kept" for c in study.constraints},

@@ -27,6 +27,7 @@ from dse.specs.catalog import Catalog
 from dse.specs.metrics import METRICS
 from dse.specs.overrides import efficiency_files
 from dse.specs.own_config import config_of
+from dse.specs.own_prices import OwnPrices, in_force
 from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
 from dse.study.describe import (
@@ -48,7 +49,7 @@ from dse.study.quality import fit_ranges
 from dse.study.racks import study_rack
 from dse.study.robust import front_probability
 from dse.study.shapes import model_at
-from dse.study.sources import price_rows, source_rows
+from dse.study.sources import price_parts, price_rows, source_rows
 from dse.study.table import front_table
 from dse.study.unseen import unseen
 from dse.study.why_not import nothing_feasible
@@ -201,6 +202,7 @@ def _command(
         command += ["--storage", shown(storage)]
     for file in efficiency_files():
         command += ["--efficiency-file", file]
+    command += in_force().flags()
     if evaluator is not None:
         command += ["--evaluator", evaluator]
     return command if prove is None else [*command, "--prove" if prove else "--no-prove"]
@@ -243,6 +245,8 @@ def _documents(
         "why_engine": result.why,
         "price_basis": study.price_basis,
         "purchase": asdict(study.purchase) if study.purchase else None,
+        **({"costs": study.costs.as_json()} if study.costs else {}),
+        **({"own_prices": own.as_json()} if (own := in_force()) != OwnPrices() else {}),
         **({"rack": study_rack(problem.machines)} if problem.machines.rack else {}),
         "workload": one_load(loads),
         **({"workloads": loads} if len(loads) > 1 else {}),
@@ -276,7 +280,11 @@ def _documents(
         "front_size": len(items),
         "hypervolume": hypervolume(front.F, scale),
         "reference_point": [REFERENCE] * len(problem.objectives),
-        "price": {"basis": study.price_basis, "rows": price_rows(catalog, problem)},
+        "price": {
+            "basis": study.price_basis,
+            "rows": price_rows(catalog, problem),
+            **({"breakdowns": price_parts(catalog, problem)} if study.costs else {}),
+        },
         "left_out": _left_out(study.why_left_out),
         "chip_files": list(study.chip_files),
         **({"efficiency_files": list(measured)} if (measured := efficiency_files()) else {}),
