@@ -85,21 +85,25 @@ def list_prices(
 
 
 def _print(document: dict[str, Any], computed: bool) -> None:
+    from dse.specs.prices import COMPUTED
+
     rows = document["prices"]
+    published = [row for row in rows if row["basis"] not in COMPUTED]
+    sources = list(dict.fromkeys(row["source"] for row in published))
     if not computed:
         print_table(
-            ("chip", "basis", "$/chip-hour", "date", "provider", "note"),
+            ("chip", "basis", "$/chip-hour", "date", "provider", "source"),
             [
                 (
                     row["chip"],
                     row["basis"],
                     f"{row['usd_per_chip_hour']:.2f}",
                     row["date"],
-                    _short(row["provider"], 28),
-                    _short(row["note"] or "", 18),
+                    _short(row["provider"], 22),
+                    f"[{sources.index(row['source']) + 1}]"
+                    + ("" if row["counted"] else " not counted"),
                 )
-                for row in rows
-                if row["basis"] not in ("owned_tco", "purchase")
+                for row in published
             ],
             right=(2,),
         )
@@ -111,14 +115,16 @@ def _print(document: dict[str, Any], computed: bool) -> None:
                 one["basis"],
                 f"{one['usd_per_chip_hour']:.3f}",
                 one["date"],
-                _short(one["rule"], 36),
+                _short(one["rule"], 34),
             )
             for one in document["paid"]
         ],
         right=(2,),
     )
     said = f", as of {document['as_of']}" if document["as_of"] else ""
-    say(f"{len(rows):,} prices{said}; the source of each: --json.", "  ")
+    for k, source in enumerate(sources, 1):
+        say(f"[{k}] {source}", "    ")
+    say(f"{len(rows):,} prices{said}. Notes, and what computed prices rest on: --json.", "  ")
 
 
 def _short(text: str, most: int) -> str:

@@ -20,6 +20,7 @@ from dse.specs.axis_reader import Mistakes, read_axes
 from dse.specs.catalog import Catalog, is_chip_file, load_catalog
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.costs import Costs, check_chips, read_costs
+from dse.specs.load import Demand, read_demand
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
@@ -61,7 +62,8 @@ class Study:
     the chips that were asked for and have no price on the basis, or lack a figure that the space
     needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, and
     `costs` those on which they are owned, None on every other price basis. `chip_files` are the
-    paths of chip files that the space names.
+    paths of chip files that the space names. Points of the front are
+    also priced at the average load of `demand`; no objective or limit reads that.
     `rack` is what a hypothetical scale-up domain stands in, where one is searched.
     `quality_law` names the law that predicts the loss.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
@@ -89,6 +91,7 @@ class Study:
     rack: Rack | None = None
     quality_law: str = DEFAULT
     costs: Costs | None = None
+    demand: Demand | None = None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -108,6 +111,7 @@ class _StudyFile(BaseModel):
     price_basis: str
     purchase: PurchaseFile | None = None
     costs: Any = None
+    demand: Any = None
     training_compute: Any = None
     training_tokens: Any = None
     quality_law: Any = DEFAULT
@@ -174,6 +178,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         model = _fixed_model(model, document, mistakes)
     training = _training(document, mistakes)
     law = _law(law, document, mistakes)
+    demand = _demand(document, mistakes)
     files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
@@ -242,6 +247,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         rack=rack,
         quality_law=law,
         costs=costs,
+        demand=demand,
     )
 
 
@@ -372,6 +378,27 @@ def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistak
         mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
         return catalog.costs
     return costs
+
+
+def _demand(document: Document, mistakes: Mistakes) -> Demand | None:
+    """The demand that the points of the front are priced for as well, where one is written."""
+    written = document.data.get("demand")
+    if written is None:
+        return None
+    fields = ("average", "peak_over_average")
+    if not isinstance(written, Mapping) or not written:
+        mistakes.add(("demand",), f"read {written!r}", "average: 1B/day, peak_over_average: 2.5")
+        return None
+    for name in written:
+        if name not in fields:
+            hint = did_you_mean(name, fields)
+            mistakes.add(("demand", str(name)), f"no such field{hint}", ", ".join(fields))
+            return None
+    try:
+        return read_demand(written.get("average"), written.get("peak_over_average", 1.0))
+    except InputError as error:
+        mistakes.place(("demand", str(error.field)), error)
+        return None
 
 
 def _purchase(

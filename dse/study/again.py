@@ -10,6 +10,7 @@ from dse.economics.tco import with_basis
 from dse.quality.laws import DEFAULT
 from dse.specs.catalog import load_catalog
 from dse.specs.costs import costs_of
+from dse.specs.load import Demand
 from dse.specs.overrides import using
 from dse.specs.own_config import model_of
 from dse.specs.own_prices import using_prices
@@ -65,5 +66,6 @@ def estimate_item(
         keep=keep,
         rack=rack and load_rack(resolve_rack(rack["named"])),
         law=law or study.get("quality_law", DEFAULT),
+        demand=Demand(**demand) if (demand := study.get("demand")) else None,
     )
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dse import __version__
+from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError, StorageError
 from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
@@ -37,7 +38,7 @@ from dse.study.describe import (
     number,
 )
 from dse.study.elsewhere import elsewhere
-from dse.study.estimate import assumptions
+from dse.study.estimate import assumptions, average_load
 from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
@@ -246,6 +247,7 @@ def _documents(
         "price_basis": study.price_basis,
         "purchase": asdict(study.purchase) if study.purchase else None,
         **({"costs": study.costs.as_json()} if study.costs else {}),
+        **({"demand": asdict(study.demand)} if study.demand else {}),
         **({"own_prices": own.as_json()} if (own := in_force()) != OwnPrices() else {}),
         **({"rack": study_rack(problem.machines)} if problem.machines.rack else {}),
         "workload": one_load(loads),
@@ -360,10 +362,23 @@ def _items(
                     ),
                 },
                 **({"workloads": workloads} if workloads else {}),
+                **_at_average_load(problem, catalog, metrics, i, deployment["chip"]),
                 "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",
             }
         )
     return items
+
+
+def _at_average_load(
+    problem: PhysicsProblem, catalog: Catalog, metrics: Metrics, row: int, chip: str
+) -> dict[str, Any]:
+    study = problem.study
+    if study.demand is None:
+        return {}
+    price = None
+    if study.costs is not None:
+        price = usd_per_chip_hour(catalog, chip, study.price_basis, study.costs)
+    return {"at_average_load": average_load(study.demand, metrics, row, price).as_json()}
 
 
 def _law_use(metrics: Metrics) -> dict[str, Any]:
