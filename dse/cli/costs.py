@@ -51,10 +51,11 @@ def load_words(load: Mapping[str, Any]) -> str:
     )
     held = "sized for the peak"
     if load["deployments"] is not None:
-        some = "deployment" if load["deployments"] == 1 else "deployments"
+        one = load["deployments"] == 1
+        some, hold = ("deployment", "holds") if one else ("deployments", "hold")
         held = (
             f"{load['deployments']:,} {some} ({load['chips']:,.0f} chips, "
-            f"${load['usd_per_hour']:,.2f} an hour) hold the peak"
+            f"${load['usd_per_hour']:,.2f} an hour) {hold} the peak"
         )
     return (
         f"At average load, a peak of {load['peak_over_average']:g} times the average: {held}, "

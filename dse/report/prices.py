@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dse.report.folder import StudyFolder
 
 
-def part_rows(study: dict[str, Any]) -> list[tuple[str, ...]]:
+def part_rows(study: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """A head and a row for each chip whose price is computed by parts; none where chips are
     rented."""
     found = study["price"].get("breakdowns") or []
@@ -27,7 +28,7 @@ def part_rows(study: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def input_rows(study: dict[str, Any]) -> list[tuple[str, ...]]:
+def input_rows(study: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """A head and a row for each input of these prices: name, value, kind, date, note, source."""
     seen: dict[tuple[str, str], tuple[str, ...]] = {}
     for one in study["price"].get("breakdowns") or []:
@@ -72,7 +73,7 @@ def load_rows(folder: StudyFolder) -> list[tuple[str, ...]]:
     return [head, *rows] if rows else []
 
 
-def load_sentence(study: dict[str, Any]) -> str:
+def load_sentence(study: Mapping[str, Any]) -> str:
     """What the demand is; empty without one."""
     demand = study.get("demand")
     if not demand:
@@ -80,7 +81,7 @@ def load_sentence(study: dict[str, Any]) -> str:
     average = demand["average_tokens_per_s"]
     of = "" if average is None else f" of {average:,.0f} tokens a second, input and output together"
     return (
-        f"Sized for a peak of {demand['peak_over_average']:g} times the average{of}, and paid around "
-        "the clock: the prices of a token at average load. All other prices of this report are "
-        "those of a busy deployment."
+        f"Sized for a peak of {demand['peak_over_average']:g} times the average{of}, and paid "
+        "around the clock: the prices of a token at average load. All other prices of this report "
+        "are those of a busy deployment."
     )

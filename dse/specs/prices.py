@@ -104,7 +104,9 @@ def _price(rows: list[PriceRow]) -> Price:
         rows=tuple(rows),
         newest_date=newest,
         sources=tuple(dict.fromkeys(row.source for row in rows)),
-        rule=f"{rows[0].provider}, {newest}" if one else f"median of {len(rows)} prices",
+        rule=", ".join(filter(None, (rows[0].provider, newest)))
+        if one
+        else f"median of {len(rows)} prices",
     )
 
 
