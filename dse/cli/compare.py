@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -59,9 +60,41 @@ def command(a: Path, b: Path, as_json: bool) -> None:
         points = document[what]
         numbers = f": points {spans(points)} of {of}" if points else ""
         say(f"{len(points):,} {what} the front{numbers}.", "  ")
+    _print_prices(document)
     if not document["same_space"]:
         click.echo("The two studies searched different spaces.")
     if not document["same_workload"]:
         say("They serve different workloads, so that the ratio says nothing of search or space.")
     if not document["same_data"]:
         click.echo("The two studies used different hardware data.")
+
+
+def _print_prices(document: dict[str, Any]) -> None:
+    """Which prices differ, and what became of the chosen points."""
+    prices = document["prices"]
+    if not prices:
+        return
+    print_table(
+        ("chip", "A, $/chip-hour", "B, $/chip-hour", "change", "A of", "B of"),
+        [
+            (
+                row["chip"],
+                *("-" if row[side] is None else f"{row[side]:.3f}" for side in ("a", "b")),
+                "-" if row["ratio"] is None else f"{row['ratio'] - 1:+.1%}",
+                row["date_a"] or "-",
+                row["date_b"] or "-",
+            )
+            for row in prices
+        ],
+        right=(1, 2, 3),
+    )
+    from dse.study.words import show
+
+    for row in document["chosen"]:
+        moved = ", ".join(
+            f"{metric} {show(metric, ends['a'])} -> {show(metric, ends['b'])}"
+            for metric, ends in row["metrics"].items()
+            if ends["a"] != ends["b"]
+        )
+        same = "the same design" if row["same_design"] else f"{row['a']} -> {row['b']}"
+        say(f"{row['name']}: {same}{'; ' + moved if moved else ''}.", "  ")

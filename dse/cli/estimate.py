@@ -98,6 +98,7 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
     refuse(["settings"], "--serving disaggregated: it takes the file of `dse hardware derive`")
     refuse(["replicas"], "--serving disaggregated: it has --prefill-workers and --decode-workers")
     refuse(("workloads", "requests_per_second"), "--serving disaggregated: one closed loop")
+    refuse(("average_load", "peak_over_average"), "--serving disaggregated: two pools")
     flags["serving"] = "continuous"
     degrees = {axis: flags[f"prefill_{axis}"] for axis in ("tp", "dp", "ep")}
     first = {"chip": flags["prefill_chip"] or flags["chip"], "replicas": flags["prefill_workers"]}
@@ -119,6 +120,7 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
 
 
 def _print(answer: dict[str, Any]) -> None:
+    from dse.cli.costs import load_words, print_price
     from dse.study.quality import quality_words
     from dse.study.words import heading, known_words, metric_lines, verdict
 
@@ -131,6 +133,10 @@ def _print(answer: dict[str, Any]) -> None:
         right=(1, 2),
     )
     say(known_words(answer), "  ")
+    if "at_average_load" in answer:
+        say(load_words(answer["at_average_load"]), "  ")
+    if "price" in answer:
+        print_price(answer["price"])
     for sentence in quality_words(answer):
         say(sentence, "  ")
     for line in verdict(answer):

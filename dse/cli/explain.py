@@ -71,6 +71,7 @@ def command(
             raise InputError("which point?", field="POINT", accepted="dse explain STUDY POINT")
         answer = estimate_again(Path(study), point, keep=True, law=flags["law"])
     elif why_not is not None:
+        from dse.specs.own_prices import using_prices
         from dse.specs.workloads import DETAILS
         from dse.study.folder import STUDY, read_json
         from dse.study.loads import held, loads_of
@@ -83,7 +84,9 @@ def command(
         if not held(loads):
             taken = (*taken, "concurrency")
         refuse(taken, f"--why-not, which takes it from {why_not}")
-        asked = {key: study_document.get(key) for key in ("price_basis", "purchase")}
+        asked = {key: study_document.get(key) for key in ("price_basis", "purchase", "costs")}
+        ctx = click.get_current_context()
+        ctx.with_resource(using_prices(**study_document.get("own_prices", {})))
         asked["law"] = study_document.get("quality_law")
         if flags["domain"] is not None and "rack" in study_document:
             refuse(["rack"], f"--why-not, which takes it from {why_not}")

@@ -13,8 +13,16 @@ from dse.cli import collectives
 from dse.cli.fit import command as fit
 from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
+from dse.cli.hardware_prices import list_prices
 from dse.cli.hardware_require import require_chip
-from dse.cli.options import efficiency_option, json_option, print_json, print_table, say
+from dse.cli.options import (
+    efficiency_option,
+    json_option,
+    price_options,
+    print_json,
+    print_table,
+    say,
+)
 from dse.cli.racks import rack
 
 if TYPE_CHECKING:
@@ -170,16 +178,23 @@ def _in(value: float | None, unit: float, form: str = ",.0f") -> str:
 @click.argument("chip")
 @_chip_file_option
 @efficiency_option
+@price_options
 @json_option
 def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
     file."""
+    from dse.cli.costs import print_price
+    from dse.economics.tco import usd_per_chip_hour
     from dse.specs.catalog import chip_and_files, load_catalog
+    from dse.specs.costs import BASIS as OWNED
+    from dse.specs.owning import lacks_for_owning
     from dse.specs.tiers import tier_words, tiers_of
 
     name, files = chip_and_files(chip, chip_files)
     catalog = load_catalog(extra_chip_files=files)
     spec = catalog.chip(name)
+    lack = lacks_for_owning(catalog, name)
+    owned = None if lack else usd_per_chip_hour(catalog, name, OWNED).as_json()
     tiers = tiers_of(spec, catalog.tiers)
     system = catalog.systems[spec.system]
     prices = [
@@ -215,6 +230,8 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         "not_chosen": [figure_row(f) for f in spec.not_chosen],
         "prices": prices,
         "purchases": purchases,
+        "owned": owned,
+        "not_owned": lack,
         "assumed": [*spec.assumed, *system.assumed],
         "missing": [*spec.missing, *system.missing],
         "refused": catalog.refusal(spec.id),
@@ -228,6 +245,10 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
         say(f"Hypothetical: nobody makes it. {'; '.join(spec.changes)}", "  ")
     print_figures([*spec.figures, *system.figures], spec.not_chosen)
     _print_prices(prices, purchases)
+    if owned:
+        print_price(owned)
+    else:
+        say(f"no {OWNED}: {lack}", "  ")
     if tiers:
         say(f"memory tiers: {'; '.join(map(tier_words, tiers.values()))}", "  ")
     if document["measured_here"]:
@@ -343,5 +364,7 @@ def new_chip(chip: str) -> None:
     click.echo(template(chip, sorted(c for c in classes if c.startswith("class_"))), nl=False)
 
 
-for _command in (derive_chip, compare_chips, require_chip, rack, fit, collectives.command):
+for _command in (
+    derive_chip, compare_chips, require_chip, rack, fit, collectives.command, list_prices,
+):  # fmt: skip
     command.add_command(_command)

@@ -36,12 +36,10 @@ def compare_chips(chips: tuple[str, ...], out: Path | None, as_json: bool, **fla
     CHIP is an id or the path of a chip file. --set adds a hypothetical chip: the first one with
     that change. The page has a roofline: a roof for each chip, with the model's operators under it.
     """
-    from dse.economics.ownership import with_purchase_prices
+    from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.specs.catalog import chip_and_files, load_catalog, with_own_chips
     from dse.specs.derive import derive
-    from dse.specs.purchase import BASIS as PURCHASE
-    from dse.specs.purchase import PurchaseTerms
     from dse.study.chips import chip_row, leaders, point_row
     from dse.study.chips_words import MARKS_KEY
 
@@ -62,8 +60,7 @@ def compare_chips(chips: tuple[str, ...], out: Path | None, as_json: bool, **fla
         own = derive(catalog, names[0][0], flags["settings"])
         catalog = with_own_chips(catalog, [own])
         names.insert(1, (own.chip.id, flags["settings"]))
-    if flags["price_basis"] == PURCHASE:
-        catalog = with_purchase_prices(catalog, PurchaseTerms())
+    catalog = with_basis(catalog, flags["price_basis"])
     catalog.prices.select(flags["price_basis"])
     names = list(dict.fromkeys(names))
     document: dict[str, Any] = {

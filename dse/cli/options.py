@@ -190,7 +190,20 @@ _POINT_OPTIONS = (
     ),
     click.option("--power-cap", help="Watts that a chip may draw, such as 500W; else as rated."),
     click.option(
-        "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+        "--price-basis",
+        default="rental_3yr",
+        help="Basis of hardware/prices.csv, or one that is computed: purchase, owned_tco.",
+    ),
+    click.option(
+        "--average-load",
+        metavar="TOKENS/TIME",
+        help="Also price an average demand of so many tokens, input and output: 1B/day.",
+    ),
+    click.option(
+        "--peak-over-average",
+        metavar="X",
+        help="Also price a demand whose peak, which the deployment is sized for, is so many times "
+        "its average.",
     ),
     click.option("--training-tokens", help="Tokens the model was trained on, such as 15T."),
     click.option(
@@ -204,7 +217,8 @@ POINT_FLAGS = (
     "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
     "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
     "network_overlap", "power_cap", "jitter", "jitter_distribution",
-    "price_basis", "training_tokens", "chip_files", "weights_offload", "kv_offload", "offload_tier",
+    "price_basis", "average_load", "peak_over_average", "training_tokens", "chip_files",
+    "weights_offload", "kv_offload", "offload_tier",
 )  # fmt: skip
 
 
@@ -212,7 +226,7 @@ def point_options(function: F) -> F:
     """The flags that describe one point."""
     for option in reversed((*_POINT_OPTIONS, efficiency_option)):
         function = option(function)
-    return function
+    return price_options(function)
 
 
 _POOL_OPTIONS = (
@@ -259,6 +273,38 @@ def _refuse_unused(catalog: Catalog, chip: str) -> None:
             field="--efficiency-file",
             accepted=f"laws of {chip} or of a chip that lends it its own",
         )
+
+
+def _prices_in_force(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    if value:
+        from dse.specs.own_prices import using_prices
+
+        ctx.with_resource(using_prices(**{str(param.name): value}))
+    return value
+
+
+_PRICE_OPTIONS = (
+    click.option(
+        "--prices", multiple=True, metavar="FILE", callback=_prices_in_force,
+        expose_value=False, is_eager=True,
+        help="Prices of yours, with the columns of hardware/prices.csv, before the shipped ones.",
+    ),
+    click.option(
+        "--as-of", metavar="DATE", callback=_prices_in_force, expose_value=False, is_eager=True,
+        help="Shipped prices as they were known then: 2026, 2026-Q2, 2026-06 or 2026-06-30.",
+    ),
+    click.option(
+        "--costs", metavar="FILE", callback=_prices_in_force, expose_value=False, is_eager=True,
+        help="What owning costs you, before hardware/costs.yaml (docs/costs.md); for owned_tco.",
+    ),
+)  # fmt: skip
+
+
+def price_options(function: F) -> F:
+    """--prices, --as-of and --costs, in force while the command runs."""
+    for option in reversed(_PRICE_OPTIONS):
+        function = option(function)
+    return function
 
 
 efficiency_option = click.option(
@@ -308,14 +354,14 @@ def estimate_flags(
     """The estimate that the flags of `point_options` ask for, under `loads` where they are given
     (dse.study.loads)."""
     from dse import units
-    from dse.economics.ownership import with_purchase_prices
+    from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.quality.laws import DEFAULT
     from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
     from dse.specs.catalog import chip_and_files, load_catalog, with_own_chips
+    from dse.specs.costs import costs_of
     from dse.specs.derive import derive
     from dse.specs.model_catalog import resolve_model
-    from dse.specs.purchase import BASIS as PURCHASE
     from dse.specs.purchase import PurchaseTerms
     from dse.specs.rack import load_rack, resolve_rack
     from dse.study.energy import check_power_cap
@@ -335,9 +381,10 @@ def estimate_flags(
     if flags["settings"]:
         hypothetical = derive(catalog, chip, flags["settings"])
         catalog, chip = with_own_chips(catalog, [hypothetical]), hypothetical.chip.id
-    if flags["price_basis"] == PURCHASE:
-        terms = PurchaseTerms(**(flags.get("purchase") or {}))
-        catalog = with_purchase_prices(catalog, terms)
+    terms, costs = PurchaseTerms(**(flags.get("purchase") or {})), flags.get("costs")
+    catalog = with_basis(
+        catalog, flags["price_basis"], terms=terms, costs=costs_of(costs) if costs else None
+    )
     model = resolve_model(flags["model"])
     if flags["training_tokens"]:
         model = trained_on(model, flags["training_tokens"])
@@ -389,7 +436,24 @@ def estimate_flags(
         backend_default=backend_default,
         rack=load_rack(resolve_rack(flags["rack"])) if flags["rack"] else None,
         law=flags.get("law") or DEFAULT,
+        demand=_demand(flags["average_load"], flags["peak_over_average"]),
     )
+
+
+def _demand(average: str | None, peak_over_average: str | None) -> Any:
+    """The demand that the flags describe, None without them."""
+    from dse.errors import InputError
+    from dse.specs.load import read_demand
+
+    if average is None and peak_over_average is None:
+        return None
+    try:
+        return read_demand(average, 1.0 if peak_over_average is None else peak_over_average)
+    except InputError as error:
+        flag = {"average": "--average-load", "peak_over_average": "--peak-over-average"}
+        raise InputError(
+            error.message, field=flag[str(error.field)], accepted=error.accepted
+        ) from None
 
 
 def trained_on(model: Any, text: str) -> Any:

@@ -13,6 +13,7 @@ from dse.cli.options import (
     efficiency_option,
     json_option,
     lease_option,
+    price_options,
     print_json,
     print_table,
     say,
@@ -47,6 +48,7 @@ from dse.cli.options import (
 @lease_option
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
 @efficiency_option
+@price_options
 @click.option(
     "--evaluator",
     metavar="PACKAGE.MODULE:FUNCTION",

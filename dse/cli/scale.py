@@ -14,6 +14,7 @@ from dse.cli.options import (
     Whole,
     command_line,
     json_option,
+    price_options,
     print_json,
     print_table,
     say,
@@ -81,11 +82,14 @@ QUIET_S = 2.0  # progress is shown beyond it
 @click.option("--pipeline", is_flag=True, help="Also print one request over pipeline stages.")
 @click.option("--backend", default="generic", help="Serving software (hardware/backends).")
 @click.option(
-    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+    "--price-basis",
+    default="rental_3yr",
+    help="Basis of hardware/prices.csv, or one that is computed: purchase, owned_tco.",
 )
 @click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
+@price_options
 @click.option("--out", metavar="DIR", help="Write scale.html, scale.json and scale.csv there.")
 @json_option
 def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> None:
@@ -188,14 +192,12 @@ def _jitters(text: str) -> tuple[float, ...]:
 def _subjects(flags: dict[str, Any]) -> list[Any]:
     """The model on the chip, and on the chip to compare with."""
     from dse.cli.options import known_dtypes
-    from dse.economics.ownership import with_purchase_prices
+    from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.perf.workload import Workload
     from dse.specs.backend import find_backend
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
-    from dse.specs.purchase import BASIS as PURCHASE
-    from dse.specs.purchase import PurchaseTerms
     from dse.study.scale import scale_subject
 
     for needed, listed in (("model", "models"), ("chip", "hardware")):
@@ -212,8 +214,7 @@ def _subjects(flags: dict[str, Any]) -> list[Any]:
     if len(set(chips)) < len(chips):
         raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
     catalog = load_catalog(extra_chip_files=files)
-    if flags["price_basis"] == PURCHASE:
-        catalog = with_purchase_prices(catalog, PurchaseTerms())
+    catalog = with_basis(catalog, flags["price_basis"])
     model = resolve_model(flags["model"])
     if flags["routing_skew"] is not None and all(block.kind != "moe" for block in model.blocks):
         raise InputError(

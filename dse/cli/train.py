@@ -98,20 +98,16 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
 
 def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memory: bool):
     from dse import units
-    from dse.economics.ownership import with_purchase_prices
+    from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.specs.model_catalog import resolve_model
-    from dse.specs.purchase import BASIS as PURCHASE
-    from dse.specs.purchase import PurchaseTerms
     from dse.specs.training_run import TrainingFile
     from dse.study.training.answer import train
 
     price_basis = flags.pop("price_basis")
     flags["chip"], files = chip_and_files(flags["chip"], ())
-    catalog = load_catalog(extra_chip_files=files)
-    if price_basis == PURCHASE:
-        catalog = with_purchase_prices(catalog, PurchaseTerms())
+    catalog = with_basis(load_catalog(extra_chip_files=files), price_basis)
     found = resolve_model(model)
     amount = 1.0 if only_memory else found.training_tokens
     if tokens is not None:

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from dse.report import describe, lifetime, tables, words
+from dse.report import describe, lifetime, prices, tables, words
 from dse.report.cards import cards
 from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.folder import StudyFolder
@@ -65,6 +65,9 @@ def markdown(folder: StudyFolder) -> str:
     if folder.chosen:
         head, *rows = words.summary(folder)
         lines += _table(head, rows)
+    if loads := prices.load_rows(folder):
+        lines += [escape(prices.load_sentence(study)), ""]
+        lines += _table(loads[0], loads[1:])
     for card in cards(folder):
         lines += [f"### {escape(card.title)} (point {card.point})", ""]
         lines += [f"- {heading}: {escape(' '.join(text))}" for heading, text in card.rows]
@@ -260,6 +263,9 @@ def _inputs(folder: StudyFolder) -> list[str]:
             for row in study["price"]["rows"]
         ),
     )
+    for rows in (prices.part_rows(study), prices.input_rows(study)):
+        if rows:
+            lines += _table(rows[0], rows[1:])
     lines += _table(
         ("figure", "kind", "date", "source"),
         (

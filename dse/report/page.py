@@ -9,7 +9,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dse.report import lifetime, tables, words
+from dse.report import lifetime, prices, tables, words
 from dse.report.cards import cards
 from dse.report.elsewhere import compared, elsewhere_rows, refused
 from dse.report.figures import PALETTE, SYMBOLS, figures
@@ -40,6 +40,10 @@ def page(folder: StudyFolder) -> str:
         summary=words.summary(folder),
         mix=folder.study["workload"] is None,
         price_basis=words.price_basis(folder),
+        price_parts=prices.part_rows(folder.study),
+        price_inputs=prices.input_rows(folder.study),
+        load_rows=prices.load_rows(folder),
+        load_sentence=prices.load_sentence(folder.study),
         workload=words.workload(folder),
         training=words.training(folder),
         trained_on=lifetime.training_words(folder.study),

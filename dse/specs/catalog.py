@@ -15,6 +15,8 @@ from dse.specs.backend import Backend, load_backends
 from dse.specs.calibration import FILE as CALIBRATION
 from dse.specs.calibration import NONE, Calibration, load_calibration
 from dse.specs.chip import ROOFLINE, Chip, load_chip
+from dse.specs.costs import FILE as COSTS_FILE
+from dse.specs.costs import NO_COSTS, Costs, check_chips, load_costs
 from dse.specs.efficiency import Efficiency, load_efficiency
 from dse.specs.energy import FILE as ENERGY
 from dse.specs.energy import NONE as NO_ENERGY
@@ -23,6 +25,7 @@ from dse.specs.loader import did_you_mean, load_yaml
 from dse.specs.overrides import efficiency_files
 from dse.specs.own_chip import read_own_chip
 from dse.specs.own_full import OwnChip
+from dse.specs.own_prices import OwnPrices, in_force, with_own_prices
 from dse.specs.prices import PriceTable, PurchaseRow, load_prices, load_purchases
 from dse.specs.reliability import FILE as RELIABILITY
 from dse.specs.reliability import NO_RELIABILITY, Reliability, load_reliability
@@ -62,6 +65,7 @@ class Catalog:
     tiers: TierDefaults = NO_TIERS
     energy: EnergyConstants = NO_ENERGY
     reliability: Reliability = NO_RELIABILITY
+    costs: Costs = NO_COSTS
 
     def chip(self, name: str) -> Chip:
         """By id. Raises InputError with near spellings."""
@@ -104,7 +108,8 @@ def load_catalog(
 ) -> Catalog:
     """Reads a hardware folder (the shipped one by default) and chip files of the user's own. To the
     shipped folder come the efficiency files in force (`dse.specs.overrides`): the laws of id X take
-    the place of the file X, and a chip X that borrowed its laws has these.
+    the place of the file X, and a chip X that borrowed its laws has these; and the prices and costs
+    in force (`dse.specs.own_prices`).
 
     Raises InputError for any file that is wrong, for an id that two files give, and for a chip
     whose system or efficiency does not exist.
@@ -113,8 +118,23 @@ def load_catalog(
     folder = shipped_hardware_dir() if hardware_dir is None else Path(hardware_dir)
     measured = efficiency_files() if shipped else ()
     if shipped and not extra_chip_files and not measured:
-        return _shipped_catalog(folder)
-    return _read(folder, extra_chip_files, measured)
+        catalog = _shipped_catalog(folder)
+    else:
+        catalog = _read(folder, extra_chip_files, measured)
+    return _with_own_prices(catalog, in_force()) if shipped else catalog
+
+
+def _with_own_prices(catalog: Catalog, own: OwnPrices) -> Catalog:
+    if own.as_of is not None or own.prices:
+        rows, purchases = with_own_prices(
+            catalog.prices.rows, catalog.purchases, own, catalog.chips
+        )
+        table = replace(catalog.prices, rows=rows)
+        catalog = replace(catalog, prices=table, purchases=purchases)
+    if own.costs is not None:
+        catalog = replace(catalog, costs=load_costs(own.costs, catalog.costs))
+        check_chips(catalog.costs, catalog.chips)
+    return catalog
 
 
 def is_chip_file(text: str) -> bool:
@@ -178,6 +198,7 @@ def _read(
         tiers=load_tiers(folder / TIERS_FILE) if (folder / TIERS_FILE).exists() else NO_TIERS,
         energy=energy,
         reliability=reliability,
+        costs=load_costs(costs) if (costs := folder / COSTS_FILE).exists() else NO_COSTS,
     )
     return with_own_chips(shipped, own, folder, replacing) if own else shipped
 
@@ -277,10 +298,14 @@ def _of_its_own(chip: Chip, laws: Efficiency) -> str:
 
 
 def data_digest() -> str:
-    """`catalog_digest` of the shipped folder; with efficiency files in force, their bytes too."""
+    """`catalog_digest` of the shipped folder; with files of the user's own in force, their bytes
+    too."""
     digest = catalog_digest(shipped_hardware_dir())
-    for path in efficiency_files():
+    own = in_force()
+    for path in (*efficiency_files(), *own.files):
         digest = hashlib.sha256(digest.encode() + Path(path).read_bytes()).hexdigest()
+    if own.as_of is not None:
+        digest = hashlib.sha256(f"{digest} as of {own.as_of}".encode()).hexdigest()
     return digest
 
 

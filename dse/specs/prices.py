@@ -16,6 +16,8 @@ from dse.specs.loader import did_you_mean
 
 COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
 PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source", "note")
+# Bases that are computed (`dse.economics.tco`): no row of a file is on them.
+COMPUTED = ("owned_tco", "purchase")
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"
 
@@ -80,11 +82,12 @@ class PriceTable:
         Raises InputError for an unknown basis.
         """
         if basis not in self.bases():
+            known = sorted({*self.bases(), *COMPUTED})
             raise InputError(
-                f"unknown price basis {basis!r}{did_you_mean(basis, self.bases())}",
+                f"unknown price basis {basis!r}{did_you_mean(basis, known)}",
                 file=self.file,
                 field="basis",
-                accepted=", ".join(self.bases()),
+                accepted=", ".join(known),
             )
         chips: dict[str, list[PriceRow]] = {}
         for row in self.rows:
@@ -101,7 +104,9 @@ def _price(rows: list[PriceRow]) -> Price:
         rows=tuple(rows),
         newest_date=newest,
         sources=tuple(dict.fromkeys(row.source for row in rows)),
-        rule=f"{rows[0].provider}, {newest}" if one else f"median of {len(rows)} prices",
+        rule=", ".join(filter(None, (rows[0].provider, newest)))
+        if one
+        else f"median of {len(rows)} prices",
     )
 
 
@@ -175,9 +180,12 @@ def _row(
             raise InputError("empty", file=file, line=line, field=name, accepted="text")
     try:
         unit = {"usd/h": "USD/h", "usd": "USD"}[dimension]
-        return line, row, units.parse(f"{row[dollars]} {unit}", dimension)
+        usd = units.parse(f"{row[dollars]} {unit}", dimension)
     except InputError:
-        raise InputError(
-            f"read {row[dollars]!r}",
-            file=file, line=line, field=dollars, accepted="dollars, such as 2.5",
-        ) from None  # fmt: skip
+        usd = 0.0
+    if usd > 0.0:
+        return line, row, usd
+    raise InputError(
+        f"read {row[dollars]!r}",
+        file=file, line=line, field=dollars, accepted="dollars above zero, such as 2.5",
+    )  # fmt: skip

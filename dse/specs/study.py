@@ -18,11 +18,15 @@ from dse.quality.laws import DEFAULT, find_law
 from dse.specs.axes import Axis
 from dse.specs.axis_reader import Mistakes, read_axes
 from dse.specs.catalog import Catalog, is_chip_file, load_catalog
+from dse.specs.costs import BASIS as OWNED
+from dse.specs.costs import Costs, check_chips, read_costs
 from dse.specs.lifetime import LifetimeFile, LifetimeTerms
+from dse.specs.load import Demand, read_demand
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
 from dse.specs.own_chip import read_own_chip
+from dse.specs.owning import lacks_for_owning
 from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
 from dse.specs.rack import Rack, load_rack, resolve_rack
@@ -60,12 +64,14 @@ class Study:
     else it is None and one of `training_compute` (FLOP) and `training_tokens` is given. Axes and
     objectives stand in an order that does not depend on the order of the file. `left_out` names
     the chips that were asked for and have no price on the basis, or lack a figure that the space
-    needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, None
-    on every other price basis. `chip_files` are the paths of chip files that the space names.
-    `rack` is what a hypothetical scale-up domain stands in, where one is searched. `training` says
-    how every shape is trained and `lifetime` how much it then serves, each None where it is not
-    asked. `quality_law` names the law that predicts the loss. `views` are questions beside the
-    front, which decide nothing of the search.
+    needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, and
+    `costs` those on which they are owned, None on every other price basis. `chip_files` are the
+    paths of chip files that the space names. Points of the front are also priced at the average
+    load of `demand`; no objective or limit reads that. `rack` is what a hypothetical scale-up
+    domain stands in, where one is searched. `training` says how every shape is trained and
+    `lifetime` how much it then serves, each None where it is not asked. `quality_law` names the law
+    that predicts the loss. `views` are questions beside the front, which decide nothing of the
+    search.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -93,6 +99,8 @@ class Study:
     training: TrainingTerms | None = None
     lifetime: LifetimeTerms | None = None
     views: tuple[View, ...] = ()
+    costs: Costs | None = None
+    demand: Demand | None = None
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -111,6 +119,8 @@ class _StudyFile(BaseModel):
     workloads: list[WeightedFile] | None = None
     price_basis: str
     purchase: PurchaseFile | None = None
+    costs: Any = None
+    demand: Any = None
     training_compute: Any = None
     training_tokens: Any = None
     quality_law: Any = DEFAULT
@@ -162,7 +172,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         frame, mistakes.errors = None, [error]
 
     basis = document.data.get("price_basis")
-    unpriced = _unpriced(basis, catalog, mistakes)
+    costs = _costs(document, basis, catalog, mistakes)
+    unpriced = _unpriced(basis, catalog, costs, mistakes)
     purchase = _purchase(frame.purchase, basis, mistakes) if frame else None
     most = _largest_instance(document)
     rack = _rack(frame.rack, document, mistakes) if frame else None
@@ -184,6 +195,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         if frame
         else (None, None)
     )
+    demand = _demand(document, mistakes)
     files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
@@ -226,6 +238,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
     }
     if purchase is not None:
         content["purchase"] = asdict(purchase)
+    if costs is not None:
+        content["costs"] = costs.values()
     if chip_files:
         content["chip_files"] = [_digest(Path(file)) for file in chip_files]
     if law != DEFAULT:
@@ -260,6 +274,8 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         training=trained,
         lifetime=life,
         views=views,
+        costs=costs,
+        demand=demand,
     )
 
 
@@ -354,20 +370,63 @@ def _largest(written: Any) -> float:
     return max(known, default=math.inf)
 
 
-def _unpriced(basis: object, catalog: Catalog, mistakes: Mistakes) -> dict[str, str]:
+def _unpriced(
+    basis: object, catalog: Catalog, costs: Costs | None, mistakes: Mistakes
+) -> dict[str, str]:
     """Chips that have no price on the basis, with the reason."""
     if not isinstance(basis, str):
         return {}
     if basis == PURCHASE:
         reasons = {chip: lacks_for_purchase(catalog, chip) for chip in catalog.chips}
         return {chip: reason for chip, reason in reasons.items() if reason is not None}
+    if basis == OWNED:
+        reasons = {chip: lacks_for_owning(catalog, chip, costs) for chip in catalog.chips}
+        return {chip: reason for chip, reason in reasons.items() if reason is not None}
     try:
         priced = catalog.prices.select(basis)
     except InputError as error:
-        accepted = f"{error.accepted}, {PURCHASE}"
-        mistakes.add(("price_basis",), error.message, accepted)
+        mistakes.add(("price_basis",), error.message, error.accepted)
         return {}
     return {c: f"{c} has no price on basis {basis}" for c in catalog.chips if c not in priced}
+
+
+def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistakes) -> Costs | None:
+    """The catalog's costs with those of the space, where chips are owned."""
+    written = document.data.get("costs")
+    if basis != OWNED:
+        if written is not None:
+            mistakes.add(("costs",), f"read price_basis {basis!r}", f"price_basis: {OWNED}")
+        return None
+    if written is None:
+        return catalog.costs
+    try:
+        costs = read_costs(document, ("costs",), written, catalog.costs, document.file)
+        check_chips(costs, catalog.chips)
+    except InputError as error:
+        mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
+        return catalog.costs
+    return costs
+
+
+def _demand(document: Document, mistakes: Mistakes) -> Demand | None:
+    """The demand that the points of the front are priced for as well, where one is written."""
+    written = document.data.get("demand")
+    if written is None:
+        return None
+    fields = ("average", "peak_over_average")
+    if not isinstance(written, Mapping) or not written:
+        mistakes.add(("demand",), f"read {written!r}", "average: 1B/day, peak_over_average: 2.5")
+        return None
+    for name in written:
+        if name not in fields:
+            hint = did_you_mean(name, fields)
+            mistakes.add(("demand", str(name)), f"no such field{hint}", ", ".join(fields))
+            return None
+    try:
+        return read_demand(written.get("average"), written.get("peak_over_average", 1.0))
+    except InputError as error:
+        mistakes.place(("demand", str(error.field)), error)
+        return None
 
 
 def _purchase(

@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from dse.dtypes import DTYPES
-from dse.economics.ownership import with_purchase_prices
+from dse.economics.tco import with_basis
 from dse.quality.laws import DEFAULT
 from dse.specs.catalog import load_catalog
+from dse.specs.costs import costs_of
+from dse.specs.load import Demand
 from dse.specs.overrides import using
 from dse.specs.own_config import model_of
+from dse.specs.own_prices import using_prices
 from dse.specs.purchase import PurchaseTerms
 from dse.specs.rack import load_rack, resolve_rack
 from dse.study.describe import limits_of
@@ -36,10 +39,16 @@ def estimate_item(
     study: dict, item: dict, source: str, *, keep: bool = False, law: str | None = None
 ) -> Estimate:
     """The same for an item of front.json."""
-    with using(study.get("efficiency_files", ())):
+    own = study.get("own_prices", {})
+    with using(study.get("efficiency_files", ())), using_prices(**own):
         catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
-    if terms := study.get("purchase"):
-        catalog = with_purchase_prices(catalog, PurchaseTerms(**terms))
+    terms, costs = study.get("purchase"), study.get("costs")
+    catalog = with_basis(
+        catalog,
+        study["price_basis"],
+        terms=PurchaseTerms(**terms) if terms else None,
+        costs=costs_of(costs) if costs else None,
+    )
     deployment = item["deployment"]
     rack = study.get("rack")
     model = model_of(item["model"], source)
@@ -59,5 +68,6 @@ def estimate_item(
         rack=rack and load_rack(resolve_rack(rack["named"])),
         law=law or study.get("quality_law", DEFAULT),
         trained=trained_again(study, catalog),
+        demand=Demand(**demand) if (demand := study.get("demand")) else None,
     )
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))

@@ -12,6 +12,7 @@ import numpy as np
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
 from dse.specs.workloads import DETAILS
+from dse.study.compare_prices import chosen_changes, price_changes
 from dse.study.folder import read_study
 from dse.study.loads import loads_of
 
@@ -20,8 +21,10 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
     """The document of `dse compare A B --json`.
 
     Both fronts are scaled by the enumerated front where one of the studies enumerated its space,
-    else by the front of their union. `entered` and `left` are points of B and A that the other
-    does not have. Raises InputError for studies of different objectives or price bases.
+    and their prices are the same, else by the front of their union. `prices` says which prices
+    differ, `chosen` what became of the cheapest, fastest, best and knee. `entered` and `left` are
+    points of B and A that the other does not have. Raises InputError for studies of different
+    objectives or price bases.
     """
     studies, fronts = zip(*(read_study(folder) for folder in (a, b)), strict=True)
     objectives = studies[0]["objectives"]
@@ -42,8 +45,9 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
             f"{a} and {b} spread a purchase over another life, utilisation or price of electricity",
             accepted="two studies of the same purchase terms",
         )
+    prices = price_changes(studies[0], studies[1])
     values = [_values(items, objectives) for items in fronts]
-    true = _enumerated(studies)
+    true = None if prices else _enumerated(studies)
     union = np.concatenate(values)
     reference = union[non_dominated(union)] if true is None else values[true]
     scale = Scale.of(reference, tuple(row["log"] for row in objectives))
@@ -70,6 +74,8 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
         "evaluations_b": studies[1]["evaluations"],
         "entered": sorted(point for key, point in keys[1].items() if key not in keys[0]),
         "left": sorted(point for key, point in keys[0].items() if key not in keys[1]),
+        "prices": prices,
+        "chosen": chosen_changes(fronts[0], fronts[1], objectives),
     }
 
 

@@ -25,6 +25,10 @@ def definition(study: Study) -> dict[str, Any]:
         "price basis": study.price_basis,
         **({"training": asdict(study.training)} if study.training else {}),
         **({"lifetime": asdict(study.lifetime)} if study.lifetime else {}),
+        **{
+            f"cost {name}": value
+            for name, value in (study.costs.values() if study.costs else {}).items()
+        },
         **{f"axis {axis.name}": _axis(axis, by_name) for axis in study.axes},
         **{f"objective {o.metric}": o.direction for o in study.objectives},
         **{f"constraint {c.text}": "kept" for c in study.constraints},

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from dse.candidates import CandidateBatch
+from dse.economics.load import Load, at_load
+from dse.economics.tco import Breakdown, usd_per_chip_hour
+from dse.errors import InputError
 from dse.evaluate import Metrics
 from dse.mix import Mix, alone, evaluate_mix
 from dse.perf.jitter import with_jitter
@@ -22,9 +25,13 @@ from dse.space.batches import DEPLOYMENT_AXES, DOMAIN_AXIS, EXPERT_AXES, OFFLOAD
 from dse.specs.calibration import KINDS
 from dse.specs.catalog import Catalog
 from dse.specs.chip import GENERIC, Chip
+from dse.specs.costs import BASIS as OWNED
 from dse.specs.efficiency import NOISY, Efficiency
+from dse.specs.load import Demand
 from dse.specs.model import Model
 from dse.specs.own_config import config_of
+from dse.specs.own_prices import OWN, in_force
+from dse.specs.owning import lacks_for_owning
 from dse.specs.rack import Rack
 from dse.specs.tiers import TIERS
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
@@ -50,11 +57,17 @@ class Estimate:
     assumed: tuple[str, ...]
     power_cap_w: float | None = None
     jitter: tuple[float, str] | None = None
+    price: Breakdown | None = None
+    load: Load | None = None
 
     @property
     def conditions(self) -> dict[str, Any]:
         """What the chips were held to, where something was asked."""
-        cap = {} if self.power_cap_w is None else {"power_cap_w": self.power_cap_w}
+        cap: dict[str, Any] = {} if self.price is None else {"price": self.price.as_json()}
+        if self.load is not None:
+            cap["at_average_load"] = self.load.as_json()
+        if self.power_cap_w is not None:
+            cap["power_cap_w"] = self.power_cap_w
         if self.jitter is None:
             return cap
         return cap | {"jitter_s": self.jitter[0], "jitter_distribution": self.jitter[1]}
@@ -96,14 +109,15 @@ def estimate(
     rack: Rack | None = None,
     law: str = DEFAULT,
     trained: Trained | None = None,
+    demand: Demand | None = None,
 ) -> Estimate:
     """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
     distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
     of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power);
-    `law` names the quality law; with `trained` the metrics are also those of training and life.
-    Raises InputError for an unknown chip, dtype, price basis or law, and for a chip without a
-    figure that the point needs."""
+    `law` names the quality law; with `trained` the metrics are also those of training and life;
+    `demand` asks for the prices at its average load. Raises InputError for an unknown chip, dtype,
+    price basis or law, and for a chip without a figure that the point needs."""
     find_law(law)
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
@@ -129,10 +143,38 @@ def estimate(
     known = int(metrics.provenance[0])
     assumed += assumptions(catalog, model, written, mix, known, price_basis, rack, power_cap_w)
     assumed += () if trained is None else trained.assumed
+    priced = chip in catalog.prices.select(price_basis)
+    price = (
+        usd_per_chip_hour(catalog, chip, price_basis) if price_basis == OWNED and priced else None
+    )
+    load = None if demand is None else average_load(demand, metrics, 0, price)
     return Estimate(
         model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
-        power_cap_w, jitter,
+        power_cap_w, jitter, price, load,
     )  # fmt: skip
+
+
+def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | None) -> Load:
+    """The prices of candidate `row` at the average of a demand; `price` is its chip's by parts,
+    None where the chip is rented. Raises InputError for a chip without a price."""
+    usd = float(metrics.values["chip_usd_per_hour"][row])
+    chips = float(metrics.values["chips"][row])
+    names = ("input", "output", "total")
+    each = [float(metrics.values[f"usd_per_million_{name}_tokens"][row]) for name in names]
+    if math.isnan(usd):
+        raise InputError(
+            "no price at average load: the chip has no price on this basis",
+            field="demand",
+            accepted="another price basis, or --prices FILE",
+        )
+    return at_load(
+        demand,
+        tokens_per_s=chips * usd / 3600.0 / (each[2] / 1e6),
+        chips=chips,
+        usd_per_chip_hour=usd,
+        load_share=0.0 if price is None else price.load_share,
+        usd_per_million=(each[0], each[1], each[2]),
+    )
 
 
 def axes_of(deployment: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,6 +238,16 @@ def assumptions(
         sentences.append(f"{chip}: price on basis {price_basis}: {'; '.join(prices[chip].notes)}")
     if chip not in prices:
         sentences.append(f"{chip} has no price on basis {price_basis}: costs are null")
+        if price_basis == OWNED and (lack := lacks_for_owning(catalog, chip)):
+            sentences.append(lack)
+    elif any(row.note.startswith(OWN) for row in prices[chip].rows):
+        sentences.append(f"{chip}: price on basis {price_basis}: {'; '.join(prices[chip].notes)}")
+    elif price_basis == OWNED:
+        kinds = usd_per_chip_hour(catalog, chip, OWNED).inputs
+        names = ", ".join(one.name for one in kinds if one.kind == "assumed")
+        sentences.append(f"costs of owning that are assumed: {names}")
+    if (as_of := in_force().as_of) is not None:
+        sentences.append(f"prices as they were known in {as_of} (--as-of)")
     drafts = any(_drafts(share.workload) for share in mix)
     texts = _drafting(model.assumed) if drafts else model.assumed
     sentences += [f"{model.name}: {text}" for text in texts]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch
-from dse.economics.ownership import with_purchase_prices
+from dse.economics.tco import with_basis
 from dse.evaluate import RULES, TRAINING_RULES, Metrics
 from dse.mix import Mix, evaluate_mix
 from dse.perf.machines import Machines, compile_machines
@@ -90,8 +90,8 @@ class PhysicsProblem:
 
 
 def on_terms(catalog: Catalog, study: Study) -> Catalog:
-    """The catalog with the prices of bought chips, where the study asks for them."""
-    return catalog if study.purchase is None else with_purchase_prices(catalog, study.purchase)
+    """The catalog with the prices of bought or owned chips, where the study asks for them."""
+    return with_basis(catalog, study.price_basis, terms=study.purchase, costs=study.costs)
 
 
 def pose(study: Study, catalog: Catalog) -> PhysicsProblem:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dse import __version__
+from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError, StorageError
 from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
@@ -27,6 +28,7 @@ from dse.specs.catalog import Catalog
 from dse.specs.metrics import METRICS
 from dse.specs.overrides import efficiency_files
 from dse.specs.own_config import config_of
+from dse.specs.own_prices import OwnPrices, in_force
 from dse.study.bounds import at_bounds
 from dse.study.breakdown import breakdown
 from dse.study.demand import training_document
@@ -37,7 +39,7 @@ from dse.study.describe import (
     number,
 )
 from dse.study.elsewhere import elsewhere
-from dse.study.estimate import assumptions
+from dse.study.estimate import assumptions, average_load
 from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
@@ -49,7 +51,7 @@ from dse.study.quality import fit_ranges
 from dse.study.racks import study_rack
 from dse.study.robust import front_probability
 from dse.study.shapes import model_at
-from dse.study.sources import price_rows, source_rows
+from dse.study.sources import price_parts, price_rows, source_rows
 from dse.study.table import front_table
 from dse.study.unseen import unseen
 from dse.study.views import describe_views, refuse_views
@@ -210,6 +212,7 @@ def _command(
         command += ["--storage", shown(storage)]
     for file in efficiency_files():
         command += ["--efficiency-file", file]
+    command += in_force().flags()
     if evaluator is not None:
         command += ["--evaluator", evaluator]
     return command if prove is None else [*command, "--prove" if prove else "--no-prove"]
@@ -253,6 +256,9 @@ def _documents(
         "why_engine": result.why,
         "price_basis": study.price_basis,
         "purchase": asdict(study.purchase) if study.purchase else None,
+        **({"costs": study.costs.as_json()} if study.costs else {}),
+        **({"demand": asdict(study.demand)} if study.demand else {}),
+        **({"own_prices": own.as_json()} if (own := in_force()) != OwnPrices() else {}),
         **({"rack": study_rack(problem.machines)} if problem.machines.rack else {}),
         "workload": one_load(loads),
         **({"workloads": loads} if len(loads) > 1 else {}),
@@ -287,7 +293,11 @@ def _documents(
         "front_size": len(items),
         "hypervolume": hypervolume(front.F, scale),
         "reference_point": [REFERENCE] * len(problem.objectives),
-        "price": {"basis": study.price_basis, "rows": price_rows(catalog, problem)},
+        "price": {
+            "basis": study.price_basis,
+            "rows": price_rows(catalog, problem),
+            **({"breakdowns": price_parts(catalog, problem)} if study.costs else {}),
+        },
         "left_out": _left_out(study.why_left_out),
         "chip_files": list(study.chip_files),
         **({"efficiency_files": list(measured)} if (measured := efficiency_files()) else {}),
@@ -363,10 +373,23 @@ def _items(
                     ),
                 },
                 **({"workloads": workloads} if workloads else {}),
+                **_at_average_load(problem, catalog, metrics, i, deployment["chip"]),
                 "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",
             }
         )
     return items
+
+
+def _at_average_load(
+    problem: PhysicsProblem, catalog: Catalog, metrics: Metrics, row: int, chip: str
+) -> dict[str, Any]:
+    study = problem.study
+    if study.demand is None:
+        return {}
+    price = None
+    if study.costs is not None:
+        price = usd_per_chip_hour(catalog, chip, study.price_basis, study.costs)
+    return {"at_average_load": average_load(study.demand, metrics, row, price).as_json()}
 
 
 def _law_use(metrics: Metrics) -> dict[str, Any]:

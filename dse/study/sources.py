@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dse.economics.tco import usd_per_chip_hour
 from dse.specs.catalog import Catalog
 from dse.study.physics import PhysicsProblem
 
@@ -25,6 +26,15 @@ def price_rows(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]
         }
         for chip in problem.machines.ids
         for price in (prices[chip],)
+    ]
+
+
+def price_parts(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
+    """The parts of each chip's price where chips are owned."""
+    study = problem.study
+    return [
+        usd_per_chip_hour(catalog, chip, study.price_basis, study.costs).as_json()
+        for chip in problem.machines.ids
     ]
 
 

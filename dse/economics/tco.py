@@ -1,0 +1,259 @@
+"""What a chip costs by the hour on every basis: rented, bought, or owned with everything around it.
+
+Owned (`owned_tco`), dollars for an hour that a chip is owned:
+
+    capital K    = (price of the chip x server factor) x (1 + network share)
+    recovery     = (K - S / (1 + r)^L) x r / (1 - (1 + r)^-L)      S = resale x K, after L years
+    depreciation = (K - S) / L,  cost of capital = recovery - depreciation
+    maintenance  = share of K a year,  staff = dollars a chip and year
+    space        = dollars a kW and month x kW of the server
+    electricity  = kW at the meter x dollars a kWh x (1 - d + d x utilisation)
+
+recovery is the level yearly payment that repays K with interest r and leaves S (the capital
+recovery factor; any text of engineering economics, e.g. Park, Contemporary Engineering Economics).
+d is the share of the power that depends on the load. All is divided by the share of the owned hours
+that carry the cost, `utilisation`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dse.economics.ownership import usd_per_chip_hour as bought
+from dse.economics.ownership import with_purchase_prices
+from dse.errors import InputError
+from dse.specs.catalog import Catalog
+from dse.specs.costs import BASIS as OWNED
+from dse.specs.costs import Cost, Costs
+from dse.specs.owning import capital_rows, lacks_for_owning
+from dse.specs.prices import PriceRow
+from dse.specs.purchase import BASIS as PURCHASE
+from dse.specs.purchase import YEAR_HOURS, PurchaseTerms
+
+MONTH_HOURS = YEAR_HOURS / 12.0
+_YEAR_S = YEAR_HOURS * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One line of a price: dollars per chip-hour, and how it follows."""
+
+    name: str
+    usd_per_chip_hour: float
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A price of a chip by its parts, whose sum it is. `facts` are the chip's own figures that it
+    rests on, `inputs` the costs used (none where the chip is rented), `date` the newest price."""
+
+    chip: str
+    basis: str
+    parts: tuple[Part, ...]
+    facts: tuple[Cost, ...]
+    inputs: tuple[Cost, ...]
+    date: str
+
+    @property
+    def usd_per_chip_hour(self) -> float:
+        total = 0.0
+        for part in self.parts:
+            total += part.usd_per_chip_hour
+        return total
+
+    @property
+    def load_share(self) -> float:
+        """Of the price, what an idle chip does not cost: electricity that depends on the load."""
+        named = {one.name: one.value for one in self.inputs}
+        if not named:
+            return 0.0
+        depends, busy = named["load_share"], named["utilisation"]
+        share = depends * busy / (1.0 - depends + depends * busy)
+        drawn = next(p.usd_per_chip_hour for p in self.parts if p.name == "electricity")
+        return share * drawn / self.usd_per_chip_hour
+
+    def as_json(self) -> dict:
+        """The document: total, parts, and every input with its source."""
+        rows = [(one, "chip") for one in self.facts] + [(one, "cost") for one in self.inputs]
+        return {
+            "chip": self.chip,
+            "basis": self.basis,
+            "usd_per_chip_hour": self.usd_per_chip_hour,
+            "date": self.date,
+            "parts": [
+                {"name": p.name, "usd_per_chip_hour": p.usd_per_chip_hour, "rule": p.rule}
+                for p in self.parts
+            ],
+            "inputs": [
+                {"name": one.name, "of": of, "value": one.value, "text": one.text,
+                 "kind": one.kind, "source": one.source, "date": one.date, "note": one.note or None}
+                for one, of in rows
+            ],
+        }  # fmt: skip
+
+
+def recovery_factor(rate: float, years: float) -> float:
+    """Level yearly payment that repays a dollar over `years` at `rate` a year; 1 / years without
+    interest."""
+    if rate == 0.0:
+        return 1.0 / years
+    return rate / -math.expm1(-years * math.log1p(rate))
+
+
+def yearly_capital(usd: float, rate: float, years: float, resale: float) -> tuple[float, float]:
+    """(depreciation, cost of capital), dollars a year, of `usd` that leaves the share `resale`."""
+    worth_now = resale * math.exp(-years * math.log1p(rate))
+    depreciation = usd * (1.0 - resale) / years
+    return depreciation, usd * (1.0 - worth_now) * recovery_factor(rate, years) - depreciation
+
+
+def usd_per_chip_hour(
+    catalog: Catalog,
+    chip: str,
+    basis: str,
+    costs: Costs | None = None,
+    terms: PurchaseTerms | None = None,
+) -> Breakdown:
+    """The price of a chip on a basis, by its parts. `costs` take the place of the catalog's,
+    `terms` are those of `purchase`.
+
+    Raises InputError for an unknown chip or basis, and for a chip without a price on it.
+    """
+    catalog.chip(chip)
+    if basis == OWNED:
+        lack = lacks_for_owning(catalog, chip, costs)
+        if lack is not None:
+            raise InputError(lack, field="chip", accepted="a chip with that figure")
+        return _owned(catalog, chip, costs or catalog.costs)
+    priced = with_basis(catalog, basis, terms=terms or PurchaseTerms())
+    price = priced.prices.select(basis).get(chip)
+    if price is None:
+        raise InputError(
+            f"{chip} has no price on basis {basis}",
+            field="chip",
+            accepted="a chip that has one, or --prices FILE with a row of yours",
+        )
+    total, date = price.usd_per_chip_hour, price.newest_date
+    if basis != PURCHASE:
+        return Breakdown(chip, basis, (Part("rent", total, price.rule),), (), (), date)
+    watts, terms = catalog.chips[chip].tdp_w or 0.0, terms or PurchaseTerms()
+    power = bought(0.0, watts, terms)
+    parts = (
+        Part("chip", total - power, price.rule.split(" + ")[0]),
+        Part("electricity", power, price.rule.split(" + ")[-1]),
+    )
+    return Breakdown(chip, basis, parts, (), (), date)
+
+
+def with_basis(
+    catalog: Catalog,
+    basis: str,
+    *,
+    terms: PurchaseTerms | None = None,
+    costs: Costs | None = None,
+) -> Catalog:
+    """The catalog with the prices of a computed basis: `purchase` on `terms`, `owned_tco` on
+    `costs` (by default those of the catalog). Other bases are in it already. A chip that lacks a
+    figure has no price."""
+    if basis == PURCHASE:
+        return with_purchase_prices(catalog, terms or PurchaseTerms())
+    if basis != OWNED:
+        return catalog
+    costs = costs or catalog.costs
+    rows = tuple(
+        _price_row(_owned(catalog, chip, costs))
+        for chip in catalog.chips
+        if lacks_for_owning(catalog, chip, costs) is None
+    )
+    others = tuple(row for row in catalog.prices.rows if row.basis != OWNED)
+    prices = replace(catalog.prices, rows=(*others, *rows))
+    return replace(catalog, prices=prices, costs=costs)
+
+
+def _price_row(found: Breakdown) -> PriceRow:
+    rule = " + ".join(f"{part.name} {part.usd_per_chip_hour:.3g}" for part in found.parts)
+    sources = "; ".join(dict.fromkeys(one.source for one in found.facts))
+    return PriceRow(found.chip, OWNED, found.usd_per_chip_hour, rule, found.date, sources, "", 0)
+
+
+def _owned(catalog: Catalog, chip: str, costs: Costs) -> Breakdown:
+    """Of a chip that lacks nothing."""
+    price, server = _server_price(catalog, chip, costs)
+    power, server_w, meter_w = _power(catalog, chip, costs)
+    get: Mapping[str, float] = {name: one.value for name, one in costs.inputs.items()}
+    network = server * get["network_share"]
+    capital, years = server + network, get["life"] / _YEAR_S
+    rate, resale, busy = get["cost_of_capital"], get["resale"], get["utilisation"]
+    hours = YEAR_HOURS * busy
+    depreciation, interest = yearly_capital(1.0, rate, years, resale)
+    drawn = 1.0 - get["load_share"] + get["load_share"] * busy
+    span = f"/ {years:.3g} years"
+    whole = f"{capital:,.0f} USD"
+    parts = (
+        Part("server with chip", server * depreciation / hours, f"{server:,.0f} USD {span}"),
+        Part("network", network * depreciation / hours, f"{network:,.0f} USD {span}"),
+        Part("cost of capital", capital * interest / hours, f"{rate:.3g} a year on {whole}"),
+        Part(
+            "maintenance",
+            capital * get["maintenance"] / hours,
+            f"{get['maintenance']:.3g} of {whole} a year",
+        ),
+        Part("staff", get["staff"] / hours, f"{get['staff']:,.0f} USD a year"),
+        Part(
+            "space",
+            server_w / 1000.0 * get["space"] / MONTH_HOURS / busy,
+            f"{server_w:,.0f} W of server x {get['space']:g} USD/kW-month",
+        ),
+        Part(
+            "electricity",
+            meter_w / 1000.0 * get["electricity"] * drawn / busy,
+            f"{meter_w:,.0f} W at the meter x {get['electricity']:g} USD/kWh",
+        ),
+    )
+    unused = {"server_factor"} if price.name == "server_price" else set()
+    unused |= {"server_power_factor"} if power.name != "tdp" else set()
+    inputs = tuple(one for name, one in costs.inputs.items() if name not in unused)
+    return Breakdown(chip, OWNED, parts, (price, power), inputs, price.date)
+
+
+def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, float]:
+    """(what the capital rests on, dollars of a chip with its share of the server)."""
+    factor = 1.0 if chip in costs.whole_machines else costs.value("server_factor")
+    if (given := costs.of_chip(chip, "server_price")) is not None:
+        return given, given.value
+    if (given := costs.of_chip(chip, "price")) is not None:
+        return given, given.value * factor
+    rows = capital_rows(catalog, chip)
+    usd = statistics.median(row.usd_per_chip for row in rows)
+    kinds = ", ".join(dict.fromkeys(f"{row.kind}, {row.provider}" for row in rows))
+    cost = Cost(
+        name="server_price" if rows[0].kind == "purchase_system" else "price",
+        value=usd,
+        text=f"{usd:,.0f} USD",
+        kind="claimed",
+        source="; ".join(dict.fromkeys(row.source for row in rows)),
+        date=max(row.date for row in rows),
+        note=f"median of {len(rows)}: {kinds}" if len(rows) > 1 else kinds,
+    )
+    return cost, usd if cost.name == "server_price" else usd * factor
+
+
+def _power(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, float, float]:
+    """(what it rests on, watts of a chip with its share of the server, watts at the meter)."""
+    facility, spec = costs.value("facility_factor"), catalog.chips[chip]
+    if (given := costs.of_chip(chip, "power")) is not None:
+        return given, given.value / facility, given.value
+    figure = spec.figure("system_power") or spec.figure("tdp")
+    assert figure is not None, "a chip without power lacks_for_owning"
+    rest = (figure.kind, figure.source, str(figure.date), figure.note or "")
+    cost = Cost(figure.name, figure.value, figure.text, *rest)
+    if {chip, spec.derived_from} & costs.all_in_power and figure.name == "system_power":
+        return cost, figure.value / facility, figure.value
+    server_w = figure.value
+    if figure.name == "tdp" and chip not in costs.whole_machines:
+        server_w *= costs.value("server_power_factor")
+    return cost, server_w, server_w * facility

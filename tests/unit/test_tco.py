@@ -1,0 +1,309 @@
+"""Owned chips: closed forms, laws, published totals; own prices, dates, costs; average load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.economics.load import at_load
+from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, yearly_capital
+from dse.errors import InputError, InputErrors
+from dse.specs.catalog import data_digest, load_catalog
+from dse.specs.costs import RULES, Costs, load_costs
+from dse.specs.load import Demand, read_demand
+from dse.specs.own_prices import first_day, last_day, using_prices
+from dse.specs.owning import lacks_for_owning
+from dse.specs.prices import load_prices
+from dse.specs.study import load_study, shipped_spaces
+from dse.study.physics import on_terms
+
+CATALOG = load_catalog()
+COSTS = CATALOG.costs
+OWNED = with_basis(CATALOG, "owned_tco").prices.select("owned_tco")
+HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+YEAR_S = 365 * 86400.0
+FREE = {
+    "cost_of_capital": 0.0, "resale": 0.0, "network_share": 0.0, "maintenance": 0.0, "staff": 0.0,
+    "space": 0.0, "electricity": 0.0, "utilisation": 1.0,
+}  # fmt: skip
+
+
+def write(tmp_path: Path, text: str, name: str = "costs.yaml") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def hourly(costs: Costs, chip: str = "h100_sxm") -> float:
+    return usd_per_chip_hour(CATALOG, chip, "owned_tco", costs).usd_per_chip_hour
+
+
+def test_level_payments_repay_the_capital() -> None:
+    """A loan of 100 at 10% over 2 years: 57.619 a year (100 x 1.1 = 110 - 57.619 = 52.381, x 1.1 =
+    57.619)."""
+    assert 100 * recovery_factor(0.10, 2) == pytest.approx(57.6190476, rel=1e-9)
+    assert recovery_factor(0.0, 4) == 0.25
+    assert recovery_factor(1e-9, 4) == pytest.approx(0.25, rel=1e-6)
+
+
+@given(
+    usd=st.floats(1.0, 1e6), rate=st.floats(0.0, 0.5), years=st.integers(1, 12),
+    resale=st.floats(0.0, 1.0),
+)  # fmt: skip
+def test_payments_discounted_are_the_price_less_what_is_left(
+    usd: float, rate: float, years: int, resale: float
+) -> None:
+    paid = sum(yearly_capital(usd, rate, years, resale))
+    worth = sum(paid / (1 + rate) ** k for k in range(1, years + 1))
+    assert worth + resale * usd / (1 + rate) ** years == pytest.approx(usd, rel=1e-9)
+
+
+def test_nothing_but_capital_is_the_price_over_its_hours(tmp_path: Path) -> None:
+    costs = load_costs(write(tmp_path, "chips: {h100_sxm: {server_price: 43800 USD}}"), COSTS)
+    assert hourly(costs.changed(FREE)) == pytest.approx(43800 / (5 * 8760), rel=1e-12)
+
+
+def test_electricity_and_space_by_hand(tmp_path: Path) -> None:
+    """A 1,360 W meter behind a factor of 1.36 is 1 kW of server: 73 USD a kW and month are 0.1 an
+    hour; 0.1 USD/kWh of 1.36 kW 0.136, of which half of the hours take 1 - 0.7 / 2."""
+    costs = load_costs(write(tmp_path, "chips: {h100_sxm: {power: 1.36 kW}}"), COSTS)
+    free = costs.changed(FREE | {"life": 1e9 * YEAR_S / 1e9})
+    base = hourly(free)
+    assert hourly(free.changed({"space": 73.0})) - base == pytest.approx(0.1, rel=1e-9)
+    assert hourly(free.changed({"electricity": 0.1})) - base == pytest.approx(0.136, rel=1e-9)
+    half = free.changed({"utilisation": 0.5})
+    drawn = hourly(half.changed({"electricity": 0.1})) - hourly(half)
+    assert drawn == pytest.approx(0.136 * (1 - 0.7 / 2) / 0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize("chip", OWNED)
+def test_parts_add_up_to_the_price_that_estimates_use(chip: str) -> None:
+    found = usd_per_chip_hour(CATALOG, chip, "owned_tco")
+    assert sum(part.usd_per_chip_hour for part in found.parts) == pytest.approx(
+        OWNED[chip].usd_per_chip_hour, rel=1e-12
+    )
+    assert all(part.usd_per_chip_hour >= 0 for part in found.parts)
+
+
+@given(name=st.sampled_from(sorted(RULES)), by=st.floats(1.05, 3.0))
+def test_price_moves_the_way_each_input_says(name: str, by: float) -> None:
+    before = COSTS.value(name) or 0.1
+    low = COSTS.changed({name: before if name != "utilisation" else 0.3})
+    after = low.value(name) * by
+    after = min(after, 1.0) if RULES[name].most == 1.0 else after
+    high = low.changed({name: after})
+    chip = "mi300x" if name == "server_factor" else "l40s"  # priced as a chip, rated power alone
+    moved = hourly(high, chip) - hourly(low, chip)
+    if name == "load_share":  # at full use it says nothing
+        assert moved == pytest.approx(0.0, abs=1e-12)
+    elif name in ("life", "resale", "utilisation"):
+        assert moved < 0
+    else:
+        assert moved > 0
+
+
+# SemiAnalysis' AI Cloud TCO model of 2026-04-03: a buyer's published price is above what large
+# buyers pay, so that these are exceeded by half at most and undercut by a fifth at most.
+@pytest.mark.parametrize("who", ["hyperscaler", "neocloud"])
+def test_published_totals_are_met_to_a_factor(who: str) -> None:
+    published = CATALOG.prices.select(f"owned_tco_{who}")
+    both = {chip: OWNED[chip].usd_per_chip_hour / price.usd_per_chip_hour
+            for chip, price in published.items() if chip in OWNED}  # fmt: skip
+    assert set(both) >= {"h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "mi300x"}
+    assert all(0.8 < ratio < 1.6 for ratio in both.values()), both
+    if who == "neocloud":
+        assert all(0.8 < ratio < 1.35 for ratio in both.values()), both
+
+
+def test_every_cost_has_its_source_date_and_kind() -> None:
+    for cost in COSTS.inputs.values():
+        assert cost.source
+        assert cost.date
+        assert cost.kind in ("claimed", "estimated", "measured", "assumed")
+        assert cost.note or cost.kind != "assumed"
+
+
+def test_a_file_takes_the_place_of_single_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, "electricity: 0.05 USD/kWh\nlife: {value: 4 years, source: our books}\n")
+    with using_prices(costs=path):
+        mine = load_catalog().costs
+        digest = data_digest()
+    assert (mine.value("electricity"), mine.value("life")) == (0.05, 4 * YEAR_S)
+    assert mine.inputs["life"].source == "our books"
+    assert mine.inputs["electricity"].kind == "given"
+    assert mine.value("staff") == COSTS.value("staff")
+    assert load_catalog().costs == COSTS
+    assert data_digest() != digest
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("lief: 4 years", "did you mean life?"),
+        ("life: 4", "at least 1 h"),
+        ("utilisation: 0 %", "more than 0 %"),
+        ("electricity: -0.1 USD/kWh", "0.087 USD/kWh"),
+        ("electricity: 0.1 EUR/kWh", "0.087 USD/kWh"),
+        ("cost_of_capital: nan", "such as 10 %"),
+        ("chips: {h100_sxm: {price: 0 USD}}", "more than 0 USD"),
+        ("chips: {h100_sxm: {prise: 1 USD}}", "did you mean price?"),
+        ("chips: [h100_sxm]", "h100_sxm: {price: 30000 USD}"),
+        ("life: {value: 4 years, sauce: x}", "did you mean source?"),
+    ],
+)
+def test_wrong_costs_name_file_line_and_what_is_accepted(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    path = write(tmp_path, f"# mine\n{text}\n")
+    with pytest.raises(InputError) as caught:
+        load_costs(path, COSTS)
+    assert f"{path}:2" in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_costs_of_a_chip_that_is_none(tmp_path: Path) -> None:
+    path = write(tmp_path, "chips: {h100_smx: {price: 1 USD}}")
+    with using_prices(costs=path), pytest.raises(InputError, match="did you mean h100_sxm"):
+        load_catalog()
+
+
+def test_a_chip_without_a_price_says_what_to_write(tmp_path: Path) -> None:
+    lack = lacks_for_owning(CATALOG, "trn2_16")
+    assert lack is not None
+    assert "chips: {trn2_16: {price: 30000 USD}}" in lack
+    text = "chips: {trn2_16: {price: 15000 USD, power: 900 W}}"
+    costs = load_costs(write(tmp_path, text), COSTS)
+    assert hourly(costs, "trn2_16") > 0
+    with pytest.raises(InputError, match="trn2_16 has no price"):
+        usd_per_chip_hour(CATALOG, "trn2_16", "owned_tco")
+
+
+def test_rent_is_one_part_and_purchase_two() -> None:
+    rent = usd_per_chip_hour(CATALOG, "h100_sxm", "rental_3yr")
+    assert [part.name for part in rent.parts] == ["rent"]
+    bought = usd_per_chip_hour(CATALOG, "h100_sxm", "purchase")
+    price = with_basis(CATALOG, "purchase").prices.select("purchase")["h100_sxm"]
+    assert [part.name for part in bought.parts] == ["chip", "electricity"]
+    assert bought.usd_per_chip_hour == pytest.approx(price.usd_per_chip_hour, rel=1e-12)
+    with pytest.raises(InputError, match="did you mean on_demand"):
+        usd_per_chip_hour(CATALOG, "h100_sxm", "on_demnd")
+
+
+def test_own_prices_take_the_place_of_a_chips_rows(tmp_path: Path) -> None:
+    line = "h100_sxm,on_demand,2.5,quote,2026-11-01,a mail,\n"
+    path = write(tmp_path, HEADER + line, "mine.csv")
+    with using_prices([path]):
+        prices = load_catalog().prices.select("on_demand")
+    assert prices["h100_sxm"].usd_per_chip_hour == 2.5
+    assert prices["h100_sxm"].notes == ("own price of mine.csv",)
+    shipped = CATALOG.prices.select("on_demand")
+    assert prices["h200_sxm"] == shipped["h200_sxm"]
+
+
+@pytest.mark.parametrize("usd", ["0", "-1", "nan", "free"])
+def test_a_price_is_above_zero(tmp_path: Path, usd: str) -> None:
+    path = write(tmp_path, f"{HEADER}h100_sxm,on_demand,{usd},me,2026,mail,\n", "mine.csv")
+    with pytest.raises(InputError, match=r":2: usd_per_chip_hour: read .*above zero"):
+        load_prices(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("h100,on_demand,1,me,2026,mail,", "unknown chip 'h100'"),
+        ("h100_sxm,owned_tco,1,me,2026,mail,", "that basis is computed"),
+    ],
+)
+def test_own_rows_that_no_catalog_takes(tmp_path: Path, row: str, says: str) -> None:
+    path = write(tmp_path, f"{HEADER}{row}\n", "mine.csv")
+    with using_prices([path]), pytest.raises(InputError, match=says):
+        load_catalog()
+
+
+def test_prices_as_of_a_date_are_those_known_then() -> None:
+    with using_prices(as_of="2026-06"):
+        then = load_catalog().prices.rows
+    assert 0 < len(then) < len(CATALOG.prices.rows)
+    assert all(first_day(row.date) <= "2026-06-31" for row in then)
+    missing = [row for row in CATALOG.prices.rows if row not in then]
+    assert all(first_day(row.date) > "2026-06-30" for row in missing)
+
+
+def test_dates() -> None:
+    assert [first_day(d) for d in ("2026", "2026-Q3", "2026-11", "2026-11-09", "2025-2026")] == [
+        "2026-01-01", "2026-07-01", "2026-11-01", "2026-11-09", "2026-01-01",
+    ]  # fmt: skip
+    assert [last_day(d) for d in ("2026", "2026-Q2", "2026-02-03")] == [
+        "2026-12-31", "2026-06-31", "2026-02-03",
+    ]  # fmt: skip
+    for wrong in ("june", "2026-13", "2026-6", "2026-02-40", "2026-Q5"):
+        with pytest.raises(InputError, match="not a date"):
+            last_day(wrong)
+
+
+def test_a_space_with_costs_and_a_demand(tmp_path: Path) -> None:
+    tiny = shipped_spaces()["tiny"].read_text(encoding="utf-8")
+    lines = "price_basis: owned_tco\ncosts: {electricity: 0.3 USD/kWh}\n"
+    demand = "demand: {average: 1B/day, peak_over_average: 2}\n"
+    text = tiny.replace("price_basis: rental_3yr\n", lines + demand)
+    study = load_study(write(tmp_path, text, "a.yaml"))
+    price = on_terms(CATALOG, study).prices.select("owned_tco")["h100_sxm"].usd_per_chip_hour
+    assert price - OWNED["h100_sxm"].usd_per_chip_hour == pytest.approx(1.73 * (0.3 - 0.0869))
+    assert study.demand == Demand(1e9 / 86400, 2.0)
+    cheap = load_study(write(tmp_path, text.replace("0.3 USD", "0.1 USD"), "b.yaml"))
+    assert cheap.fingerprint != study.fingerprint
+    rented = text.replace("owned_tco", "rental_3yr").replace("average: 1B/day", "averge: 1B/day")
+    with pytest.raises(InputErrors) as caught:
+        load_study(write(tmp_path, rented, "c.yaml"))
+    assert "price_basis: owned_tco" in str(caught.value)
+    assert "did you mean average?" in str(caught.value)
+
+
+def test_average_load_by_hand() -> None:
+    """Peak 250 tokens/s over 100 a deployment: 3 held, a third of 300 used, three times the price;
+    with 40% of it saved while idle, 3 x (0.6 + 0.4 / 3)."""
+    demand = Demand(100.0, 2.5)
+    rest = {"tokens_per_s": 100.0, "chips": 8.0, "usd_per_chip_hour": 2.0}
+    each = (1.0, 2.0, 3.0)
+    rent = at_load(demand, **rest, load_share=0.0, usd_per_million=each)
+    assert (rent.deployments, rent.chips, rent.usd_per_hour) == (3, 24.0, 48.0)
+    assert rent.usd_per_million_total_tokens == pytest.approx(9.0)
+    owned = at_load(demand, **rest, load_share=0.4, usd_per_million=each)
+    assert owned.usd_per_million_total_tokens == pytest.approx(9.0 * (0.6 + 0.4 / 3))
+    ratio = at_load(Demand(None, 2.5), **rest, load_share=0.0, usd_per_million=each)
+    assert (ratio.deployments, ratio.usd_per_million_total_tokens) == (None, 7.5)
+    # exactly full deployments are not rounded up
+    assert at_load(Demand(100.0, 3.0), **rest, load_share=0.0, usd_per_million=each).chips == 24.0
+
+
+@given(
+    average=st.floats(1e-3, 1e6), peak=st.floats(1.0, 50.0), can=st.floats(1.0, 1e5),
+    saved=st.floats(0.0, 0.9),
+)  # fmt: skip
+def test_hourly_bill_is_the_price_of_the_tokens_served(
+    average: float, peak: float, can: float, saved: float
+) -> None:
+    busy_usd = 8.0 * 2.0 / 3600.0 / can * 1e6
+    load = at_load(
+        Demand(average, peak), tokens_per_s=can, chips=8.0, usd_per_chip_hour=2.0,
+        load_share=saved, usd_per_million=(busy_usd, busy_usd, busy_usd),
+    )  # fmt: skip
+    assert load.usd_per_hour is not None
+    tokens = average * 3600.0 / 1e6
+    assert load.usd_per_million_total_tokens * tokens == pytest.approx(load.usd_per_hour, rel=1e-9)
+    assert 0.0 < load.busy <= 1.0 / peak * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("average", ["0/s", "-1/s", "1B", "1B/week", "many/day", "1e400/s"])
+def test_a_demand_that_is_none(average: str) -> None:
+    with pytest.raises(InputError, match="such as 1B/day"):
+        read_demand(average, 2)
+
+
+@pytest.mark.parametrize("ratio", [0.5, "x", True, float("nan"), float("inf")])
+def test_a_peak_is_not_below_the_average(ratio: object) -> None:
+    with pytest.raises(InputError, match="1 or more"):
+        read_demand("1B/day", ratio)
