@@ -21,6 +21,7 @@ VERBS = {
     "check": "a shape on a chip: what refuses it, what it wastes, shapes near it",
     "export": "a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
+    "whatif": "changed prices, figures, demand, limits: sensitivities, break-even, equal footing",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",

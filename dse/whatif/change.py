@@ -56,7 +56,12 @@ def from_flags(settings: Sequence[str], known: Mapping[str, Input]) -> list[Scen
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{name} is set twice", field="--set", accepted="each input once")
-    return [Scenario(", ".join(text.replace(" ", "") for text in settings), changes)]
+    return [Scenario(", ".join(_short(one) for one in changes), changes)]
+
+
+def _short(change: Change) -> str:
+    """`h100_sxm price -20%`, which a narrow column can wrap."""
+    return f"{change.input.name.removeprefix('chip.').replace('.', ' ')} {change.written}"
 
 
 def from_file(path: str, known: Mapping[str, Input]) -> list[Scenario]:

@@ -8,7 +8,7 @@ both, so that neither side is the better for luck.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dse.errors import NothingFeasible
 from dse.evaluate import RULES, Metrics
 from dse.pareto import Archive
+from dse.perf.workload import POISSON
 from dse.problem import Evaluation
 from dse.search.run import ENUMERATE, search
 from dse.specs.own_config import config_of
@@ -209,6 +210,7 @@ def describe(
             "chip_usd_per_hour", *asked,
         ]
     )  # fmt: skip
+    held = all(share.workload.serving != POISSON for share in problem.mix)
     found = []
     for i, point in enumerate(ids):
         deployment = describe_deployment(batch, i, problem.machines)
@@ -219,7 +221,7 @@ def describe(
             {
                 "id": int(point),
                 "chip": deployment["chip"],
-                "words": short_deployment(deployment),
+                "words": short_deployment(deployment, held),
                 "shape": shape,
                 "deployment": deployment,
                 "metrics": {name: number(metrics.values[name][i]) for name in names},
@@ -228,7 +230,7 @@ def describe(
     return found
 
 
-def words(point: dict[str, Any] | None) -> str:
+def words(point: Mapping[str, Any] | None) -> str:
     """`8 h200_sxm TP4 fp8/bf16 c64`, with the shape where that is searched."""
     if point is None:
         return "nothing feasible"

@@ -1,0 +1,177 @@
+"""The document of `dse whatif --json`: every question that was asked, with the sentences that
+answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.specs.metrics import METRICS
+from dse.study.loads import load_row
+from dse.study.numbers import number
+from dse.whatif import equal as iso
+from dse.whatif.breakeven import break_even
+from dse.whatif.change import Scenario, Sweep, best, scenario_row, sweep_rows
+from dse.whatif.inputs import Change, Input, apply, inputs_of, show
+from dse.whatif.sensitivity import sensitivities, shadow_prices
+from dse.whatif.solve import (
+    Points,
+    Progress,
+    Solved,
+    all_points,
+    describe,
+    near,
+    require_winner,
+    searched,
+    solve,
+)
+from dse.whatif.subject import Asked
+
+# Evaluations that a question may spend on points far from the winner.
+MOST_EVALUATIONS = 4_000_000
+DRAWN = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is asked. `equal` are kinds of `dse.whatif.equal`, `at` the amount of the only one."""
+
+    scenarios: Sequence[Scenario] = ()
+    sweeps: Sequence[Sweep] = ()
+    fixed: tuple[Change, ...] = ()  # of the sweeps
+    sensitivities: bool = False
+    break_even: bool = False
+    equal: Sequence[str] = ()
+    at: str | None = None
+    rack_w: float = iso.RACK_W
+
+
+def answer(
+    asked: Asked, questions: Questions, progress: Progress = lambda text: None
+) -> dict[str, Any]:
+    """Raises NothingFeasible where the study as it is has no feasible point, InputError for what
+    cannot be asked of it."""
+    subject, objective = asked.subject, asked.objective
+    problem = subject.problem
+    points = all_points(problem, asked.engine, asked.seed, progress)
+    for changes in [one.changes for one in questions.scenarios]:
+        points = searched(apply(subject, changes), points, asked.seed)
+    for sweep in questions.sweeps:
+        for step in (sweep.steps[0], sweep.steps[-1]):
+            changed = apply(subject, [*questions.fixed, step])
+            points = searched(changed, points, asked.seed)
+    before = solve(problem, points, objective)
+    winner_id = require_winner(before)
+    winner = describe(problem, np.array([winner_id]))[0]
+    study = problem.study
+    document: dict[str, Any] = {
+        "title": asked.title,
+        "space": study.name,
+        "size": problem.space.size,
+        "price_basis": study.price_basis,
+        "purchase": study.purchase and {
+            "life_s": study.purchase.life_s,
+            "utilisation": study.purchase.utilisation,
+            "usd_per_kwh": study.purchase.usd_per_kwh,
+        },
+        "workloads": [load_row(share) for share in problem.mix],
+        "limits": [limit.text for limit in problem.limits],
+        "objective": objective,
+        "how": points.how,
+        "enumerated": points.enumerated,
+        "seed": asked.seed,
+        "notes": list(asked.notes),
+        "winner": winner,
+        "front_size": len(before.ids),
+        "feasible": before.feasible,
+        "inputs": [_input_row(one) for one in inputs_of(subject).values()],
+        "scenarios": [],
+        "sweeps": [],
+        "sensitivities": None,
+        "shadow_prices": None,
+        "break_even": None,
+        "equal": [],
+    }  # fmt: skip
+    for scenario in questions.scenarios:
+        progress(f"what if {scenario.name}")
+        row = scenario_row(subject, scenario, points, before, objective)
+        after = solve(apply(subject, scenario.changes), points, objective)
+        row["picture"] = _picture(before, after)
+        document["scenarios"].append(row)
+    for sweep in questions.sweeps:
+        document["sweeps"].append(
+            sweep_rows(subject, sweep, points, objective, questions.fixed, progress)
+        )
+    if questions.sensitivities:
+        document |= _sensitivities(asked, points, before, winner["chip"], progress)
+    if questions.break_even:
+        document["break_even"] = break_even(subject, points)
+    for kind in questions.equal:
+        at = iso.read_level(kind, questions.at)
+        found = iso.equal(subject, points, before, kind, at, questions.rack_w)
+        document["equal"].append(found)
+    return document
+
+
+def _sensitivities(
+    asked: Asked, points: Points, before: Solved, chip: str, progress: Progress
+) -> dict[str, Any]:
+    """Of all points where they are few, else of those that a small change can make the winner."""
+    subject, objective = asked.subject, asked.objective
+    passes = 5 * 16
+    looked = points
+    words = "the optimum was found again among all points"
+    if len(points.ids) * passes > MOST_EVALUATIONS:
+        value = best(before, objective)
+        assert value is not None
+        sign = 1.0 if METRICS[objective].direction == "minimize" else -1.0
+        looked = near(subject.problem, points, sign * value, objective)
+        words = (
+            f"the optimum was found again among the {len(looked.ids):,} points within 60% of the "
+            "winner and 40% of the limits"
+        )
+    return {
+        "sensitivities": sensitivities(subject, looked, before, objective, chip, progress),
+        "shadow_prices": shadow_prices(subject, looked, before, objective, chip, progress),
+        "sensitivities_how": words,
+    }
+
+
+def _input_row(one: Input) -> dict[str, Any]:
+    return {
+        "input": one.name,
+        "now": None if one.now is None else number(one.now),
+        "unit": one.dimension,
+        "words": show(one, one.now),
+    }
+
+
+def _picture(before: Solved, after: Solved) -> dict[str, Any]:
+    """Two fronts in their first two objectives, those in dollars and seconds before others, thinned
+    to DRAWN points each."""
+    names = [one.metric for one in before.problem.objectives]
+    order = sorted(range(len(names)), key=lambda k: (not names[k].startswith("usd_"), k))
+    chosen = order[:2] if len(order) > 1 else [order[0], order[0]]
+    latency = [k for k in order if names[k] in ("tpot_s", "ttft_s")]
+    if latency:
+        chosen = [latency[0], next(k for k in order if k != latency[0])]
+
+    def column(solved: Solved, k: int) -> list[float]:
+        sign = solved.problem.objectives[k].sign
+        rows = np.unique(np.linspace(0, max(len(solved.ids) - 1, 0), DRAWN).astype(int))
+        return [] if not len(solved.ids) else (sign * solved.F[rows, k]).tolist()
+
+    return {
+        "x": names[chosen[0]],
+        "y": names[chosen[1]],
+        "before": [column(before, k) for k in chosen],
+        "after": [column(after, k) for k in chosen],
+    }
+
+
+def inputs_with_values(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The inputs that have a value now."""
+    return [row for row in document["inputs"] if row["now"] is not None]
