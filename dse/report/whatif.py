@@ -80,7 +80,10 @@ def whatif_page(document: Json, tables: Sequence[Table], asked: str) -> str:
             document=document,
             command=document.get("command"),
             asked=asked,
-            drawn=[{"id": key, "title": title} for key, (title, _) in drawn.items()],
+            drawn=[
+                {"id": key, "title": title, "height": one["layout"]["height"]}
+                for key, (title, one) in drawn.items()
+            ],
             tables=tables,
             notes=[document["how"], *document["notes"]],
             glossary=WORDS,

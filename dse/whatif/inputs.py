@@ -224,14 +224,13 @@ def _value(one: Input, text: str, field: str) -> float:
 def checked(change: Change, field: str) -> Change:
     """Raises InputError for a factor of what has no value, and for a value out of its bounds."""
     one, after = change.input, change.after
-    several = one.name.startswith(f"chip.{ALL}.") or one.name.startswith("workload.")
+    if change.factor > 1e6 or 0.0 < change.factor < 1e-6 or (after is None and not change.factor):
+        message = f"a factor of {change.factor:g}"
+        raise InputError(message, field=field, accepted="1e-6 to 1e6")
     if after is None:
-        if not several:
+        if not one.name.startswith((f"chip.{ALL}.", "workload.")):
             message = f"{one.name} has no value that could be multiplied"
             raise InputError(message, field=field, accepted="a value with its unit")
-        if not 1e-6 <= change.factor <= 1e6:
-            message = f"a factor of {change.factor:g}"
-            raise InputError(message, field=field, accepted="1e-6 to 1e6")
         return change
     name = one.name.rpartition(".")[2]
     least, most = 0.0, math.inf

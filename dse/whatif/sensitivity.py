@@ -159,6 +159,8 @@ def shadow_prices(
         prefix = f"limit.{limit.workload}." if limit.workload else "limit."
         one = known[f"{prefix}{limit.metric}"]
         step = SECONDS.get(limit.metric, 0.1 * abs(limit.limit))
+        if METRICS[limit.metric].dimension == "count":
+            step = float(max(round(step), 1))
         after = limit.limit + limit.sign * step
         more = "more" if limit.sign > 0 else "less"
         words = f"{show_limit(limit.metric, step)} {more} of {limit.metric}"

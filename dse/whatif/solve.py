@@ -24,7 +24,7 @@ from dse.problem import Evaluation
 from dse.search.run import ENUMERATE, search
 from dse.specs.own_config import config_of
 from dse.study.describe import describe_deployment
-from dse.study.numbers import number
+from dse.study.numbers import number, significant
 from dse.study.physics import KNOWN, PhysicsProblem
 from dse.study.shapes import model_at
 from dse.study.words import short_deployment, short_shape
@@ -58,6 +58,8 @@ class Points:
     @property
     def how(self) -> str:
         if self.enumerated:
+            if self.evaluations == 1:
+                return "the one point of the space was evaluated, before and after"
             return f"all {self.evaluations:,} points of the space were evaluated, before and after"
         return (
             f"the space is too large to enumerate: {self.engine} searched it from the same seed, "
@@ -163,11 +165,11 @@ def _missed(problem: PhysicsProblem, G: Floats) -> str:
     """What the nearest miss breaks."""
     pairs = zip(problem.constraints, G, strict=True)
     broken = [(name, amount) for name, amount in pairs if amount > 0.0]
-    return ", ".join(
-        "a price that nobody knows" if name == KNOWN else f"{name} (by {amount:.0%})"
-        if np.isfinite(amount) else name
-        for name, amount in broken
-    )  # fmt: skip
+    words = []
+    for name, amount in broken:
+        by = f" (by {significant(100.0 * amount, 2)}%)" if np.isfinite(amount) else ""
+        words.append("a price that nobody knows" if name == KNOWN else f"{name}{by}")
+    return ", ".join(words)
 
 
 def require_winner(solved: Solved) -> int:

@@ -116,7 +116,7 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
         "model": str(path.resolve()) if path.exists() else flags["model"],
         "deployment": {"chip": ids, "replicas": 1, **_deployment(model, flags)},
         "objectives": _objectives(objective),
-        "constraints": [*(limits or _default_limits(flags)), *_largest(model, flags)],
+        "constraints": [*(limits or LIMITS), *_largest(model, flags)],
     }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "whatif.yaml"
@@ -128,9 +128,10 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
             accepted="another --chip or --price-basis",
         )  # fmt: skip
     study = replace(study, chip_files=files)
-    searched = [name for name in ("tp", "concurrency") if flags[name] is None]
-    notes = ["the deployment is looked for: what the flags fix is fixed"] if searched else []
-    return _asked(study, (), objective, 0, "auto", notes)
+    found = _asked(study, (), objective, 0, "auto", ())
+    if found.subject.problem.space.size == 1:
+        return found
+    return replace(found, notes=("what the flags leave open of the deployment is looked for",))
 
 
 def _workload(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,10 +166,6 @@ def _deployment(model: Model, flags: Mapping[str, Any]) -> dict[str, Any]:
     if flags["requests_per_second"] is not None:
         axes["concurrency"] = 1
     return axes
-
-
-def _default_limits(flags: Mapping[str, Any]) -> Sequence[str]:
-    return LIMITS
 
 
 def _largest(model: Model, flags: Mapping[str, Any]) -> list[str]:

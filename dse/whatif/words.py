@@ -16,7 +16,7 @@ from dse.whatif.equal import RATE, level_words
 from dse.whatif.solve import words
 
 Json = Mapping[str, Any]
-BAR = 12  # characters of half a bar
+BAR = 9  # characters of half a bar
 MOST_ROWS = 40
 
 
@@ -107,7 +107,10 @@ def _scenario(row: Json, metric: str) -> str:
 def _sweep(row: Json, metric: str) -> str:
     steps = row["rows"]
     ends = f"from {steps[0]['words']} to {steps[-1]['words']}"
-    values = " to ".join(dollars(metric, steps[k]["objective"]) for k in (0, -1))
+    values = " to ".join(
+        "nothing feasible" if steps[k]["winner"] is None else dollars(metric, steps[k]["objective"])
+        for k in (0, -1)
+    )
     found = f"{row['input']} {ends}: {values}"
     changes = [one for one in row["switches"] if one["chip"]]
     if not row["switches"]:
@@ -116,16 +119,18 @@ def _sweep(row: Json, metric: str) -> str:
         count = len(row["switches"])
         times = "once" if count == 1 else f"{count} times"
         return f"{found}; the chip stays, its deployment changes {times}."
-    said = [
-        f"{_chip(one['to'])} takes over from {_chip(one['from'])} "
-        + (f"at {one['words']}" if one["words"] else f"before {steps[one['after_step']]['words']}")
-        for one in changes
-    ]
-    return f"{found}; {', '.join(said)}."
+    return f"{found}; {', '.join(_switch(one, steps) for one in changes)}."
 
 
-def _chip(point: Json | None) -> str:
-    return "nothing feasible" if point is None else point["chip"]
+def _switch(one: Json, steps: list[Json]) -> str:
+    k = one["after_step"]
+    between = f"between {steps[k - 1]['words']} and {steps[k]['words']}"
+    if one["to"] is None:
+        return f"{between} nothing keeps the limits any more"
+    if one["from"] is None:
+        return f"{between} {one['to']['chip']} begins to keep the limits"
+    at = f"at {one['words']}" if one["words"] else between
+    return f"{one['to']['chip']} takes over from {one['from']['chip']} {at}"
 
 
 def _moves(document: Json) -> str:
@@ -345,8 +350,8 @@ def _sensitivity_table(document: Json, bars: bool) -> Table:
     if bars:
         notes.append("bars: - with 10% less of the input, + with 10% more; to the left, it falls")
     if still := [row["input"] for row in document["sensitivities"] if not _moves_at_all(row)]:
-        notes.append(f"no effect within 10%: {', '.join(still)}")
-    titles = [f"10% less and more, full {widest:.1%}"] if bars else ["10% less", "10% more"]
+        notes.append(f"less than 0.5% within 10%, and elasticities below 0.005: {', '.join(still)}")
+    titles = [f"-10% +10%, full {widest:.1%}"] if bars else ["10% less", "10% more"]
     return Table(
         "sensitivities", f"Elasticities of the {named(document['objective'])}, strongest first",
         ("input", "now", "winner", "its tpot", "optimum", *titles), rows,
@@ -359,7 +364,7 @@ def _moves_at_all(row: Json) -> bool:
         "elasticity", "elasticity_tpot", "elasticity_optimum", "at_10_percent_less",
         "at_10_percent_more",
     )  # fmt: skip
-    return any(abs(row[key] or 0.0) > 1e-6 for key in keys) or row["elasticity"] is None
+    return any(abs(row[key] or 0.0) >= 5e-3 for key in keys) or row["elasticity"] is None
 
 
 def _bends(row: Json) -> bool:
