@@ -122,6 +122,9 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
             print_table(table.titles, table.rows, right=table.right)
             for note in table.notes:
                 say(note, "  ")
+        click.echo("\nRests on:")
+        for text in document["assumed"]:
+            say(f"- {text}", "  ")
         click.echo()
         for note in [document["how"], *document["notes"]]:
             say(f"{note[0].upper()}{note[1:]}.", "  ")

@@ -61,7 +61,9 @@ def whatif_markdown(document: Json, tables: Sequence[Table], asked: str) -> str:
         lines += map(_row, table.rows)
         for note in table.notes:
             lines += ["", f"{escape(note)}."]
-    lines += ["", "## How", ""]
+    lines += ["", "## What it rests on", ""]
+    lines += [f"- {escape(text)}" for text in document["assumed"]]
+    lines += ["", "## How it was found", ""]
     lines += [f"- {escape(note)}" for note in (document["how"], *document["notes"])]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -133,6 +135,12 @@ def _axis(metric: str) -> dict[str, Any]:
     return {"title": {"text": plain(axis_title(metric))}}
 
 
+def _decades(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis with a label at each digit where there is room, else at 1, 2 and 5."""
+    every = max(values) / min(values) < 8.0
+    return {"type": "log", "tickformat": "~g", "dtick": "D1" if every else "D2"}
+
+
 def _front(row: Json) -> dict[str, Any]:
     """Both fronts in two objectives, logarithmic."""
     picture = row["picture"]
@@ -153,8 +161,8 @@ def _front(row: Json) -> dict[str, Any]:
         "data": traces,
         "layout": {
             "height": 380, "hovermode": "closest",
-            "xaxis": _axis(picture["x"]) | {"type": "log", "tickformat": "~g", "nticks": 8},
-            "yaxis": _axis(picture["y"]) | {"type": "log", "tickformat": "~g", "nticks": 8},
+            "xaxis": _axis(picture["x"]) | _decades(picture["before"][0] + picture["after"][0]),
+            "yaxis": _axis(picture["y"]) | _decades(picture["before"][1] + picture["after"][1]),
         },
     }  # fmt: skip
 
@@ -294,8 +302,8 @@ def _requests(row: Json) -> dict[str, Any]:
             "height": 380,
             "xaxis": {"type": "log", "title": {"text": "requests in flight"}, "tickvals": ticks,
                       "ticktext": [str(tick) for tick in ticks]},
-            "yaxis": {"type": "log", "title": {"text": "USD per million tokens"},
-                      "tickformat": "~g", "nticks": 8},
+            "yaxis": {"title": {"text": "USD per million tokens"}}
+            | _decades([y for trace in traces for y in trace["y"]]),
         },
     }  # fmt: skip
 
@@ -328,8 +336,8 @@ def _owning(even: Json) -> dict[str, Any]:
         "layout": {
             "height": 400,
             "xaxis": {"title": {"text": "utilisation (%)"}, "range": [0, 101]},
-            "yaxis": {"type": "log", "title": {"text": "USD per chip-hour of service"},
-                      "tickformat": "~g", "nticks": 8},
+            "yaxis": {"title": {"text": "USD per chip-hour of service"}}
+            | _decades([y for trace in traces for y in trace["y"]]),
         },
     }  # fmt: skip
 

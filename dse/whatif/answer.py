@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from dse.specs.calibration import KINDS
 from dse.specs.metrics import METRICS
+from dse.study.estimate import assumptions
 from dse.study.loads import load_row
 from dse.study.numbers import number
+from dse.study.physics import on_terms
+from dse.study.shapes import model_at
+from dse.study.sources import price_rows
 from dse.whatif import equal as iso
 from dse.whatif.breakeven import break_even
 from dse.whatif.change import Scenario, Sweep, best, scenario_row, sweep_rows
@@ -113,7 +118,46 @@ def answer(
         at = iso.read_level(kind, questions.at)
         found = iso.equal(subject, points, before, kind, at, questions.rack_w)
         document["equal"].append(found)
+    document["assumed"] = _rests_on(asked, _first_choices(document))
     return document
+
+
+def _first_choices(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The points that the answer recommends: winners, and the first of each comparison."""
+    found = [document["winner"]]
+    found += [row["winner"] for row in document["scenarios"]]
+    found += [step["winner"] for row in document["sweeps"] for step in row["rows"]]
+    found += [row["rows"][0]["point"] for row in document["equal"]]
+    if document["break_even"]:
+        found += [row["point"] for row in document["break_even"]["chips"][:2]]
+    return [point for point in found if point is not None]
+
+
+def _rests_on(asked: Asked, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the recommended points rest on beyond sourced figures, and the prices of their chips,
+    each sentence once."""
+    subject = asked.subject
+    problem, catalog = subject.problem, on_terms(subject.catalog, subject.problem.study)
+    basis = problem.study.price_basis
+    sentences = []
+    for row in price_rows(catalog, problem):
+        if row["chip"] in [point["chip"] for point in chosen]:
+            known = [row["rule"], row["note"]]
+            known += [row["date"]] * (row["date"] not in row["rule"])
+            sentences.append(
+                f"price of {row['chip']}: ${row['usd_per_chip_hour']:.2f} per chip-hour on basis "
+                f"{basis} ({'; '.join(filter(None, known))})"
+            )
+    by_chip = {point["chip"]: point for point in reversed(chosen)}
+    for point in by_chip.values():
+        index = problem.space.unrank(np.array([point["id"]]))
+        batch = problem.batch(index)
+        model = problem.model or model_at(batch, 0, "the winner", None)
+        kind = KINDS.index(point["provenance"])
+        sentences += assumptions(
+            catalog, model, point["deployment"], problem.mix, kind, basis, problem.study.rack
+        )
+    return list(dict.fromkeys(sentences))
 
 
 def _sensitivities(

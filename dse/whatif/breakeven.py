@@ -207,6 +207,7 @@ def break_even(subject: Subject, points: Points) -> dict[str, Any]:
     silent = [chip for k, chip in enumerate(problem.machines.ids) if k not in best]
     return {
         "chips": rows,
+        "any_quality": problem.model is None,
         "infeasible_chips": silent,
         "concurrency": together,
         "owning": owned,

@@ -33,8 +33,8 @@ from dse.whatif.solve import Points, Progress, Solved, metrics_at, solve
 STEP = 0.01
 TORNADO = 0.10
 TPOT = "tpot_s"
-# What a shadow price is asked of: (steps, of the limits in seconds; else a tenth).
-SECONDS = {"tpot_s": 5e-3, "ttft_s": 0.1, "e2e_s": 1.0}
+# The step of a limit whose shadow price is asked, SI; of other limits it is a tenth.
+STEPS = {"tpot_s": 5e-3, "ttft_s": 0.1, "e2e_s": 1.0, "predicted_loss": 0.01}
 GIGABYTES = 10e9
 
 
@@ -158,7 +158,7 @@ def shadow_prices(
     for limit in subject.problem.limits:
         prefix = f"limit.{limit.workload}." if limit.workload else "limit."
         one = known[f"{prefix}{limit.metric}"]
-        step = SECONDS.get(limit.metric, 0.1 * abs(limit.limit))
+        step = STEPS.get(limit.metric, 0.1 * abs(limit.limit))
         if METRICS[limit.metric].dimension == "count":
             step = float(max(round(step), 1))
         after = limit.limit + limit.sign * step

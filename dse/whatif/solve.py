@@ -22,8 +22,9 @@ from dse.pareto import Archive
 from dse.perf.workload import POISSON
 from dse.problem import Evaluation
 from dse.search.run import ENUMERATE, search
+from dse.specs.calibration import KINDS
 from dse.specs.own_config import config_of
-from dse.study.describe import describe_deployment
+from dse.study.describe import describe_deployment, describe_metrics
 from dse.study.numbers import number, significant
 from dse.study.physics import KNOWN, PhysicsProblem
 from dse.study.shapes import model_at
@@ -63,7 +64,8 @@ class Points:
             return f"all {self.evaluations:,} points of the space were evaluated, before and after"
         return (
             f"the space is too large to enumerate: {self.engine} searched it from the same seed, "
-            f"before and after, {self.evaluations:,} evaluations"
+            f"before and after, {self.evaluations:,} evaluations; questions look at what it found "
+            "and one parameter around"
         )
 
 
@@ -227,6 +229,8 @@ def describe(
                 "shape": shape,
                 "deployment": deployment,
                 "metrics": {name: number(metrics.values[name][i]) for name in names},
+                "intervals": describe_metrics(metrics, i, batch)["intervals"],
+                "provenance": KINDS[metrics.provenance[i]],
             }
         )
     return found

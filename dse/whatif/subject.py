@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from dse.errors import InputError
+from dse.errors import InputError, InputErrors
 from dse.specs.catalog import chip_and_files, data_digest, load_catalog
 from dse.specs.metrics import METRICS, parse_constraint
 from dse.specs.model import Model
@@ -35,6 +36,11 @@ SPARSE = {
     "concurrency": {"from": 1, "to": 8192, "powers_of": 2},
 }
 MOST_CHIPS = 72
+# Axes and sections of a space, as flags.
+FLAGS = {
+    "tensor_parallel": "tp", "pipeline_parallel": "pp", "data_parallel": "dp",
+    "expert_parallel": "ep", "constraints": "limit", "objectives": "objective",
+}  # fmt: skip
 LIMITS = ("ttft_s <= 2 s", "tpot_s <= 50 ms")
 
 
@@ -121,7 +127,10 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "whatif.yaml"
         file.write_text(yaml.safe_dump(written), encoding="utf-8")
-        study = load_study(file, catalog)
+        try:
+            study = load_study(file, catalog)
+        except InputError as error:
+            raise _as_flags(error) from None
     if study.left_out:
         raise InputError(
             next(iter(study.why_left_out.values())), field="--chip",
@@ -132,6 +141,16 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
     if found.subject.problem.space.size == 1:
         return found
     return replace(found, notes=("what the flags leave open of the deployment is looked for",))
+
+
+def _as_flags(error: InputError) -> InputError:
+    """A mistake of the space that was made of flags, as one of the flags."""
+    first = error.errors[0] if isinstance(error, InputErrors) else error
+    section, _, name = (first.field or "").partition(".")
+    name = re.split(r"[.\[]", name or section)[0]
+    return InputError(
+        first.message, field=f"--{FLAGS.get(name, name).replace('_', '-')}", accepted=first.accepted
+    )
 
 
 def _workload(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,11 +61,17 @@ def sentences(document: Json) -> list[str]:
 
 def _winner(document: Json) -> str:
     metric, winner = document["objective"], document["winner"]
-    value = dollars(metric, winner["metrics"][metric])
+    value = winner["metrics"][metric]
     if metric.startswith("usd_per_million"):
-        of = _priced(metric, winner["metrics"][metric])
-        return f"As things stand, {words(winner)} is cheapest: {of}."
-    return f"As things stand, {words(winner)} is best: {named(metric)} {value}."
+        said = f"{words(winner)} is cheapest: {_priced(metric, value)}"
+    else:
+        said = f"{words(winner)} is best: {named(metric)} {dollars(metric, value)}"
+    ends = winner["intervals"].get(metric)
+    sure = f"kernel laws {winner['provenance']}"
+    if ends:
+        low, high = (dollars(metric, end) for end in ends)
+        sure = f"80% interval {low} to {high}, {sure}"
+    return f"As things stand, {said} ({sure})."
 
 
 def _by(metric: str, change: float | None) -> str:
@@ -406,6 +412,8 @@ def _break_even_tables(document: Json) -> list[Table]:
         for row in document["chips"]
     ]  # fmt: skip
     notes = ["price x chip-hours of the other over its own, each deployed at its cheapest"]
+    if document["any_quality"]:
+        notes.append("of any predicted loss: --limit 'predicted_loss <= ...' holds it")
     if document["infeasible_chips"]:
         notes.append(f"nothing feasible: {', '.join(document['infeasible_chips'])}")
     found = [
@@ -483,8 +491,8 @@ def _equal_table(row: Json) -> Table:
     )  # fmt: skip
     notes = list(row["assumed"])
     if row["level_is_the_winners"]:
-        whose = "ten of the winner's deployments" if more else "the winner's"
-        notes.append(f"without --at, the level is that of {whose}")
+        whose = "that of ten of the winner's deployments" if more else "the winner's"
+        notes.append(f"without --at, the level is {whose}")
     if row["without"]:
         notes.append(f"no deployment: {', '.join(row['without'])}")
     right = (1, 2, 3, 4, 6, 7) if more else (1, 2, 4)
