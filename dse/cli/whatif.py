@@ -100,7 +100,8 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
     """
     from dse.study.words import DEPLOYMENT_KEY, HELD_KEY
     from dse.whatif.answer import answer
-    from dse.whatif.words import heading, inputs_table, sentences, tables
+    from dse.whatif.tables import inputs_table, tables
+    from dse.whatif.words import heading, sentences
 
     asked = _asked(study, flags)
     questions = _questions(asked, flags)

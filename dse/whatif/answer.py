@@ -37,7 +37,6 @@ from dse.whatif.subject import Asked
 
 # Evaluations that a question may spend on points far from the winner.
 MOST_EVALUATIONS = 4_000_000
-DRAWN = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +101,7 @@ def answer(
     }  # fmt: skip
     for scenario in questions.scenarios:
         progress(f"what if {scenario.name}")
-        row = scenario_row(subject, scenario, points, before, objective)
-        after = solve(apply(subject, scenario.changes), points, objective)
-        row["picture"] = _picture(before, after)
-        document["scenarios"].append(row)
+        document["scenarios"].append(scenario_row(subject, scenario, points, before, objective))
     for sweep in questions.sweeps:
         document["sweeps"].append(
             sweep_rows(subject, sweep, points, objective, questions.fixed, progress)
@@ -191,31 +187,3 @@ def _input_row(one: Input) -> dict[str, Any]:
         "unit": one.dimension,
         "words": show(one, one.now),
     }
-
-
-def _picture(before: Solved, after: Solved) -> dict[str, Any]:
-    """Two fronts in their first two objectives, those in dollars and seconds before others, thinned
-    to DRAWN points each."""
-    names = [one.metric for one in before.problem.objectives]
-    order = sorted(range(len(names)), key=lambda k: (not names[k].startswith("usd_"), k))
-    chosen = order[:2] if len(order) > 1 else [order[0], order[0]]
-    latency = [k for k in order if names[k] in ("tpot_s", "ttft_s")]
-    if latency:
-        chosen = [latency[0], next(k for k in order if k != latency[0])]
-
-    def column(solved: Solved, k: int) -> list[float]:
-        sign = solved.problem.objectives[k].sign
-        rows = np.unique(np.linspace(0, max(len(solved.ids) - 1, 0), DRAWN).astype(int))
-        return [] if not len(solved.ids) else (sign * solved.F[rows, k]).tolist()
-
-    return {
-        "x": names[chosen[0]],
-        "y": names[chosen[1]],
-        "before": [column(before, k) for k in chosen],
-        "after": [column(after, k) for k in chosen],
-    }
-
-
-def inputs_with_values(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The inputs that have a value now."""
-    return [row for row in document["inputs"] if row["now"] is not None]

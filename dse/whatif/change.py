@@ -26,6 +26,7 @@ from dse.whatif.inputs import (
 from dse.whatif.solve import Points, Progress, Solved, describe, metrics_at, solve
 
 MOST_LISTED = 10
+DRAWN = 400  # points of a front in a picture
 MOST_STEPS = 101
 REFINE = 40  # halvings of an interval in which the winner changes
 
@@ -153,6 +154,30 @@ def scenario_row(
             "chips": _chips(problem, after.ids),
         },
         "infeasible_because": after.miss if winner is None else None,
+        "picture": _picture(before, after),
+    }
+
+
+def _picture(before: Solved, after: Solved) -> dict[str, Any]:
+    """Two fronts in their first two objectives, those in dollars and seconds before others, thinned
+    to DRAWN points each."""
+    names = [one.metric for one in before.problem.objectives]
+    order = sorted(range(len(names)), key=lambda k: (not names[k].startswith("usd_"), k))
+    chosen = order[:2] if len(order) > 1 else [order[0], order[0]]
+    latency = [k for k in order if names[k] in ("tpot_s", "ttft_s")]
+    if latency:
+        chosen = [latency[0], next(k for k in order if k != latency[0])]
+
+    def column(solved: Solved, k: int) -> list[float]:
+        sign = solved.problem.objectives[k].sign
+        rows = np.unique(np.linspace(0, max(len(solved.ids) - 1, 0), DRAWN).astype(int))
+        return [] if not len(solved.ids) else (sign * solved.F[rows, k]).tolist()
+
+    return {
+        "x": names[chosen[0]],
+        "y": names[chosen[1]],
+        "before": [column(before, k) for k in chosen],
+        "after": [column(after, k) for k in chosen],
     }
 
 
