@@ -1,0 +1,217 @@
+"""dse whatif: what changes when a price, a figure, a demand or a limit does."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dse.cli.options import (
+    DEGREE,
+    LOAD,
+    Between,
+    command_line,
+    efficiency_option,
+    json_option,
+    print_json,
+    print_table,
+    say,
+)
+
+QUIET_S = 2.0  # progress is shown beyond it
+KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
+OF_A_MODEL = (
+    "tp", "pp", "dp", "ep", "replicas", "concurrency", "weight_dtype", "kv_dtype", "prompt_tokens",
+    "output_tokens", "prefix_hit_rate", "requests_per_second", "backend", "price_basis",
+    "chip_files",
+)  # fmt: skip
+
+
+@click.command("whatif")
+@click.argument("study", required=False, metavar="[STUDY]")
+@click.option("--model", help="In place of a STUDY: catalog id, or the path of a config.json.")
+@click.option("--chip", "chips", multiple=True, help="With --model: a chip, once for each.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="INPUT=CHANGE",
+    help="Change an input: chip.h100_sxm.price=-20%, limit.tpot_s=30ms, workload.prompt_tokens=2x.",
+)
+@click.option("--scenario", metavar="FILE", help="Scenarios of a YAML file, each against today.")
+@click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="INPUT=A..B:N",
+    help="N steps of an input, the winner at each: chip.h100_sxm.price=1USD/h..4USD/h:7.",
+)
+@click.option("--sensitivities", is_flag=True, help="Elasticities and shadow prices.")
+@click.option(
+    "--break-even", is_flag=True, help="Prices, utilisation, demand and load at which chips tie."
+)
+@click.option(
+    "--equal",
+    multiple=True,
+    metavar="KIND",
+    help=f"At equal {', '.join(KINDS)}: which chip wins, by how much.",
+)
+@click.option("--at", help="The amount of --equal: 100kW, 64, 30ms; else that of the winner.")
+@click.option("--rack-power", default="40kW", help="What one rack carries, for --equal racks.")
+@click.option("--limit", "limits", multiple=True, help='Another limit: "predicted_loss <= 1.9".')
+@click.option("--objective", help="What the winner is best in; else the cost.")
+@click.option("--tp", type=DEGREE, help="With --model: tensor parallelism; else looked for.")
+@click.option("--pp", type=DEGREE, help="Pipeline stages; else 1.")
+@click.option("--dp", type=DEGREE, help="Attention data parallelism; else looked for with experts.")
+@click.option("--ep", type=DEGREE, help="Expert parallelism; else looked for with experts.")
+@click.option("--replicas", type=DEGREE, help="Independent instances; else 1.")
+@click.option("--concurrency", type=LOAD, help="Requests in flight; else looked for.")
+@click.option("--weight-dtype", help="Format of the weights; else the model's.")
+@click.option("--kv-dtype", help="Format of the KV cache; bf16 unless the checkpoint says.")
+@click.option("--prompt-tokens", type=LOAD, default=2048, help="Prompt length.")
+@click.option("--output-tokens", type=LOAD, default=512, help="Output length.")
+@click.option("--prefix-hit-rate", type=Between(0.0, 0.999), help="Share of prompts in the cache.")
+@click.option("--requests-per-second", type=Between(1e-9, 1e9), help="Poisson arrivals.")
+@click.option("--backend", help="Serving software (hardware/backends); else a current one.")
+@click.option(
+    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+)
+@click.option(
+    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
+)
+@efficiency_option
+@click.option("--out", metavar="DIR", help="Write whatif.html, whatif.md and whatif.json there.")
+@json_option
+def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> None:
+    """What if a price, a figure, the demand or a limit changes: what enters and leaves the front,
+    who wins, by how much.
+
+    \b
+    dse whatif deploy-llama-3-70b                            the winner and every input
+    dse whatif deploy-llama-3-70b --set chip.h100_sxm.price=-30%
+    dse whatif studies/tiny --sweep chip.all.memory_bandwidth=0.5x..2x:7
+    dse whatif --model llama-3-70b --chip h100_sxm --chip mi300x --break-even
+    dse whatif deploy-llama-3-70b --sensitivities --equal power --out whatif
+
+    STUDY is a folder of dse run, a shipped space or a space file. The winner is the cheapest point
+    under the limits, deployed anew. Exit code 3: no point keeps the limits.
+    """
+    from dse.study.words import DEPLOYMENT_KEY, HELD_KEY
+    from dse.whatif.answer import answer
+    from dse.whatif.tables import inputs_table, tables
+    from dse.whatif.words import heading, sentences
+
+    asked = _asked(study, flags)
+    questions = _questions(asked, flags)
+    document = answer(asked, questions, _Progress())
+    document["answer"] = sentences(document)
+    made = tables(document)
+    quiet = not made
+    if quiet:
+        made = [inputs_table(document)]
+    if as_json:
+        print_json(document)
+    else:
+        for sentence in document["answer"]:
+            say(f"- {sentence}", "  ")
+        click.echo()
+        say(heading(document), "  ")
+        for table in made:
+            click.echo(f"\n{table.caption}")
+            print_table(table.titles, table.rows, right=table.right)
+            for note in table.notes:
+                say(note, "  ")
+        click.echo("\nRests on:")
+        for text in document["assumed"]:
+            say(f"- {text}", "  ")
+        click.echo()
+        for note in [document["how"], *document["notes"]]:
+            say(f"{note[0].upper()}{note[1:]}.", "  ")
+        say(f"{DEPLOYMENT_KEY}{HELD_KEY}.", "  ")
+    if out is not None:
+        from dse.report.whatif import write_whatif
+
+        document["command"] = command_line()
+        plain = made if quiet else tables(document, bars=False)
+        page = write_whatif(Path(out), document, plain, heading(document))
+        click.echo(f"Page: {page}", err=as_json)
+
+
+class _Progress:
+    """A line to standard error every two seconds, none before the first two."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self.last >= QUIET_S:
+            self.last = time.monotonic()
+            click.echo(text, err=True)
+
+
+def _asked(study: str | None, flags: dict[str, Any]) -> Any:
+    from dse.cli.options import known_dtypes, refuse
+    from dse.errors import InputError
+    from dse.whatif.subject import of_model, of_study
+
+    if study is None:
+        known_dtypes(flags)
+        return of_model(flags, flags["limits"], flags["objective"])
+    if flags["model"] or flags["chips"]:
+        given = "--model" if flags["model"] else "--chip"
+        raise InputError(f"{given} does not go with a STUDY", accepted="one of the two")
+    refuse(OF_A_MODEL, "a STUDY, which says it itself")
+    return of_study(study, flags["limits"], flags["objective"])
+
+
+def _questions(asked: Any, flags: dict[str, Any]) -> Any:
+    from dse import units
+    from dse.errors import InputError
+    from dse.specs.loader import did_you_mean
+    from dse.whatif.answer import Questions
+    from dse.whatif.change import from_file, from_flags, read_sweep
+    from dse.whatif.inputs import inputs_of
+
+    known = inputs_of(asked.subject)
+    for kind in flags["equal"]:
+        if kind not in KINDS:
+            message = f"unknown kind {kind!r}{did_you_mean(kind, KINDS)}"
+            raise InputError(message, field="--equal", accepted=", ".join(KINDS))
+    if flags["at"] and len(flags["equal"]) != 1:
+        raise InputError("--at needs one --equal", accepted="--equal power --at 100kW")
+    scenarios = from_flags(flags["settings"], known)
+    sweeps = [read_sweep(text, known) for text in flags["sweeps"]]
+    fixed = scenarios[0].changes if scenarios and sweeps else ()
+    for sweep in sweeps:
+        if sweep.input.name in [change.input.name for change in fixed]:
+            raise InputError(
+                f"{sweep.input.name} is set and swept", field="--sweep", accepted="one of the two"
+            )
+    other = [
+        name
+        for name in ("sensitivities", "break_even", "equal")
+        if flags[name] and flags["settings"]
+    ]
+    if other:
+        raise InputError(
+            f"--{other[0].replace('_', '-')} is asked of the study as it stands",
+            field="--set", accepted="one of the two; --sweep goes with --set",
+        )  # fmt: skip
+    if flags["scenario"]:
+        scenarios += from_file(flags["scenario"], known)
+    rack_w = units.parse(flags["rack_power"], "W", field="--rack-power")
+    if rack_w <= 0.0:
+        message = f"read {flags['rack_power']!r}"
+        raise InputError(message, field="--rack-power", accepted="a power above 0")
+    return Questions(
+        scenarios=scenarios,
+        sweeps=sweeps,
+        fixed=fixed,
+        sensitivities=flags["sensitivities"],
+        break_even=flags["break_even"],
+        equal=list(dict.fromkeys(flags["equal"])),
+        at=flags["at"],
+        rack_w=rack_w,
+    )

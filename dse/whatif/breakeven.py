@@ -1,0 +1,223 @@
+"""Break-even: at which price, demand, utilisation or number of requests one choice overtakes
+another.
+
+The chips are compared by their cheapest deployments under the limits. A chip's cost per token is
+its price times the chip-hours that a token takes, and its cheapest deployment is the one that takes
+fewest, whatever the price. So chip B costs as much as chip A at
+
+    price B = price A x chip-hours A / chip-hours B.
+
+A bought chip costs, by the hour that it serves at utilisation u, capital / (life x u) + electricity
+(`dse.economics.ownership`); it costs what a rented one does at
+
+    u = capital / life / (rent - electricity).
+
+One instance that is owned and would serve R tokens/s at most reaches that at a demand of u x R.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+
+from dse.economics.ownership import usd_per_chip_hour
+from dse.errors import InputError
+from dse.specs.catalog import Catalog
+from dse.specs.purchase import BASIS as PURCHASE
+from dse.specs.purchase import HOUR, YEAR_HOURS, PurchaseTerms, buyers_rows, lacks_for_purchase
+from dse.study.physics import PhysicsProblem
+from dse.whatif.inputs import Subject
+from dse.whatif.solve import Points, chunks, describe
+
+COST = "usd_per_million_total_tokens"
+CURVE_POINTS = 25
+Best = dict[int, tuple[float, int]]  # chip code: (cost, point)
+
+
+def cheapest(problem: PhysicsProblem, points: Points) -> Best:
+    """The cheapest feasible point of every chip, by the code of the chip."""
+    found: Best = {}
+    for ids, metrics, judged in chunks(problem, points.ids):
+        feasible = (judged.G <= 0.0).all(axis=1)
+        keep_better(found, problem, ids, np.where(feasible, metrics.values[COST], np.inf))
+    return found
+
+
+def keep_better(found: Best, problem: PhysicsProblem, ids: np.ndarray, value: np.ndarray) -> None:
+    """Puts the smallest value of each chip, and of equal ones the first point, into `found`."""
+    chip = problem.batch(problem.space.unrank(ids)).chip
+    for code in np.unique(chip):
+        rows = np.flatnonzero(chip == code)
+        row = int(rows[np.argmin(value[rows])])
+        if value[row] < found.get(int(code), (np.inf, 0))[0]:
+            found[int(code)] = (float(value[row]), int(ids[row]))
+
+
+def price_rows(problem: PhysicsProblem, best: Best) -> list[dict[str, Any]]:
+    """Each chip against the cheapest one: the price at which it would cost as much, and that of
+    the cheapest chip itself against the next."""
+    order = sorted(best, key=lambda code: best[code][0])
+    points = {code: describe(problem, np.array([best[code][1]]))[0] for code in order}
+    rows = []
+    for code in order:
+        other = order[0] if code != order[0] else (order[1] if len(order) > 1 else None)
+        price = float(problem.machines.usd_per_chip_hour[code])
+        cost = best[code][0]
+        # chip-hours per million tokens are cost / price, so that the closed form is this ratio
+        even = None if other is None else price * best[other][0] / cost
+        rows.append(
+            {
+                "chip": problem.machines.ids[code],
+                "usd_per_chip_hour": price,
+                "cost": cost,
+                "chip_hours_per_million_tokens": cost / price,
+                "against": None if other is None else problem.machines.ids[other],
+                "break_even_usd_per_chip_hour": even,
+                "change": None if even is None else even / price - 1.0,
+                "point": points[code],
+            }
+        )
+    return rows
+
+
+def concurrency_rows(problem: PhysicsProblem, points: Points, a: int, b: int) -> dict[str, Any]:
+    """The lowest cost of two chips at each number of requests in flight a chip may be given, under
+    the limits, and where one overtakes the other."""
+    axis = problem.space.names.index("concurrency")
+    values = problem.space.choices[axis]
+    found: dict[tuple[int, int], float] = {}
+    for ids, metrics, judged in chunks(problem, points.ids):
+        index = problem.space.unrank(ids)
+        chip = problem.batch(index).chip
+        feasible = (judged.G <= 0.0).all(axis=1)
+        cost = np.where(feasible, metrics.values[COST], np.inf)
+        for code in (a, b):
+            for k in range(len(values)):
+                rows = (chip == code) & (index[:, axis] == k)
+                if rows.any():
+                    least = float(cost[rows].min())
+                    found[code, k] = min(least, found.get((code, k), np.inf))
+    rows = [
+        {
+            "concurrency": values[k],
+            "cost_a": _finite(found.get((a, k), math.inf)),
+            "cost_b": _finite(found.get((b, k), math.inf)),
+        }
+        for k in range(len(values))
+    ]
+    both = [row for row in rows if row["cost_a"] and row["cost_b"]]
+    ahead = [row["cost_b"] < row["cost_a"] for row in both]
+    switches = [both[k]["concurrency"] for k in range(1, len(both)) if ahead[k] != ahead[k - 1]]
+    return {
+        "a": problem.machines.ids[a],
+        "b": problem.machines.ids[b],
+        "rows": rows,
+        "compared": len(both),
+        "b_is_ahead_at_first": ahead[0] if ahead else None,
+        "overtakes_at": switches,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def owning(
+    catalog: Catalog,
+    chip: str,
+    rent: float,
+    terms: PurchaseTerms,
+) -> dict[str, Any] | None:
+    """Owned against rented, by the chip-hour; None where the chip has no price to buy it at."""
+    if lacks_for_purchase(catalog, chip) is not None:
+        return None
+    rows = buyers_rows(catalog.purchases, chip)
+    usd = statistics.median(row.usd_per_chip for row in rows)
+    watts = catalog.chips[chip].tdp_w or 0.0
+    power = watts / 1000.0 * terms.usd_per_kwh
+    per_hour = usd / (terms.life_s / HOUR)
+    even = per_hour / (rent - power) if rent > power else math.inf
+    return {
+        "chip": chip,
+        "usd_to_buy": usd,
+        "price_kinds": sorted({row.kind for row in rows}),
+        "life_years": terms.life_s / HOUR / YEAR_HOURS,
+        "usd_per_kwh": terms.usd_per_kwh,
+        "electricity_usd_per_hour": power,
+        "rent_usd_per_hour": rent,
+        "utilisation": even if even <= 1.0 else None,
+        "owned_at_full_use": usd_per_chip_hour(usd, watts, _used(terms, 1.0)),
+        "curve": [
+            {"utilisation": u, "owned": usd_per_chip_hour(usd, watts, _used(terms, u))}
+            for u in np.linspace(0.04, 1.0, CURVE_POINTS).tolist()
+        ],
+    }
+
+
+def _used(terms: PurchaseTerms, utilisation: float) -> PurchaseTerms:
+    return PurchaseTerms(terms.life_s, utilisation, terms.usd_per_kwh)
+
+
+def own_rows(subject: Subject, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Owning each chip against renting it at the price of the study's basis, with the demand on
+    one instance at which they cost the same."""
+    study = subject.problem.study
+    if study.price_basis == PURCHASE:
+        return []
+    found = []
+    for row in rows:
+        one = owning(subject.catalog, row["chip"], row["usd_per_chip_hour"], PurchaseTerms())
+        if one is None:
+            continue
+        point = row["point"]
+        chips = point["deployment"]["chips"]
+        full = point["metrics"]["output_tokens_per_s_per_chip"] * chips
+        even = one["utilisation"]
+        found.append(
+            {
+                **one,
+                "instance": point["words"],
+                "instance_chips": chips,
+                "instance_output_tokens_per_s": full,
+                "demand_output_tokens_per_s": None if even is None else even * full,
+            }
+        )
+    return found
+
+
+def break_even(subject: Subject, points: Points) -> dict[str, Any]:
+    """Everything of this page. Raises InputError for a study without prices or with one chip whose
+    purchase nobody priced."""
+    problem = subject.problem
+    best = cheapest(problem, points)
+    rows = price_rows(problem, best)
+    codes = [problem.machines.code(row["chip"]) for row in rows]
+    together = None
+    if len(codes) > 1 and _held(problem):
+        together = concurrency_rows(problem, points, codes[0], codes[1])
+    owned = own_rows(subject, rows)
+    if len(rows) < 2 and not owned:
+        raise InputError(
+            "nothing to compare: one feasible chip, and no price to buy it at",
+            field="--break-even", accepted="two chips, or one with a rental and a purchase price",
+        )  # fmt: skip
+    silent = [chip for k, chip in enumerate(problem.machines.ids) if k not in best]
+    return {
+        "chips": rows,
+        "any_quality": problem.model is None,
+        "infeasible_chips": silent,
+        "concurrency": together,
+        "owning": owned,
+        "owning_left_out": [
+            row["chip"] for row in rows if row["chip"] not in [one["chip"] for one in owned]
+        ],
+    }
+
+
+def _held(problem: PhysicsProblem) -> bool:
+    return "concurrency" in problem.space.names and all(
+        share.workload.serving != "poisson" for share in problem.mix
+    )

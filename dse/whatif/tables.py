@@ -1,0 +1,293 @@
+"""The tables of `dse whatif` as text, which console, page and markdown show alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dse.study.numbers import NONE, digits, significant, tenths
+from dse.study.scale.tables import Table
+from dse.whatif.equal import RATE, level_words
+from dse.whatif.solve import words
+from dse.whatif.words import dollars, named
+
+Json = Mapping[str, Any]
+BAR = 9  # characters of half a bar
+
+
+def tables(document: Json, bars: bool = True) -> list[Table]:
+    """Every table, in the order of the questions; `bars`: with bars of text."""
+    metric = document["objective"]
+    found = [_scenario_table(document)] if document["scenarios"] else []
+    for row in document["scenarios"]:
+        found += _front_tables(row, document)
+    found += [_sweep_table(row, metric) for row in document["sweeps"]]
+    if document["sensitivities"] is not None:
+        found += [_sensitivity_table(document, bars), _shadow_table(document)]
+    if document["break_even"] is not None:
+        found += _break_even_tables(document["break_even"])
+    found += [_equal_table(row) for row in document["equal"]]
+    return found
+
+
+def _scenario_table(document: Json) -> Table:
+    metric = document["objective"]
+    extra = [name for name in ("tpot_s", "ttft_s") if name in document["winner"]["metrics"]]
+    names = list(dict.fromkeys([metric, *extra]))
+
+    def line(name: str, point: Json | None, change: str, front: str) -> tuple[str, ...]:
+        cells = [NONE if point is None else dollars(n, point["metrics"].get(n)) for n in names]
+        return (name, words(point), *cells, change, front)
+
+    rows = [line("as things stand", document["winner"], "", f"{document['front_size']:,}")]
+    for row in document["scenarios"]:
+        change = NONE if row["change"] is None else tenths(row["change"], sign=True)
+        rows.append(line(row["name"], row["winner"], change, f"{row['front']['size']:,}"))
+        if row["winner"] is not None and not row["same_winner"]:
+            old = row["old_winner"]
+            name = "  the old winner then" + ("" if old["feasible"] else " (breaks a limit)")
+            rows.append(line(name, old, "", ""))
+    return Table(
+        "scenarios", "Before and after: the winner",
+        ("", "winner", *(named(name) for name in names), "change", "front"),
+        rows, tuple(range(2, 4 + len(names))),
+    )  # fmt: skip
+
+
+def _front_tables(row: Json, document: Json) -> list[Table]:
+    front = row["front"]
+    metric = document["objective"]
+    rows = []
+    for kind in ("entered", "left"):
+        for point in front[kind]["points"]:
+            values = [dollars(name, point["metrics"].get(name)) for name in (metric, "tpot_s")]
+            rows.append((kind, words(point), *values))
+    if not rows:
+        return []
+    chips = [
+        f"{kind}: " + ", ".join(f"{count:,} {chip}" for chip, count in front[kind]["chips"].items())
+        for kind in ("entered", "left")
+        if front[kind]["count"]
+    ]
+    listed = sum(len(front[kind]["points"]) for kind in ("entered", "left"))
+    total = front["entered"]["count"] + front["left"]["count"]
+    more = [f"{listed} of {total:,} are shown, evenly along the front"] if listed < total else []
+    return [
+        Table(
+            "front", f"What enters and leaves the front: {row['name']}",
+            ("", "point", named(metric), named("tpot_s")), rows, (2, 3), (*chips, *more),
+        )
+    ]  # fmt: skip
+
+
+def _sweep_table(row: Json, metric: str) -> Table:
+    last, rows = None, []
+    for one in row["rows"]:
+        now = words(one["winner"])
+        mark = "" if last is None or now == last else "*"
+        rows.append((one["words"], dollars(metric, one["objective"]), now + mark))
+        last = now
+    notes = ("* another winner than a line above",) if row["switches"] else ()
+    return Table(
+        "sweep", f"Sweep of {row['input']}", (row["input"], named(metric), "winner"), rows, (0, 1),
+        notes,
+    )  # fmt: skip
+
+
+def bar(less: float | None, more: float | None, widest: float) -> str:
+    """A bar of text around a middle line: `-` where the input is 10% less, `+` where it is more;
+    to the left, the objective falls."""
+    cells = [" "] * (2 * BAR + 1)
+    cells[BAR] = "|"
+    for end, mark in ((less, "-"), (more, "+")):
+        if end is None or widest == 0.0:
+            continue
+        length = round(abs(end) / widest * BAR)
+        for k in range(1, length + 1):
+            place = BAR + (k if end > 0 else -k)
+            cells[place] = mark if cells[place] == " " else "*"
+    return "".join(cells).rstrip()
+
+
+def _sensitivity_table(document: Json, bars: bool) -> Table:
+    ends = ("at_10_percent_less", "at_10_percent_more")
+    shown = [row for row in document["sensitivities"] if _moves_at_all(row)]
+    widest = max((abs(row[end] or 0.0) for row in shown for end in ends), default=0.0)
+
+    def cell(value: float | None) -> str:
+        return NONE if value is None else f"{value:+.2f}"
+
+    rows = []
+    for row in shown:
+        less, more = (row[end] for end in ends)
+        last = [bar(less, more, widest)] if bars else [
+            NONE if end is None else tenths(end, sign=True) for end in (less, more)
+        ]  # fmt: skip
+        cells = [cell(row[k]) for k in ("elasticity", "elasticity_tpot", "elasticity_optimum")]
+        cells[-1] += "~" if _bends(row) else ""
+        rows.append((row["input"], row["words"], *cells, *last))
+    notes = [
+        "percent for one percent of the input, by central differences of 1%; winner: deployed as "
+        "it is; optimum: deployed anew on either side, the envelope"
+    ]
+    if any(_bends(row) for row in shown):
+        notes.append(
+            "~ a step, or a bend, lies near: over 10% on either side, it moves by another half or "
+            "more"
+        )
+    if bars:
+        notes.append("bars: - with 10% less of the input, + with 10% more; to the left, it falls")
+    if still := [row["input"] for row in document["sensitivities"] if not _moves_at_all(row)]:
+        notes.append(f"less than 0.5% within 10%, and elasticities below 0.005: {', '.join(still)}")
+    titles = [f"-10% +10%, full {widest:.1%}"] if bars else ["10% less", "10% more"]
+    return Table(
+        "sensitivities", f"Elasticities of the {named(document['objective'])}, strongest first",
+        ("input", "now", "winner", "its tpot", "optimum", *titles), rows,
+        (1, 2, 3, 4) if bars else (1, 2, 3, 4, 5, 6), (*notes, document["sensitivities_how"]),
+    )  # fmt: skip
+
+
+def _moves_at_all(row: Json) -> bool:
+    keys = (
+        "elasticity", "elasticity_tpot", "elasticity_optimum", "at_10_percent_less",
+        "at_10_percent_more",
+    )  # fmt: skip
+    return any(abs(row[key] or 0.0) >= 5e-3 for key in keys) or row["elasticity"] is None
+
+
+def _bends(row: Json) -> bool:
+    """Whether 10% on either side say otherwise than 1% do."""
+    less, more, near = (
+        row[key] for key in ("at_10_percent_less", "at_10_percent_more", "elasticity_optimum")
+    )
+    if None in (less, more, near) or min(less, more) <= -1.0:
+        return False
+    wide = (math.log1p(more) - math.log1p(less)) / math.log(1.1 / 0.9)
+    return abs(wide - near) > 0.05 + 0.5 * min(abs(wide), abs(near))
+
+
+def _shadow_table(document: Json) -> Table:
+    rows = [
+        (
+            row["step"], NONE if row["gain"] is None else tenths(row["gain"]),
+            NONE if row["usd_per_chip_hour"] is None else f"${digits(row['usd_per_chip_hour'])}",
+            "yes" if row["binds"] else "no",
+        )
+        for row in document["shadow_prices"]
+    ]  # fmt: skip
+    return Table(
+        "shadow", "Shadow prices: what a step of a limit is worth, deployed anew",
+        ("step", "gain", "worth per chip-hour", "binds"), rows, (1, 2),
+    )  # fmt: skip
+
+
+def _break_even_tables(document: Json) -> list[Table]:
+    rows = [
+        (
+            row["chip"], words(row["point"]), f"${significant(row['cost'])}",
+            f"${significant(row['usd_per_chip_hour'])}",
+            NONE if row["against"] is None
+            else f"${significant(row['break_even_usd_per_chip_hour'])}",
+            NONE if row["change"] is None else tenths(row["change"], sign=True),
+            row["against"] or NONE,
+        )
+        for row in document["chips"]
+    ]  # fmt: skip
+    notes = ["price x chip-hours of the other over its own, each deployed at its cheapest"]
+    if document["any_quality"]:
+        notes.append("of any predicted loss: --limit 'predicted_loss <= ...' holds it")
+    if document["infeasible_chips"]:
+        notes.append(f"nothing feasible: {', '.join(document['infeasible_chips'])}")
+    found = [
+        Table(
+            "prices", "Break-even prices per chip-hour",
+            ("chip", "deployed", "per million tokens", "now", "break-even", "change", "with"),
+            rows, (2, 3, 4, 5), tuple(notes),
+        )
+    ]  # fmt: skip
+    if together := document["concurrency"]:
+        found.append(
+            Table(
+                "requests", "Lowest cost at each number of requests in flight",
+                ("in flight", together["a"], together["b"]),
+                [
+                    (f"{row['concurrency']:,}", *(
+                        NONE if row[key] is None else f"${significant(row[key])}"
+                        for key in ("cost_a", "cost_b")
+                    ))
+                    for row in together["rows"]
+                ],
+                (0, 1, 2), ("dollars per million tokens, input and output",),
+            )
+        )  # fmt: skip
+    if document["owning"]:
+        found.append(_owning_table(document))
+    return found
+
+
+def _owning_table(document: Json) -> Table:
+    rows = [
+        (
+            row["chip"], f"${row['usd_to_buy']:,.0f}", f"${significant(row['rent_usd_per_hour'])}",
+            f"${significant(row['owned_at_full_use'])}",
+            NONE if row["utilisation"] is None else f"{row['utilisation']:.0%}",
+            NONE if row["utilisation"] is None
+            else f"{row['demand_output_tokens_per_s']:,.0f}",
+            row["instance"],
+        )
+        for row in document["owning"]
+    ]  # fmt: skip
+    first = document["owning"][0]
+    left = document["owning_left_out"]
+    return Table(
+        "owning", "Owning against renting, per chip-hour",
+        ("chip", "to buy", "rent", "owned, always busy", "from utilisation", "output tokens/s",
+         "of an instance"),
+        rows, (1, 2, 3, 4, 5),
+        (
+            f"{first['life_years']:g} years of use, {first['usd_per_kwh']:g} USD per kWh while it "
+            "serves (assumed); the chip alone: no host, network, housing, interest or resale, so "
+            "that owning looks better than it is",
+            *([f"no price to buy it at: {', '.join(left)}"] if left else []),
+        ),
+    )  # fmt: skip
+
+
+def _equal_table(row: Json) -> Table:
+    more = row["metric"] == RATE
+    rows = []
+    for one in row["rows"]:
+        value = f"{one['value']:,.0f}" if more else dollars(row["metric"], one["value"])
+        counts = (f"{one['deployments']:,}", f"{one['chips']:,}") if more else ()
+        metrics = one["point"]["metrics"]
+        cells = [dollars(name, metrics.get(name)) for name in
+                 ("usd_per_million_total_tokens", "tpot_s")]  # fmt: skip
+        rows.append(
+            (one["chip"], value, tenths(one["over_best"], sign=True), *counts,
+             words(one["point"]), *(cells if more else cells[1:]))
+        )  # fmt: skip
+    titles = (
+        ("chip", "output tokens/s", "to best", "deployments", "chips", "each", "$/M total",
+         "per token")
+        if more else ("chip", named(row["metric"]), "to best", "deployed", "per token")
+    )  # fmt: skip
+    notes = list(row["assumed"])
+    if row["level_is_the_winners"]:
+        whose = "that of ten of the winner's deployments" if more else "the winner's"
+        notes.append(f"without --at, the level is {whose}")
+    if row["without"]:
+        notes.append(f"no deployment: {', '.join(row['without'])}")
+    right = (1, 2, 3, 4, 6, 7) if more else (1, 2, 4)
+    return Table(
+        "equal", f"At equal {row['kind']}: {level_words(row)}", titles, rows, right, tuple(notes)
+    )
+
+
+def inputs_table(document: Json) -> Table:
+    """The inputs that have a value, for a question that changes none."""
+    rows = [(row["input"], row["words"]) for row in document["inputs"] if row["now"] is not None]
+    return Table(
+        "inputs", "What --set and --sweep may change, and its value now", ("input", "now"), rows,
+        (1,), ("also limit.METRIC of any metric, chip.all.FIGURE of every chip",),
+    )  # fmt: skip

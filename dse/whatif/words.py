@@ -1,0 +1,228 @@
+"""The answer of `dse whatif` in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dse.specs.metrics import METRICS
+from dse.study.numbers import significant, tenths
+from dse.study.scale.words import chips_words
+from dse.study.words import SHOWN, load_words, show
+from dse.whatif.equal import RATE, level_words
+from dse.whatif.solve import words
+
+Json = Mapping[str, Any]
+
+
+def dollars(metric: str, value: float | None) -> str:
+    """A metric with its unit, dollars per million tokens with a dollar sign."""
+    if value is not None and metric.startswith("usd_per_million"):
+        return f"${significant(value)}"
+    return show(metric, value)
+
+
+def named(metric: str) -> str:
+    words = SHOWN.get(metric, METRICS[metric].meaning)
+    return words.replace("$ per million", "cost per million").replace(" total tokens", " tokens")
+
+
+def _priced(metric: str, value: float | None) -> str:
+    """`$0.069 per million tokens`."""
+    of = named(metric).removeprefix("cost ")
+    return f"{dollars(metric, value)} {of}"
+
+
+def heading(document: Json) -> str:
+    """What is asked of what, in a line."""
+    loads = "; ".join(load_words(load) for load in document["workloads"])
+    limits = ", ".join(document["limits"]) or "no limit"
+    return f"{document['title']}: {loads}; {limits}; prices: {document['price_basis']}"
+
+
+def sentences(document: Json) -> list[str]:
+    """The answer, each question's in the order it was asked, the winner as things stand first."""
+    metric = document["objective"]
+    found = [_winner(document)]
+    found += [_scenario(row, metric) for row in document["scenarios"]]
+    found += [_sweep(row, metric) for row in document["sweeps"]]
+    if document["sensitivities"] is not None:
+        found += [_moves(document), *_shadows(document)]
+    if document["break_even"] is not None:
+        found += _break_even(document["break_even"])
+    found += [_equal(row) for row in document["equal"]]
+    return found
+
+
+def _winner(document: Json) -> str:
+    metric, winner = document["objective"], document["winner"]
+    value = winner["metrics"][metric]
+    if metric.startswith("usd_per_million"):
+        said = f"{words(winner)} is cheapest: {_priced(metric, value)}"
+    else:
+        said = f"{words(winner)} is best: {named(metric)} {dollars(metric, value)}"
+    ends = winner["intervals"].get(metric)
+    sure = f"kernel laws {winner['provenance']}"
+    if ends:
+        low, high = (dollars(metric, end) for end in ends)
+        sure = f"80% interval {low} to {high}, {sure}"
+    return f"As things stand, {said} ({sure})."
+
+
+def _by(metric: str, change: float | None) -> str:
+    """`29.0% cheaper`, `4.1% more`."""
+    if change is None:
+        return ""
+    if abs(change) < 5e-4:
+        return "unchanged within 0.05%"
+    if metric.startswith("usd_"):
+        return f"{tenths(abs(change))} {'cheaper' if change < 0 else 'dearer'}"
+    return f"{tenths(abs(change))} {'less' if change < 0 else 'more'}"
+
+
+def _scenario(row: Json, metric: str) -> str:
+    front = row["front"]
+    moved = (
+        f"{front['entered']['count']:,} enter the front and {front['left']['count']:,} leave it "
+        f"({front['size_before']:,} before, {front['size']:,} after)"
+    )
+    if row["winner"] is None:
+        return f"With {row['name']}, nothing is feasible: {row['infeasible_because']}."
+    value = dollars(metric, row["winner"]["metrics"][metric])
+    if row["same_winner"]:
+        return (
+            f"With {row['name']}, it stays first at {value}, {_by(metric, row['change'])}; {moved}."
+        )
+    old = row["old_winner"]
+    was = (
+        f"in its place the old one would be at {dollars(metric, old['metrics'][metric])}"
+        if old["feasible"]
+        else "the old one no longer keeps the limits"
+    )
+    return (
+        f"With {row['name']}, {words(row['winner'])} wins at {value}, "
+        f"{_by(metric, row['change'])}; {was}; {moved}."
+    )
+
+
+def _sweep(row: Json, metric: str) -> str:
+    steps = row["rows"]
+    ends = f"from {steps[0]['words']} to {steps[-1]['words']}"
+    values = " to ".join(
+        "nothing feasible" if steps[k]["winner"] is None else dollars(metric, steps[k]["objective"])
+        for k in (0, -1)
+    )
+    found = f"{row['input']} {ends}: {values}"
+    changes = [one for one in row["switches"] if one["chip"]]
+    if not row["switches"]:
+        return f"{found}; the winner stays {words(steps[0]['winner'])}."
+    if not changes:
+        count = len(row["switches"])
+        times = "once" if count == 1 else f"{count} times"
+        return f"{found}; the chip stays, its deployment changes {times}."
+    return f"{found}; {', '.join(_switch(one, steps) for one in changes)}."
+
+
+def _switch(one: Json, steps: list[Json]) -> str:
+    k = one["after_step"]
+    between = f"between {steps[k - 1]['words']} and {steps[k]['words']}"
+    if one["to"] is None:
+        return f"{between} nothing keeps the limits any more"
+    if one["from"] is None:
+        return f"{between} {one['to']['chip']} begins to keep the limits"
+    at = f"at {one['words']}" if one["words"] else between
+    return f"{one['to']['chip']} takes over from {one['from']['chip']} {at}"
+
+
+def _moves(document: Json) -> str:
+    rows = [row for row in document["sensitivities"] if row["elasticity_optimum"] is not None]
+    few = [
+        f"{row['input']} {row['elasticity_optimum']:+.2f}%"
+        for row in rows[:4]
+        if abs(row["elasticity_optimum"]) >= 0.005
+    ]
+    metric = named(document["objective"])
+    if not few:
+        return f"No input moves the {metric} near where it stands."
+    return f"One percent more of an input moves the {metric}, deployed anew, by: {', '.join(few)}."
+
+
+def _shadows(document: Json) -> list[str]:
+    found = []
+    for row in document["shadow_prices"]:
+        if row["gain"] is None:
+            continue
+        if row["kind"] == "memory":
+            chip = row["input"].split(".")[1]
+            worth = row["usd_per_chip_hour"]
+            found.append(
+                f"{row['step']} on {chip} is worth nothing here: memory does not bind."
+                if not row["binds"] or worth is None
+                else f"{row['step']} on {chip} is worth ${significant(worth)} per chip-hour here "
+                f"({tenths(row['gain'])} of the cost)."
+            )
+        elif row["binds"]:
+            found.append(f"{row['step']} is worth {tenths(row['gain'])}.")
+        else:
+            found.append(f"{row['step']} is worth nothing here: the limit does not bind.")
+    return found
+
+
+def _break_even(document: Json) -> list[str]:
+    found, chips = [], document["chips"]
+    if len(chips) > 1:
+        first, other = chips[0], chips[1]
+        found.append(
+            f"{other['chip']} breaks even with {first['chip']} at "
+            f"${significant(other['break_even_usd_per_chip_hour'])} per chip-hour "
+            f"({_rise(other['change'])} from ${significant(other['usd_per_chip_hour'])}); "
+            f"{first['chip']} stays cheapest up to "
+            f"${significant(first['break_even_usd_per_chip_hour'])} "
+            f"({_rise(first['change'])})."
+        )
+    if together := document["concurrency"]:
+        found.append(_requests(together))
+    for row in document["owning"][:1]:
+        even = row["utilisation"]
+        found.append(
+            f"Owning {row['chip']} costs more than renting it at any utilisation."
+            if even is None
+            else f"Owning {row['chip']} beats renting it from {even:.0%} utilisation: from "
+            f"{row['demand_output_tokens_per_s']:,.0f} output tokens/s on one instance of "
+            f"{chips_words(row['instance_chips'])} (chip alone: no host, network, housing or "
+            "interest)."
+        )
+    return found
+
+
+def _rise(change: float) -> str:
+    return f"{tenths(change, sign=True)}"
+
+
+def _requests(row: Json) -> str:
+    a, b = row["a"], row["b"]
+    if not row["compared"]:
+        return f"{a} and {b} keep the limits at no common number of requests in flight."
+    ahead, behind = (b, a) if row["b_is_ahead_at_first"] else (a, b)
+    if not row["overtakes_at"]:
+        return f"{ahead} is cheaper than {behind} at every number of requests in flight."
+    places = ", ".join(f"{one:,}" for one in row["overtakes_at"])
+    return (
+        f"{ahead} is cheaper than {behind} with few requests in flight; the lead changes at "
+        f"{places}."
+    )
+
+
+def _equal(row: Json) -> str:
+    first, rest = row["rows"][0], row["rows"][1:]
+    more = row["metric"] == RATE
+    value = (
+        f"{first['value']:,.0f} output tokens/s from {first['chips']} chips"
+        if more
+        else _priced(row["metric"], first["value"])
+    )
+    verb = "serves most" if more else "is cheapest"
+    then = "; no other chip does" if not rest else (
+        f"; next {rest[0]['chip']}, {tenths(rest[0]['over_best'], sign=True)}"
+    )  # fmt: skip
+    return f"At equal {row['kind']} ({level_words(row)}), {first['chip']} {verb}: {value}{then}."

@@ -1,0 +1,164 @@
+"""`dse whatif`: what a person and a program see, files, and bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import dse, fits
+
+MODEL = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--chip", "mi300x", "--concurrency", "16")
+OWN = ("price_basis: rental_3yr", "price_basis: purchase")
+
+
+def test_help_is_short_and_has_examples():
+    said = dse("whatif", "--help")
+    assert said.code == 0
+    assert "dse whatif deploy-llama-3-70b --set chip.h100_sxm.price=-30%" in said.out
+    assert fits(said.out, 100)
+    assert len(said.out.splitlines()) < 80
+
+
+def test_without_a_question_the_winner_and_every_input(space: Callable[..., Path]):
+    said = dse("whatif", space())
+    assert said.code == 0, said.err
+    assert said.out.startswith("- As things stand, ")
+    for name in ("chip.h100_sxm.price", "workload.prompt_tokens", "limit.ttft_s"):
+        assert name in said.out
+
+
+def test_the_answer_comes_first_and_fits(space: Callable[..., Path]):
+    said = dse("whatif", space(), "--set", "chip.h100_sxm.price=+25%", "--sweep",
+               "workload.prompt_tokens=1k..2k:3")  # fmt: skip
+    assert said.code == 0, said.err
+    assert fits(said.out, 100)
+    first, second = said.out.split("\n- ")[:2]
+    assert "is cheapest: $" in first
+    assert "With h100_sxm price +25%, it stays first" in second
+    assert "25.0% dearer" in " ".join(second.split())
+    assert "All 18 points of the space were evaluated" in said.out
+
+
+def test_tables_of_sensitivities_break_even_and_equal(space: Callable[..., Path]):
+    said = dse("whatif", space(), "--sensitivities")
+    assert said.code == 0, said.err
+    price = next(line for line in said.out.splitlines() if ".price " in line and "USD/h" in line)
+    assert price.rstrip().endswith("---------|+++++++++")
+    said = dse("whatif", *MODEL, "--break-even", "--equal", "power", "--equal", "latency",
+               "--sensitivities")  # fmt: skip
+    assert said.code == 0, said.err
+    assert fits(said.out, 100)
+    for caption in (
+        "Shadow prices: what a step of a limit is worth", "Break-even prices per chip-hour",
+        "Owning against renting", "At equal power: ", "At equal latency: tpot_s <= ",
+    ):  # fmt: skip
+        assert caption in said.out
+
+
+def test_json_is_one_document_without_nan(space: Callable[..., Path]):
+    document = dse("whatif", space(), "--sensitivities", "--equal", "cost", "--json").json()
+    assert document["winner"]["chip"] == "h100_sxm"
+    assert document["objective"] == "usd_per_million_total_tokens"
+    assert document["equal"][0]["rows"][0]["chip"] == "h100_sxm"
+    assert document["answer"][0].startswith("As things stand")
+    assert {row["input"] for row in document["sensitivities"]} >= {"workload.output_tokens"}
+
+
+def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_path: Path):
+    file = space("title: A dense model on one server", "title: <script>alert(1)</script>")
+    out = tmp_path / "page"
+    said = dse("whatif", file, "--set", "chip.h100_sxm.price=2x", "--sensitivities", "--out", out)
+    assert said.code == 2  # one question at a time
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text("scenarios: {'<b>dear</b>': {chip.all.price: 2x}}\n")
+    said = dse("whatif", file, "--scenario", scenario, "--sensitivities", "--break-even",
+               "--sweep", "chip.h100_sxm.price=0.5x..2x:3", "--out", out)  # fmt: skip
+    assert said.code == 0, said.err
+    assert sorted(path.name for path in out.iterdir()) == [
+        "whatif.html", "whatif.json", "whatif.md",
+    ]  # fmt: skip
+    page = (out / "whatif.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "<b>dear" not in page
+    for figure in ("front-0", "sweep-0", "tornado", "owning"):
+        assert f'id="{figure}"' in page
+    assert "<b>" not in (out / "whatif.md").read_text(encoding="utf-8")
+    assert json.loads((out / "whatif.json").read_text())["command"].startswith("dse ")
+
+
+def test_a_study_folder_is_read_again(tiny: Path):
+    document = dse("whatif", tiny, "--set", "chip.h200_sxm.price=0.5x", "--json").json()
+    study = json.loads((tiny / "study.json").read_text())
+    assert document["front_size"] == study["front_size"]
+    assert document["scenarios"][0]["winner"]["chip"] == "h200_sxm"
+
+
+def test_a_bought_chip_has_terms_that_move_its_price(space: Callable[..., Path]):
+    said = dse("whatif", space(*OWN), "--set", "purchase.utilisation=0.5x", "--json")
+    assert said.json()["scenarios"][0]["change"] > 0.9
+    said = dse("whatif", space(*OWN), "--set", "chip.h100_sxm.tdp=1.2x", "--json")
+    assert 0.0 < said.json()["scenarios"][0]["change"] < 0.1  # its electricity
+
+
+def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
+    file, out = space(), tmp_path / "study"
+    assert dse("run", file, "--out", out).code == 0
+    space("concurrency: [1, 16, 64]", "concurrency: [1, 16]")
+    said = dse("whatif", out, "--sensitivities")
+    assert said.code == 2
+    assert f"{file} has changed since {out} was made from it" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "--model is missing (accepted: a STUDY, or --model and --chip"),
+        (("--model", "llama-3-8b"), "--chip is missing"),
+        (("tiny", "--model", "llama-3-8b"), "--model does not go with a STUDY"),
+        (("tiny", "--tp", "4"), "--tp does not go with a STUDY"),
+        (("tinny",), "did you mean tiny?"),
+        (("tests",), "tests is no finished study"),
+        ((*MODEL, "--set", "chip.h100.price=2x"), "did you mean chip.h100_sxm.price?"),
+        ((*MODEL, "--set", "chip.h100_sxm.price=-120%"), "would be negative"),
+        ((*MODEL, "--sweep", "chip.all.price=1x..2x:1"), "a sweep of one point"),
+        ((*MODEL, "--equal", "powr"), "did you mean power?"),
+        ((*MODEL, "--at", "3kW"), "--at needs one --equal"),
+        ((*MODEL, "--equal", "power", "--at", "3GB"), "a size, not a power"),
+        ((*MODEL, "--equal", "power", "--at", "1W"), "buy no deployment"),
+        ((*MODEL, "--scenario", "nowhere.yaml"), "nowhere.yaml"),
+        ((*MODEL, "--objective", "tpot"), "unknown metric 'tpot'"),
+        ((*MODEL, "--limit", "tpot_s < 3"), "--limit: read 'tpot_s < 3': not `metric <= limit`"),
+        (("--model", "llama-3-8b", "--chip", "l40s"), "--chip: no chip here can be compared"),
+        ((*MODEL, "--backend", "vlm"), "--backend: unknown backend 'vlm'; did you mean"),
+        ((*MODEL, "--price-basis", "on-demand"), "--price-basis: unknown price basis"),
+        ((*MODEL, "--weight-dtype", "fp9"), "fp9"),
+        ((*MODEL, "--set", "chip.h100_sxm.price=nan"), "not a finite number"),
+        ((*MODEL, "--chip", "h100_sxm"), "each chip once"),
+        ((*MODEL, "--set", "chip.all.price=2x", "--set", "chip.all.price=3x"), "is set twice"),
+        ((*MODEL, "--rack-power", "0W", "--equal", "racks"), "a power above 0"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(arguments: tuple[str, ...], says: str):
+    said = dse("whatif", *arguments)
+    assert said.code == 2, said.out
+    assert says in said.err
+    assert said.out == ""
+    assert len(said.err.strip().splitlines()) == 1
+
+
+def test_a_sweep_says_where_nothing_is_left():
+    said = dse("whatif", "--model", "llama-3-8b", "--chip", "h100_sxm", "--tp", 1, "--weight-dtype",
+               "fp8", "--requests-per-second", 4, "--sweep", "demand=1..12:3")  # fmt: skip
+    assert said.code == 0, said.err
+    text = " ".join(said.out.split())
+    assert "between 6.5 and 12 nothing keeps the limits any more" in text
+    assert "The one point of the space was evaluated" in text
+
+
+def test_nothing_feasible_is_exit_code_3():
+    said = dse("whatif", *MODEL, "--limit", "tpot_s <= 1 us")
+    assert said.code == 3
+    assert "the nearest one breaks tpot_s <= 1 us" in said.err
