@@ -23,6 +23,7 @@ VERBS = {
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "rediscover": "how far the front lands from designs that experts published, and why",
     "basket": "one shape for several chips, and what it gives away on each",
+    "risk": "how sure the best chip is: prices, efficiency, demand drawn; what to measure next",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",

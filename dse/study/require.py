@@ -93,7 +93,7 @@ def require(
             message = f"unknown quantity {name!r}{did_you_mean(name, QUANTITIES)}"
             raise InputError(message, field="--vary", accepted=", ".join(QUANTITIES))
     document, items = read_study(folder)
-    study = load_study(resolve_space(space or _space_of(document)), law=document.get("quality_law"))
+    study = load_study(resolve_space(space or space_of(document)), law=document.get("quality_law"))
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",
@@ -147,7 +147,7 @@ def require(
     return answer
 
 
-def _space_of(document: Mapping[str, Any]) -> str:
+def space_of(document: Mapping[str, Any]) -> str:
     """The space that the study's command names."""
     words = shlex.split(document.get("command", ""))
     return words[2] if words[:2] == ["dse", "run"] and len(words) > 2 else document["space"]

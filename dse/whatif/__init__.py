@@ -1,0 +1,1 @@
+"""What-if questions on a study: changed inputs, sensitivities, break-even, equal footing."""
