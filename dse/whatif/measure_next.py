@@ -48,7 +48,8 @@ Progress = Callable[[str, int, int], None]
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """`what` of choice `i`: its price, or the error of `configuration`, for which the deployment at
-    `row` stands. `wrong_now`, `wrong_after`, `regret_now`, `regret_after` as above; `changes` is the chance that what is learned makes another choice the likeliest first."""
+    `row` stands. `wrong_now`, `wrong_after`, `regret_now`, `regret_after` as above; `changes` is
+    the chance that what is learned makes another choice the likeliest first."""
 
     what: Literal["price", "serving"]
     i: int

@@ -177,8 +177,8 @@ def _choices(found: Risk) -> TextTable:
     return TextTable(
         "Choices, the one most often first on top", titles, rows, (2, 4, 5, 6, 7, 8),
         (
-            f"{key}. The figure is {SHOWN.get(found.objective, found.objective)}. Regret: the mean, "
-            "the 95th percentile, and the worst with every interval at its end.",
+            f"{key}. The figure is {SHOWN.get(found.objective, found.objective)}. Regret: "
+            "the mean, the 95th percentile, and the worst with every interval at its end.",
         ),
     )  # fmt: skip
 
