@@ -21,7 +21,7 @@ from dse.whatif.measure_next import Measurement, measure_next
 from dse.whatif.price_spread import PriceSpread, price_spreads
 from dse.whatif.robust import Demand, Robust, Uncertain, draw, robustness
 
-LEAST, MOST = 1_000, 1_000_000  # draws
+BY_TORCH = ("NVIDIA", "AMD")  # whose chips PyTorch reaches as `dse calibrate` needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class Risk:
     robust: Robust
     measurements: tuple[Measurement, ...]
     shape: str | None  # the point whose shape it is
+    reached: frozenset[str]  # chips that `dse calibrate` can measure
 
     @property
     def objective(self) -> str:
@@ -92,7 +93,8 @@ def risk_of(
     draws = draw(uncertain, asked.draws, asked.seed)
     robust = robustness(uncertain, draws)
     found = measure_next(uncertain, draws, robust, progress)
-    return Risk(study, asked, uncertain, prices, robust, tuple(found), point)
+    reached = frozenset(chip for chip in chips if catalog.chips[chip].vendor in BY_TORCH)
+    return Risk(study, asked, uncertain, prices, robust, tuple(found), point, reached)
 
 
 def _source(source: str, point: str | None) -> tuple[Study, Mapping[str, Any] | None]:

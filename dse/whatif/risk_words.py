@@ -267,7 +267,7 @@ def commands(found: Risk, one: Measurement) -> list[str]:
         return []
     deployment = item.deployments[one.row]
     lines = [_benchmark(load.row(), deployment) for load in found.study.workloads]
-    if item.kind != "fitted":
+    if item.kind != "fitted" and item.chip in found.reached:
         lines.insert(0, f"dse calibrate --chip {item.chip} --full")
     return [*lines, "dse validate --data measured.csv"]
 
