@@ -70,7 +70,7 @@ def command(
     catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
     found = size_fleets(study, catalog, known, targets, CountProgress())
     if as_json:
-        print_json(document(study, known, targets, found))
+        print_json(document(study, known, targets, found, trace is not None))
         return
     say(study.title or study.name)
     for sentence in lead(study, known, targets, found):

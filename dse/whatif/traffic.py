@@ -161,7 +161,6 @@ class Sized:
 
     fleets: tuple[Fleet, ...]
     left_out: dict[str, str]
-    points: int
 
 
 def size_fleets(
@@ -200,7 +199,7 @@ def size_fleets(
         if chip not in best
     }
     fleets = sorted(best.values(), key=lambda one: (one.usd_per_hour, one.chip))
-    return Sized(tuple(fleets), left_out, size)
+    return Sized(tuple(fleets), left_out)
 
 
 def _problem(study: Study, catalog: Catalog) -> PhysicsProblem:

@@ -110,7 +110,9 @@ def rests_on(traced: bool, found: Sized) -> list[str]:
     return [*words, *(f"left out: {chip}, {why}" for chip, why in found.left_out.items())]
 
 
-def document(study: Study, traffic: Traffic, targets: Targets, found: Sized) -> dict[str, Any]:
+def document(
+    study: Study, traffic: Traffic, targets: Targets, found: Sized, traced: bool
+) -> dict[str, Any]:
     """`dse traffic --json`."""
     prompt, output = traffic.tokens_per_request
     return {
@@ -126,7 +128,7 @@ def document(study: Study, traffic: Traffic, targets: Targets, found: Sized) -> 
         "answer": lead(study, traffic, targets, found),
         "fleets": [_fleet(one) for one in found.fleets],
         "left_out": found.left_out,
-        "rests_on": rests_on(traffic.busy_per_s != traffic.mean_per_s, found),
+        "rests_on": rests_on(traced, found),
     }
 
 
