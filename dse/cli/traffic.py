@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     help="Share of the windows that the fleet is large enough for; 1 is the busiest.",
 )  # fmt: skip
 @click.option(
-    "--lengths", "groups", type=Whole(1, 16), default=4,
-    help="Groups of prompt lengths, with half as many of output lengths in each.",
+    "--lengths", "groups", type=Whole(1, 32),
+    help="Groups of prompt lengths, with two of output lengths in each; 1, 4 and 8 for the median, "
+    "the 90th and the 99th percentile if left out.",
 )  # fmt: skip
 @json_option
 def command(
     space: str, trace: Path | None, rate: float | None, percentile: str, ttft: str | None,
-    tpot: str | None, window: str, share: float, groups: int, as_json: bool,
+    tpot: str | None, window: str, share: float, groups: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The cheapest fleet on each chip of SPACE for a trace of requests, large enough that a
     percentile of first tokens comes in time, and its tokens per dollar.
@@ -58,7 +59,7 @@ def command(
     from dse.specs.catalog import load_catalog
     from dse.specs.study import load_study, resolve_space
     from dse.study.physics import on_terms
-    from dse.whatif.traffic import size_fleets
+    from dse.whatif.traffic import GROUPS, size_fleets
     from dse.whatif.traffic_words import document, lead, rests_on, tables
 
     if (trace is None) == (rate is None):
@@ -66,6 +67,7 @@ def command(
         raise InputError(said, accepted="one of the two")
     study = load_study(resolve_space(space))
     targets = _targets(study, int(percentile), ttft, tpot)
+    groups = groups or GROUPS[targets.percentile]
     known = _traffic(study, trace, rate, window, share, groups)
     catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
     found = size_fleets(study, catalog, known, targets, CountProgress())

@@ -34,6 +34,11 @@ from dse.study.physics import PhysicsProblem, pose
 CHUNK, LARGEST = 4_000, 200_000  # deployments at a time, in all
 MOST_INSTANCES = 4_096
 PERCENTILES = {50: "ttft_s", 90: "ttft_p90_s", 99: "ttft_p99_s"}
+# Groups of prompt lengths with which the slowest class has about the percentile of all requests in
+# a simulation of widely spread lengths (tests/unit/test_traffic.py): the tail is that of the
+# longest prompts, and the rarer the percentile, the fewer of them make it.
+GROUPS = {50: 1, 90: 4, 99: 8}
+OUTPUTS = 2  # groups of output lengths in each
 LATENCIES = ("ttft_s", "ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "tpot_s")
 Progress = Callable[[str, int, int], None]
 
@@ -67,7 +72,7 @@ class Traffic:
 
 def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:
     """The trace as classes and rates: `share` of its windows, 0 to 1, are no busier than the one
-    that it is sized for; `groups` of prompt lengths and half as many of output lengths each.
+    that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
 
     Raises InputError where the trace has not two whole windows.
     """
@@ -86,7 +91,7 @@ def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traf
 def _classes(trace: Trace, groups: int) -> tuple[Class, ...]:
     """Cells of equal counts by prompt, and within these by output; alike ones become one."""
     cell = np.zeros(len(trace), dtype=np.int64)
-    halves = max(groups // 2, 1)
+    halves = OUTPUTS if groups > 1 else 1
     for k, rows in enumerate(_equal(trace.prompt, np.arange(len(trace)), groups)):
         for j, mine in enumerate(_equal(trace.output, rows, halves)):
             cell[mine] = k * halves + j
@@ -183,11 +188,10 @@ def size_fleets(
     for start in range(0, size, CHUNK):
         ids = np.arange(start, min(start + CHUNK, size), dtype=np.int64)
         batch = problem.batch(problem.space.unrank(ids))
-        for fleet in _cheapest(replace(problem, mix=mix), batch, traffic, targets, means):
+        for fleet in _cheapest(replace(problem, mix=mix), batch, traffic, targets, means, progress):
             known = best.get(fleet.chip)
             if known is None or fleet.usd_per_hour < known.usd_per_hour:
                 best[fleet.chip] = fleet
-        progress("deployments", start + len(ids), size)
     if not best:
         raise NothingFeasible(
             f"no deployment of {len(problem.machines.ids)} chips keeps the targets with up to "
@@ -251,9 +255,10 @@ def _cheapest(
     traffic: Traffic,
     targets: Targets,
     means: Mix,
+    progress: Progress,
 ) -> list[Fleet]:
     """The cheapest fleet of each chip in `batch`."""
-    needed = _instances(problem, batch, targets)
+    needed = _instances(problem, batch, targets, progress)
     usable = np.isfinite(needed)
     if not usable.any():
         return []
@@ -277,7 +282,12 @@ def _cheapest(
     return found
 
 
-def _instances(problem: PhysicsProblem, batch: CandidateBatch, targets: Targets) -> Floats:
+def _instances(
+    problem: PhysicsProblem,
+    batch: CandidateBatch,
+    targets: Targets,
+    progress: Progress = lambda what, done, total: None,
+) -> Floats:
     """(n,) fewest instances that keep the targets, inf beyond MOST_INSTANCES. Fewer requests at
     each make no instance slower, so that the number is bracketed in growing steps from what the
     load of one instance says, and bisected."""
@@ -299,6 +309,7 @@ def _instances(problem: PhysicsProblem, batch: CandidateBatch, targets: Targets)
     high, step = low + 1.0, 1.0
     going = np.arange(len(rows))
     while len(going):
+        progress("deployments sized", len(rows) - len(going), len(rows))
         going = going[~keeps(rows[going], high[going])]
         low[going] = high[going]
         high[going] = np.minimum(high[going] + step, MOST_INSTANCES)

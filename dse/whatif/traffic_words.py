@@ -102,7 +102,7 @@ def rests_on(traced: bool, found: Sized) -> list[str]:
         "arrivals within the window are random and independent (Poisson), spread evenly over the "
         "instances; first tokens by docs/physics.md",
         "classes are served beside each other, their loads add, and a request waits as long as it "
-        "would among its own kind at that load: a short prompt behind a long one is not seen",
+        "would among its own kind at that load; the slowest class stands for the percentile of all",
         "the fleet is paid for by the hour, busy or not, and nothing is spare for failures",
     ]
     if traced:

@@ -26,7 +26,18 @@ def requests(tmp_path: Path) -> Path:
 def test_the_answer_comes_first_and_fits_the_console(
     space: Callable[..., Path], requests: Path
 ) -> None:
-    said = dse("traffic", space(), "--trace", requests, "--percentile", 99, "--tpot", "40ms")
+    said = dse(
+        "traffic",
+        space(),
+        "--trace",
+        requests,
+        "--percentile",
+        99,
+        "--tpot",
+        "40ms",
+        "--lengths",
+        2,
+    )
     assert said.code == 0, said.err
     assert "million tokens per dollar, 99th percentile" in said.out.replace("\n ", "")
     assert fits(said.out, 100)
