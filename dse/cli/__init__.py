@@ -25,6 +25,8 @@ VERBS = {
     "rediscover": "how far the front lands from designs that experts published, and why",
     "basket": "one shape for several chips, and what it gives away on each",
     "whatif": "changed prices, figures, demand, limits: sensitivities, break-even, equal footing",
+    "risk": "how sure the best chip is: prices, efficiency, demand drawn; what to measure next",
+    "traffic": "the fleet that a trace of requests needs, by a percentile of first tokens",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",

@@ -96,14 +96,20 @@ def _slower(problem: PhysicsProblem, metrics: Metrics):
         value = metrics.values[metric]
         if metric not in CLASS:
             return lambda _: sign * value
-        ones = np.ones(len(value))
-        low, high = interval(metric, ones, metrics.provenance, metrics.spread)
-        slow, fast = (low, high) if metric in GROW else (high, low)
-        up, down = np.log(slow), -np.log(fast)
-        if metric in THROUGHPUT_METRICS:  # which arrivals below capacity set
-            up, down = (
-                np.where(metrics.values["utilisation"] < 1.0, 0.0, end) for end in (up, down)
-            )
+        up, down = ends(metric, metrics)
         return lambda z: sign * value * np.exp(z * np.where(z > 0.0, up, down))
 
     return [column(o.metric, o.sign) for o in problem.objectives]
+
+
+def ends(metric: str, metrics: Metrics) -> tuple[Floats, Floats]:
+    """(up, down), (n,) each, of a metric in CLASS: its logarithm moves by up z on a machine slower
+    than predicted (z > 0), by down z on a faster one; z = 1 and -1 are the ends of the interval."""
+    ones = np.ones(len(metrics.provenance))
+    low, high = interval(metric, ones, metrics.provenance, metrics.spread)
+    slow, fast = (low, high) if metric in GROW else (high, low)
+    up, down = np.log(slow), -np.log(fast)
+    if metric not in THROUGHPUT_METRICS:
+        return up, down
+    held = metrics.values["utilisation"] < 1.0  # arrivals below capacity set them
+    return np.where(held, 0.0, up), np.where(held, 0.0, down)

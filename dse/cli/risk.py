@@ -1,0 +1,100 @@
+"""dse risk: how sure the order of the chips is, and what to measure before buying."""
+
+from __future__ import annotations
+
+import click
+
+from dse.cli.options import Between, Whole, json_option, print_json, print_table, say
+from dse.cli.progress import CountProgress
+
+
+@click.command("risk")
+@click.argument("source", metavar="SPACE|STUDY")
+@click.option("--point", help="Of a STUDY that searched shapes: the point whose shape it is.")
+@click.option("--draws", type=Whole(1_000, 1_000_000), default=10_000, help="Draws.")
+@click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="The same seed, the same answer.")
+@click.option(
+    "--objective",
+    metavar="METRIC",
+    help="What a choice is judged by; else the price among the space's objectives.",
+)
+@click.option(
+    "--price-interval",
+    type=Between(0.0, 10.0),
+    help="80% interval of every price, as a share either way: 0.2 is 20%, 0 is certain. Else from "
+    "the published rows of each chip.",
+)
+@click.option(
+    "--demand",
+    metavar="LOW..HIGH",
+    help="80% interval of requests per second, served by whole instances; else they run full.",
+)
+@click.option(
+    "--retune",
+    is_flag=True,
+    help="Choose configurations again in every draw, not only the load.",
+)
+@json_option
+def command(
+    source: str,
+    point: str | None,
+    draws: int,
+    seed: int,
+    objective: str | None,
+    price_interval: float | None,
+    demand: str | None,
+    retune: bool,
+    as_json: bool,
+) -> None:
+    """How often each chip stays the best choice when prices, efficiency and demand are drawn from
+    their intervals, what a wrong choice costs, and which measurement would help most.
+
+    \b
+    dse risk deploy-llama-3-70b
+    dse risk deploy-llama-3-70b --price-interval 0.25 --demand 5..40
+    dse risk studies/quickstart --point knee
+
+    SPACE is a shipped name or a path, with one model; STUDY is the folder of a finished study.
+    Exit code 3: no chip keeps the limits.
+    """
+    from dse.whatif.risk import Asked, demand_of, risk
+    from dse.whatif.risk_words import (
+        MEANING,
+        commands,
+        document,
+        facts,
+        lead,
+        rests_on,
+        tables,
+    )
+
+    asked = Asked(
+        draws=draws,
+        seed=seed,
+        objective=objective,
+        price_interval=price_interval,
+        demand=None if demand is None else demand_of(demand),
+        retune=retune,
+    )
+    found = risk(source, point, asked, CountProgress())
+    if as_json:
+        print_json(document(found))
+        return
+    say(found.study.title or found.study.name)
+    for sentence in lead(found):
+        say(f"- {sentence}", "  ")
+    say(facts(found))
+    for table in tables(found):
+        click.echo()
+        say(table.caption)
+        print_table(table.titles, table.rows, table.right)
+        for note in table.notes:
+            say(note)
+    say(MEANING)
+    if found.measurements and (lines := commands(found, found.measurements[0])):
+        click.echo("\nTo make the first measurement, of a server deployed so:")
+        for line in lines:
+            click.echo(f"  {line}")
+    click.echo("\nRests on:")
+    for text in rests_on(found):
+        say(f"- {text}", "  ")

@@ -1,0 +1,361 @@
+"""`dse risk` in sentences, tables and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dse.study.loads import held
+from dse.study.numbers import number, percent
+from dse.study.rediscovery.tables import TextTable
+from dse.study.words import (
+    DEPLOYMENT_KEY,
+    HELD_KEY,
+    SHORT,
+    SHOWN,
+    load_words,
+    mix_words,
+    short_deployment,
+    show,
+)
+from dse.whatif.choices import Choice
+from dse.whatif.measure_next import Measurement
+from dse.whatif.risk import Risk
+
+MOST = 6  # measurements that a table shows
+MEANING = (
+    "Regret: what a choice costs in a draw over what the best choice of that draw costs, less 1. A "
+    "choice that then keeps the limits with no deployment is counted with its own price and, on "
+    "top, that of the best choice, which is bought after it."
+)
+
+
+def lead(found: Risk) -> list[str]:
+    """The answer."""
+    robust, chips = found.robust, [item.chip for item in found.uncertain.items]
+    now, likely = robust.predicted, robust.likeliest
+    chance = robust.chance_first
+    drawn = (
+        f"of {found.asked.draws:,} draws (seed {found.asked.seed}, standard error "
+        f"{100 * robust.standard_error.max():.2g}%)"
+    )
+    words = [
+        f"{chips[now]} is the best choice at the prediction and in {percent(chance[now])} {drawn}: "
+        f"the chance that it is the wrong one is {percent(1.0 - chance[now])}."
+    ]
+    if likely != now:
+        words[0] = (
+            f"{chips[now]} is the best choice at the prediction, but in {percent(chance[now])} "
+            f"{drawn} only; {chips[likely]} is in {percent(chance[likely])}."
+        )
+    if len(chips) == 1:
+        return [*words, "There is no other choice."]
+    rest = [i for i in np.argsort(-chance, kind="stable") if i != now and chance[i] > 0.0][:3]
+    if rest:
+        others = ", ".join(f"{chips[i]} {percent(float(chance[i]))}" for i in rest)
+        words.append(f"Next most often first: {others}.")
+    words.append(_regret(found, chips))
+    words.append(_worst(found, chips))
+    if found.robust.none > 0.0:
+        words.append(f"In {percent(found.robust.none)} of the draws no choice keeps the limits.")
+    if found.measurements:
+        words.append(_measure(found))
+    return words
+
+
+def _regret(found: Risk, chips: list[str]) -> str:
+    robust = found.robust
+    least, now = robust.least_regret, robust.predicted
+    said = f"Least expected regret: {chips[least]}, {_share(robust.expected_regret[least])}"
+    if least != now:
+        said += f" ({chips[now]}: {_share(robust.expected_regret[now])})"
+    return said + "."
+
+
+def _worst(found: Risk, chips: list[str]) -> str:
+    robust = found.robust
+    regret, price = robust.least_worst_regret, robust.least_worst_price
+    said = (
+        f"With every interval at its end against it, {chips[regret]} has the least worst regret, "
+        f"{_share(robust.worst_regret[regret])}"
+    )
+    worst = show(found.objective, number(robust.worst_price[price]))
+    name = "it has" if regret == price else f"{chips[price]} has"
+    if not np.isfinite(robust.worst_price[price]):
+        return said + "; no choice then keeps the limits."
+    return said + f"; {name} the lowest worst figure, {worst}."
+
+
+def _measure(found: Risk) -> str:
+    best = found.measurements[0]
+    wrong, regret = after(found, best)
+    if best.chance_saved < 0.0005:
+        return "No single measurement would lower the chance of a wrong choice by 0.05 points."
+    return (
+        f"Measure next: {_name(found, best)}. A choice made after it is wrong in "
+        f"{percent(wrong)} instead of {percent(1.0 - found.robust.chance_first.max())}, its "
+        f"expected regret {_share(regret)} instead of {_share(found.robust.expected_regret.min())}."
+    )
+
+
+def after(found: Risk, one: Measurement) -> tuple[float, float]:
+    """Chance of a wrong choice and least expected regret after a measurement."""
+    wrong = 1.0 - float(found.robust.chance_first.max()) - one.chance_saved
+    return max(wrong, 0.0), max(float(found.robust.expected_regret.min()) - one.regret_saved, 0.0)
+
+
+def _share(value: float) -> str:
+    """A regret in percent."""
+    if not np.isfinite(value):
+        return "unbounded"
+    return f"{100 * value:.3g}%" if value < 1.0 else f"{100 * value:,.0f}%"
+
+
+def _name(found: Risk, one: Measurement) -> str:
+    item = found.uncertain.items[one.i]
+    if one.what == "price":
+        return f"a quote for {item.chip}"
+    return f"serving on {_deployment(found, item, one.row)}"
+
+
+def _deployment(found: Risk, item: Choice, row: int) -> str:
+    return short_deployment(item.deployments[row], held=_held(found))
+
+
+def _held(found: Risk) -> bool:
+    return held([load.row() for load in found.study.workloads])
+
+
+def facts(found: Risk) -> str:
+    """What the answer was worked out from."""
+    loads = [load.row() for load in found.study.workloads]
+    choices = found.uncertain.choices
+    limits = "; ".join(limit.text for limit in found.study.constraints) or "none"
+    shape = f"; shape of point {found.shape}" if found.shape else ""
+    demand = found.asked.demand
+    wanted = f"; demand {demand.low:g} to {demand.high:g} requests/s" if demand else ""
+    return (
+        f"{choices.points:,} deployments on {len(choices.items) + len(choices.left_out)} chips; "
+        f"{load_words(loads[0]) if len(loads) == 1 else mix_words(loads)}; limits: {limits}; "
+        f"prices: {found.study.price_basis}{wanted}{shape}."
+    )
+
+
+def tables(found: Risk) -> list[TextTable]:
+    """Choices, measurements, prices."""
+    return [
+        _choices(found),
+        *([_measurements(found)] if found.measurements else []),
+        *([_prices(found)] if found.uncertain.choices.priced else []),
+    ]
+
+
+def _choices(found: Risk) -> TextTable:
+    robust, items = found.robust, found.uncertain.items
+    rows = [
+        (
+            _deployment(found, items[i], items[i].best),
+            items[i].kind,
+            show(found.objective, number(robust.nominal[i])),
+            f"{show(found.objective, number(robust.low[i]))} to "
+            f"{show(found.objective, number(robust.high[i]))}",
+            percent(robust.chance_first[i]),
+            _times(robust.expected_regret[i]),
+            _times(robust.regret_95[i]),
+            _times(robust.worst_regret[i]),
+            percent(robust.chance_missed[i]),
+        )
+        for i in map(int, np.argsort(-robust.chance_first, kind="stable"))
+    ]
+    titles = (
+        "choice, as predicted", "laws", SHORT.get(found.objective, found.objective), "80% of draws",
+        "first", "regret", "95%", "worst", "misses limits",
+    )  # fmt: skip
+    key = DEPLOYMENT_KEY + (HELD_KEY if _held(found) else "")
+    return TextTable(
+        "Choices, the one most often first on top", titles, rows, (2, 4, 5, 6, 7, 8),
+        (
+            f"{key}. The figure is {SHOWN.get(found.objective, found.objective)}. Regret: "
+            "the mean, the 95th percentile, and the worst with every interval at its end.",
+        ),
+    )  # fmt: skip
+
+
+def _times(value: float) -> str:
+    return f"{100 * value:,.0f}%" if np.isfinite(value) else "-"
+
+
+def _measurements(found: Risk) -> TextTable:
+    rows = []
+    for one in found.measurements[:MOST]:
+        wrong, regret = after(found, one)
+        rows.append(
+            (
+                _name(found, one),
+                f"{100 * wrong:.1f}%",
+                f"{100 * one.chance_saved:.1f}%",
+                f"{100 * regret:.0f}%",
+                f"{100 * one.regret_saved:.0f}%",
+                percent(one.changes),
+            )
+        )
+    left = len(found.measurements) - len(rows)
+    titles = ("learn", "wrong after", "saved", "regret after", "saved", "changes the choice")
+    wrong = 100.0 * (1.0 - found.robust.chance_first.max())
+    regret = 100.0 * found.robust.expected_regret.min()
+    caption = (
+        f"Measure next: now a choice is wrong in {wrong:.1f}%, its expected regret {regret:.0f}%"
+        + (f" ({len(rows)} of {left + len(rows)} measurements)" if left else "")
+    )
+    return TextTable(caption, titles, rows, (1, 2, 3, 4, 5))
+
+
+def _prices(found: Risk) -> TextTable:
+    rows = [
+        (
+            one.chip, f"{one.usd_per_chip_hour:.3g}", f"{one.ends[0]:.3g} to {one.ends[1]:.3g}",
+            f"{one.rows}", one.kind,
+        )
+        for one in found.prices
+    ]  # fmt: skip
+    caption = f"Prices that were drawn, dollars per chip-hour on basis {found.study.price_basis}"
+    titles = ("chip", "price", "80% interval", "rows", "interval")
+    return TextTable(caption, titles, rows, (1, 3))
+
+
+def rests_on(found: Risk) -> list[str]:
+    """What is assumed, and how draws were made."""
+    choices = found.uncertain.choices
+    kinds = {one.kind for one in found.prices} if choices.priced else set()
+    loose = [item.chip for item in choices.items if item.kind != "fitted"]
+    words = [
+        "errors of times and costs: the 80% intervals of the model, log-normal on either side; "
+        f"{choices.shared:.0%} of the variance is shared by all configurations of a chip (fitted), "
+        "the rest is each configuration's own, whatever is in flight (assumed)",
+    ]
+    if loose:
+        words.append(f"kernel laws not measured on the chip, wider intervals: {', '.join(loose)}")
+    words.append(
+        "the 12 cheapest configurations of each chip are all tried, and the best is chosen in "
+        "every draw (--retune)"
+        if found.asked.retune
+        else "the configuration of a chip stays the one predicted best; requests in flight are "
+        "chosen again in every draw"
+    )
+    said = {
+        "published": "spread of three or more published rows of the chip",
+        "pooled": "too few rows of a chip: pooled spread of the basis's chips that have three",
+        "assumed": "no two chips of the basis have three rows: 15% either way (assumed)",
+        "given": f"--price-interval, {100 * (found.asked.price_interval or 0.0):g}% either way",
+    }
+    words += [f"price intervals: {text}" for kind, text in said.items() if kind in kinds]
+    if found.asked.demand is not None:
+        words.append(
+            "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
+            "the drawn rate needs"
+        )
+    words += [f"left out: {chip}, {why}" for chip, why in choices.left_out.items()]
+    return words
+
+
+def commands(found: Risk, one: Measurement) -> list[str]:
+    """Command lines that make a measurement and bring it in."""
+    item = found.uncertain.items[one.i]
+    if one.what == "price":
+        return []
+    deployment = item.deployments[one.row]
+    lines = [_benchmark(load.row(), deployment) for load in found.study.workloads]
+    if item.kind != "fitted" and item.chip in found.reached:
+        lines.insert(0, f"dse calibrate --chip {item.chip} --full")
+    return [*lines, "dse validate --data measured.csv"]
+
+
+def _benchmark(load: Mapping[str, Any], deployment: Mapping[str, Any]) -> str:
+    """vLLM's own benchmark of a server that was started as `dse export` writes it."""
+    flight = int(deployment["concurrency"])
+    rate = load.get("requests_per_second")
+    asked = f"--request-rate {rate:g}" if rate else f"--max-concurrency {flight}"
+    return (
+        f"vllm bench serve --dataset-name random --random-input-len {load['prompt_tokens']:.0f} "
+        f"--random-output-len {load['output_tokens']:.0f} --ignore-eos {asked} --num-prompts "
+        f"{max(10 * flight, 1000 if rate else 100)}"
+    )
+
+
+def document(found: Risk) -> dict[str, Any]:
+    """`dse risk --json`."""
+    robust, asked = found.robust, found.asked
+    items = found.uncertain.items
+    return {
+        "space": found.study.name,
+        "point": found.shape,
+        "objective": found.objective,
+        "price_basis": found.study.price_basis,
+        "draws": asked.draws,
+        "seed": asked.seed,
+        "standard_error": float(robust.standard_error.max()),
+        "retune": asked.retune,
+        "demand": None
+        if asked.demand is None
+        else {"requests_per_s_low": asked.demand.low, "requests_per_s_high": asked.demand.high},
+        "answer": lead(found),
+        "predicted_best": items[robust.predicted].chip,
+        "most_often_first": items[robust.likeliest].chip,
+        "least_expected_regret": items[robust.least_regret].chip,
+        "least_worst_regret": items[robust.least_worst_regret].chip,
+        "least_worst_price": items[robust.least_worst_price].chip,
+        "chance_wrong": float(1.0 - robust.chance_first[robust.predicted]),
+        "share_without_answer": robust.none,
+        "choices": [_choice(found, i) for i in range(len(items))],
+        "measure_next": [_measurement(found, one) for one in found.measurements],
+        "prices": [
+            {
+                "chip": one.chip,
+                "usd_per_chip_hour": one.usd_per_chip_hour,
+                "interval": list(one.ends),
+                "rows": one.rows,
+                "kind": one.kind,
+            }
+            for one in found.prices
+        ],
+        "left_out": dict(found.uncertain.choices.left_out),
+        "rests_on": rests_on(found),
+    }
+
+
+def _choice(found: Risk, i: int) -> dict[str, Any]:
+    robust, item = found.robust, found.uncertain.items[i]
+    return {
+        "chip": item.chip,
+        "deployment": dict(item.deployments[item.best]),
+        "efficiency": item.kind,
+        "predicted": number(robust.nominal[i]),
+        "interval": [number(robust.low[i]), number(robust.high[i])],
+        "chance_first": float(robust.chance_first[i]),
+        "chance_first_as_deployed": float(robust.same_deployment[i]),
+        "standard_error": float(robust.standard_error[i]),
+        "expected_regret": number(robust.expected_regret[i]),
+        "regret_95": number(robust.regret_95[i]),
+        "worst_regret": number(robust.worst_regret[i]),
+        "worst_price": number(robust.worst_price[i]),
+        "chance_misses_limits": float(robust.chance_missed[i]),
+    }
+
+
+def _measurement(found: Risk, one: Measurement) -> dict[str, Any]:
+    item = found.uncertain.items[one.i]
+    wrong, regret = after(found, one)
+    return {
+        "what": one.what,
+        "chip": item.chip,
+        "deployment": dict(item.deployments[one.row]) if one.what == "serving" else None,
+        "chance_wrong_now": float(1.0 - found.robust.chance_first.max()),
+        "chance_wrong_after": wrong,
+        "chance_saved": one.chance_saved,
+        "expected_regret_after": regret,
+        "expected_regret_saved": one.regret_saved,
+        "changes_choice": one.changes,
+        "commands": commands(found, one),
+    }

@@ -1,0 +1,219 @@
+"""Robustness and the value of a measurement: closed forms of normal errors, and laws."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from dse.specs.prices import PriceRow, PriceTable
+from dse.study.robust import P90
+from dse.whatif.choices import Choice, Choices, Held, Moved
+from dse.whatif.measure_next import measure_next
+from dse.whatif.price_spread import ASSUMED, price_spreads
+from dse.whatif.robust import (
+    Demand,
+    Uncertain,
+    draw,
+    judge,
+    outcomes,
+    robustness,
+)
+
+N = 20_000
+
+
+def moved(values, up: float = 0.0, down: float | None = None) -> Moved:
+    value = np.atleast_1d(np.asarray(values, dtype=float))
+    ones = np.ones_like(value)
+    return Moved(value, up * ones, (up if down is None else down) * ones)
+
+
+def choice(
+    name: str, cost, sd: float = 0.0, *, held: tuple[Held, ...] = (), configuration=None, rate=1.0
+) -> Choice:
+    """A chip whose cost has a log-normal error of standard deviation `sd`."""
+    price = moved(cost, sd * P90)
+    k = len(price.value)
+    numbers = np.zeros(k, dtype=np.intp) if configuration is None else np.asarray(configuration)
+    return Choice(
+        name, price, held, numbers, np.full(k, rate), int(np.argmin(price.value)), "fitted",
+        ({},) * k,
+    )  # fmt: skip
+
+
+def uncertain(
+    *items: Choice, prices: tuple[float, ...] | None = None, shared: float = 0.5,
+    demand: Demand | None = None,
+) -> Uncertain:  # fmt: skip
+    sd = np.zeros(len(items)) if prices is None else np.array(prices)
+    known = Choices("usd_per_million_total_tokens", items, {}, 0, shared)
+    return Uncertain(known, sd, demand)
+
+
+@pytest.mark.parametrize(
+    ("gap", "a", "b", "shared"), [(0.1, 0.2, 0.1, 0.0), (0.3, 0.2, 0.2, 0.6), (0.0, 0.1, 0.3, 1.0)]
+)
+def test_of_two_normal_choices_the_chance_of_the_first_is_phi(gap, a, b, shared) -> None:
+    """ln cost differs by N(gap, a^2 + b^2), whatever part of it a chip's configurations share."""
+    case = uncertain(choice("a", 1.0, a), choice("b", math.exp(gap), b), shared=shared)
+    found = robustness(case, draw(case, N, 3))
+    expected = norm.cdf(gap / math.hypot(a, b))
+    assert found.chance_first[0] == pytest.approx(expected, abs=4.0 * 0.5 / math.sqrt(N))
+    assert found.chance_first.sum() == pytest.approx(1.0)
+    assert found.standard_error[0] == pytest.approx(math.sqrt(expected * (1 - expected) / N), 0.1)
+
+
+def test_errors_and_prices_add_their_variances() -> None:
+    case = uncertain(choice("a", 1.0, 0.15), choice("b", 1.1), prices=(0.2, 0.1))
+    found = robustness(case, draw(case, N, 0))
+    sd = math.sqrt(0.15**2 + 0.2**2 + 0.1**2)
+    assert found.chance_first[0] == pytest.approx(norm.cdf(math.log(1.1) / sd), abs=0.015)
+
+
+def test_expected_regret_of_two_log_normal_choices_is_that_of_a_call_option() -> None:
+    """E max(X - 1, 0) with ln X normal (Black and Scholes, 1973): a costs X, b costs 1."""
+    sd, mu = 0.3, math.log(1.05)
+    case = uncertain(choice("a", 1.05, sd), choice("b", 1.0))
+    found = robustness(case, draw(case, N, 1))
+    call = math.exp(mu + sd**2 / 2) * norm.cdf((mu + sd**2) / sd) - norm.cdf(mu / sd)
+    assert found.expected_regret[0] == pytest.approx(call, rel=0.05)
+
+
+def test_nothing_uncertain_leaves_no_chance_and_no_value_of_a_measurement() -> None:
+    case = uncertain(choice("a", 1.0), choice("b", 1.2))
+    draws = draw(case, 1_000, 0)
+    found = robustness(case, draws)
+    assert found.chance_first.tolist() == [1.0, 0.0]
+    assert found.expected_regret == pytest.approx([0.0, 0.2])
+    assert found.worst_regret == pytest.approx([0.0, 0.2])
+    assert all(one.chance_saved == 0.0 for one in measure_next(case, draws, found))
+
+
+def test_a_perfect_measurement_of_all_that_is_unknown_leaves_no_wrong_choice() -> None:
+    """Only a is uncertain: after measuring it, a choice is wrong within one cell at most."""
+    case = uncertain(choice("a", 1.0, 0.2), choice("b", 1.1))
+    draws = draw(case, N, 0)
+    best = measure_next(case, draws, robustness(case, draws))[0]
+    assert (best.what, best.i) == ("serving", 0)
+    now = norm.cdf(-math.log(1.1) / 0.2)
+    assert best.wrong_now == pytest.approx(now, abs=0.02)
+    assert best.wrong_after < 0.05 * 1.2
+    assert best.regret_after < 0.02 * best.regret_now + 1e-3
+
+
+def test_the_value_of_one_of_two_measurements_is_that_of_the_normal_integral() -> None:
+    """After learning a's error m, a is wrong with Phi(-(gap - a m) / b) or right with 1 less it."""
+    gap, a, b = 0.1, 0.25, 0.15
+    case = uncertain(choice("a", 1.0, a), choice("b", math.exp(gap), b))
+    draws = draw(case, N, 5)
+    found = {one.i: one for one in measure_next(case, draws, robustness(case, draws))}
+    m = np.linspace(-6, 6, 4001)
+    weight = norm.pdf(m) * (m[1] - m[0])
+    for i, own, other in ((0, a, b), (1, b, a)):
+        expected = (weight * norm.cdf(-np.abs(gap - own * m) / other)).sum()
+        assert found[i].wrong_after == pytest.approx(expected, abs=0.015)
+    assert found[0].chance_saved > found[1].chance_saved  # the less certain one tells more
+
+
+def test_one_configuration_tells_of_another_by_what_they_share() -> None:
+    """Chip a has two configurations, the second dearer but never out of reach; measuring that one
+    says nothing of the first where they share nothing, and all where they share everything."""
+
+    def saved(shared: float) -> list[float]:
+        a = choice("a", [1.0, 1.001], 0.3, configuration=[0, 1])
+        case = uncertain(a, choice("b", 1.05), shared=shared)
+        draws = draw(case, N, 0)
+        found = measure_next(case, draws, robustness(case, draws))
+        return sorted(one.chance_saved for one in found if one.i == 0)
+
+    apart, same = saved(0.0), saved(1.0)
+    assert same[0] == pytest.approx(same[1], abs=0.02)
+    assert same[0] > 2.0 * apart[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    costs=st.lists(st.floats(0.5, 2.0), min_size=2, max_size=4),
+    sd=st.floats(0.0, 0.5),
+    price=st.floats(0.0, 0.5),
+    seed=st.integers(0, 99),
+)
+def test_learning_never_hurts_and_chances_are_chances(costs, sd, price, seed) -> None:
+    items = [choice(f"c{i}", cost, sd) for i, cost in enumerate(costs)]
+    case = uncertain(*items, prices=(price,) * len(items))
+    draws = draw(case, 1_000, seed)
+    found = robustness(case, draws)
+    assert (found.expected_regret >= 0.0).all()
+    assert found.chance_first.sum() + found.none == pytest.approx(1.0)
+    for one in measure_next(case, draws, found):
+        assert one.chance_saved >= -1e-12
+        assert one.regret_saved >= -1e-12
+
+
+def test_the_same_seed_draws_the_same_and_more_choices_do_not_move_it() -> None:
+    two = uncertain(choice("a", 1.0, 0.2), choice("b", 1.1, 0.2))
+    three = uncertain(*two.items, choice("c", 9.0, 0.2))
+    a, again, more, other = (
+        outcomes(case, draw(case, 1_500, seed))
+        for case, seed in ((two, 7), (two, 7), (three, 7), (two, 8))
+    )
+    for i in range(2):
+        np.testing.assert_array_equal(a[i].price, again[i].price)
+        np.testing.assert_array_equal(a[i].price, more[i].price)
+        assert (a[i].price != other[i].price).any()
+
+
+def test_a_limit_is_kept_by_the_next_deployment_or_missed() -> None:
+    """Two loads: the cheap one misses the limit on slow machines, and the dear one takes over."""
+    limit = Held(moved([1.0, 0.5], 0.3 * P90), 1.0, 1.0)
+    case = uncertain(choice("a", [1.0, 2.0], held=(limit,)), choice("b", 9.0))
+    draws = draw(case, N, 0)
+    one = outcomes(case, draws)[0]
+    slow = draws.chip[:, 0] * math.sqrt(0.5) + draws.own[0][:, 0] * math.sqrt(0.5)
+    beyond = slow > math.log(2.0) / 0.3
+    np.testing.assert_array_equal(one.row[~beyond], (slow > 0.0)[~beyond] * 1)
+    np.testing.assert_array_equal(np.isinf(one.price), beyond)
+    found = robustness(case, draws)
+    assert found.chance_missed[0] == pytest.approx(norm.sf(math.log(2.0) / 0.3), abs=0.005)
+
+
+def test_a_choice_that_misses_costs_its_own_price_and_the_best() -> None:
+    found = judge(np.array([[np.inf, 2.0], [1.0, 2.0]]), np.array([[1.0, 2.0], [1.0, 2.0]]))
+    assert found.first.tolist() == [1, 0]
+    np.testing.assert_allclose(found.regret, [[0.5, 0.0], [0.0, 1.0]])
+    nobody = judge(np.full((1, 2), np.inf), np.ones((1, 2)))
+    assert nobody.first.tolist() == [-1]
+    assert (nobody.regret == 0.0).all()
+
+
+def test_demand_is_served_by_whole_instances() -> None:
+    """2.5 instances' worth of demand pays for three: 3 / 2.5 of the price at full load."""
+    case = uncertain(choice("a", 1.0, rate=4.0), choice("b", 1.1, rate=1.0), demand=Demand(10, 10))
+    found = robustness(case, draw(case, 1_000, 0))
+    assert found.nominal == pytest.approx([1.2, 1.1])
+    assert found.chance_first.tolist() == [0.0, 1.0]
+
+
+def row(chip: str, usd: float) -> PriceRow:
+    return PriceRow(chip, "on_demand", usd, "p", "2026-11", "s", "", 2)
+
+
+def test_price_intervals_come_from_the_rows_of_the_chip_or_of_the_others() -> None:
+    """b's rows lie a factor e apart on either side of the middle: a deviation of 1."""
+    a = [row("a", 2.0 * math.exp(k * 0.1)) for k in (-1, 0, 1)]
+    b = [row("b", math.exp(k)) for k in (-1.0, 0.0, 1.0)]
+    table = PriceTable("prices.csv", (*a, *b, row("c", 4.0)))
+    own, wide, none = price_spreads(table, "on_demand", ["a", "b", "c"])
+    assert (own.sd, own.kind) == (pytest.approx(0.1), "published")
+    assert (wide.sd, wide.kind) == (pytest.approx(1.0), "published")
+    assert (none.sd, none.kind) == (pytest.approx(math.sqrt((0.01 + 1.0) / 2)), "pooled")
+    alone = price_spreads(PriceTable("p", (row("c", 4.0),)), "on_demand", ["c"])[0]
+    assert alone.kind == "assumed"
+    assert alone.ends == pytest.approx((4.0 / (1 + ASSUMED), 4.0 * (1 + ASSUMED)))
+    given_ = price_spreads(table, "on_demand", ["a"], 0.5)[0]
+    assert given_.ends == pytest.approx((2.0 / 1.5, 3.0))
