@@ -20,6 +20,7 @@ VERBS = {
     "explain": "where time, memory, money and energy of one point go",
     "check": "a shape on a chip: what refuses it, what it wastes, shapes near it",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
+    "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",

@@ -9,6 +9,10 @@ in their term, O the owned ones that are on, of s chips each, k spare servers an
     O <= stock + what was bought and has arrived                                  ownership
     watts, racks, chips, dollars <= limit                                         limits
 
+With instances that need not be whole the program is solved in a fraction of the time, which gives a
+lower bound, and at slightly more demand orders that are nearly right: whole instances are sought
+near these, then, where the two differ by more than the gap, everywhere in the time that is left.
+
 The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
 from the answer.
 """
@@ -18,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -35,8 +40,13 @@ from dse.economics.fleet_cost import (
 from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Plan
 
 GAP = 1e-4  # relative, at which the program stops
+LARGE_GAP = 5e-3  # the same of a fleet of more than MANY instances
+MANY = 20
 TIME_LIMIT_S = 8.0
 MOST_SERVERS = 10**7
+NEAR = 1  # servers that an order may differ from that of the program with split instances
+MARGINS = (0.0, 0.01, 0.02)  # more demand of that program, which leaves room for whole ones
+INFEASIBLE = 2  # as `milp` says it
 # What may be relaxed to explain that nothing is feasible, in words.
 DEMAND, SUPPLY = "demand", "supply"
 
@@ -81,7 +91,16 @@ class _Program:
             row[self.index[name]] = row.get(self.index[name], 0.0) + factor
         self.rows.append((row, limit))
 
-    def run(self, time_limit_s: float, gap: float):
+    def run(
+        self,
+        time_limit_s: float,
+        gap: float,
+        *,
+        split: bool = False,
+        near: Mapping[tuple, float] | None = None,
+    ) -> Any:
+        """HiGHS's answer. With `split`, instances need not be whole; with `near`, orders are those
+        of another answer, NEAR servers more or less."""
         data, columns, ends, limits = [], [], [0], []
         for row, limit in self.rows:
             # Rows of watts and dollars beside rows of servers: each scaled to a largest factor 1.
@@ -91,14 +110,25 @@ class _Program:
             ends.append(len(data))
             limits.append(limit / scale)
         matrix = csr_array((data, columns, ends), shape=(len(limits), len(self.names)))
+        # SciPy takes arrays of bounds, which its annotations do not say.
+        none: Any = np.full(len(limits), -np.inf)
+        most: Any = np.array(limits)
+        least: Any = np.zeros(len(self.upper))
+        upper: Any = np.array(self.upper)
+        if near is not None:
+            for k, name in enumerate(self.names):
+                if name[0] == "order":
+                    least[k] = max(round(near[name]) - NEAR, 0.0)
+                    upper[k] = min(round(near[name]) + NEAR, upper[k])
+        whole = np.array(self.whole)
+        if split:
+            whole[[k for k, name in enumerate(self.names) if name[0] == "run"]] = 0
         return milp(
             np.array(self.cost),
-            constraints=LinearConstraint(
-                matrix, np.full(len(limits), -np.inf), np.array(limits)  # pyright: ignore[reportArgumentType]
-            ),
-            integrality=np.array(self.whole),
-            bounds=Bounds(np.zeros(len(self.upper)), np.array(self.upper)),  # pyright: ignore[reportArgumentType]
-            options={"mip_rel_gap": gap, "time_limit": time_limit_s},
+            constraints=LinearConstraint(matrix, none, most),
+            integrality=whole,
+            bounds=Bounds(least, upper),
+            options={"mip_rel_gap": gap, "time_limit": max(time_limit_s, 0.1)},
         )
 
 
@@ -108,24 +138,84 @@ def solve(
     *,
     relax: Sequence[str] = (),
     time_limit_s: float = TIME_LIMIT_S,
-    gap: float = GAP,
+    gap: float | None = None,
+    split: bool = False,
 ) -> Solved:
     """The cheapest mix of `options` that keeps the plan. With `relax`, names of `limit_names`,
-    these may give, and what is minimised is the sum of the shares by which they do."""
+    these may give, and what is minimised is the sum of the shares by which they do. With `split`,
+    instances need not be whole: a lower bound, whose `instances` are rounded."""
+    gap = gap or (LARGE_GAP if many(plan, options) else GAP)
     program = _program(plan, options, relax)
     start = time.perf_counter()
-    found = program.run(time_limit_s, gap)
-    seconds = time.perf_counter() - start
-    if found.x is None:
-        status = "infeasible" if found.status == 2 else "undecided: the time limit was reached"
-        return Solved(None, np.inf, np.inf, np.inf, status, seconds)
-    value = dict(zip(program.names, found.x, strict=True))
-    usd = float(found.fun)
-    bound = min(float(found.mip_dual_bound), usd)
+
+    def left() -> float:
+        return time_limit_s - (time.perf_counter() - start)
+
+    parts = program.run(time_limit_s / 3.0, gap, split=True)
+    if parts.status == INFEASIBLE:
+        return Solved(None, np.inf, np.inf, np.inf, "infeasible", time_limit_s - left())
+    bound = -np.inf if parts.mip_dual_bound is None else float(parts.mip_dual_bound)
+    best: Any = None
+    if split:
+        best = parts if parts.x is not None else None
+    else:
+        for margin in MARGINS if parts.x is not None else ():
+            found = _near(program, plan, options, relax, margin, left() / 6.0, gap)
+            if found is not None and (best is None or found.fun < best.fun):
+                best = found
+            if best is not None and best.fun - bound <= gap * abs(best.fun):
+                break
+        if best is None or best.fun - bound > gap * abs(best.fun):
+            whole = program.run(left(), gap)
+            if whole.status == INFEASIBLE:
+                return Solved(None, np.inf, np.inf, np.inf, "infeasible", time_limit_s - left())
+            if whole.mip_dual_bound is not None:
+                bound = max(bound, float(whole.mip_dual_bound))
+            if whole.x is not None and (best is None or whole.fun < best.fun):
+                best = whole
+    seconds = time_limit_s - left()
+    if best is None:
+        undecided = "undecided: the time limit was reached"
+        return Solved(None, np.inf, np.inf, np.inf, undecided, seconds)
+    value = dict(zip(program.names, best.x, strict=True))
+    usd = float(best.fun)
+    bound = min(bound, usd)
     share = (usd - bound) / usd if usd > 0.0 else 0.0
     status = "optimal" if share <= gap * 1.01 else "feasible: the time limit was reached"
     relaxed = {name: value["relax", name] for name in relax if value["relax", name] > 1e-9}
     return Solved(_trimmed(plan, options, _mix(value)), usd, bound, share, status, seconds, relaxed)
+
+
+def many(plan: Plan, options: Sequence[Option]) -> bool:
+    """Whether the peak takes more than MANY instances, were all of the largest."""
+    needed = 0.0
+    for one in plan.demand:
+        most = max(option.requests_per_s for option in options if option.klass == one.name)
+        needed += max(one.peak_per_s(q) for q in range(plan.quarters)) / most
+    return needed > MANY
+
+
+def _near(
+    program: _Program,
+    plan: Plan,
+    options: Sequence[Option],
+    relax: Sequence[str],
+    margin: float,
+    time_limit_s: float,
+    gap: float,
+) -> Any:
+    """The best answer near that of the program with split instances at `margin` more demand; None
+    where there is none."""
+    demand = tuple(
+        replace(one, requests_per_s=one.requests_per_s * (1.0 + margin)) for one in plan.demand
+    )
+    more = _program(replace(plan, demand=demand), options, relax)
+    parts = more.run(time_limit_s, gap, split=True)
+    if parts.x is None:
+        return None
+    near = dict(zip(more.names, parts.x, strict=True))
+    found = program.run(time_limit_s, gap, near=near)
+    return found if found.x is not None else None
 
 
 def limit_names(plan: Plan) -> list[str]:
@@ -216,7 +306,7 @@ def _demand(
 ) -> None:
     for one in plan.demand:
         peak = one.peak_per_s(q)
-        terms = [
+        terms: list[tuple[tuple, float]] = [
             (("run", k, q), -option.requests_per_s)
             for k, option in enumerate(options)
             if option.klass == one.name
@@ -239,12 +329,14 @@ def _rented(plan: Plan, chip: str, q: int, *, on_site: bool = False) -> list[tup
 def _servers(program: _Program, plan: Plan, options: Sequence[Option], chip: str, q: int) -> None:
     """Chips of the instances and the spares are in servers; what is on and not rented is owned."""
     one = plan.chip(chip)
-    needed = [
+    needed: list[tuple[tuple, float]] = [
         (("run", k, q), (1.0 + plan.spare_share) * option.chips[chip])
         for k, option in enumerate(options)
         if chip in option.chips
     ]
-    have = [(name, -float(one.server)) for name, _ in _rented(plan, chip, q)]
+    have: list[tuple[tuple, float]] = [
+        (name, -float(one.server)) for name, _ in _rented(plan, chip, q)
+    ]
     have.append((("on", chip, q), -float(one.server)))
     if plan.spare_servers:
         spare = (("used", chip, q), float(plan.spare_servers * one.server))
@@ -278,7 +370,7 @@ def _limits(program: _Program, plan: Plan, q: int, relax: Sequence[str]) -> None
     }
     for name, of in (("watts", lambda c: c.watts * c.server), ("chips", lambda c: c.server)):
         if np.isfinite(getattr(limits, name)):
-            terms = [
+            terms: list[tuple[tuple, float]] = [
                 (key, factor * of(chip))
                 for chip in plan.chips
                 for key, factor in servers[chip.chip]

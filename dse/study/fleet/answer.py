@@ -233,7 +233,7 @@ def _offer(answer: Answer, row: Entry) -> dict[str, Any]:
         "per": "chip" if row.offer.way == BUY else "chip-hour",
         "used": row.used,
         "usd_enters_or_leaves_at": row.usd_at,
-        "fleet_usd_without": row.without_usd,
+        "fleet_costs_more_without": row.without,
         "reason": row.reason or None,
         "price": row.offer.words,
     }

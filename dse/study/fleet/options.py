@@ -20,11 +20,12 @@ from dse.specs.backend import find_backend
 from dse.specs.catalog import Catalog
 from dse.specs.model_catalog import resolve_model
 from dse.specs.plan import DemandClass, Plan
+from dse.study.fleet.pools import pool_options
 from dse.study.scale.sizes import Point, instance_sizes
 from dse.study.scale.subject import Subject, scale_subject
 from dse.study.scale.words import division
 
-EVEN = 1e-9
+EVEN = 0.005  # of the rate: a larger option that is better by less is left out
 
 Progress = Callable[[str], None]
 
@@ -65,12 +66,10 @@ def options_of(
         chip.chip: _nested([row for row in served if row.subject.chip == chip.chip], chip.server)
         for chip in plan.chips
     }
-    options = _single(plan, served, sizes)
+    options = _single(served, sizes)
     if plan.disaggregated:
-        from dse.study.fleet.pools import pool_options
-
         options += pool_options(served, sizes, progress)
-    return options, refused
+    return _efficient(options), refused
 
 
 def _triples(plan: Plan) -> Iterator[tuple[DemandClass, str, str]]:
@@ -150,22 +149,13 @@ def _below_floor(one: DemandClass, model: str, subject: Subject) -> str | None:
     return f"its predicted loss, {loss:.3f}, is above the floor of {one.most_loss:.3f}"
 
 
-def _single(
-    plan: Plan, served: Sequence[Served], sizes: Mapping[str, set[int]]
-) -> list[Option]:
-    options: list[Option] = []
-    for chip in plan.chips:
-        mine = [row for row in served if row.subject.chip == chip.chip]
-        for one in plan.demand:
-            found = [
-                _option(row, point)
-                for row in mine
-                if row.klass is one
-                for point in row.points
-                if point.chips in sizes[chip.chip]
-            ]
-            options += _efficient(found, chip.chip)
-    return options
+def _single(served: Sequence[Served], sizes: Mapping[str, set[int]]) -> list[Option]:
+    return [
+        _option(row, point)
+        for row in served
+        for point in row.points
+        if point.chips in sizes[row.subject.chip]
+    ]
 
 
 def _nested(served: Sequence[Served], server: int) -> set[int]:
@@ -203,17 +193,18 @@ def _option(row: Served, point: Point) -> Option:
     )
 
 
-def _efficient(options: Sequence[Option], chip: str) -> list[Option]:
-    """Those that no number of equal or smaller instances on the same chips replaces."""
+def _efficient(options: Sequence[Option]) -> list[Option]:
+    """Those that no number of other instances replaces, on no more of the same chips."""
     kept: list[Option] = []
-    for option in sorted(options, key=lambda o: (o.chips[chip], -o.requests_per_s)):
-        size = option.chips[chip]
-        replaced = any(
-            size % other.chips[chip] == 0
-            and other.requests_per_s * (size / other.chips[chip])
-            >= option.requests_per_s * (1.0 - EVEN)
-            for other in kept
-        )
-        if not replaced:
+    for option in sorted(options, key=lambda o: (sum(o.chips.values()), -o.requests_per_s)):
+        if not any(_replaces(other, option) for other in kept):
             kept.append(option)
     return kept
+
+
+def _replaces(other: Option, option: Option) -> bool:
+    """Whether as many of `other` as the chips of `option` hold serve as much."""
+    if other.klass != option.klass or any(chip not in option.chips for chip in other.chips):
+        return False
+    fit = min(option.chips[chip] // chips for chip, chips in other.chips.items())
+    return fit * other.requests_per_s >= option.requests_per_s * (1.0 - EVEN)

@@ -21,7 +21,7 @@ from dse.study.scale.words import division
 if TYPE_CHECKING:
     from dse.study.fleet.options import Served
 
-WORKERS = (1, 2, 3, 4, 6, 8)
+WORKERS = (1, 2, 3)
 LOADS = 14  # doublings of the requests in flight that are tried
 KEPT = 8  # pools of a pair of chips that the program may choose from
 

@@ -111,8 +111,8 @@ def quarter_table(answer: Answer, counted: Counted) -> Table:
          *(f"{name}, peak / mean use" for name in names)),
         rows,
         tuple(range(8 + len(names))),
-        ("Cost charges what is bought over its life; cash pays it whole when it arrives. Neither is "
-         "discounted. kW and racks are those that count against limits.",),
+        ("Cost charges what is bought over its life; cash pays it whole when it arrives. Neither "
+         "is discounted. kW and racks are those that count against limits.",),
     )  # fmt: skip
 
 
@@ -148,17 +148,17 @@ def price_table(answer: Answer) -> Table:
         rows.append(
             (
                 row.offer.label, price(row.offer, row.offer.usd), "yes" if row.used else "no", at,
-                "–" if row.without_usd is None else dollars(row.without_usd), row.reason,
+                "–" if row.without is None else f"+{row.without:.1%}", row.reason,
             )
         )  # fmt: skip
     return Table(
         "prices",
         "Prices at which the mix changes",
-        ("offer", "price", "in the mix", "enters or leaves at", "fleet without it", ""),
+        ("offer", "price", "in the mix", "enters or leaves at", "cost without it", ""),
         rows,
         (1, 3, 4),
         ("An offer is in the mix below the price of the fourth column, all others as they are. "
-         "Fleet: discounted cost of the whole plan.",),
+         "The fifth: the discounted cost of the plan.",),
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def change_table(answer: Answer) -> Table:
         ("what", "now", "with more", "the plan", "a unit of it"),
         rows,
         (1, 2, 3, 4),
-        ("Each is solved again with that alone changed; a change that buys no whole server is none.",),
+        ("Each is solved again, that alone changed; what moves no whole server does nothing.",),
     )
 
 

@@ -15,6 +15,7 @@ LIMITS = {
     "usd_per_hour": "the budget per hour", "usd_per_quarter": "the budget per quarter",
     "usd_total": "the budget in all",
 }  # fmt: skip
+EVEN = 1e-6  # a gap of rounding
 _DIMENSION = {"watts": "W", "racks": "count", "chips": "count"}
 
 
@@ -59,39 +60,58 @@ def _what(answer: Answer) -> str:
     plan, mix, counted = answer.plan, answer.solved.mix, answer.counted
     assert mix is not None
     assert counted is not None
-    orders = []
-    for (label, q), servers in sorted(mix.orders.items(), key=lambda item: (item[0][1], item[0])):
-        offer = next(one for one in plan.offers if one.label == label)
-        chips = servers * plan.chip(offer.chip).server
-        when = f"in quarter {q + 1}"
-        if offer.lead_quarters:
-            when += f" for quarter {q + 1 + offer.lead_quarters}"
-        orders.append(f"{offer.way} {chips:,} {label.replace(f', {offer.way}', '').replace(', bought', '')} {when}")
+    parts = [
+        _orders(answer, offer)
+        for offer in plan.offers
+        if any(label == offer.label for label, _ in mix.orders)
+    ]
+    what = and_(parts) if parts else "order nothing"
     on = [
         f"{max(q.owned_on.get(chip.chip, 0) for q in counted.quarters) * chip.server:,} of the "
         f"{chip.stock:,} {chip.chip} that are owned"
         for chip in plan.chips
         if chip.stock
     ]
-    what = and_(orders) if orders else "order nothing"
     if on:
-        what += f", run at most {and_(on)}"
+        what += f"; run up to {and_(on)}"
     cost = sum(one.usd for one in counted.quarters)
     return (
-        f"{what[0].upper()}{what[1:]}: {dollars(cost)} over {plan.quarters} "
+        f"{upper(what)}: {dollars(cost)} over {plan.quarters} "
         f"quarter{'s' * (plan.quarters > 1)}, "
         f"${per_million(plan, counted):.3g} per million tokens."
     )
 
 
+def _orders(answer: Answer, offer: Offer) -> str:
+    """Rent 24 h100_sxm on rental_3yr (16 in quarter 1, 8 in quarter 3)."""
+    mix = answer.solved.mix
+    assert mix is not None
+    server = answer.plan.chip(offer.chip).server
+    when = sorted((q, n * server) for (label, q), n in mix.orders.items() if label == offer.label)
+    what = offer.label.replace(", rent", "").replace(", bought", "")
+    text = f"{offer.way} {sum(chips for _, chips in when):,} {what}"
+    each = [f"{chips:,} in quarter {q + 1}" for q, chips in when]
+    ordered = "ordered " if offer.lead_quarters else ""
+    later = ""
+    if offer.lead_quarters:
+        plural = "s" * (offer.lead_quarters > 1)
+        later = f", there {offer.lead_quarters} quarter{plural} later"
+    if len(when) == 1:
+        each = [f"in quarter {when[0][0] + 1}"]
+    return f"{text} ({ordered}{and_(each)}{later})"
+
+
 def _how_sure(answer: Answer) -> str:
     solved, counted = answer.solved, answer.counted
     assert counted is not None
-    proven = "no other mix of the options is cheaper" if solved.status == "optimal" else (
-        f"the time limit was reached: a mix up to {solved.gap:.2%} cheaper may exist"
-    )
-    if solved.status == "optimal" and solved.gap > 0.0:
-        proven = f"no other mix of the options is more than {solved.gap:.2%} cheaper"
+    if solved.status != "optimal":
+        proven = (
+            f"the time limit was reached: a mix up to {100 * solved.gap:.2g}% cheaper may exist"
+        )
+    elif solved.gap > EVEN:
+        proven = f"no other mix of the options is more than {100 * solved.gap:.1g}% cheaper"
+    else:
+        proven = "no other mix of the options is cheaper"
     committed = ""
     if counted.committed_usd:
         committed = (
@@ -106,27 +126,30 @@ def _how_sure(answer: Answer) -> str:
 
 def _changes(answer: Answer) -> list[str]:
     found = []
-    unused = [e for e in answer.entries if not e.used and e.usd_at is not None]
+    unused = [e for e in answer.entries if not e.used and e.usd_at and not e.reason]
     if unused:
         nearest = max(unused, key=_ratio)
         assert nearest.usd_at is not None
         found.append(
             f"Next in line is {nearest.offer.label}: it enters below "
-            f"{price(nearest.offer, nearest.usd_at)}, now {price(nearest.offer, nearest.offer.usd)}."
+            f"{price(nearest.offer, nearest.usd_at)}, now "
+            f"{price(nearest.offer, nearest.offer.usd)}."
         )
     for row in answer.entries:
-        if row.used and row.usd_at is not None and row.without_usd is not None:
+        if row.reason.startswith("in or out"):
+            found.append(f"{upper(row.offer.label)} or not costs the same to the gap.")
+        elif row.used and row.usd_at is not None and row.without is not None:
             found.append(
                 f"{row.offer.label} stays up to {price(row.offer, row.usd_at)}, now "
                 f"{price(row.offer, row.offer.usd)}; without it the fleet costs "
-                f"{row.without_usd / answer.solved.usd - 1.0:.1%} more."
+                f"{row.without:.1%} more."
             )
         elif row.used:
             found.append(f"{row.offer.label}: {row.reason}.")
     for row in answer.loosened:
         if row.usd is not None and row.usd < -1e-3 * answer.solved.usd:
             found.append(
-                f"{limit_words(row.what).capitalize()} binds: "
+                f"{upper(limit_words(row.what))} binds: "
                 f"{value_words(row.what, row.after)} instead of "
                 f"{value_words(row.what, row.before)} saves {dollars(-row.usd)}."
             )
@@ -158,13 +181,18 @@ def _infeasible(answer: Answer) -> list[str]:
             for name, given, needed in zip(row.limits, row.given, row.needed, strict=True)
         ]
         least = "" if row.proven else " (not proven to be the least)"
-        found.append(f"{and_(parts)}{least}.".capitalize() if row.alone else
+        found.append(upper(f"{and_(parts)}{least}.") if row.alone else
                      f"No limit alone is enough; together: {and_(parts)}{least}.")  # fmt: skip
     for label in answer.waits:
         found.append(f"With no wait for {label}, the plan holds.")
     if not answer.gives and not answer.waits:
         found.append("Nothing that is listed arrives in time for the first quarter.")
     return found
+
+
+def upper(text: str) -> str:
+    """With a capital letter at its start."""
+    return text[:1].upper() + text[1:]
 
 
 def and_(parts: Sequence[str]) -> str:
