@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.economics.fleet_cost import Counted
-from dse.report.figures import PALETTE, plain
+from dse.report.figures import PALETTE, hatch, plain
 from dse.report.labels import GLOSSARY
 from dse.report.page import PLOTLY, Explainer, environment, template_text
 from dse.report.tables import script_json
@@ -157,16 +157,16 @@ def limit_rows(plan: Plan) -> list[str]:
 
 def figures(plan: Plan, counted: Counted) -> dict[str, dict[str, Any]]:
     """Chips by quarter, and dollars by quarter, as stacked bars."""
-    quarters = [f"quarter {k + 1}" for k in range(plan.quarters)]
+    quarters = [f"Q{k + 1}" for k in range(plan.quarters)]
     chips, money = [], []
     for k, chip in enumerate(plan.chips):
-        for name, of, hatch in (
+        for name, of, shape in (
             ("rented", lambda one, c: one.rented.get(c.chip, 0), ""),
             ("owned", lambda one, c: one.owned_on.get(c.chip, 0), "/"),
         ):
             values = [of(one, chip) * chip.server for one in counted.quarters]
             if any(values):
-                chips.append(_bar(f"{chip.chip}, {name}", quarters, values, k, hatch, "{:,} chips"))
+                chips.append(_bar(f"{chip.chip}, {name}", quarters, values, k, shape, "{:,} chips"))
     for k, (name, of) in enumerate(
         (
             ("rent", lambda spend: spend.rent),
@@ -184,13 +184,12 @@ def figures(plan: Plan, counted: Counted) -> dict[str, dict[str, Any]]:
 
 
 def _bar(
-    name: str, quarters: list[str], values: list[Any], k: int, hatch: str, shown: str
+    name: str, quarters: list[str], values: list[Any], k: int, shape: str, shown: str
 ) -> dict[str, Any]:
     texts = [shown.format(value) for value in values]
     return {
         "type": "bar", "name": plain(name), "x": quarters, "y": values,
-        "marker": {"color": PALETTE[k % len(PALETTE)],
-                   "pattern": {"shape": hatch, "fgcolor": "rgba(255,255,255,0.5)"}},
+        "marker": {"color": PALETTE[k % len(PALETTE)], "pattern": hatch(shape)},
         "hoverinfo": "text",
         "hovertext": [plain(f"{at}, {name}: {text}") for at, text in zip(quarters, texts,
                                                                          strict=True)],

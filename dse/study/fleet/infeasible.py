@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dse.economics.fleet import DEMAND, SUPPLY, limit_names, solve
+from dse.economics.fleet import DEMAND, GAP, OPTIMAL, SUPPLY, limit_names, solve
 from dse.economics.fleet_cost import Option
 from dse.specs.plan import Plan
 from dse.study.fleet.changes import with_offer
@@ -34,22 +34,18 @@ def must_give(plan: Plan, options: Sequence[Option], progress: Progress) -> list
     found: list[tuple[float, Gives]] = []
     for name in names:
         progress(f"without the limit: {name}")
-        again = solve(plan, options, relax=[name], time_limit_s=QUICK_S)
-        if again.mix is not None and again.relaxed.get(name, 0.0) < 1.0 - 1e-6 * _falls(name):
-            share = again.relaxed.get(name, 0.0)
-            row = _gives(plan, {name: share}, alone=True, proven=again.status == "optimal")
+        again = solve(plan, options, relax=[name], time_limit_s=QUICK_S, gap=GAP)
+        share = again.relaxed.get(name, 0.0)
+        nothing_left = name.startswith(DEMAND) and share > 1.0 - 1e-6
+        if again.mix is not None and not nothing_left:
+            row = _gives(plan, {name: share}, alone=True, proven=again.status == OPTIMAL)
             found.append((share, row))
     if found:
         return [row for _, row in sorted(found, key=lambda pair: pair[0])]
-    again = solve(plan, options, relax=names, time_limit_s=QUICK_S)
+    again = solve(plan, options, relax=names, time_limit_s=QUICK_S, gap=GAP)
     if again.mix is None or not again.relaxed:
         return []
-    return [_gives(plan, again.relaxed, alone=False, proven=again.status == "optimal")]
-
-
-def _falls(name: str) -> bool:
-    """A demand that must fall to nothing is no way out."""
-    return name.startswith(DEMAND)
+    return [_gives(plan, again.relaxed, alone=False, proven=again.status == OPTIMAL)]
 
 
 def _gives(plan: Plan, relaxed, *, alone: bool, proven: bool) -> Gives:

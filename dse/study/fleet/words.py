@@ -41,7 +41,7 @@ def price(offer: Offer, usd: float) -> str:
 def value_words(name: str, value: float) -> str:
     """The value of a limit, a supply or a demand with its unit."""
     if name.startswith(DEMAND):
-        return f"{value:.3g} requests/s"
+        return f"{value:,.0f} requests/s" if value >= 100.0 else f"{value:.3g} requests/s"
     if name.startswith(SUPPLY):
         return f"{value:,.0f} chips a quarter"
     if name in _DIMENSION:
@@ -104,7 +104,7 @@ def _orders(answer: Answer, offer: Offer) -> str:
 def _how_sure(answer: Answer) -> str:
     solved, counted = answer.solved, answer.counted
     assert counted is not None
-    if solved.status != "optimal":
+    if solved.status.startswith("feasible"):
         proven = (
             f"the time limit was reached: a mix up to {100 * solved.gap:.2g}% cheaper may exist"
         )
@@ -137,7 +137,7 @@ def _changes(answer: Answer) -> list[str]:
         )
     for row in answer.entries:
         if row.reason.startswith("in or out"):
-            found.append(f"{upper(row.offer.label)} or not costs the same to the gap.")
+            found.append(f"With or without {row.offer.label}, the cost is the same to the gap.")
         elif row.used and row.usd_at is not None and row.without is not None:
             found.append(
                 f"{row.offer.label} stays up to {price(row.offer, row.usd_at)}, now "
