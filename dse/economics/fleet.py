@@ -43,7 +43,6 @@ GAP = 1e-4  # relative, at which the program stops
 LARGE_GAP = 1e-2  # the same of a fleet of more than MANY instances
 MANY = 20
 TIME_LIMIT_S = 8.0
-MOST_SERVERS = 10**7
 NEAR = 1  # servers that an order may differ from that of the program with split instances
 MARGINS = (0.0, 0.01, 0.02)  # more demand of that program, which leaves room for whole ones
 INFEASIBLE = 2  # as `milp` says it
@@ -274,7 +273,8 @@ def _program(plan: Plan, options: Sequence[Option], relax: Sequence[str]) -> _Pr
                 if serves(offer, q, t)
             )
             fits = q + offer.lead_quarters < plan.quarters
-            upper = (most if capped else MOST_SERVERS) if fits else 0
+            enough = _enough(plan, options, offer.chip)
+            upper = min(most if capped else enough, enough) if fits else 0
             program.add(("order", offer.label, q), priced * usd * server, upper)
     for chip in plan.chips:
         for q in quarters:
@@ -357,6 +357,25 @@ def _servers(program: _Program, plan: Plan, options: Sequence[Option], chip: str
         if offer.way == BUY and serves(offer, order, q)
     ]
     program.at_most([(("on", chip, q), 1.0), *bought], float(one.stock // one.server))
+
+
+def _enough(plan: Plan, options: Sequence[Option], chip: str) -> float:
+    """Servers of a chip beyond which more are never of use: every class at its highest peak on the
+    option that takes most of the chip, and the spares."""
+    one = plan.chip(chip)
+    chips = sum(
+        max(
+            (
+                max(_most_instances(plan, option, q) for q in range(plan.quarters))
+                * option.chips[chip]
+                for option in options
+                if option.klass == served.name and chip in option.chips
+            ),
+            default=0.0,
+        )
+        for served in plan.demand
+    )
+    return float(np.ceil((1.0 + plan.spare_share) * chips / one.server)) + plan.spare_servers
 
 
 def _most_instances(plan: Plan, option: Option, q: int) -> float:

@@ -204,6 +204,13 @@ class _Reader:
             raise self._wrong(path, f"read {text!r}", "a time above 0")
         return seconds
 
+    def _price(self, path: KeyPath, text: str, dimension: str) -> float:
+        usd = self.document.quantity(path, text, dimension)
+        if usd == 0.0:
+            accepted = "a price above 0; what is owned already is `stock`"
+            raise self._wrong(path, f"read {text!r}", accepted)
+        return usd
+
     def _formats(self, path: KeyPath, written: object) -> tuple[str, ...]:
         """Formats to choose from; empty: the checkpoint's own."""
         items = written if isinstance(written, list) else [] if written is None else [written]
@@ -296,7 +303,7 @@ class _Reader:
     def _rent(self, at: KeyPath, chip: str, one: RentFile) -> Offer:
         basis = one.basis or self.written.price_basis
         if one.price is not None:
-            usd = self.document.quantity((*at, "price"), one.price, "usd/h")
+            usd = self._price((*at, "price"), one.price, "usd/h")
             words = f"{one.price} (the plan's own{f': {one.source}' if one.source else ''})"
             name = one.basis or "own price"
         else:
@@ -336,7 +343,7 @@ class _Reader:
         if life_s < HOUR * QUARTER_HOURS:
             raise self._wrong((*at, "life"), f"read {one.life!r}", "a quarter of a year or more")
         if one.price is not None:
-            usd = self.document.quantity((*at, "price"), one.price, "usd")
+            usd = self._price((*at, "price"), one.price, "usd")
             words = f"{one.price} (the plan's own{f': {one.source}' if one.source else ''})"
         else:
             rows = buyers_rows(self.catalog.purchases, chip)

@@ -104,6 +104,8 @@ CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
     ("old", "new", "named"),
     [
         (CHIPS, RENT % "price: -2 USD/h", ["rent.price", "negative", "plan.yaml:16"]),
+        (CHIPS, RENT % "price: 0 USD/h", ["rent.price", "above 0", "`stock`"]),
+        ("requests_per_second: 60", "requests_per_second: .nan", ["read nan"]),
         ("requests_per_second: 60", "requests_per_second: 0", ["demand of nothing", ":9"]),
         ("requests_per_second: 60", "tokens_per_day: 0", ["demand[0].tokens_per_day", "nothing"]),
         ("requests_per_second: 60\n    ", "", ["requests_per_second or tokens_per_day"]),
