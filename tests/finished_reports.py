@@ -19,7 +19,10 @@ import time
 from pathlib import Path
 
 REPORTS = Path(__file__).resolve().parents[1] / "reports"
-KEPT = ("report.html", "report.md", "front.csv", "study.json", "scale.html", "compare.html")
+KEPT = (
+    "report.html", "report.md", "front.csv", "study.json", "scale.html", "compare.html",
+    "fleet.html", "fleet.csv",
+)  # fmt: skip
 
 
 def command_of(name: str) -> list[str]:

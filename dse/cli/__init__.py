@@ -27,6 +27,7 @@ VERBS = {
     "whatif": "changed prices, figures, demand, limits: sensitivities, break-even, equal footing",
     "risk": "how sure the best chip is: prices, efficiency, demand drawn; what to measure next",
     "traffic": "the fleet that a trace of requests needs, by a percentile of first tokens",
+    "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",

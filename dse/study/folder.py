@@ -131,14 +131,19 @@ def refuse_other(
 
 
 def write_text(folder: Path, name: str, text: str) -> None:
+    """`write_bytes` of a text in UTF-8."""
+    write_bytes(folder, name, text.encode("utf-8"))
+
+
+def write_bytes(folder: Path, name: str, content: bytes) -> None:
     """Writes beside the file, then renames: a reader never sees half of it, and nothing is left
     of a write that failed. Raises StorageError when it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             Path(temporary).chmod(0o644)
             Path(temporary).replace(folder / name)
         except BaseException:

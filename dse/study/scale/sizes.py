@@ -71,6 +71,11 @@ class Point:
     kind: str
 
     @property
+    def chips(self) -> int:
+        """Of the instance."""
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
     def degrees(self) -> tuple[int, int, int, int, int]:
         """As `degrees_of` takes them."""
         return (

@@ -1,0 +1,82 @@
+"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from dse.cli.options import command_line, json_option, print_json, print_table, say
+
+QUIET_S = 2.0  # progress is shown beyond it
+
+
+@click.command("fleet")
+@click.argument("plan")
+@click.option(
+    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
+)
+@click.option(
+    "--out", metavar="DIR", help="Write fleet.html, fleet.json, fleet.csv and fleet.xlsx there."
+)
+@json_option
+def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bool) -> None:
+    """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.
+
+    \b
+    dse fleet dense-70b-billion-tokens
+    dse fleet deepseek-v3-two-megawatts --out fleet
+    dse fleet plan.yaml --json
+
+    PLAN is a shipped plan or the path of a file: demand by class, the chips on offer, what is owned
+    already, and limits (docs/fleet.md). Exit code 3: nothing keeps the plan; what must give is
+    said.
+    """
+    from dse.errors import InputError, NothingFeasible
+    from dse.specs.catalog import load_catalog
+    from dse.specs.plan_reader import find_plan, load_plan
+    from dse.study.fleet import answered
+    from dse.study.fleet.answer import assumptions, document
+    from dse.study.fleet.tables import tables
+    from dse.study.fleet.words import lead
+
+    if out == "":
+        raise InputError("--out is empty", accepted="a folder")
+    catalog = load_catalog(extra_chip_files=chip_files)
+    answer = answered(load_plan(find_plan(plan), catalog), catalog, _Progress())
+    sentences = lead(answer)
+    written = document(answer, sentences)
+    if as_json:
+        print_json(written)
+    elif answer.counted is not None:
+        say(f"{answer.plan.title}")
+        for sentence in sentences:
+            say(f"- {sentence}", "  ")
+        for table in tables(answer):
+            click.echo(f"\n{table.caption}")
+            print_table(table.titles, table.rows, right=table.right)
+            for note in table.notes:
+                say(note, "  ")
+        click.echo("\nRests on:")
+        for text in assumptions(answer):
+            say(f"- {text}", "  ")
+    if out is not None:
+        from dse.report.fleet import write_fleet
+
+        page = write_fleet(Path(out), answer, {**written, "command": command_line()})
+        click.echo(f"Report: {page}", err=as_json)
+    if answer.counted is None:
+        raise NothingFeasible("\n".join(sentences))
+
+
+class _Progress:
+    """A line to standard error every two seconds, none before the first two."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self.last >= QUIET_S:
+            self.last = time.monotonic()
+            click.echo(text, err=True)

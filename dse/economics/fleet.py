@@ -1,0 +1,451 @@
+"""The cheapest fleet for a plan, as a mixed-integer program (SciPy's HiGHS).
+
+Unknowns, all of them whole numbers: instances of each option and quarter, servers ordered by each
+offer and quarter, owned servers of each chip that are on in each quarter. With R the rented servers
+in their term, O the owned ones that are on, of s chips each, k spare servers and a spare share h:
+
+    sum of rate x instances of a class >= its peak                                demand
+    s (R + O) >= (1 + h) sum of chips x instances + k s (if the chip is used)     servers
+    O <= stock + what was bought and has arrived                                  ownership
+    watts, racks, chips, dollars <= limit                                         limits
+
+With instances that need not be whole the program is solved in a fraction of the time, which gives a
+lower bound, and at slightly more demand orders that are nearly right: whole instances are sought
+near these, then, where the two differ by more than the gap, everywhere in the time that is left.
+
+The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
+from the answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from dse.economics.fleet_cost import (
+    Mix,
+    Option,
+    capital_usd,
+    discount,
+    rent_usd,
+    running_usd,
+    serves,
+)
+from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Plan
+
+GAP = 1e-4  # relative, at which the program stops
+LARGE_GAP = 1e-2  # the same of a fleet of more than MANY instances
+MANY = 20
+TIME_LIMIT_S = 8.0
+NEAR = 1  # servers that an order may differ from that of the program with split instances
+MARGINS = (0.0, 0.01, 0.02)  # more demand of that program, which leaves room for whole ones
+INFEASIBLE = 2  # as `milp` says it
+OPTIMAL = "optimal"
+# What may be relaxed to explain that nothing is feasible, in words.
+DEMAND, SUPPLY = "demand", "supply"
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The program's answer. `usd` is the discounted cost, `bound` the proven lowest, `gap` the
+    difference over `usd`; `relaxed` the share by which each limit that might give has given.
+    `mix` is None where there is none: `status` says whether that is proven."""
+
+    mix: Mix | None
+    usd: float
+    bound: float
+    gap: float
+    status: str
+    seconds: float
+    relaxed: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Program:
+    """Rows and columns by name; `rows` hold (column, factor) and an upper bound."""
+
+    names: list[tuple] = field(default_factory=list)
+    index: dict[tuple, int] = field(default_factory=dict)
+    cost: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    whole: list[int] = field(default_factory=list)
+    rows: list[tuple[dict[int, float], float]] = field(default_factory=list)
+
+    def add(self, name: tuple, cost: float = 0.0, upper: float = np.inf, whole: int = 1) -> None:
+        self.index[name] = len(self.names)
+        self.names.append(name)
+        self.cost.append(cost)
+        self.upper.append(upper)
+        self.whole.append(whole)
+
+    def at_most(self, terms: Iterable[tuple[tuple, float]], limit: float) -> None:
+        """sum of factor x column <= limit."""
+        row: dict[int, float] = {}
+        for name, factor in terms:
+            row[self.index[name]] = row.get(self.index[name], 0.0) + factor
+        self.rows.append((row, limit))
+
+    def run(
+        self,
+        time_limit_s: float,
+        gap: float,
+        *,
+        split: bool = False,
+        near: Mapping[tuple, float] | None = None,
+    ) -> Any:
+        """HiGHS's answer. With `split`, instances need not be whole; with `near`, orders are those
+        of another answer, NEAR servers more or less."""
+        data, columns, ends, limits = [], [], [0], []
+        for row, limit in self.rows:
+            # Rows of watts and dollars beside rows of servers: each scaled to a largest factor 1.
+            scale = max((abs(factor) for factor in row.values()), default=1.0)
+            columns += list(row)
+            data += [factor / scale for factor in row.values()]
+            ends.append(len(data))
+            limits.append(limit / scale)
+        matrix = csr_array((data, columns, ends), shape=(len(limits), len(self.names)))
+        # SciPy takes arrays of bounds, which its annotations do not say.
+        none: Any = np.full(len(limits), -np.inf)
+        most: Any = np.array(limits)
+        least: Any = np.zeros(len(self.upper))
+        upper: Any = np.array(self.upper)
+        if near is not None:
+            for k, name in enumerate(self.names):
+                if name[0] == "order":
+                    least[k] = max(round(near[name]) - NEAR, 0.0)
+                    upper[k] = min(round(near[name]) + NEAR, upper[k])
+        whole = np.array(self.whole)
+        if split:
+            whole[[k for k, name in enumerate(self.names) if name[0] == "run"]] = 0
+        return milp(
+            np.array(self.cost),
+            constraints=LinearConstraint(matrix, none, most),
+            integrality=whole,
+            bounds=Bounds(least, upper),
+            options={"mip_rel_gap": gap, "time_limit": max(time_limit_s, 0.1)},
+        )
+
+
+def solve(
+    plan: Plan,
+    options: Sequence[Option],
+    *,
+    relax: Sequence[str] = (),
+    time_limit_s: float = TIME_LIMIT_S,
+    gap: float | None = None,
+    split: bool = False,
+) -> Solved:
+    """The cheapest mix of `options` that keeps the plan. With `relax`, names of `limit_names`,
+    these may give, and what is minimised is the sum of the shares by which they do. With `split`,
+    instances need not be whole: a lower bound, whose `instances` are rounded."""
+    gap = gap or (LARGE_GAP if many(plan, options) else GAP)
+    program = _program(plan, options, relax)
+    start = time.perf_counter()
+
+    def left() -> float:
+        return time_limit_s - (time.perf_counter() - start)
+
+    parts = program.run(time_limit_s / 3.0, gap, split=True)
+    if parts.status == INFEASIBLE:
+        return Solved(None, np.inf, np.inf, np.inf, "infeasible", time_limit_s - left())
+    bound = -np.inf if parts.mip_dual_bound is None else float(parts.mip_dual_bound)
+    best: Any = None
+    if split:
+        best = parts if parts.x is not None else None
+    else:
+        for margin in MARGINS if parts.x is not None else ():
+            found = _near(program, plan, options, relax, margin, left() / 6.0, gap)
+            if found is not None and (best is None or found.fun < best.fun):
+                best = found
+            if best is not None and best.fun - bound <= gap * abs(best.fun):
+                break
+        if best is None or best.fun - bound > gap * abs(best.fun):
+            whole = program.run(left(), gap)
+            if whole.status == INFEASIBLE:
+                return Solved(None, np.inf, np.inf, np.inf, "infeasible", time_limit_s - left())
+            if whole.mip_dual_bound is not None:
+                bound = max(bound, float(whole.mip_dual_bound))
+            if whole.x is not None and (best is None or whole.fun < best.fun):
+                best = whole
+    seconds = time_limit_s - left()
+    if best is None:
+        undecided = "undecided: the time limit was reached"
+        return Solved(None, np.inf, np.inf, np.inf, undecided, seconds)
+    value = dict(zip(program.names, best.x, strict=True))
+    usd = float(best.fun)
+    bound = min(bound, usd)
+    share = (usd - bound) / usd if usd > 0.0 else 0.0
+    status = "feasible: the time limit was reached"
+    if share <= gap * 1.01:
+        status = OPTIMAL if share <= GAP * 1.01 else "within the gap"
+    relaxed = {name: value["relax", name] for name in relax if value["relax", name] > 1e-9}
+    return Solved(_trimmed(plan, options, _mix(value)), usd, bound, share, status, seconds, relaxed)
+
+
+def many(plan: Plan, options: Sequence[Option]) -> bool:
+    """Whether the peak takes more than MANY instances, were all of the largest."""
+    needed = 0.0
+    for one in plan.demand:
+        most = max(option.requests_per_s for option in options if option.klass == one.name)
+        needed += max(one.peak_per_s(q) for q in range(plan.quarters)) / most
+    return needed > MANY
+
+
+def _near(
+    program: _Program,
+    plan: Plan,
+    options: Sequence[Option],
+    relax: Sequence[str],
+    margin: float,
+    time_limit_s: float,
+    gap: float,
+) -> Any:
+    """The best answer near that of the program with split instances at `margin` more demand; None
+    where there is none."""
+    demand = tuple(
+        replace(one, requests_per_s=one.requests_per_s * (1.0 + margin)) for one in plan.demand
+    )
+    more = _program(replace(plan, demand=demand), options, relax)
+    parts = more.run(time_limit_s, gap, split=True)
+    if parts.x is None:
+        return None
+    near = dict(zip(more.names, parts.x, strict=True))
+    found = program.run(time_limit_s, gap, near=near)
+    return found if found.x is not None else None
+
+
+def limit_names(plan: Plan) -> list[str]:
+    """What might give where nothing is feasible."""
+    known = ("watts", "racks", "chips", "usd_per_hour", "usd_per_quarter", "usd_total")
+    names = [name for name in known if np.isfinite(getattr(plan.limits, name))]
+    names += [f"{SUPPLY} {o.label}" for o in plan.offers if np.isfinite(o.chips_per_quarter)]
+    return names + [f"{DEMAND} {one.name}" for one in plan.demand]
+
+
+def _mix(value: Mapping[tuple, float]) -> Mix:
+    def whole(kind: str) -> dict:
+        return {
+            name[1:]: round(count)
+            for name, count in value.items()
+            if name[0] == kind and round(count) > 0
+        }
+
+    return Mix(orders=whole("order"), on=whole("on"), instances=whole("run"))
+
+
+def _trimmed(plan: Plan, options: Sequence[Option], mix: Mix) -> Mix:
+    """Without instances that the demand does not need: they cost nothing where chips are idle."""
+    kept = dict(mix.instances)
+    for one in plan.demand:
+        for quarter in range(plan.quarters):
+            mine = [k for k, q in kept if q == quarter and options[k].klass == one.name]
+            spare = sum(kept[k, quarter] * options[k].requests_per_s for k in mine)
+            spare -= one.peak_per_s(quarter)
+            for k in sorted(mine, key=lambda k: options[k].requests_per_s):
+                drop = min(kept[k, quarter], max(int(spare / options[k].requests_per_s), 0))
+                kept[k, quarter] -= drop
+                spare -= drop * options[k].requests_per_s
+    return replace(mix, instances={key: count for key, count in kept.items() if count > 0})
+
+
+def _program(plan: Plan, options: Sequence[Option], relax: Sequence[str]) -> _Program:
+    program = _Program()
+    quarters = range(plan.quarters)
+    priced = 0.0 if relax else 1.0
+    for q in quarters:
+        for k in range(len(options)):
+            program.add(("run", k, q))
+    for offer in plan.offers:
+        server = plan.chip(offer.chip).server
+        most = offer.chips_per_quarter // server
+        capped = np.isfinite(most) and f"{SUPPLY} {offer.label}" not in relax
+        for q in quarters:
+            usd = sum(
+                discount(plan, t)
+                * (rent_usd(offer, q) if offer.way == RENT else capital_usd(plan, offer, q))
+                for t in quarters
+                if serves(offer, q, t)
+            )
+            fits = q + offer.lead_quarters < plan.quarters
+            enough = _enough(plan, options, offer.chip)
+            upper = min(most if capped else enough, enough) if fits else 0
+            program.add(("order", offer.label, q), priced * usd * server, upper)
+    for chip in plan.chips:
+        for q in quarters:
+            usd = discount(plan, q) * running_usd(plan, chip.chip) * chip.server
+            program.add(("on", chip.chip, q), priced * usd)
+            if plan.spare_servers:
+                program.add(("used", chip.chip, q), 0.0, 1.0)
+            if np.isfinite(plan.limits.racks):
+                program.add(("racks", chip.chip, q))
+    for name in relax:
+        program.add(("relax", name), 1.0, whole=0)
+    for q in quarters:
+        _demand(program, plan, options, q, relax)
+        for chip in plan.chips:
+            _servers(program, plan, options, chip.chip, q)
+        _limits(program, plan, q, relax)
+    if np.isfinite(plan.limits.usd_total):
+        terms = [term for q in quarters for term in _cash(plan, q)]
+        _limit(program, terms, plan.limits.usd_total, "usd_total", relax)
+    for offer in plan.offers:
+        name = f"{SUPPLY} {offer.label}"
+        if name in relax:
+            server = plan.chip(offer.chip).server
+            for q in quarters:
+                terms = [(("order", offer.label, q), float(server))]
+                _limit(program, terms, offer.chips_per_quarter, name, relax)
+    return program
+
+
+def _demand(
+    program: _Program, plan: Plan, options: Sequence[Option], q: int, relax: Sequence[str]
+) -> None:
+    for one in plan.demand:
+        peak = one.peak_per_s(q)
+        terms: list[tuple[tuple, float]] = [
+            (("run", k, q), -option.requests_per_s)
+            for k, option in enumerate(options)
+            if option.klass == one.name
+        ]
+        if f"{DEMAND} {one.name}" in relax:
+            terms.append((("relax", f"{DEMAND} {one.name}"), -peak))
+        program.at_most(terms, -peak)
+
+
+def _rented(plan: Plan, chip: str, q: int, *, on_site: bool = False) -> list[tuple[tuple, float]]:
+    """Servers of a chip that are rented in a quarter, one term an order."""
+    return [
+        (("order", offer.label, order), 1.0)
+        for offer in plan.chip(chip).offers
+        for order in range(plan.quarters)
+        if offer.way == RENT and serves(offer, order, q) and (offer.on_site or not on_site)
+    ]
+
+
+def _servers(program: _Program, plan: Plan, options: Sequence[Option], chip: str, q: int) -> None:
+    """Chips of the instances and the spares are in servers; what is on and not rented is owned."""
+    one = plan.chip(chip)
+    needed: list[tuple[tuple, float]] = [
+        (("run", k, q), (1.0 + plan.spare_share) * option.chips[chip])
+        for k, option in enumerate(options)
+        if chip in option.chips
+    ]
+    have: list[tuple[tuple, float]] = [
+        (name, -float(one.server)) for name, _ in _rented(plan, chip, q)
+    ]
+    have.append((("on", chip, q), -float(one.server)))
+    if plan.spare_servers:
+        spare = (("used", chip, q), float(plan.spare_servers * one.server))
+        program.at_most([*needed, *have, spare], 0.0)
+        for k, option in enumerate(options):
+            if chip in option.chips:
+                most = _most_instances(plan, option, q)
+                program.at_most([(("run", k, q), 1.0), (("used", chip, q), -most)], 0.0)
+    else:
+        program.at_most([*needed, *have], 0.0)
+    bought = [
+        (("order", offer.label, order), -1.0)
+        for offer in one.offers
+        for order in range(plan.quarters)
+        if offer.way == BUY and serves(offer, order, q)
+    ]
+    program.at_most([(("on", chip, q), 1.0), *bought], float(one.stock // one.server))
+
+
+def _enough(plan: Plan, options: Sequence[Option], chip: str) -> float:
+    """Servers of a chip beyond which more are never of use: every class at its highest peak on the
+    option that takes most of the chip, and the spares."""
+    one = plan.chip(chip)
+    chips = sum(
+        max(
+            (
+                max(_most_instances(plan, option, q) for q in range(plan.quarters))
+                * option.chips[chip]
+                for option in options
+                if option.klass == served.name and chip in option.chips
+            ),
+            default=0.0,
+        )
+        for served in plan.demand
+    )
+    return float(np.ceil((1.0 + plan.spare_share) * chips / one.server)) + plan.spare_servers
+
+
+def _most_instances(plan: Plan, option: Option, q: int) -> float:
+    """Never more than serve the whole peak of the class."""
+    peak = next(one for one in plan.demand if one.name == option.klass).peak_per_s(q)
+    return float(np.ceil(peak / option.requests_per_s))
+
+
+def _limits(program: _Program, plan: Plan, q: int, relax: Sequence[str]) -> None:
+    limits = plan.limits
+    servers = {
+        chip.chip: [*_rented(plan, chip.chip, q, on_site=True), (("on", chip.chip, q), 1.0)]
+        for chip in plan.chips
+    }
+    for name, of in (("watts", lambda c: c.watts * c.server), ("chips", lambda c: c.server)):
+        if np.isfinite(getattr(limits, name)):
+            terms: list[tuple[tuple, float]] = [
+                (key, factor * of(chip))
+                for chip in plan.chips
+                for key, factor in servers[chip.chip]
+            ]
+            _limit(program, terms, getattr(limits, name), name, relax)
+    if np.isfinite(limits.racks):
+        for chip in plan.chips:
+            per_rack = chip.chips_per_rack / chip.server
+            full = (("racks", chip.chip, q), -per_rack)
+            program.at_most([*servers[chip.chip], full], 0.0)
+        terms = [(("racks", chip.chip, q), 1.0) for chip in plan.chips]
+        _limit(program, terms, limits.racks, "racks", relax)
+    if np.isfinite(limits.usd_per_hour):
+        terms = [(key, usd / QUARTER_HOURS) for key, usd in _accrued(plan, q)]
+        _limit(program, terms, limits.usd_per_hour, "usd_per_hour", relax)
+    if np.isfinite(limits.usd_per_quarter):
+        _limit(program, _cash(plan, q), limits.usd_per_quarter, "usd_per_quarter", relax)
+
+
+def _limit(
+    program: _Program,
+    terms: list[tuple[tuple, float]],
+    limit: float,
+    name: str,
+    relax: Sequence[str],
+) -> None:
+    if name in relax:
+        terms = [*terms, (("relax", name), -max(limit, 1.0))]
+    program.at_most(terms, limit)
+
+
+def _accrued(plan: Plan, q: int) -> list[tuple[tuple, float]]:
+    """Dollars of a quarter by unknown: rent, the charge for what is bought, electricity."""
+    return _spent(plan, q, lambda offer, order: capital_usd(plan, offer, order))
+
+
+def _cash(plan: Plan, q: int) -> list[tuple[tuple, float]]:
+    """Dollars paid in a quarter by unknown: what is bought is paid whole when it arrives."""
+    return _spent(
+        plan,
+        q,
+        lambda offer, order: offer.usd_in(order) if order + offer.lead_quarters == q else 0.0,
+    )
+
+
+def _spent(plan: Plan, q: int, bought) -> list[tuple[tuple, float]]:
+    terms: list[tuple[tuple, float]] = []
+    for offer in plan.offers:
+        server = plan.chip(offer.chip).server
+        for order in range(plan.quarters):
+            if serves(offer, order, q):
+                usd = rent_usd(offer, order) if offer.way == RENT else bought(offer, order)
+                terms.append((("order", offer.label, order), usd * server))
+    return terms + [
+        (("on", chip.chip, q), running_usd(plan, chip.chip) * chip.server) for chip in plan.chips
+    ]

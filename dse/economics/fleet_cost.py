@@ -1,0 +1,234 @@
+"""What a mix of a fleet costs and whether it keeps its plan, counted from the mix alone, apart from
+the program that found it (`dse.economics.fleet`).
+
+Capital is charged as an annuity over the life of what is bought,
+
+    usd x i / (1 - (1 + i)^-quarters)       i = (1 + discount_rate)^(1/4) - 1
+
+so that the end of the horizon does not write it off. Owned chips that are on also pay electricity:
+all-in kilowatts x hours x dollars per kilowatt-hour. What is in stock already is sunk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
+
+SLACK = 1e-6  # relative, of sums of floats against their limit
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to serve a class: an instance of `chips` by chip id (two chips where prefill and
+    decode are apart) that serves `requests_per_s` within the limits. `detail` describes it."""
+
+    klass: str
+    model: str
+    chips: Mapping[str, int]
+    requests_per_s: float
+    ttft_s: float
+    tpot_s: float
+    label: str
+    detail: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Servers by (offer, quarter ordered), owned servers on by (chip, quarter), instances by
+    (place among the options, quarter)."""
+
+    orders: Mapping[tuple[str, int], int]
+    on: Mapping[tuple[str, int], int]
+    instances: Mapping[tuple[int, int], int]
+
+
+@dataclass(slots=True)
+class Spend:
+    """Undiscounted dollars of a quarter. `bought` is paid when it arrives, `capital` is its charge
+    over its life."""
+
+    rent: float = 0.0
+    capital: float = 0.0
+    running: float = 0.0
+    bought: float = 0.0
+
+    @property
+    def usd(self) -> float:
+        return self.rent + self.capital + self.running
+
+    @property
+    def cash(self) -> float:
+        return self.rent + self.bought + self.running
+
+
+@dataclass(frozen=True, slots=True)
+class Quarter:
+    """One quarter of a mix: servers and dollars by chip; `capacity`, `peak` and `mean` are requests
+    per second by class. Watts, racks and chips are those that count against the limits."""
+
+    rented: Mapping[str, int]
+    owned_on: Mapping[str, int]
+    owned: Mapping[str, int]
+    chips_used: Mapping[str, int]
+    spend: Mapping[str, Spend]
+    watts: float
+    racks: int
+    chips: int
+    capacity: Mapping[str, float]
+    peak: Mapping[str, float]
+    mean: Mapping[str, float]
+
+    @property
+    def usd(self) -> float:
+        return sum(one.usd for one in self.spend.values())
+
+    @property
+    def cash_usd(self) -> float:
+        return sum(one.cash for one in self.spend.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The whole of a mix. `usd` is discounted, `committed_usd` the rent that is signed for beyond
+    the horizon; `broken` names what the mix does not keep."""
+
+    quarters: tuple[Quarter, ...]
+    usd: float
+    committed_usd: float
+    broken: tuple[str, ...]
+
+
+def discount(plan: Plan, quarter: int) -> float:
+    return (1.0 + plan.discount_rate) ** (-quarter / 4.0)
+
+
+def serves(offer: Offer, ordered: int, quarter: int) -> bool:
+    """Whether what was ordered in one quarter is there in another."""
+    since = quarter - ordered - offer.lead_quarters
+    lasts = offer.term_quarters if offer.way == RENT else offer.life_quarters
+    return 0 <= since < lasts
+
+
+def rent_usd(offer: Offer, ordered: int) -> float:
+    """Dollars per chip and quarter of a rent that was signed in quarter `ordered`."""
+    return offer.usd_in(ordered) * QUARTER_HOURS
+
+
+def capital_usd(plan: Plan, offer: Offer, ordered: int) -> float:
+    """Dollars per chip and quarter that a purchase is charged with over its life."""
+    interest = (1.0 + plan.discount_rate) ** 0.25 - 1.0
+    usd, life = offer.usd_in(ordered), offer.life_quarters
+    if interest == 0.0:
+        return usd / life
+    return usd * interest / (1.0 - (1.0 + interest) ** -life)
+
+
+def running_usd(plan: Plan, chip: str) -> float:
+    """Dollars of electricity per owned chip and quarter."""
+    return plan.chip(chip).watts / 1e3 * QUARTER_HOURS * plan.usd_per_kwh
+
+
+def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
+    """Every quarter of a mix, its discounted cost, and what of the plan it breaks."""
+    quarters = tuple(_quarter(plan, options, mix, q) for q in range(plan.quarters))
+    committed = 0.0
+    for (label, ordered), servers in mix.orders.items():
+        offer = next(one for one in plan.offers if one.label == label)
+        if offer.way == RENT:
+            left = max(ordered + offer.lead_quarters + offer.term_quarters - plan.quarters, 0)
+            chips = servers * plan.chip(offer.chip).server
+            committed += left * chips * rent_usd(offer, ordered)
+    return Counted(
+        quarters,
+        sum(discount(plan, q) * one.usd for q, one in enumerate(quarters)),
+        committed,
+        tuple(_broken(plan, options, mix, quarters)),
+    )
+
+
+def _quarter(plan: Plan, options: Sequence[Option], mix: Mix, q: int) -> Quarter:
+    rented: dict[str, int] = {}
+    on_site: dict[str, int] = {}
+    owned = {chip.chip: chip.stock // chip.server for chip in plan.chips}
+    spend = {chip.chip: Spend() for chip in plan.chips}
+    for (label, ordered), servers in mix.orders.items():
+        offer = next(one for one in plan.offers if one.label == label)
+        chips = servers * plan.chip(offer.chip).server
+        if not serves(offer, ordered, q):
+            continue
+        if offer.way == BUY:
+            owned[offer.chip] += servers
+            spend[offer.chip].capital += chips * capital_usd(plan, offer, ordered)
+            if ordered + offer.lead_quarters == q:
+                spend[offer.chip].bought += chips * offer.usd_in(ordered)
+        else:
+            rented[offer.chip] = rented.get(offer.chip, 0) + servers
+            spend[offer.chip].rent += chips * rent_usd(offer, ordered)
+            if offer.on_site:
+                on_site[offer.chip] = on_site.get(offer.chip, 0) + servers
+    on = {chip: servers for (chip, at), servers in mix.on.items() if at == q}
+    here = {chip.chip: on_site.get(chip.chip, 0) + on.get(chip.chip, 0) for chip in plan.chips}
+    for chip, servers in on.items():
+        spend[chip].running = servers * plan.chip(chip).server * running_usd(plan, chip)
+    used: dict[str, int] = {}
+    capacity = {one.name: 0.0 for one in plan.demand}
+    for (k, at), instances in mix.instances.items():
+        if at == q:
+            capacity[options[k].klass] += instances * options[k].requests_per_s
+            for chip, chips in options[k].chips.items():
+                used[chip] = used.get(chip, 0) + instances * chips
+    return Quarter(
+        rented=rented,
+        owned_on=on,
+        owned=owned,
+        chips_used=used,
+        spend=spend,
+        watts=sum(n * plan.chip(chip).server * plan.chip(chip).watts for chip, n in here.items()),
+        racks=sum(
+            math.ceil(n * plan.chip(chip).server / plan.chip(chip).chips_per_rack)
+            for chip, n in here.items()
+        ),
+        chips=sum(n * plan.chip(chip).server for chip, n in here.items()),
+        capacity=capacity,
+        peak={one.name: one.peak_per_s(q) for one in plan.demand},
+        mean={one.name: one.mean_per_s(q) for one in plan.demand},
+    )
+
+
+def _broken(
+    plan: Plan, options: Sequence[Option], mix: Mix, quarters: Sequence[Quarter]
+) -> list[str]:
+    """What the mix does not keep, one line each."""
+    found: list[str] = []
+
+    def at_most(value: float, limit: float, words: str) -> None:
+        if value > limit * (1.0 + SLACK) + SLACK:
+            found.append(f"{words}: {value:.6g} over {limit:.6g}")
+
+    for (label, ordered), servers in mix.orders.items():
+        offer = next(one for one in plan.offers if one.label == label)
+        chips = servers * plan.chip(offer.chip).server
+        at_most(chips, offer.chips_per_quarter, f"supply of {label} in quarter {ordered + 1}")
+    for q, one in enumerate(quarters):
+        where = f"in quarter {q + 1}"
+        for name, peak in one.peak.items():
+            at_most(peak, one.capacity[name], f"peak of {name} {where}")
+        for chip in plan.chips:
+            used = one.chips_used.get(chip.chip, 0)
+            have = one.rented.get(chip.chip, 0) + one.owned_on.get(chip.chip, 0)
+            spare = plan.spare_servers if used else 0
+            needed = (1.0 + plan.spare_share) * used
+            at_most(needed, chip.server * (have - spare), f"chips of {chip.chip} {where}")
+            on = one.owned_on.get(chip.chip, 0)
+            at_most(on, one.owned[chip.chip], f"owned servers of {chip.chip} {where}")
+        limits = plan.limits
+        at_most(one.watts, limits.watts, f"watts {where}")
+        at_most(one.racks, limits.racks, f"racks {where}")
+        at_most(one.chips, limits.chips, f"chips {where}")
+        at_most(one.usd / QUARTER_HOURS, limits.usd_per_hour, f"dollars per hour {where}")
+        at_most(one.cash_usd, limits.usd_per_quarter, f"dollars {where}")
+    at_most(sum(one.cash_usd for one in quarters), plan.limits.usd_total, "dollars in all")
+    return found

@@ -1,0 +1,204 @@
+"""fleet.html, fleet.json, fleet.csv and fleet.xlsx: the answer of `dse fleet`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dse.economics.fleet_cost import Counted
+from dse.report.figures import PALETTE, hatch, plain
+from dse.report.labels import GLOSSARY
+from dse.report.page import PLOTLY, Explainer, environment, template_text
+from dse.report.tables import script_json
+from dse.report.xlsx import Cell, workbook
+from dse.specs.plan import Plan
+from dse.study.fleet.answer import Answer, assumptions
+from dse.study.fleet.tables import CSV, csv_rows, tables
+from dse.study.fleet.words import value_words
+from dse.study.folder import write_bytes, write_json, write_text
+
+PAGE, DATA, TABLE, BOOK = "fleet.html", "fleet.json", "fleet.csv", "fleet.xlsx"
+WORDS = {
+    "instance": "one copy of the model on as many chips as it is divided over",
+    "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
+    "divided, at its highest load within the latency limits",
+    "capital charge": "the price of what is bought as equal payments over its life, interest "
+    "included",
+    "peak": "the highest demand of a quarter, for which the fleet is sized",
+    "use": "demand over what the instances can serve within the latency limits",
+    "all-in power": "of a chip with its share of server, network and cooling",
+    "discounted": "later dollars counted for less, by the yearly rate of the plan",
+    "on-demand": "rented by the hour, given back at will",
+    **{
+        word: GLOSSARY[word]
+        for word in (
+            "tensor parallel", "pipeline parallel", "attention data-parallel", "expert parallel",
+            "time to first token", "time per output token", "tokens", "prefill", "decode",
+            "KV cache", "assumed",
+        )
+    },
+}  # fmt: skip
+
+
+def write_fleet(folder: Path, answer: Answer, document: dict[str, Any]) -> Path:
+    """Writes the page, the document and the tables into `folder`. Raises StorageError where they
+    cannot be written."""
+    text = io.StringIO()
+    rows = [] if answer.counted is None else csv_rows(answer, answer.counted)
+    lines = csv.DictWriter(text, CSV, lineterminator="\n")
+    lines.writeheader()
+    lines.writerows({key: _nine(value) for key, value in row.items()} for row in rows)
+    write_json(folder, DATA, document)
+    write_text(folder, TABLE, text.getvalue())
+    write_bytes(folder, BOOK, workbook(sheets(answer, document, rows)))
+    write_text(folder, PAGE, fleet_page(answer, document))
+    return folder / PAGE
+
+
+def _nine(value: Any) -> Any:
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def sheets(
+    answer: Answer, document: dict[str, Any], rows: Sequence[dict[str, Any]]
+) -> list[tuple[str, list[list[Cell]]]]:
+    """The sheets of the workbook: sentences, the rows of fleet.csv as numbers, then what the other
+    tables say."""
+    made: list[tuple[str, list[list[Cell]]]] = [
+        ("Answer", [[document["title"]], *([text] for text in document["answer"])]),
+        ("Chips by quarter", [list(CSV), *([row[name] for name in CSV] for row in rows)]),
+        ("Instances", _records(document["instances"])),
+        ("Prices", _records(document["prices"])),
+        ("Limits", _records(document["limits"])),
+        ("Options", _records(document["options"])),
+        ("Rests on", [[text] for text in assumptions(answer)]),
+    ]
+    return [(name, lines) for name, lines in made if lines]
+
+
+def _records(records: Sequence[dict[str, Any]]) -> list[list[Cell]]:
+    """Objects of equal keys as a table."""
+    if not records:
+        return []
+    titles = list(records[0])
+    return [list(titles), *([_plain(record.get(name)) for name in titles] for record in records)]
+
+
+def _plain(value: Any) -> Cell:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {name}" for name, count in value.items())
+    return value
+
+
+def fleet_page(answer: Answer, document: dict[str, Any]) -> str:
+    """The page as HTML. `document` is that of `dse fleet --json`."""
+    drawn = {} if answer.counted is None else figures(answer.plan, answer.counted)
+    text = (
+        environment()
+        .get_template("fleet.html")
+        .render(
+            document=document,
+            command=document.get("command"),
+            plan=answer.plan,
+            demand=demand_rows(answer.plan),
+            limits=limit_rows(answer.plan),
+            drawn=drawn,
+            tables=tables(answer),
+            assumed=dict.fromkeys(assumptions(answer)),
+            glossary=WORDS,
+            plotly=template_text(PLOTLY) if drawn else "",
+            data_json=script_json(None),
+            page_json=script_json({"figures": drawn}),
+            script=template_text("common.js", "scale.js"),
+            style=template_text("report.css"),
+        )
+    )
+    start, end = text.index("<header>"), text.index("</main>")
+    return text[:start] + Explainer(WORDS).page(text[start:end]) + text[end:]
+
+
+def demand_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """What is asked for, a row for each class."""
+    return [
+        (
+            one.name, ", ".join(one.models), f"{one.requests_per_s:,.3g}",
+            f"{one.peak_per_s(plan.quarters - 1):,.3g}",
+            f"{one.prompt_tokens:,} + {one.output_tokens:,}", f"{one.ttft_s:g} s",
+            f"{1e3 * one.tpot_s:g} ms",
+        )
+        for one in plan.demand
+    ]  # fmt: skip
+
+
+def limit_rows(plan: Plan) -> list[str]:
+    """The limits that are given, and the stock."""
+    names = {
+        "usd_per_hour": "an hour", "usd_per_quarter": "a quarter", "usd_total": "in all",
+        "watts": "", "racks": "racks", "chips": "chips",
+    }  # fmt: skip
+    found = [
+        f"at most {value_words(name, getattr(plan.limits, name))} {words}".strip()
+        for name, words in names.items()
+        if getattr(plan.limits, name) != float("inf")
+    ]
+    found += [f"{chip.stock:,} {chip.chip} are owned" for chip in plan.chips if chip.stock]
+    if plan.spare_servers:
+        plural = "s" * (plan.spare_servers > 1)
+        found.append(f"{plan.spare_servers} spare server{plural} of each chip that is used")
+    if plan.spare_share:
+        found.append(f"{plan.spare_share:.0%} spare chips")
+    return found
+
+
+def figures(plan: Plan, counted: Counted) -> dict[str, dict[str, Any]]:
+    """Chips by quarter, and dollars by quarter, as stacked bars."""
+    quarters = [f"Q{k + 1}" for k in range(plan.quarters)]
+    chips, money = [], []
+    for k, chip in enumerate(plan.chips):
+        for name, of, shape in (
+            ("rented", lambda one, c: one.rented.get(c.chip, 0), ""),
+            ("owned", lambda one, c: one.owned_on.get(c.chip, 0), "/"),
+        ):
+            values = [of(one, chip) * chip.server for one in counted.quarters]
+            if any(values):
+                chips.append(_bar(f"{chip.chip}, {name}", quarters, values, k, shape, "{:,} chips"))
+    for k, (name, of) in enumerate(
+        (
+            ("rent", lambda spend: spend.rent),
+            ("capital charge", lambda spend: spend.capital),
+            ("electricity", lambda spend: spend.running),
+        )
+    ):
+        values = [sum(of(spend) for spend in one.spend.values()) for one in counted.quarters]
+        if any(values):
+            money.append(_bar(name, quarters, values, k, "", "${:,.0f}"))
+    return {
+        "chips": {"data": chips, "layout": _layout("chips that are on")},
+        "money": {"data": money, "layout": _layout("dollars a quarter")},
+    }
+
+
+def _bar(
+    name: str, quarters: list[str], values: list[Any], k: int, shape: str, shown: str
+) -> dict[str, Any]:
+    texts = [shown.format(value) for value in values]
+    return {
+        "type": "bar", "name": plain(name), "x": quarters, "y": values,
+        "marker": {"color": PALETTE[k % len(PALETTE)], "pattern": hatch(shape)},
+        "hoverinfo": "text",
+        "hovertext": [plain(f"{at}, {name}: {text}") for at, text in zip(quarters, texts,
+                                                                         strict=True)],
+    }  # fmt: skip
+
+
+def _layout(title: str) -> dict[str, Any]:
+    return {
+        "height": 320, "barmode": "stack", "bargap": 0.4, "showlegend": True,
+        "xaxis": {"type": "category"},
+        "yaxis": {"title": {"text": title}, "rangemode": "tozero", "tickformat": "~s"},
+    }  # fmt: skip

@@ -1,0 +1,173 @@
+"""`dse fleet` as a person uses it, and its messages."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dse.report.xlsx import workbook
+from dse.specs.catalog import load_catalog
+from dse.specs.plan_reader import load_plan, shipped_plans
+from tests.cli.conftest import dse
+
+PLAN = """\
+name: small
+title: A <b>small</b> plan
+quarters: 2
+price_basis: rental_3yr
+largest_instance: 8
+demand:
+  - name: chat
+    model: llama-3-8b
+    requests_per_second: 60
+    prompt_tokens: 1024
+    output_tokens: 256
+    ttft: 1 s
+    tpot: 30 ms
+chips:
+  - chip: h100_sxm
+  - chip: mi300x
+"""
+
+
+def written(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_the_answer_comes_first_and_the_files_agree(tmp_path: Path):
+    said = dse("fleet", written(tmp_path, PLAN), "--out", str(tmp_path / "out"), "--json")
+    assert said.code == 0, said.err
+    answer = json.loads(said.out)
+    assert re.match(r"Rent \d+ \w+ on rental_3yr \(in quarter 1\): \$", answer["answer"][0])
+    assert answer["feasible"] is True
+    assert answer["status"] == "optimal"
+    assert 0.0 <= answer["gap"] <= 1e-4
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"fleet.html", "fleet.json", "fleet.csv", "fleet.xlsx"}
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out/fleet.csv").read_text())))
+    spent = sum(float(row["usd"]) for row in rows)
+    assert spent == pytest.approx(answer["usd_undiscounted"], rel=1e-8)
+    page = (tmp_path / "out/fleet.html").read_text()
+    assert page.splitlines()[0].startswith("<!-- dse ")
+    assert "A &lt;b&gt;small&lt;/b&gt; plan" in page
+    with zipfile.ZipFile(tmp_path / "out/fleet.xlsx") as book:
+        assert book.testzip() is None
+        sheets = [name for name in book.namelist() if "worksheets" in name]
+        assert len(sheets) >= 5
+        for name in book.namelist():
+            ET.fromstring(book.read(name))  # noqa: S314
+
+
+def test_the_console_fits_its_width(tmp_path: Path):
+    said = dse("fleet", written(tmp_path, PLAN))
+    assert said.code == 0, said.err
+    assert max(len(line) for line in said.out.splitlines()) <= 100
+    assert "Prices at which the mix changes" in said.out
+
+
+def test_an_infeasible_plan_says_what_must_give(tmp_path: Path):
+    text = PLAN + "limits:\n  chips: 8\n"
+    text = text.replace("requests_per_second: 60", "requests_per_second: 2000")
+    said = dse("fleet", written(tmp_path, text), "--json")
+    assert said.code == 3
+    answer = json.loads(said.out)
+    assert answer["feasible"] is False
+    assert answer["usd"] is None
+    named = [row["limits"] for row in answer["must_give"]]
+    assert ["chips"] in named
+    assert "The number of chips rises from 8 to " in said.err
+
+
+def test_pools_of_two_chips_are_options(tmp_path: Path):
+    text = PLAN.replace("largest_instance: 8", "largest_instance: 2\ndisaggregated: true")
+    said = dse("fleet", written(tmp_path, text), "--json")
+    assert said.code == 0, said.err
+    mixed = [row for row in json.loads(said.out)["options"] if len(row["chips"]) == 2]
+    assert any("prefill on" in row["on"] and "decode on" in row["on"] for row in mixed)
+    assert all(row["ttft_s"] <= 1.0 and row["tpot_s"] <= 0.03 for row in mixed)
+
+
+RENT = "  - chip: h100_sxm\n    rent: {%s}\n"
+CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        (CHIPS, RENT % "price: -2 USD/h", ["rent.price", "negative", "plan.yaml:16"]),
+        (CHIPS, RENT % "price: 0 USD/h", ["rent.price", "above 0", "`stock`"]),
+        ("requests_per_second: 60", "requests_per_second: .nan", ["read nan"]),
+        ("requests_per_second: 60", "requests_per_second: 0", ["demand of nothing", ":9"]),
+        ("requests_per_second: 60", "tokens_per_day: 0", ["demand[0].tokens_per_day", "nothing"]),
+        ("requests_per_second: 60\n    ", "", ["requests_per_second or tokens_per_day"]),
+        (CHIPS, CHIPS + "limits: {power: 2 kW}\n", ["limits.power", "smallest server", "13.84 kW"]),
+        (CHIPS, CHIPS + "limits: {chips: 4}\n", ["limits.chips", "8 x h100_sxm"]),
+        (CHIPS, CHIPS + "limits: {budget_per_hour: 5 USD/h}\n", ["budget_per_hour", "10.4 USD/h"]),
+        (CHIPS, CHIPS + "limits: {power: 2}\n", ["limits.power", "unit is missing"]),
+        (
+            CHIPS,
+            "  - chip: tpu_v5e\n    server: 8\n    power: 300 W\n",
+            ["no price", "{price: 2 USD/h}"],
+        ),
+        (CHIPS, "  - chip: tpu_v5e\n", ["domain of 256 chips", "server: N"]),
+        (CHIPS, "  - chip: tpu_v5e\n    server: 8\n", ["no published power", "power: 400 W"]),
+        (CHIPS, RENT % "lead_quarters: 2", ["lead_quarters", "nothing arrives", "at most 1"]),
+        (CHIPS, RENT % "basis: rental_3y", ["rental_3y", "did you mean rental_3yr"]),
+        (CHIPS, "  - chip: h100\n", ["unknown chip 'h100'", "chips[0].chip"]),
+        (CHIPS, "  - {chip: h100_sxm, classes: [chatt]}\n", ["unknown class", "mean chat?"]),
+        (CHIPS, "  - {chip: mi300x, buy: {life: 1 day}}\n", ["buy.life", "quarter of a year"]),
+        (CHIPS, CHIPS + "stock: [{chip: b200_sxm, chips: 8}]\n", ["stock[0].chip", "h100_sxm"]),
+        (CHIPS, CHIPS + "stock: [{chip: mi300x, chips: 9}]\n", ["whole servers of 8"]),
+        (CHIPS, CHIPS + "  - chip: mi300x\n", ["listed twice"]),
+        (CHIPS, CHIPS + "spares: {share: 5}\n", ["spares.share", "percentage"]),
+        ("llama-3-8b", "llama-3-9b", ["llama-3-9b", "demand[0].model"]),
+        ("tpot: 30 ms", "tpot: 30", ["demand[0].tpot", "unit is missing"]),
+        ("tpot: 30 ms", "tpot: 0 ms", ["demand[0].tpot", "above 0"]),
+        ("tpot: 30 ms", "tpott: 30 ms", ["tpott", "tpot"]),
+        ("tpot: 30 ms", "tpot: 30 ms\n    kv_dtype: fp7", ["fp7", "bf16"]),
+        ("price_basis: rental_3yr", "price_basis: rent", ["price_basis", "rental_3yr"]),
+        ("quarters: 2", "quarters: 2\nbackend: vlm", ["did you mean vllm"]),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, old: str, new: str, named: list[str]):
+    assert old in PLAN
+    said = dse("fleet", written(tmp_path, PLAN.replace(old, new)))
+    assert said.code == 2, said.err
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert all(word in said.err for word in named), said.err
+
+
+def test_near_names(tmp_path: Path):
+    said = dse("fleet", "dense-70b-billion-token")
+    assert said.code == 2
+    assert "did you mean dense-70b-billion-tokens?" in said.err
+    assert dse("fleet", str(tmp_path / "none.yaml")).code == 2
+
+
+def test_every_shipped_plan_is_read():
+    catalog = load_catalog()
+    assert len(shipped_plans()) == 3
+    for name, path in shipped_plans().items():
+        assert load_plan(path, catalog).name == name
+        assert path.read_text().splitlines()[0] == f"# dse fleet {name}"
+
+
+def test_a_workbook_holds_what_it_was_given():
+    made = workbook([("A/B", [["x & <y>", 1.5, None, 3], ["\x07bell"]])])
+    assert made == workbook([("A/B", [["x & <y>", 1.5, None, 3], ["\x07bell"]])])
+    with zipfile.ZipFile(io.BytesIO(made)) as book:
+        sheet = ET.fromstring(book.read("xl/worksheets/sheet1.xml"))  # noqa: S314
+        names = ET.fromstring(book.read("xl/workbook.xml"))  # noqa: S314
+    texts = [node.text for node in sheet.iter() if node.text]
+    assert texts == ["x & <y>", "1.5", "3", "bell"]
+    assert "A B" in [node.get("name") for node in names.iter()]
