@@ -28,7 +28,7 @@ from dse.errors import InputError
 from dse.specs.catalog import Catalog
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.costs import Cost, Costs
-from dse.specs.owning import capital_rows, lacks_for_owning
+from dse.specs.owning import capital_rows, lacks_for_owning, own_cost
 from dse.specs.prices import PriceRow
 from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import YEAR_HOURS, PurchaseTerms
@@ -222,10 +222,11 @@ def _owned(catalog: Catalog, chip: str, costs: Costs) -> Breakdown:
 
 def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, float]:
     """(what the capital rests on, dollars of a chip with its share of the server)."""
-    factor = 1.0 if chip in costs.whole_machines else costs.value("server_factor")
-    if (given := costs.of_chip(chip, "server_price")) is not None:
+    names = {chip, catalog.chips[chip].derived_from}
+    factor = 1.0 if names & costs.whole_machines else costs.value("server_factor")
+    if (given := own_cost(catalog, costs, chip, "server_price")) is not None:
         return given, given.value
-    if (given := costs.of_chip(chip, "price")) is not None:
+    if (given := own_cost(catalog, costs, chip, "price")) is not None:
         return given, given.value * factor
     rows = capital_rows(catalog, chip)
     usd = statistics.median(row.usd_per_chip for row in rows)
@@ -245,15 +246,16 @@ def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, floa
 def _power(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, float, float]:
     """(what it rests on, watts of a chip with its share of the server, watts at the meter)."""
     facility, spec = costs.value("facility_factor"), catalog.chips[chip]
-    if (given := costs.of_chip(chip, "power")) is not None:
+    if (given := own_cost(catalog, costs, chip, "power")) is not None:
         return given, given.value / facility, given.value
     figure = spec.figure("system_power") or spec.figure("tdp")
     assert figure is not None, "a chip without power lacks_for_owning"
     rest = (figure.kind, figure.source, str(figure.date), figure.note or "")
     cost = Cost(figure.name, figure.value, figure.text, *rest)
-    if {chip, spec.derived_from} & costs.all_in_power and figure.name == "system_power":
+    names = {chip, spec.derived_from}
+    if names & costs.all_in_power and figure.name == "system_power":
         return cost, figure.value / facility, figure.value
     server_w = figure.value
-    if figure.name == "tdp" and chip not in costs.whole_machines:
+    if figure.name == "tdp" and not names & costs.whole_machines:
         server_w *= costs.value("server_power_factor")
     return cost, server_w, server_w * facility

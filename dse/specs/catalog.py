@@ -129,7 +129,8 @@ def _with_own_prices(catalog: Catalog, own: OwnPrices) -> Catalog:
         rows, purchases = with_own_prices(
             catalog.prices.rows, catalog.purchases, own, catalog.chips
         )
-        table = replace(catalog.prices, rows=rows)
+        then = f" as of {own.as_of}" if own.as_of else ""
+        table = replace(catalog.prices, rows=rows, file=f"{catalog.prices.file}{then}")
         catalog = replace(catalog, prices=table, purchases=purchases)
     if own.costs is not None:
         catalog = replace(catalog, costs=load_costs(own.costs, catalog.costs))

@@ -203,12 +203,15 @@ def read_costs(
 def check_chips(costs: Costs, chips: Iterable[str]) -> None:
     """Raises InputError where a file of costs speaks of a chip that is not one."""
     known = set(chips)
-    for chip in costs.chips:
+    named = [("chips", chip) for chip in costs.chips]
+    named += [("all_in_power", chip) for chip in sorted(costs.all_in_power)]
+    named += [("whole_machines", chip) for chip in sorted(costs.whole_machines)]
+    for where, chip in named:
         if chip not in known:
             raise InputError(
                 f"unknown chip {chip!r}{did_you_mean(chip, known)}",
                 file=costs.files[-1] if costs.files else None,
-                field=f"chips.{chip}",
+                field=where,
                 accepted="an id that `dse hardware list` prints",
             )
 

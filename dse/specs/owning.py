@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dse.specs.catalog import Catalog
-from dse.specs.costs import Costs
+from dse.specs.costs import Cost, Costs
 from dse.specs.prices import PurchaseRow
 from dse.specs.purchase import buyers_rows
 
@@ -16,17 +16,23 @@ def capital_rows(catalog: Catalog, chip: str) -> tuple[PurchaseRow, ...]:
     return system or buyers_rows(catalog.purchases, chip)
 
 
+def own_cost(catalog: Catalog, costs: Costs, chip: str, name: str) -> Cost | None:
+    """What is said of a chip itself, or of the one that it was derived from."""
+    return costs.of_chip(chip, name) or costs.of_chip(catalog.chips[chip].derived_from, name)
+
+
 def lacks_for_owning(catalog: Catalog, chip: str, costs: Costs | None = None) -> str | None:
     """Why a chip cannot be priced as owned; None where it can."""
     costs = costs or catalog.costs
     spec = catalog.chips[chip]
-    given = costs.of_chip(chip, "price") or costs.of_chip(chip, "server_price")
-    if given is None and not capital_rows(catalog, chip):
+    given = any(own_cost(catalog, costs, chip, name) for name in ("price", "server_price"))
+    if not given and not capital_rows(catalog, chip):
         return (
             f"{chip} has no price that a buyer pays; a file for --costs may say one: "
             f"chips: {{{chip}: {{price: 30000 USD}}}}"
         )
-    if spec.tdp_w is None and spec.system_w_per_chip is None and not costs.of_chip(chip, "power"):
+    unknown = spec.tdp_w is None and spec.system_w_per_chip is None
+    if unknown and own_cost(catalog, costs, chip, "power") is None:
         return (
             f"{chip} has no rated power, which its electricity needs; a file for --costs may say "
             f"it: chips: {{{chip}: {{power: 1.2 kW}}}}"

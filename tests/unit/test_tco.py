@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from dse.economics.load import at_load
 from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, yearly_capital
 from dse.errors import InputError, InputErrors
-from dse.specs.catalog import data_digest, load_catalog
+from dse.specs.catalog import data_digest, load_catalog, with_own_chips
 from dse.specs.costs import RULES, Costs, load_costs
+from dse.specs.derive import derive
 from dse.specs.load import Demand, read_demand
 from dse.specs.own_prices import first_day, last_day, using_prices
 from dse.specs.owning import lacks_for_owning
@@ -307,3 +308,12 @@ def test_a_demand_that_is_none(average: str) -> None:
 def test_a_peak_is_not_below_the_average(ratio: object) -> None:
     with pytest.raises(InputError, match="1 or more"):
         read_demand("1B/day", ratio)
+
+
+def test_a_derived_chip_costs_what_its_parent_costs(tmp_path: Path) -> None:
+    costs = load_costs(write(tmp_path, "chips: {h100_sxm: {server_price: 20000 USD}}"), COSTS)
+    own = derive(CATALOG, "h100_sxm", ["hbm_bandwidth=2x"])
+    both = with_own_chips(CATALOG, [own])
+    for terms in (COSTS, costs):
+        price = usd_per_chip_hour(both, own.chip.id, "owned_tco", terms).usd_per_chip_hour
+        assert price == hourly(terms)
