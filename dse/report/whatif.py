@@ -120,7 +120,7 @@ def figures(document: Json) -> dict[str, tuple[str, dict[str, Any]]]:
         if even["concurrency"]:
             made["requests"] = ("Cost by requests in flight", _requests(even["concurrency"]))
         if even["owning"]:
-            made["owning"] = ("Owned, by utilisation, and rented (dashed)", _owning(even))
+            made["owning"] = ("Owned, by utilisation, and rented by use (dashed)", _owning(even))
     for k, row in enumerate(document["equal"]):
         made[f"equal-{k}"] = (f"At equal {row['kind']}", _equal(row))
     return made
@@ -324,6 +324,8 @@ def _owning(even: Json) -> dict[str, Any]:
                 "line": {"color": PALETTE[k], "width": 2},
             }
         )
+        if row["rent_usd_per_hour"] is None:
+            continue
         traces.append(
             {
                 "type": "scatter", "mode": "lines", "showlegend": False, "x": [x[0], x[-1]],

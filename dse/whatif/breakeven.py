@@ -8,11 +8,14 @@ fewest, whatever the price. So chip B costs as much as chip A at
     price B = price A x chip-hours A / chip-hours B.
 
 A bought chip costs, by the hour that it serves at utilisation u, capital / (life x u) + electricity
-(`dse.economics.ownership`); it costs what a rented one does at
+(`dse.economics.ownership`); it costs what one does that is rented by use, paid only while it
+serves, at
 
     u = capital / life / (rent - electricity).
 
-One instance that is owned and would serve R tokens/s at most reaches that at a demand of u x R.
+A rent that is committed for years is paid whether or not the chip serves, as capital is; the two
+are held against each other always busy. One instance that is owned and would serve R tokens/s at
+most reaches that at a demand of u x R.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ from dse.whatif.solve import Points, chunks, describe
 
 COST = "usd_per_million_total_tokens"
 CURVE_POINTS = 25
+ON_DEMAND = "on_demand"  # the basis of a chip that is paid only while it is used
+# Bases that are paid for years, used or not, and those that are no rent.
+COMMITTED, OWNED = ("rental_", "reserved_"), ("owned_",)
 Best = dict[int, tuple[float, int]]  # chip code: (cost, point)
 
 
@@ -126,12 +132,10 @@ def _finite(value: float) -> float | None:
 
 
 def owning(
-    catalog: Catalog,
-    chip: str,
-    rent: float,
-    terms: PurchaseTerms,
+    catalog: Catalog, chip: str, rent: float | None, terms: PurchaseTerms
 ) -> dict[str, Any] | None:
-    """Owned against rented, by the chip-hour; None where the chip has no price to buy it at."""
+    """Owned against rented by use at `rent` (None: nobody rents it so), by the chip-hour; None
+    where the chip has no price to buy it at."""
     if lacks_for_purchase(catalog, chip) is not None:
         return None
     rows = buyers_rows(catalog.purchases, chip)
@@ -139,7 +143,7 @@ def owning(
     watts = catalog.chips[chip].tdp_w or 0.0
     power = watts / 1000.0 * terms.usd_per_kwh
     per_hour = usd / (terms.life_s / HOUR)
-    even = per_hour / (rent - power) if rent > power else math.inf
+    even = per_hour / (rent - power) if rent is not None and rent > power else math.inf
     return {
         "chip": chip,
         "usd_to_buy": usd,
@@ -162,14 +166,22 @@ def _used(terms: PurchaseTerms, utilisation: float) -> PurchaseTerms:
 
 
 def own_rows(subject: Subject, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Owning each chip against renting it at the price of the study's basis, with the demand on
-    one instance at which they cost the same."""
-    study = subject.problem.study
-    if study.price_basis == PURCHASE:
+    """Owning each chip against renting it by use, with the demand on one instance at which they
+    cost the same, and against a committed rent where the study's basis is one: by use, that of
+    ON_DEMAND then counts."""
+    basis = subject.problem.study.price_basis
+    if basis == PURCHASE or basis.startswith(OWNED):
         return []
+    committed = basis.startswith(COMMITTED)
+    prices = subject.catalog.prices
+    by_use = prices.select(ON_DEMAND) if committed and ON_DEMAND in prices.bases() else {}
     found = []
     for row in rows:
-        one = owning(subject.catalog, row["chip"], row["usd_per_chip_hour"], PurchaseTerms())
+        chip, price = row["chip"], row["usd_per_chip_hour"]
+        rent = price
+        if committed:
+            rent = by_use[chip].usd_per_chip_hour if chip in by_use else None
+        one = owning(subject.catalog, chip, rent, PurchaseTerms())
         if one is None:
             continue
         point = row["point"]
@@ -179,6 +191,9 @@ def own_rows(subject: Subject, rows: list[dict[str, Any]]) -> list[dict[str, Any
         found.append(
             {
                 **one,
+                "rent_basis": ON_DEMAND if committed else basis,
+                "committed_basis": basis if committed else None,
+                "committed_usd_per_hour": price if committed else None,
                 "instance": point["words"],
                 "instance_chips": chips,
                 "instance_output_tokens_per_s": full,

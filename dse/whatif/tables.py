@@ -227,10 +227,13 @@ def _break_even_tables(document: Json) -> list[Table]:
 
 
 def _owning_table(document: Json) -> Table:
+    def usd(value: float | None) -> str:
+        return NONE if value is None else f"${significant(value)}"
+
     rows = [
         (
-            row["chip"], f"${row['usd_to_buy']:,.0f}", f"${significant(row['rent_usd_per_hour'])}",
-            f"${significant(row['owned_at_full_use'])}",
+            row["chip"], f"${row['usd_to_buy']:,.0f}", usd(row["owned_at_full_use"]),
+            usd(row["committed_usd_per_hour"]), usd(row["rent_usd_per_hour"]),
             NONE if row["utilisation"] is None else f"{row['utilisation']:.0%}",
             NONE if row["utilisation"] is None
             else f"{row['demand_output_tokens_per_s']:,.0f}",
@@ -240,12 +243,16 @@ def _owning_table(document: Json) -> Table:
     ]  # fmt: skip
     first = document["owning"][0]
     left = document["owning_left_out"]
+    committed = first["committed_basis"]
     return Table(
         "owning", "Owning against renting, per chip-hour",
-        ("chip", "to buy", "rent", "owned, always busy", "from utilisation", "output tokens/s",
+        ("chip", "to buy", "owned, always busy", committed or "committed",
+         f"by use ({first['rent_basis']})", "owning wins from", "output tokens/s",
          "of an instance"),
-        rows, (1, 2, 3, 4, 5),
+        rows, (1, 2, 3, 4, 5, 6),
         (
+            *([f"{committed} is paid busy or not, as capital is; by use, only while it serves"]
+              if committed else []),
             f"{first['life_years']:g} years of use, {first['usd_per_kwh']:g} USD per kWh while it "
             "serves (assumed); the chip alone: no host, network, housing, interest or resale, so "
             "that owning looks better than it is",

@@ -182,17 +182,29 @@ def _break_even(document: Json) -> list[str]:
         )
     if together := document["concurrency"]:
         found.append(_requests(together))
-    for row in document["owning"][:1]:
-        even = row["utilisation"]
-        found.append(
-            f"Owning {row['chip']} costs more than renting it at any utilisation."
-            if even is None
-            else f"Owning {row['chip']} beats renting it from {even:.0%} utilisation: from "
-            f"{row['demand_output_tokens_per_s']:,.0f} output tokens/s on one instance of "
-            f"{chips_words(row['instance_chips'])} (chip alone: no host, network, housing or "
-            "interest)."
-        )
+    found += [_owning(row) for row in document["owning"][:1]]
     return found
+
+
+def _owning(row: Json) -> str:
+    chip, rent, even = row["chip"], row["rent_usd_per_hour"], row["utilisation"]
+    if rent is None:
+        said = f"nobody's price says what {chip} costs by use"
+    elif even is None:
+        said = f"owning {chip} costs more than renting it by use at any utilisation"
+    else:
+        said = (
+            f"owning {chip} beats renting it by use (${significant(rent)}, {row['rent_basis']}) "
+            f"from {even:.0%} utilisation: {row['demand_output_tokens_per_s']:,.0f} output "
+            f"tokens/s on one instance of {chips_words(row['instance_chips'])}"
+        )
+    if row["committed_usd_per_hour"] is not None:
+        owned, committed = row["owned_at_full_use"], row["committed_usd_per_hour"]
+        said += (
+            f"; always busy it costs ${significant(owned)} per chip-hour, against "
+            f"${significant(committed)} on {row['committed_basis']}"
+        )
+    return f"{said[0].upper()}{said[1:]} (chip alone: no host, network, housing or interest)."
 
 
 def _rise(change: float) -> str:

@@ -278,6 +278,21 @@ def test_an_owned_chip_costs_its_rent_at_break_even_utilisation():
     assert cheap["utilisation"] is None
 
 
+def test_a_committed_rent_is_no_rent_by_use(pair):
+    asked, points, _ = pair
+    row = break_even(asked.subject, points)["owning"][0]
+    prices = asked.subject.catalog.prices
+    assert row["committed_basis"] == "rental_3yr"
+    assert row["rent_basis"] == "on_demand"
+    assert row["rent_usd_per_hour"] == prices.select("on_demand")[row["chip"]].usd_per_chip_hour
+    assert (
+        row["committed_usd_per_hour"] == prices.select("rental_3yr")[row["chip"]].usd_per_chip_hour
+    )
+    nobody = owning(asked.subject.catalog, row["chip"], None, PurchaseTerms())
+    assert nobody is not None
+    assert nobody["utilisation"] is None
+
+
 def test_requests_in_flight_say_who_is_cheapest_at_each(pair):
     asked, points, before = pair
     found = break_even(asked.subject, points)["concurrency"]
