@@ -136,8 +136,9 @@ def facts(found: Risk) -> str:
     shape = f"; shape of point {found.shape}" if found.shape else ""
     demand = found.asked.demand
     wanted = f"; demand {demand.low:g} to {demand.high:g} requests/s" if demand else ""
+    chips = len(choices.items) + len(choices.left_out)
     return (
-        f"{choices.points:,} deployments on {len(choices.items) + len(choices.left_out)} chips; "
+        f"{choices.points:,} deployments on {chips} chip{'s' if chips > 1 else ''}; "
         f"{load_words(loads[0]) if len(loads) == 1 else mix_words(loads)}; limits: {limits}; "
         f"prices: {found.study.price_basis}{wanted}{shape}."
     )

@@ -32,7 +32,7 @@ from dse.study.describe import describe_deployment
 from dse.study.physics import PhysicsProblem, pose
 
 CHUNK, LARGEST = 4_000, 200_000  # deployments at a time, in all
-MOST_INSTANCES = 4_096
+MOST_INSTANCES, MOST_WINDOWS = 4_096, 10_000_000
 PERCENTILES = {50: "ttft_s", 90: "ttft_p90_s", 99: "ttft_p99_s"}
 # Groups of prompt lengths with which the slowest class has about the percentile of all requests in
 # a simulation of widely spread lengths (tests/unit/test_traffic.py): the tail is that of the
@@ -74,13 +74,18 @@ def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traf
     """The trace as classes and rates: `share` of its windows, 0 to 1, are no busier than the one
     that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
 
-    Raises InputError where the trace has not two whole windows.
+    Raises InputError where the trace has not two whole windows, or too many to count.
     """
     windows = math.floor(trace.span_s / window_s * (1.0 + 1e-12))
     if windows < 2:
         raise InputError(
             f"the trace of {trace.span_s:g} s has {windows} whole windows of {window_s:g} s",
             field="--window", accepted=f"at most {trace.span_s / 2.0:g} s",
+        )  # fmt: skip
+    if windows > MOST_WINDOWS:
+        raise InputError(
+            f"{windows:,} windows of {window_s:g} s in the trace of {trace.span_s:g} s",
+            field="--window", accepted=f"at least {trace.span_s / MOST_WINDOWS:.3g} s",
         )  # fmt: skip
     place = np.floor((trace.time_s - trace.time_s[0]) / window_s).astype(np.int64)
     counts = np.bincount(place[place < windows], minlength=windows)

@@ -68,6 +68,7 @@ def test_a_rate_in_place_of_a_trace(space: Callable[..., Path]) -> None:
         (("--rate", "3", "--tpot", "9 GB"), "--tpot"),
         (("--rate", "0", "--tpot", "1s"), "--rate"),
         (("--trace", "{}", "--tpot", "1s", "--window", "1h"), "--window"),
+        (("--trace", "{}", "--tpot", "1s", "--window", "1ns"), "at least"),
         (("--trace", "no.csv", "--tpot", "1s"), "no such file"),
         (("--rate", "3", "--percentile", "95"), "--percentile"),
         (("--rat", "3"), "--rate"),
