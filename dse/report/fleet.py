@@ -126,13 +126,18 @@ def demand_rows(plan: Plan) -> list[tuple[str, ...]]:
     """What is asked for, a row for each class."""
     return [
         (
-            one.name, ", ".join(one.models), f"{one.requests_per_s:,.3g}",
-            f"{one.peak_per_s(plan.quarters - 1):,.3g}",
+            one.name, ", ".join(one.models), rate_words(one.requests_per_s),
+            rate_words(one.peak_per_s(plan.quarters - 1)),
             f"{one.prompt_tokens:,} + {one.output_tokens:,}", f"{one.ttft_s:g} s",
             f"{1e3 * one.tpot_s:g} ms",
         )
         for one in plan.demand
     ]  # fmt: skip
+
+
+def rate_words(per_s: float) -> str:
+    """Requests per second, three digits or whole."""
+    return f"{per_s:,.0f}" if per_s >= 100.0 else f"{per_s:.3g}"
 
 
 def limit_rows(plan: Plan) -> list[str]:

@@ -30,12 +30,14 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Loosened:
     """One limit, supply or demand, `MORE` larger: the cost changes by `usd`. `before` and `after`
-    are its values; `usd` is None where the program was not solved in time."""
+    are its values; `usd` is None where the program
+    was not solved in time, or nothing keeps the plan then (`status`)."""
 
     what: str
     before: float
     after: float
     usd: float | None
+    status: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def loosened(
         kind = what.split()[0]
         if usd is not None and (abs(usd) < TIGHT * solved.usd or (usd > 0.0) != (kind == "demand")):
             usd = 0.0
-        found.append(Loosened(what, value, _value_of(changed, what), usd))
+        found.append(Loosened(what, value, _value_of(changed, what), usd, again.status))
     return found
 
 
@@ -127,7 +129,7 @@ def entry(
         without = solve(_without(plan, offer), options, time_limit_s=QUICK_S, split=split)
     if without.gap > LOOSE:
         late = "not known: the time limit was reached"
-        reason = "nothing serves without it" if without.status == "infeasible" else late
+        reason = "nothing keeps the plan without it" if without.status == "infeasible" else late
         return Entry(offer, used, None, None, reason)
     more = without.usd / base.usd - 1.0 if base.usd > 0.0 else 0.0
     if used != (base.mix is not None and _uses(base.mix, offer)):

@@ -165,7 +165,10 @@ def price_table(answer: Answer) -> Table:
 def change_table(answer: Answer) -> Table:
     rows = []
     for row in answer.loosened:
-        change = "not solved in time" if row.usd is None else "none"
+        change = "unchanged"
+        if row.usd is None:
+            late = "not solved in time"
+            change = "nothing keeps it" if row.status == "infeasible" else late
         each = "–"
         if row.usd:
             change = f"{'costs' if row.usd > 0 else 'saves'} {dollars(abs(row.usd))}"

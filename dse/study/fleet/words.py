@@ -147,6 +147,12 @@ def _changes(answer: Answer) -> list[str]:
         elif row.used:
             found.append(f"{row.offer.label}: {row.reason}.")
     for row in answer.loosened:
+        if row.status == "infeasible":
+            found.append(
+                f"Nothing keeps the plan where {limit_words(row.what)} is "
+                f"{value_words(row.what, row.after)} instead of "
+                f"{value_words(row.what, row.before)}."
+            )
         if row.usd is not None and row.usd < -1e-3 * answer.solved.usd:
             found.append(
                 f"{upper(limit_words(row.what))} binds: "
