@@ -11,7 +11,7 @@ in their term, O the owned ones that are on, of s chips each, k spare servers an
 
 With instances that need not be whole the program is solved in a fraction of the time, which gives a
 lower bound, and at slightly more demand orders that are nearly right: whole instances are sought
-near these, then, where the two differ by more than the gap, everywhere in the time that is left.
+near these, then, where the two differ by more than the gap, everywhere, up to a number of nodes.
 
 The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
 from the answer.
@@ -42,7 +42,9 @@ from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Plan
 GAP = 1e-4  # relative, at which the program stops
 LARGE_GAP = 1e-2  # the same of a fleet of more than MANY instances
 MANY = 20
-TIME_LIMIT_S = 8.0
+NODES = 500  # of a branch-and-bound tree, five times as many for the whole program
+# A budget is a count, so that a slow machine finds the same mix; this only ends what hangs.
+HANGS_S = 120.0
 NEAR = 1  # servers that an order may differ from that of the program with split instances
 MARGINS = (0.0, 0.01, 0.02)  # more demand of that program, which leaves room for whole ones
 INFEASIBLE = 2  # as `milp` says it
@@ -93,7 +95,7 @@ class _Program:
 
     def run(
         self,
-        time_limit_s: float,
+        nodes: int,
         gap: float,
         *,
         split: bool = False,
@@ -128,7 +130,7 @@ class _Program:
             constraints=LinearConstraint(matrix, none, most),
             integrality=whole,
             bounds=Bounds(least, upper),
-            options={"mip_rel_gap": gap, "time_limit": max(time_limit_s, 0.1)},
+            options={"mip_rel_gap": gap, "node_limit": nodes, "time_limit": HANGS_S},
         )
 
 
@@ -137,7 +139,7 @@ def solve(
     options: Sequence[Option],
     *,
     relax: Sequence[str] = (),
-    time_limit_s: float = TIME_LIMIT_S,
+    nodes: int = NODES,
     gap: float | None = None,
     split: bool = False,
 ) -> Solved:
@@ -148,44 +150,44 @@ def solve(
     program = _program(plan, options, relax)
     start = time.perf_counter()
 
-    def left() -> float:
-        return time_limit_s - (time.perf_counter() - start)
+    def seconds() -> float:
+        return time.perf_counter() - start
 
-    parts = program.run(time_limit_s / 3.0, gap, split=True)
+    parts = program.run(nodes, gap, split=True)
     if parts.status == INFEASIBLE:
-        return Solved(None, np.inf, np.inf, np.inf, "infeasible", time_limit_s - left())
+        return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
     bound = -np.inf if parts.mip_dual_bound is None else float(parts.mip_dual_bound)
     best: Any = None
     if split:
         best = parts if parts.x is not None else None
     else:
         for margin in MARGINS if parts.x is not None else ():
-            found = _near(program, plan, options, relax, margin, left() / 6.0, gap)
+            found = _near(program, plan, options, relax, margin, nodes, gap)
             if found is not None and (best is None or found.fun < best.fun):
                 best = found
             if best is not None and best.fun - bound <= gap * abs(best.fun):
                 break
         if best is None or best.fun - bound > gap * abs(best.fun):
-            whole = program.run(left(), gap)
+            whole = program.run(5 * nodes, gap)
             if whole.status == INFEASIBLE:
-                return Solved(None, np.inf, np.inf, np.inf, "infeasible", time_limit_s - left())
+                return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
             if whole.mip_dual_bound is not None:
                 bound = max(bound, float(whole.mip_dual_bound))
             if whole.x is not None and (best is None or whole.fun < best.fun):
                 best = whole
-    seconds = time_limit_s - left()
     if best is None:
-        undecided = "undecided: the time limit was reached"
-        return Solved(None, np.inf, np.inf, np.inf, undecided, seconds)
+        undecided = "undecided: the limit of nodes was reached"
+        return Solved(None, np.inf, np.inf, np.inf, undecided, seconds())
     value = dict(zip(program.names, best.x, strict=True))
     usd = float(best.fun)
     bound = min(bound, usd)
     share = (usd - bound) / usd if usd > 0.0 else 0.0
-    status = "feasible: the time limit was reached"
+    status = "feasible: the limit of nodes was reached"
     if share <= gap * 1.01:
         status = OPTIMAL if share <= GAP * 1.01 else "within the gap"
     relaxed = {name: value["relax", name] for name in relax if value["relax", name] > 1e-9}
-    return Solved(_trimmed(plan, options, _mix(value)), usd, bound, share, status, seconds, relaxed)
+    mix = _trimmed(plan, options, _mix(value))
+    return Solved(mix, usd, bound, share, status, seconds(), relaxed)
 
 
 def many(plan: Plan, options: Sequence[Option]) -> bool:
@@ -203,7 +205,7 @@ def _near(
     options: Sequence[Option],
     relax: Sequence[str],
     margin: float,
-    time_limit_s: float,
+    nodes: int,
     gap: float,
 ) -> Any:
     """The best answer near that of the program with split instances at `margin` more demand; None
@@ -212,11 +214,11 @@ def _near(
         replace(one, requests_per_s=one.requests_per_s * (1.0 + margin)) for one in plan.demand
     )
     more = _program(replace(plan, demand=demand), options, relax)
-    parts = more.run(time_limit_s, gap, split=True)
+    parts = more.run(nodes, gap, split=True)
     if parts.x is None:
         return None
     near = dict(zip(more.names, parts.x, strict=True))
-    found = program.run(time_limit_s, gap, near=near)
+    found = program.run(nodes, gap, near=near)
     return found if found.x is not None else None
 
 

@@ -20,7 +20,7 @@ from dse.specs.plan import Offer, Plan
 MORE = 0.1  # by which a limit or a demand is changed
 STEPS = 16  # of the search for a price
 STARTS = (0.5, 0.02)  # of the price, where it begins
-QUICK_S = 3.0  # of one solve
+QUICK = 200  # nodes of one solve
 LOOSE = 0.01  # a larger gap is no answer
 TIGHT = 5 * GAP  # a smaller difference is no difference
 
@@ -81,7 +81,7 @@ def loosened(
     found = []
     for what, value, changed in rows:
         progress(f"{MORE:.0%} more: {what}")
-        again = solve(changed, options, time_limit_s=QUICK_S, split=split)
+        again = solve(changed, options, nodes=QUICK, split=split)
         usd = None if again.gap > LOOSE else again.usd - base.usd
         kind = what.split()[0]
         if usd is not None and (abs(usd) < TIGHT * solved.usd or (usd > 0.0) != (kind == "demand")):
@@ -126,9 +126,9 @@ def entry(
     answer at its price, with split instances where they are so here."""
     without = base
     if base.mix is None or _uses(base.mix, offer):
-        without = solve(_without(plan, offer), options, time_limit_s=QUICK_S, split=split)
+        without = solve(_without(plan, offer), options, nodes=QUICK, split=split)
     if without.gap > LOOSE:
-        late = "not known: the time limit was reached"
+        late = "not known: the limit of nodes was reached"
         reason = "nothing keeps the plan without it" if without.status == "infeasible" else late
         return Entry(offer, used, None, None, reason)
     more = without.usd / base.usd - 1.0 if base.usd > 0.0 else 0.0
@@ -162,7 +162,7 @@ def _break_even(
     found: float | None = None
     for _ in range(STEPS):
         at = with_offer(plan, replace(offer, usd=offer.usd * factor))
-        again = solve(at, options, time_limit_s=QUICK_S, gap=GAP, split=split)
+        again = solve(at, options, nodes=QUICK, gap=GAP, split=split)
         if again.mix is None or not _uses(again.mix, offer):
             break
         free = count(with_offer(plan, replace(offer, usd=0.0)), options, again.mix).usd

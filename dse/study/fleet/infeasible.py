@@ -12,7 +12,7 @@ from dse.economics.fleet_cost import Option
 from dse.specs.plan import Plan
 from dse.study.fleet.changes import with_offer
 
-QUICK_S = 3.0
+QUICK = 200  # nodes of one solve
 Progress = Callable[[str], None]
 
 
@@ -34,7 +34,7 @@ def must_give(plan: Plan, options: Sequence[Option], progress: Progress) -> list
     found: list[tuple[float, Gives]] = []
     for name in names:
         progress(f"without the limit: {name}")
-        again = solve(plan, options, relax=[name], time_limit_s=QUICK_S, gap=GAP)
+        again = solve(plan, options, relax=[name], nodes=QUICK, gap=GAP)
         share = again.relaxed.get(name, 0.0)
         nothing_left = name.startswith(DEMAND) and share > 1.0 - 1e-6
         if again.mix is not None and not nothing_left:
@@ -42,7 +42,7 @@ def must_give(plan: Plan, options: Sequence[Option], progress: Progress) -> list
             found.append((share, row))
     if found:
         return [row for _, row in sorted(found, key=lambda pair: pair[0])]
-    again = solve(plan, options, relax=names, time_limit_s=QUICK_S, gap=GAP)
+    again = solve(plan, options, relax=names, nodes=QUICK, gap=GAP)
     if again.mix is None or not again.relaxed:
         return []
     return [_gives(plan, again.relaxed, alone=False, proven=again.status == OPTIMAL)]
@@ -75,7 +75,7 @@ def waits_for(plan: Plan, options: Sequence[Option]) -> list[str]:
     found = []
     for offer in late:
         prompt = replace(offer, lead_quarters=0)
-        again = solve(with_offer(plan, prompt), options, time_limit_s=QUICK_S)
+        again = solve(with_offer(plan, prompt), options, nodes=QUICK)
         if again.mix is not None and math.isfinite(again.usd):
             found.append(offer.label)
     return found

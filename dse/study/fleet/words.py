@@ -106,7 +106,7 @@ def _how_sure(answer: Answer) -> str:
     assert counted is not None
     if solved.status.startswith("feasible"):
         proven = (
-            f"the time limit was reached: a mix up to {100 * solved.gap:.2g}% cheaper may exist"
+            f"the limit of nodes was reached: a mix up to {100 * solved.gap:.2g}% cheaper may exist"
         )
     elif solved.gap > EVEN:
         proven = f"no other mix of the options is more than {100 * solved.gap:.1g}% cheaper"
