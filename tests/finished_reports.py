@@ -21,7 +21,7 @@ from pathlib import Path
 REPORTS = Path(__file__).resolve().parents[1] / "reports"
 KEPT = (
     "report.html", "report.md", "front.csv", "study.json", "scale.html", "compare.html",
-    "fleet.html", "fleet.csv", "fleet.json", "fleet.xlsx",
+    "fleet.html", "fleet.csv", "fleet.json", "fleet.xlsx", "basket.html", "basket.md",
 )  # fmt: skip
 
 

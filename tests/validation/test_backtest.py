@@ -20,9 +20,10 @@ from dse.report.accuracy_claims import (
 )
 from dse.specs.calibration import NONE
 from dse.specs.catalog import load_catalog
-from dse.validation import backtest, measurements
+from dse.validation import backtest, measurements, training_crossvalidate
 from dse.validation.calibrate import Problem, fit, pose
 from dse.validation.points import estimate_rows, machines_of
+from dse.validation.training_points import estimate_training
 from tests.cli.conftest import dse
 
 B200, GB200, MI300X, _ = backtest.CASES
@@ -144,11 +145,14 @@ def test_the_command_and_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Of the shipped rows, folds and learning that change nothing in place of the fits."""
 
     def folds(problem: Problem, _: object) -> dict[str, pd.DataFrame]:
-        same = estimate_rows(problem.table)
-        return {"group": same, "chip": same, "model": same}
+        return dict.fromkeys(("group", "chip", "model"), estimate_rows(problem.table))
+
+    def trained_folds(rows: pd.DataFrame, *_: object) -> dict[str, pd.DataFrame]:
+        return dict.fromkeys(("group", "chip", "model"), estimate_training(rows))
 
     shipped = load_catalog().calibration
     monkeypatch.setattr(measurements, "cross_validate", folds)
+    monkeypatch.setattr(training_crossvalidate, "cross_validate_training", trained_folds)
     monkeypatch.setattr(backtest, "learn", lambda _, known: backtest.Known(known, shipped))
     path = tmp_path / "accuracy.md"
     document = dse("validate", "--cross-validate", "--markdown", path, "--json").json()
