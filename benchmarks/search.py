@@ -35,8 +35,9 @@ from dse.study.physics import PhysicsProblem, pose
 ENGINES = ("exhaustive", "pareto-local", "nsga2", "tpe", "qmc", "random")
 WHOLE = "shape-for-nvl72"
 SPACES = (
-    "deploy-llama-3-70b", "deploy-gpt-oss-120b", "tiny", "deploy-deepseek-v3", "quickstart",
-    "shape-for-edge", f"{WHOLE}@10000000", "consumer-fleet",
+    "deploy-llama-3-70b", "deploy-gpt-oss-120b", "attention-kinds", "lifetime-dense", "tiny",
+    "deploy-deepseek-v3", "sparse-against-dense", "hidden-and-experts-by-chip", "quickstart",
+    "shape-for-edge", "basket-h200-tpu-trn2", f"{WHOLE}@10000000", "consumer-fleet",
 )  # fmt: skip
 GROWTH = (100_000, 1_000_000, 10_000_000)
 BUDGETS = (50_000, 500_000)
