@@ -97,6 +97,8 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
 
 
 def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memory: bool):
+    from dataclasses import replace
+
     from dse import units
     from dse.economics.tco import with_basis
     from dse.errors import InputError
@@ -117,7 +119,11 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memor
         raise InputError(said, field="--tokens", accepted="1 to 1e18 tokens, such as 15.6T")
     try:
         terms = TrainingFile(**{FIELDS.get(name, name): v for name, v in flags.items()}).terms()
-        return train(catalog, found, terms, amount, price_basis)
+        answer = train(catalog, found, terms, amount, price_basis)
+        if tokens is None and not only_memory:
+            said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
+            answer = replace(answer, assumed=(said, *answer.assumed))
+        return answer
     except InputError as error:
         if error.field is None or error.field not in TrainingFile.model_fields:
             raise

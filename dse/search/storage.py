@@ -128,7 +128,8 @@ def _database(url: URL) -> BaseStorage:
             return get_storage(RDBStorage(address, engine_kwargs=options))
         except (SQLAlchemyError, StorageInternalError) as error:
             # Two processes that are first both create Optuna's tables, and one is told so.
-            if left == 0 or "exist" not in f"{error} {error.__cause__}":
+            said = f"{error} {error.__cause__}"
+            if left == 0 or not ("exist" in said or "Duplicate entry" in said):
                 raise
             time.sleep(random.uniform(0.1, 0.5))  # noqa: S311 - no secret
     raise AssertionError("not reached")

@@ -196,3 +196,28 @@ def test_adapters_are_all_that_lora_writes():
     # Rank 16 on every projection of 8B: some 40M parameters, 14 bytes each.
     assert 2e8 < found.run.checkpoint_bytes[0] < 2e9
     assert found.run.losses["sites"][0] < 0.1 * found.run.step_s[0]
+
+
+def test_sites_that_split_the_batch_shard_nothing_between_them():
+    shape = shape_of(resolve_model("llama-3-8b"))
+    plan = {
+        "tensor_parallel": 2, "context_parallel": 1, "pipeline_parallel": 1, "data_parallel": 32,
+        "expert_parallel": 1, "virtual_stages": 1, "micro_batch": 1, "recompute": 0,
+        "zero_stage": 1,
+    }  # fmt: skip
+    columns = {name: np.array([value]) for name, value in plan.items()}
+    row = np.zeros(1, dtype=np.intp)
+    alone = trainer(**SITES | {"sites": 1, "site_bandwidth": None}).evaluate(shape, row, columns)
+    apart = trainer(**SITES | {"sites": 4}).evaluate(shape, row, columns)
+    for part in ("optimizer", "master"):
+        assert apart.metrics.memory[part] == pytest.approx(4.0 * alone.metrics.memory[part])
+    assert apart.metrics.memory["weights"] == alone.metrics.memory["weights"]
+
+
+def test_a_site_between_two_others_carries_both_ways():
+    step, tokens, micro, hidden, latency = 1.0, 1e7, 1e4, 8192.0, 0.01
+    two, four = (
+        pipeline_s(*one(step, sites, tokens, micro, hidden, 1e9, latency)) for sites in (2.0, 4.0)
+    )
+    crossing = tokens * hidden * 2.0 / 1e9
+    assert four - two == pytest.approx(crossing + 4.0 * (micro * hidden * 2.0 / 1e9 + latency))

@@ -173,6 +173,7 @@ BROKEN = {
     "degrees_are_whole": {"data_parallel": 2.5},
     "sequence_divides": {"context_parallel": 3},
     "virtual_stages_need_pipeline": {"virtual_stages": 2},
+    "schedule_has_micro_batches": {"pipeline_parallel": 4, "schedule": "dualpipe", "batch": 2**14},
     "sequence_parallel_experts": {"model": "mixtral-8x7b", "tensor_parallel": 2,
                                   "sequence_parallel": 0},
     "format_has_arithmetic": {"chip": "a100_80_sxm", "precision": "fp8"},

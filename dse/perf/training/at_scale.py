@@ -9,7 +9,7 @@ Every array is (n,). What is added to the losses of `TrainingMetrics` is named i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,9 +68,23 @@ class Run:
         return tokens / batch.global_batch_tokens * self.step_s / self.goodput.goodput
 
 
+def of_one_site(batch: TrainingBatch, conditions: Conditions) -> TrainingBatch:
+    """(n,) the runs as one data centre sees them. Where sites split the batch, each holds the whole
+    model: nothing is sharded or gathered across them."""
+    if conditions.sites == 1.0 or conditions.site_split != "data":
+        return batch
+    every = batch.candidates.data_parallel
+    ranks = np.maximum(np.floor(every / conditions.sites), 1.0)
+    return replace(
+        batch,
+        candidates=replace(batch.candidates, data_parallel=ranks),
+        global_batch_tokens=batch.global_batch_tokens * ranks / every,
+    )
+
+
 def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditions) -> Run:
-    """(n,) runs around the steps of `metrics`."""
-    chips, trained = batch.chips, _trained(batch, metrics)
+    """(n,) runs around the steps of `metrics`, which are those of `of_one_site`."""
+    chips, trained = batch.chips, _trained(of_one_site(batch, conditions), metrics)
     slowest = straggler_s(
         metrics.step_s, chips, conditions.straggler, conditions.straggler_distribution
     )

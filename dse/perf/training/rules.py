@@ -28,6 +28,10 @@ RULES = {
     "batch_divides": "the global batch divides by data parallelism x micro-batch x sequence",
     "sequence_divides": "the sequence divides by 2 x context parallelism",
     "virtual_stages_need_pipeline": "virtual stages, and schedules that need stages, have stages",
+    "schedule_has_micro_batches": (
+        "a zero-bubble schedule has a micro-batch for each stage; DualPipe has an even number of "
+        "stages and two for each"
+    ),
     "sequence_parallel_experts": "experts with tensor parallelism need sequence parallelism",
     "format_has_arithmetic": "the chip multiplies in the precision of the run",
 }
@@ -74,6 +78,9 @@ def violations(
     broken("sequence_divides", (cp > 1.0) & (runs.sequence_length % (2.0 * cp) > 0.0))
     needs = (runs.virtual_stages > 1.0) | (runs.schedule != SCHEDULES.index("1f1b"))
     broken("virtual_stages_need_pipeline", needs & (pp == 1.0))
+    zero_bubble = (runs.schedule == SCHEDULES.index("zero_bubble")) & (steps < pp)
+    dual = runs.schedule == SCHEDULES.index("dualpipe")
+    broken("schedule_has_micro_batches", zero_bubble | (dual & ((pp % 2.0 > 0) | (steps < 2 * pp))))
     for part in WEIGHT_PARTS:
         native = deployed.machines.native_dtype[batch.chip, batch.weight_dtype[part]]
         broken("format_has_arithmetic", ~native)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dse.candidates import CandidateBatch, Floats
 from dse.perf.machines import Machines
-from dse.perf.training.at_scale import SCALE_RULES, Conditions, Run, at_scale
+from dse.perf.training.at_scale import SCALE_RULES, Conditions, Run, at_scale, of_one_site
 from dse.perf.training.evaluate import evaluate_training
 from dse.perf.training.plan import TrainingBatch, TrainingMetrics
 from dse.perf.training.plans import Columns, Setting, batch_of_plans, plans
@@ -47,7 +47,8 @@ class Trainer:
         """The plans (n,) of the shapes at `row`."""
         batch = batch_of_plans(shapes, row, columns, self.setting)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            metrics = evaluate_training(batch, self.machines, self.stack)
+            alone = of_one_site(batch, self.conditions)
+            metrics = evaluate_training(alone, self.machines, self.stack)
             run = at_scale(batch, metrics, self.conditions)
         whole = {"chips_divide": np.where(batch.chips == self.chips, 0.0, 1.0)}
         return Evaluated(batch, metrics, run, {**metrics.violations, **run.violations, **whole})

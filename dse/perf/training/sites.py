@@ -12,8 +12,9 @@ reports none at H = 500, 8 workers and 150M to 400M parameters.
 
 *pipeline*: the stages of one pipeline lie in different sites, in order. Activations of each token
 go forward, and as many gradients back in the other direction, across each border: tokens x hidden
-size x 2 bytes a step each way. They overlap with the steps of other micro-batches as far as the
-link keeps up; the first and the last micro-batch cross every border uncovered.
+size x 2 bytes a step each way, twice that for a site with neighbours on both sides, whose one link
+carries what goes forward and what goes back. They overlap with the steps of other micro-batches as
+far as the link keeps up; the first and the last micro-batch cross every border uncovered.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def pipeline_s(
     takes longer than the step, and the path of one micro-batch there and back. `batch_tokens` and
     `micro_batch_tokens` are of all pipelines that cross together."""
     borders = sites - 1.0
-    crossing = batch_tokens * hidden_size * ACTIVATION_BYTES / site_bytes_per_s - step_s
+    ways = 1.0 + (borders > 1.0)
+    crossing = ways * batch_tokens * hidden_size * ACTIVATION_BYTES / site_bytes_per_s - step_s
     message = micro_batch_tokens * hidden_size * ACTIVATION_BYTES / site_bytes_per_s + latency_s
     return (borders > 0.0) * (crossing * (crossing > 0.0)) + 2.0 * borders * message

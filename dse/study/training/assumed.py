@@ -19,8 +19,14 @@ def assumptions(
     sentences += [f"{chip.id}: {text}" for text in chip.assumed]
     sentences += [f"{system.id}: {text}" for text in system.assumed]
     sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
-    if chip.id not in catalog.prices.select(price_basis):
+    price = catalog.prices.select(price_basis).get(chip.id)
+    if price is None:
         sentences.append(f"{chip.id} has no price on basis {price_basis}: dollars are null")
+    else:
+        sentences.append(
+            f"{chip.id} at {price.usd_per_chip_hour:.3g} USD an hour on basis {price_basis} "
+            f"({price.rule}; newest {price.newest_date}), whatever the length of the run"
+        )
     if chip.tdp_w is None:
         sentences.append(f"{chip.id} has no rated power: energy is null")
     return sentences + [f"{model.name}: {text}" for text in model.assumed]
@@ -39,6 +45,10 @@ def run_assumptions(catalog: Catalog, terms: TrainingTerms, trainer: Trainer) ->
         sentences.append(
             f"global batch {terms.global_batch_tokens:,} tokens is no whole number of sequences: "
             f"{setting.sequences:,} of {setting.sequence_length:,} are taken, near it and divisible"
+        )
+    if terms.schedule is None:
+        sentences.append(
+            "schedules are 1F1B and interleaved; --schedule zero_bubble or dualpipe asks for others"
         )
     stack = trainer.stack
     guessed = [name for name, kind in stack.kinds.items() if kind == "assumed"]

@@ -34,7 +34,7 @@ SHORT_LOSSES = {
 
 RECOMPUTED = {
     "none": "nothing recomputed",
-    "selective": "attention recomputed",
+    "selective": "norms and activations recomputed",
     "mlp": "feed-forwards recomputed",
     "moe": "experts recomputed",
     "full": "all layers recomputed",
