@@ -125,9 +125,6 @@ def usd_per_chip_hour(
     """
     catalog.chip(chip)
     if basis == OWNED:
-        lack = lacks_for_owning(catalog, chip, costs)
-        if lack is not None:
-            raise InputError(lack, field="chip", accepted="a chip with that figure")
         return _owned(catalog, chip, costs or catalog.costs)
     priced = with_basis(catalog, basis, terms=terms or PurchaseTerms())
     price = priced.prices.select(basis).get(chip)
@@ -180,44 +177,96 @@ def _price_row(found: Breakdown) -> PriceRow:
     return PriceRow(found.chip, OWNED, found.usd_per_chip_hour, rule, found.date, sources, "", 0)
 
 
-def _owned(catalog: Catalog, chip: str, costs: Costs) -> Breakdown:
-    """Of a chip that lacks nothing."""
+@dataclass(frozen=True, slots=True)
+class Owning:
+    """What an owned chip takes: dollars of the chip with its share of the server and of the network
+    between them, watts of the server and at the meter, and the figures that these rest on."""
+
+    server_usd: float
+    network_usd: float
+    server_w: float
+    meter_w: float
+    price: Cost
+    power: Cost
+
+    @property
+    def capital_usd(self) -> float:
+        return self.server_usd + self.network_usd
+
+
+def owning(catalog: Catalog, chip: str, costs: Costs | None = None) -> Owning:
+    """What a chip takes to own, on the catalog's costs or others.
+
+    Raises InputError for a chip that lacks a price or a power.
+    """
+    lack = lacks_for_owning(catalog, chip, costs)
+    if lack is not None:
+        raise InputError(lack, field="chip", accepted="a chip with that figure")
+    costs = costs or catalog.costs
     price, server = _server_price(catalog, chip, costs)
     power, server_w, meter_w = _power(catalog, chip, costs)
+    return Owning(server, server * costs.value("network_share"), server_w, meter_w, price, power)
+
+
+def upkeep_usd_per_hour(found: Owning, costs: Costs) -> dict[str, float]:
+    """What an owned chip costs by the hour beside its capital and its electricity, by part."""
+    return {
+        "maintenance": found.capital_usd * costs.value("maintenance") / YEAR_HOURS,
+        "staff": costs.value("staff") / YEAR_HOURS,
+        "space": found.server_w / 1000.0 * costs.value("space") / MONTH_HOURS,
+    }
+
+
+def electricity_usd_per_hour(found: Owning, costs: Costs, busy: float = 1.0) -> float:
+    """Electricity of an owned chip by the hour, of which it serves the share `busy`."""
+    drawn = 1.0 - costs.value("load_share") + costs.value("load_share") * busy
+    return found.meter_w / 1000.0 * costs.value("electricity") * drawn
+
+
+def life_years(costs: Costs) -> float:
+    return costs.value("life") / _YEAR_S
+
+
+def _owned(catalog: Catalog, chip: str, costs: Costs) -> Breakdown:
+    """Of a chip that lacks nothing."""
+    found = owning(catalog, chip, costs)
     get: Mapping[str, float] = {name: one.value for name, one in costs.inputs.items()}
-    network = server * get["network_share"]
-    capital, years = server + network, get["life"] / _YEAR_S
-    rate, resale, busy = get["cost_of_capital"], get["resale"], get["utilisation"]
+    years, rate, busy = life_years(costs), get["cost_of_capital"], get["utilisation"]
     hours = YEAR_HOURS * busy
-    depreciation, interest = yearly_capital(1.0, rate, years, resale)
-    drawn = 1.0 - get["load_share"] + get["load_share"] * busy
+    depreciation, interest = yearly_capital(1.0, rate, years, get["resale"])
+    upkeep = {name: usd / busy for name, usd in upkeep_usd_per_hour(found, costs).items()}
     span = f"/ {years:.3g} years"
-    whole = f"{capital:,.0f} USD"
+    whole = f"{found.capital_usd:,.0f} USD"
+    rules = {
+        "maintenance": f"{get['maintenance']:.3g} of {whole} a year",
+        "staff": f"{get['staff']:,.0f} USD a year",
+        "space": f"{found.server_w:,.0f} W of server x {get['space']:g} USD/kW-month",
+    }
     parts = (
-        Part("server with chip", server * depreciation / hours, f"{server:,.0f} USD {span}"),
-        Part("network", network * depreciation / hours, f"{network:,.0f} USD {span}"),
-        Part("cost of capital", capital * interest / hours, f"{rate:.3g} a year on {whole}"),
         Part(
-            "maintenance",
-            capital * get["maintenance"] / hours,
-            f"{get['maintenance']:.3g} of {whole} a year",
+            "server with chip",
+            found.server_usd * depreciation / hours,
+            f"{found.server_usd:,.0f} USD {span}",
         ),
-        Part("staff", get["staff"] / hours, f"{get['staff']:,.0f} USD a year"),
         Part(
-            "space",
-            server_w / 1000.0 * get["space"] / MONTH_HOURS / busy,
-            f"{server_w:,.0f} W of server x {get['space']:g} USD/kW-month",
+            "network",
+            found.network_usd * depreciation / hours,
+            f"{found.network_usd:,.0f} USD {span}",
         ),
+        Part(
+            "cost of capital", found.capital_usd * interest / hours, f"{rate:.3g} a year on {whole}"
+        ),
+        *(Part(name, upkeep[name], rule) for name, rule in rules.items()),
         Part(
             "electricity",
-            meter_w / 1000.0 * get["electricity"] * drawn / busy,
-            f"{meter_w:,.0f} W at the meter x {get['electricity']:g} USD/kWh",
+            electricity_usd_per_hour(found, costs, busy) / busy,
+            f"{found.meter_w:,.0f} W at the meter x {get['electricity']:g} USD/kWh",
         ),
     )
-    unused = {"server_factor"} if price.name == "server_price" else set()
-    unused |= {"server_power_factor"} if power.name != "tdp" else set()
+    unused = {"server_factor"} if found.price.name == "server_price" else set()
+    unused |= {"server_power_factor"} if found.power.name != "tdp" else set()
     inputs = tuple(one for name, one in costs.inputs.items() if name not in unused)
-    return Breakdown(chip, OWNED, parts, (price, power), inputs, price.date)
+    return Breakdown(chip, OWNED, parts, (found.price, found.power), inputs, found.price.date)
 
 
 def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, float]:
