@@ -8,7 +8,7 @@ study: setup
 	$(BIN)/dse run quickstart --out studies/quickstart
 
 test: setup lint
-	$(BIN)/python -m pytest -q -m "not extra"
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not extra"
 
 test-extra: setup
 	./tests/extra/install.sh

@@ -11,7 +11,8 @@ that a page can build on its own files. What a page holds, and what is made of i
 - ```text or a bare ```, the next block after commands: what the last of them prints. Every word
   of it must be printed; where only numbers differ, a line says so. `...` stands for lines left out.
 
-`--write` puts what was printed into the pages.
+`--write` puts what was printed into the pages. Pages run at the same time, one on each core; what
+is said of a page that is wrong goes to standard error.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,10 +91,10 @@ def excerpt(shown: str, printed: str) -> str:
 
 
 def execute(
-    command: str, folder: Path, promised: tuple[int, ...] = (0,)
+    command: str, folder: Path, said: list[str], promised: tuple[int, ...] = (0,)
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one command in the copy, 100 columns wide, and prints it with its seconds. Raises
-    Failure for an exit code that is not promised."""
+    """Runs one command in the copy, 100 columns wide, and puts it with its seconds into `said`.
+    Raises Failure for an exit code that is not promised."""
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONPATH": str(folder),
@@ -104,15 +106,16 @@ def execute(
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     first = command.split("\n", 1)[0]
-    print(f"  {time.perf_counter() - began:5.1f} s  $ {first}", flush=True)
+    said.append(f"  {time.perf_counter() - began:5.1f} s  $ {first}")
     if ended.returncode not in promised:
         raise Failure(f"exit code {ended.returncode}: {first}\n{ended.stdout}{ended.stderr}")
     return ended
 
 
-def run(page: Path, folder: Path) -> tuple[str, bool]:
-    """The page with what its commands print now, and whether a line has other words than that.
-    Raises Failure at the first command that ends otherwise than promised."""
+def run(page: Path, folder: Path, said: list[str]) -> tuple[str, bool]:
+    """The page with what its commands print now, and whether a line has other words than that. What
+    there is to say goes into `said`. Raises Failure at the first command that ends otherwise than
+    promised."""
     text = page.read_text(encoding="utf-8")
     fresh = text
     printed, same = "", True
@@ -121,7 +124,7 @@ def run(page: Path, folder: Path) -> tuple[str, bool]:
         nonlocal fresh, same
         for line in unprinted(shown, printed):
             same = False
-            print(f"{page.name}: not printed: {line.strip()}", file=sys.stderr)
+            said.append(f"{page.name}: not printed: {line.strip()}")
         new = before + excerpt(shown, printed)
         place = block.start + len(fresh) - len(text)
         fresh = fresh[:place] + new + fresh[place + block.end - block.start :]
@@ -131,46 +134,54 @@ def run(page: Path, folder: Path) -> tuple[str, bool]:
         if named:
             (folder / named[1]).write_text(block.content, encoding="utf-8")
         elif block.language == "diff":
-            execute(f"git apply --recount - <<'END'\n{block.content}END", folder)
+            execute(f"git apply --recount - <<'END'\n{block.content}END", folder, said)
         elif block.language == "bash":
             for command in commands(block.content):
-                printed = execute(command, folder).stdout
+                printed = execute(command, folder, said).stdout
         elif block.language == "console":
             command, shown = block.content.removeprefix("$ ").split("\n", 1)
-            compare(block, shown, execute(command, folder, REFUSED).stderr, f"$ {command}\n")
+            compare(block, shown, execute(command, folder, said, REFUSED).stderr, f"$ {command}\n")
         elif block.language in ("", "text") and block.below_bash:
             compare(block, block.content, printed)
     return fresh, same
+
+
+def ran(page: Path, write: bool) -> tuple[bool, list[str]]:
+    """Whether a page is right, and what is to be said of it; with `write` it is put right."""
+    said = [page.name]
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in COPIED:
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+            copy(ROOT / name, Path(folder) / name)
+        try:
+            fresh, same = run(page, Path(folder), said)
+        except Failure as failure:
+            return False, [*said, f"{page.name}: {failure}"]
+    if write:
+        page.write_text(fresh, encoding="utf-8")
+    elif same and fresh != text:
+        said.append(f"{page.name}: some numbers shown differ from those printed; --write mends it")
+    return same or write, said
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("pages", nargs="*", type=Path, help="pages to run; all without any")
     parser.add_argument("--write", action="store_true", help="put what was printed into the pages")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="pages at the same time")
     asked = parser.parse_args(arguments)
-    began, right = time.perf_counter(), True
-    for page in asked.pages or PAGES:
-        text = page.read_text(encoding="utf-8")
-        if not any(block.language in RUN for block in blocks(text)):
-            continue
-        print(page.name, flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            for name in COPIED:
-                copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-                copy(ROOT / name, Path(folder) / name)
-            try:
-                fresh, same = run(page, Path(folder))
-            except Failure as failure:
-                print(f"{page.name}: {failure}", file=sys.stderr)
-                return 1
-        if asked.write:
-            page.write_text(fresh, encoding="utf-8")
-        else:
-            right = right and same
-            if same and fresh != text:
-                print(
-                    f"{page.name}: some numbers shown differ from those printed; --write mends it"
-                )
+    began = time.perf_counter()
+    pages = [
+        page
+        for page in asked.pages or PAGES
+        if any(block.language in RUN for block in blocks(page.read_text(encoding="utf-8")))
+    ]
+    right = True
+    with ThreadPoolExecutor(max(asked.jobs, 1)) as pool:
+        for good, said in pool.map(ran, pages, [asked.write] * len(pages)):
+            right = right and good
+            print("\n".join(said), file=sys.stdout if good else sys.stderr, flush=True)
     print(f"{time.perf_counter() - began:.0f} s in all")
     return 0 if right else 1
 
