@@ -84,7 +84,7 @@ QUIET_S = 2.0  # progress is shown beyond it
 @click.option(
     "--price-basis",
     default="rental_3yr",
-    help="Basis of hardware/prices.csv, or one that is computed: purchase, owned_tco.",
+    help="Basis of hardware/prices.csv, or owned_tco, which is computed.",
 )
 @click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
