@@ -141,7 +141,7 @@ def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
     for load in (["--average-load", "1B/day"], ["--peak-over-average", "2"]):
         said = dse(*asked, *load)
         assert (said.code, said.out) == (2, "")
-        assert "utilisation of 0.6 and a demand both count idle hours" in said.err
+        assert "utilisation of 60% and a demand both count idle hours" in said.err
         assert "drop `utilisation` from the costs" in said.err
     assert dse(*asked).code == 0
     rented = ["estimate", *POINT, "--costs", str(file), "--peak-over-average", "2"]
