@@ -37,6 +37,7 @@ from dse.specs.metrics import METRICS, parse_limit
 from dse.specs.study import Study
 from dse.study.describe import Limit
 from dse.study.physics import PhysicsProblem, on_terms
+from dse.study.trained import trained_of
 
 ALL = "all"
 # Figures of a chip: the name that `derive` takes, and the dimension.
@@ -316,7 +317,10 @@ def apply(subject: Subject, changes: Sequence[Change]) -> PhysicsProblem:
     last = {change.input.name: change for change in changes}
     ordered = sorted(last.values(), key=lambda one: not one.input.name.startswith(f"chip.{ALL}."))
     problem = subject.problem
-    problem = replace(problem, study=_owned(problem.study, ordered))
+    study = _owned(problem.study, ordered)
+    if study is not problem.study:
+        trained = trained_of(study, on_terms(subject.catalog, study))
+        problem = replace(problem, study=study, trained=trained)
     problem = _machines(subject, problem, ordered)
     mix, limits = problem.mix, problem.limits
     for change in ordered:
