@@ -35,6 +35,18 @@ def read_demand(average: Any, peak_over_average: Any) -> Demand:
     return Demand(None if average is None else _tokens_per_s(average), ratio)
 
 
+def check_idle_once(utilisation: float) -> None:
+    """Raises InputError where owned chips whose price carries idle hours, `utilisation` below 1,
+    are priced for a demand, which counts the idle hours itself."""
+    if utilisation < 1.0:
+        raise InputError(
+            f"the costs' utilisation of {100 * utilisation:.4g}% and a demand both count idle "
+            "hours",
+            accepted="one of the two: drop `utilisation` from the costs (it is then 100%), or drop "
+            "the demand (--average-load and --peak-over-average, or `demand:` of a space)",
+        )
+
+
 def _tokens_per_s(written: Any) -> float:
     found = _RATE.fullmatch(str(written))
     if found is not None and found[2] in _SECONDS:
