@@ -8,7 +8,7 @@ stages, and TensorRT-LLM the KV heads that vLLM takes, is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -87,11 +87,10 @@ STAGES = Rule(
 )
 EVEN_STAGES = Rule(
     "layers_divide_by_stages",
-    "error",
-    "layers divide evenly over the pipeline stages",
-    "Megatron-LM arguments.py, unless first and last stage are given sizes of their own",
+    "note",
+    "layers divide evenly over the pipeline stages: the fullest one sets the pace",
+    "Megatron-LM arguments.py asks for it unless first and last stage are given sizes of their own",
     "spec",
-    (MEGATRON,),
 )
 OUTPUT_GROUPS = Rule(
     "output_groups_divide_by_tensor_parallel",
@@ -132,7 +131,7 @@ def divisibility(batch: CandidateBatch) -> Iterator[Finding]:
         elif block.kind == "moe":
             yield from _experts(batch, block, used)
     yield from _group(batch)
-    yield from _stages(batch)
+    yield _stages(batch)
     tp = batch.tensor_parallel
     padded = np.ceil(batch.vocab_size / VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
     yield Finding(
@@ -221,14 +220,25 @@ def _group(batch: CandidateBatch) -> Iterator[Finding]:
     )
 
 
-def _stages(batch: CandidateBatch) -> Iterator[Finding]:
-    layers, stages = np.zeros(len(batch)), batch.pipeline_parallel
+def _stages(batch: CandidateBatch) -> Finding:
+    layers, stages = _layers(batch), batch.pipeline_parallel
+    return Finding(STAGES, stages > layers, _in_stages(layers, stages))
+
+
+def uneven_stages(batch: CandidateBatch) -> Finding:
+    """Stages of unequal layers: nothing refuses them, but `dse export` has to say their sizes."""
+    layers, stages = _layers(batch), batch.pipeline_parallel
+    return Finding(EVEN_STAGES, layers % stages > 0.0, _in_stages(layers, stages))
+
+
+def _layers(batch: CandidateBatch) -> Floats:
+    """(n,) layers that mix tokens."""
+    layers = np.zeros(len(batch))
     for block in batch.blocks:
         if block.kind in MIXERS:
             layers = layers + block.count
+    return layers
 
-    def words(i: int) -> str:
-        return f"{whole(layers[i])} layers in {whole(stages[i])} stages"
 
-    yield Finding(STAGES, stages > layers, words)
-    yield Finding(EVEN_STAGES, layers % stages > 0.0, words)
+def _in_stages(layers: Floats, stages: Floats) -> Callable[[int], str]:
+    return lambda i: f"{whole(layers[i])} layers in {whole(stages[i])} stages"

@@ -19,9 +19,9 @@ from dse.rules import (
     Judged,
     Steps,
     added_share,
-    bands,
     errors,
     judge,
+    notes,
     wastes,
 )
 from dse.rules.families import family_of, matrix_unit
@@ -140,7 +140,7 @@ def check(subject: Subject) -> dict[str, Any]:
     models on the chip refuses the shape; Megatron-LM, which trains them, stands in `stacks`."""
     batch, steps = subject.batch, subject.steps(subject.batch)
     broken = [one for one in refusals(subject, batch) if one.broken[0]]
-    found = [*broken, *(one for one in bands(batch) if one.broken[0])]
+    found = [*broken, *(one for one in notes(batch) if one.broken[0])]
     if steps is not None:
         found += [one for one in wastes(steps) if one.broken[0] and _applies(one, subject)]
     found.sort(key=_order)

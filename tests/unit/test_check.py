@@ -56,7 +56,7 @@ def test_degrees_of_qwen2_5_7b():
     degrees = check(subject("qwen2.5-7b", "h200_sxm", tp=8))["degrees"]
     assert degrees["tp"] == [1, 2, 4]
     assert degrees["ep"] == [1]
-    assert degrees["by_stack"]["Megatron-LM"]["pp"] == [1, 2, 4, 7, 14, 28]
+    assert degrees["by_stack"]["Megatron-LM"]["pp"] == list(range(1, 29))  # stages may differ
     assert degrees["by_stack"]["vLLM"]["pp"] == list(range(1, 29))
     assert [row["tp"] for row in degrees["refused"]] == [7, 8]
 

@@ -177,22 +177,18 @@ def _tables(model: Model) -> Flags:
 
 def _layout(shape: Shape, degrees: Mapping[str, int]) -> Flags:
     tensor, pipeline, expert = degrees["tensor"], degrees["pipeline"], degrees["expert"]
-    if shape.layers % pipeline:
-        raise _refuse("--pp", f"{pipeline} stages do not divide {shape.layers} layers")
-    for block in shape.blocks:
-        if block.kind in ("gqa", "mla") and block.sizes["heads"] % tensor:
-            raise _refuse("--tp", f"{tensor} does not divide {block.sizes['heads']:.0f} heads")
     flags: Flags = [
         ("--tensor-model-parallel-size", str(tensor)),
         ("--pipeline-model-parallel-size", str(pipeline)),
     ]
+    if (ends := end_stages(shape.layers, pipeline)) is not None:
+        flags += [
+            ("--decoder-first-pipeline-num-layers", str(ends[0])),
+            ("--decoder-last-pipeline-num-layers", str(ends[1])),
+        ]
     if not shape.of("moe"):
         return flags
     group = tensor * degrees["data"]
-    experts = shape.experts(shared="width")["experts"]
-    if experts % expert or group % expert:
-        of = f"{experts} experts and tensor x data ranks, {group}"
-        raise _refuse("--ep", f"{expert} does not divide {of}")
     flags += [
         ("--expert-model-parallel-size", str(expert)),
         ("--expert-tensor-parallel-size", str(group // expert)),
@@ -220,7 +216,27 @@ def _pattern(ones: Iterable[bool]) -> str:
     return "(" + "+".join(f"[{value}]*{n}" for value, n in runs) + ")"
 
 
-def _refuse(flag: str, reason: str) -> InputError:
-    return InputError(
-        f"Megatron-LM: {reason}", field=flag, accepted="a degree that divides, as Megatron-LM asks"
-    )
+def end_stages(layers: int, stages: int) -> tuple[int, int] | None:
+    """Layers of the first and of the last stage, where they do not divide evenly: the stages
+    between are of one size, and the fullest stage is as small as that allows; of the two ends the
+    last has fewer, which also has the output head. None where all are alike."""
+    if layers % stages == 0:
+        return None
+    most, between = -(-layers // stages), stages - 2
+    if layers - most * between < 2:  # too few are left for the ends
+        most -= 1
+    left = layers - most * between
+    return -(-left // 2), left // 2
+
+
+def stage_words(layers: int, stages: int) -> tuple[str, ...]:
+    """What a reader has to know of stages that differ."""
+    ends = end_stages(layers, stages)
+    if ends is None:
+        return ()
+    text = f"{layers} layers in {stages} stages: {ends[0]} in the first, {ends[1]} in the last"
+    if stages > 2:
+        text += f", {(layers - sum(ends)) // (stages - 2)} in each between"
+    if ends[0] > -(-layers // stages):
+        text += "; --pipeline-model-parallel-layout can share them out more evenly"
+    return (text,)
