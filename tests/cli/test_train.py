@@ -133,7 +133,8 @@ def test_older_and_consumer_chips(chip: str):
     ("flags", "words"),
     [
         (("--tokens", "lots"), "--tokens: read 'lots'"),
-        (("--tokens", "0"), "--tokens: read '0' (accepted: 1 to 1e18 tokens, such as 15.6T)"),
+        (("--tokens", "0"), "--tokens: read '0' (accepted: 1M to 1e18 tokens, such as 15T)"),
+        (("--tokens", "15"), "did you mean 15T?"),
         (("--dtype", "nvfp"), "--dtype: read 'nvfp'; did you mean nvfp4?"),
         (("--recompute", "ful"), "--recompute: read 'ful'; did you mean full?"),
         (("--stack", "megatrn"), "--stack: unknown training stack 'megatrn'"),
