@@ -12,10 +12,12 @@ import pytest
 import yaml
 
 from dse.errors import InputError
-from dse.specs.architectures import ARCHITECTURES
+from dse.specs.architectures import ARCHITECTURES, published_class, write_config
 from dse.specs.catalog import load_catalog
+from dse.specs.huggingface import from_config
 from dse.specs.model import Model
-from dse.specs.model_catalog import resolve_model
+from dse.specs.model_catalog import load_models, resolve_model
+from dse.specs.own_config import config_of, model_of
 from dse.study.check import Load, check, subject_of
 from dse.study.check_degrees import nearest_degrees, refused_by
 from dse.study.estimate import Estimate, estimate
@@ -227,12 +229,51 @@ def windowed() -> Model:
 
 
 def test_a_server_runs_the_class_that_it_has():
-    """Windows in turns with full layers: Qwen3 is written by itself, but vLLM refuses it."""
-    point = answer("gemma-3-27b", tensor_parallel=8)
+    """Windows in turns with full layers: Qwen3 is written of a shape of nobody's, but vLLM refuses
+    it."""
+    model = replace(resolve_model("gemma-3-27b"), name="mine", architecture=None)
+    point = answer(model, tensor_parallel=8)
     assert export_config(point.model).document["architecture"] == "Qwen3ForCausalLM"
     made = export("vllm", point)
     assert made.document["architecture"] == "Gemma3ForCausalLM"
     assert json.loads(made.files["config.json"])["architectures"] == ["Gemma3ForCausalLM"]
+
+
+@pytest.mark.parametrize("model", [m for m in load_models().values() if published_class(m)])
+def test_a_published_model_keeps_its_class_or_a_note_says_so(model: Model):
+    name = published_class(model)
+    try:
+        made = export_config(model)
+    except InputError:
+        assert name not in ARCHITECTURES
+        return
+    said = any(note.startswith(f"published as {name}, ") for note in made.notes)
+    assert (made.document["architecture"] == name) is (name in ARCHITECTURES)
+    assert said is (name not in ARCHITECTURES)
+
+
+def test_a_point_of_a_study_is_the_published_model_of_its_name():
+    """What a study keeps of a model is its name and its layers."""
+    model = resolve_model("qwen3-30b-a3b")
+    kept = model_of(config_of(model), "a study")
+    assert kept.architecture is None
+    assert export_config(kept).document["architecture"] == "Qwen3MoeForCausalLM"
+    wider = tuple(
+        replace(block, sizes={**block.sizes, "experts": 96}) if block.kind == "moe" else block
+        for block in kept.blocks
+    )
+    other = export_config(replace(kept, blocks=wider))
+    assert other.document["architecture"] == "MixtralForCausalLM"  # of that name no longer
+
+
+def test_a_file_keeps_the_class_that_it_names():
+    listed = resolve_model("qwen3-32b")
+    read = from_config(write_config(listed).config, "mine", "config.json")
+    assert read.architecture == listed.architecture == "Qwen3ForCausalLM"
+    assert export_config(read).document["architecture"] == "Qwen3ForCausalLM"
+    asked = export_config(read, architecture="llama")
+    assert asked.document["architecture"] == "LlamaForCausalLM"
+    assert any("published as Qwen3ForCausalLM, which is not taken here" in n for n in asked.notes)
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -279,12 +320,47 @@ def test_megatron_arguments_of_qwen3():
         "--num-experts": "128", "--group-query-attention": None, "--swiglu": None,
         "--untie-embeddings-and-output-weights": None, "--moe-grouped-gemm": None,
         "--normalization": "RMSNorm", "--position-embedding-type": "rope",
-        "--disable-bias-linear": None,
+        "--disable-bias-linear": None, "--qk-layernorm": None,
     }  # fmt: skip
     written = arguments("qwen3-30b-a3b")
     # All layers are sparse: the width of dense ones is that of no layer.
     del published["--ffn-hidden-size"]
     assert {name: written[name] for name in published} == published
+
+
+def test_megatron_arguments_of_gpt_oss():
+    """Sinks and biases as the guide of scripts for gpt-oss in THUDM/slime has them (2025-11)."""
+    written = arguments("gpt-oss-20b")
+    assert written["--softmax-type"] == "learnable"
+    assert written["--quick-geglu"] is None
+    assert written["--glu-linear-offset"] == "1.0"
+    assert not {"--disable-bias-linear", "--add-qkv-bias", "--swiglu"} & set(written)
+
+
+def test_megatron_arguments_have_what_the_class_has():
+    assert "--qk-layernorm" in arguments("qwen3-8b")
+    assert "--qk-layernorm" not in arguments("llama-3-70b")
+    assert "--moe-shared-expert-gate" in arguments("qwen3-next-80b-a3b")
+    assert "--add-qkv-bias" in arguments("qwen2.5-7b")
+    assert "--normalization" not in arguments("pythia-6.9b")  # LayerNorm, with biases
+    assert "--squared-relu" in arguments("nemotron-4-340b")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("gemma-3-27b", "norms after attention and feed-forward; gates of GELU"),
+        ("olmo-2-7b", "published as Olmo2ForCausalLM: norms of heads"),
+        ("glm-4.5", "use_qk_norm"),
+        ("bloom-176b", "ALiBi"),
+        ("llama-3-70b", None),
+        ("qwen3-8b", None),
+    ],
+)
+def test_what_megatron_arguments_do_not_say_is_noted(model: str, said: str | None):
+    notes = export_arguments(resolve_model(model), DEGREES, 2048).notes
+    assert len(notes) == 2 + (said is not None)
+    assert said is None or said in notes[2]
 
 
 def test_megatron_arguments_of_latent_attention():

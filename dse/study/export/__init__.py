@@ -18,6 +18,7 @@ from dse.specs.catalog import Catalog
 from dse.specs.model import Model
 from dse.study.estimate import Estimate
 from dse.study.export import megatron, sglang, trtllm, vllm
+from dse.study.export.classes import as_published, class_notes
 from dse.study.export.files import argument_list, config_text, script
 from dse.study.export.legal import refuse_illegal
 from dse.study.export.point import Launch, Point, Stack, point_of
@@ -45,10 +46,12 @@ def export_config(
     model: Model, *, architecture: str | None = None, context: int | None = None
 ) -> Export:
     """The shape as a `config.json` of transformers."""
+    model = as_published(model)
     written = write_config(model, architecture=architecture, context=context)
     notes = [
+        *class_notes(written),
         "what has no size (rotary base, activation, scale and groups of the routing) is plain or "
-        "the class's default, and layers of two sorts are spread evenly"
+        "the class's default, and layers of two sorts are spread evenly",
     ]
     if model.training_tokens is not None:
         tokens = whole(model.training_tokens)
@@ -71,12 +74,13 @@ def export_arguments(
     deployment where it is `served`. Raises InputError for what Megatron-LM refuses."""
     axes = {f"{name}_parallel": np.array([float(degree)]) for name, degree in degrees.items()}
     refuse_illegal(_batch(model, axes), MEGATRON, megatron.MEGATRON)
-    flags = megatron.arguments(model, degrees, sequence)
+    flags, unsaid = megatron.arguments(as_published(model), degrees, sequence)
     rows = megatron.padded_vocabulary(model, degrees["tensor"])
     notes = (
         f"the vocabulary is padded to {rows:,} rows, {rows - model.vocab_size:,} more than the "
         "model's",
         "data, optimizer and precision arguments are the run's own",
+        *unsaid,
     )
     if served:
         notes += (
@@ -108,7 +112,7 @@ def export_command(
     point = point_of(answer, stack, catalog, architecture)
     model = answer.model
     command = launch(point, checkpoint or model.id)
-    notes = [*command.notes, *point.notes]
+    notes = [*command.notes, *class_notes(point.written), *point.notes]
     if point.instances > 1:
         notes.insert(
             0,

@@ -17,6 +17,7 @@ from dse.specs.catalog import Catalog
 from dse.specs.model import Model
 from dse.study.describe import violations
 from dse.study.estimate import Estimate
+from dse.study.export.classes import as_published
 from dse.study.export.files import Flags
 from dse.study.export.legal import refuse_illegal
 
@@ -127,7 +128,7 @@ def point_of(
     notes += said
     point = Point(
         model=answer.model,
-        written=_class_of(answer.model, stack, architecture, _longest(loads)),
+        written=_class_of(as_published(answer.model), stack, architecture, _longest(loads)),
         chip=chip.id,
         tensor=int(batch.tensor_parallel[0]),
         pipeline=int(batch.pipeline_parallel[0]),
