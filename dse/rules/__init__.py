@@ -1,23 +1,17 @@
 """Shape rules: what software refuses, what fills a chip, and what published models do.
 
-`errors(batch)` and `notes(batch)` need a shape and its degrees alone, `wastes(steps)` the steps of
-`dse.perf.gemms`.
+`errors(batch)` needs a shape and its degrees alone, `wastes(steps)` the steps of
+`dse.perf.gemms`, `bands(batch)` nothing else.
 """
 
 from collections.abc import Iterator
 
 from dse.candidates import CandidateBatch
 from dse.rules.bands import bands
-from dse.rules.divide import divisibility, uneven_stages
+from dse.rules.divide import divisibility
 from dse.rules.formats import blocks_of_formats
 from dse.rules.kinds import Finding, Flags, Rule
 from dse.rules.waste import Filling, Judged, Steps, added_share, judge, wastes
-
-
-def notes(batch: CandidateBatch) -> Iterator[Finding]:
-    """What is worth knowing of n shapes and refused by nothing."""
-    yield from bands(batch)
-    yield uneven_stages(batch)
 
 
 def errors(batch: CandidateBatch) -> Iterator[Finding]:
@@ -34,8 +28,8 @@ __all__ = [
     "Rule",
     "Steps",
     "added_share",
+    "bands",
     "errors",
     "judge",
-    "notes",
     "wastes",
 ]

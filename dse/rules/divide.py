@@ -8,7 +8,7 @@ stages, and TensorRT-LLM the KV heads that vLLM takes, is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -31,18 +31,22 @@ HEADS = Rule(
     "heads_divide_by_tensor_parallel",
     "error",
     "heads divide evenly over the tensor-parallel ranks",
-    "vLLM ModelConfig.verify_with_parallel_config (issues 414, 2652); TensorRT-LLM and Megatron-LM "
-    "assert the same",
+    "vLLM ModelConfig.verify_with_parallel_config (issues 414, 2652)",
     "spec",
     STACKS,
+    {TRTLLM: "TensorRT-LLM asserts the same", MEGATRON: "Megatron-LM asserts the same"},
 )
 KV_HEADS = Rule(
     "kv_heads_fit_tensor_parallel",
     "error",
     "tensor parallelism divides the KV heads, or is a multiple of them (copies)",
-    "vLLM models/qwen2.py, Megatron-LM arguments.py; TensorRT-LLM rounds up (taken as the same)",
+    "vLLM models/qwen2.py",
     "spec",
     STACKS,
+    {
+        TRTLLM: "TensorRT-LLM rounds up (taken as the same)",
+        MEGATRON: "Megatron-LM arguments.py",
+    },
 )
 GROUPS = Rule(
     "kv_heads_divide_heads",
@@ -56,24 +60,29 @@ WIDTH = Rule(
     "feed_forward_divides_by_tensor_parallel",
     "error",
     "feed-forward widths divide evenly over their ranks",
-    "vLLM distributed/utils.py divide(); Megatron-LM the same",
+    "vLLM distributed/utils.py divide()",
     "spec",
     STACKS,
+    {MEGATRON: "Megatron-LM the same"},
 )
 EXPERTS = Rule(
     "experts_divide_by_expert_parallel",
     "error",
     "experts divide evenly over the expert-parallel ranks",
-    "SGLang models/gpt_oss.py, Megatron-LM arguments.py, TensorRT-LLM's tests of experts (uneven "
-    "ones take its load balancer); vLLM gives the first ranks one more unless its own is on",
+    "vLLM gives the first ranks one more unless its load balancer is on",
     "spec",
     (SGLANG, TRTLLM, MEGATRON),
+    {
+        SGLANG: "SGLang models/gpt_oss.py",
+        TRTLLM: "TensorRT-LLM's tests of experts (uneven ones take its load balancer)",
+        MEGATRON: "Megatron-LM arguments.py",
+    },
 )
 GROUP = Rule(
     "expert_parallel_divides_group",
     "error",
     "expert parallelism divides tensor x data parallelism and is at most the experts",
-    "it adds no chips (vLLM, SGLang, TensorRT-LLM)",
+    "it adds no chips",
     "spec",
     STACKS,
 )
@@ -84,13 +93,6 @@ STAGES = Rule(
     "a stage holds a layer or more",
     "spec",
     STACKS,
-)
-EVEN_STAGES = Rule(
-    "layers_divide_by_stages",
-    "note",
-    "layers divide evenly over the pipeline stages: the fullest one sets the pace",
-    "Megatron-LM arguments.py asks for it unless first and last stage are given sizes of their own",
-    "spec",
 )
 OUTPUT_GROUPS = Rule(
     "output_groups_divide_by_tensor_parallel",
@@ -104,10 +106,10 @@ VOCABULARY = Rule(
     "vocabulary_divides_by_tensor_parallel",
     "error",
     "the vocabulary, padded to a multiple of 64, divides over the tensor-parallel ranks",
-    "vLLM layers/vocab_parallel_embedding.py (SGLang has the same layer); Megatron-LM pads to "
-    "128 x ranks",
+    "vLLM layers/vocab_parallel_embedding.py",
     "spec",
-    (VLLM, SGLANG),
+    (VLLM, SGLANG),  # Megatron-LM pads to 128 x ranks
+    {SGLANG: "SGLang has the same layer"},
 )
 
 
@@ -221,24 +223,10 @@ def _group(batch: CandidateBatch) -> Iterator[Finding]:
 
 
 def _stages(batch: CandidateBatch) -> Finding:
-    layers, stages = _layers(batch), batch.pipeline_parallel
-    return Finding(STAGES, stages > layers, _in_stages(layers, stages))
-
-
-def uneven_stages(batch: CandidateBatch) -> Finding:
-    """Stages of unequal layers: nothing refuses them, but `dse export` has to say their sizes."""
-    layers, stages = _layers(batch), batch.pipeline_parallel
-    return Finding(EVEN_STAGES, layers % stages > 0.0, _in_stages(layers, stages))
-
-
-def _layers(batch: CandidateBatch) -> Floats:
-    """(n,) layers that mix tokens."""
-    layers = np.zeros(len(batch))
+    layers, stages = np.zeros(len(batch)), batch.pipeline_parallel
     for block in batch.blocks:
         if block.kind in MIXERS:
             layers = layers + block.count
-    return layers
-
-
-def _in_stages(layers: Floats, stages: Floats) -> Callable[[int], str]:
-    return lambda i: f"{whole(layers[i])} layers in {whole(stages[i])} stages"
+    return Finding(
+        STAGES, stages > layers, lambda i: f"{whole(layers[i])} layers in {whole(stages[i])} stages"
+    )

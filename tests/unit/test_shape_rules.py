@@ -15,7 +15,7 @@ from dse.perf import gemms
 from dse.perf.deployed import Deployed
 from dse.perf.parameters import parameters
 from dse.perf.step import Step
-from dse.rules import errors, notes
+from dse.rules import bands, errors
 from dse.rules.efficiency import (
     MISALIGNED,
     aligned_bytes,
@@ -232,14 +232,13 @@ def test_uneven_experts_are_refused_by_some():
     assert broken(batch, "SGLang") == {"experts_divide_by_expert_parallel"}
 
 
-def test_uneven_stages_are_known_and_refused_by_nothing():
+def test_uneven_stages_are_refused_by_nothing():
     """Megatron-LM takes them where first and last stage are given sizes of their own."""
-    batch = deploy("deepseek-v3", "h200_sxm", tensor_parallel=8.0, pipeline_parallel=[1.0, 4.0])
-    assert not broken(batch[1:], "vLLM")
-    assert not broken(batch[1:], "Megatron-LM")
-    (found,) = (f for f in notes(batch) if f.rule.name == "layers_divide_by_stages")
-    assert found.broken.tolist() == [False, True]
-    assert found.words(1) == "61 layers in 4 stages"
+    batch = deploy("deepseek-v3", "h200_sxm", tensor_parallel=8.0, pipeline_parallel=4.0)
+    assert not broken(batch, "vLLM")
+    assert not broken(batch, "Megatron-LM")
+    more = deploy("deepseek-v3", "h200_sxm", tensor_parallel=8.0, pipeline_parallel=62.0)
+    assert "stages_within_layers" in broken(more, "Megatron-LM")
 
 
 def test_a_shape_is_judged_alike_alone_and_among_others():
@@ -254,7 +253,7 @@ def test_a_shape_is_judged_alike_alone_and_among_others():
 
 def test_ordinary_models_are_inside_the_bands_and_odd_ones_out():
     def outside(model: str) -> set[str]:
-        return {f.rule.name for f in notes(deploy(model, "h100_sxm")) if f.broken[0]}
+        return {f.rule.name for f in bands(deploy(model, "h100_sxm")) if f.broken[0]}
 
     assert not outside("llama-3-70b")
     assert not outside("qwen3-30b-a3b")
