@@ -225,7 +225,7 @@ def _refuse_broken(answer: Estimate) -> None:
     if broken:
         words = "; ".join(row["meaning"] for row in broken)
         raise InputError(
-            f"the point cannot be served: {words}",
+            f"the point cannot be served, it breaks the rule: {words}",
             field="deployment",
             accepted="a point that `dse estimate` calls feasible",
         )

@@ -214,7 +214,8 @@ def _infeasible(answer: Mapping[str, Any]) -> list[Part]:
     most = max(parts, key=lambda name: parts[name])
     lines: list[Part] = [
         f"Not feasible: none of {answer['plans_evaluated']:,} plans fits. The nearest miss is "
-        f"{plan_words(answer['parallelism'])}: {broken}."
+        f"{plan_words(answer['parallelism'])}. It breaks the rule"
+        f"{'s' if len(answer['violations']) > 1 else ''}: {broken}."
     ]
     if any(row["constraint"] == "memory_capacity" for row in answer["violations"]):
         lines.append(
