@@ -30,14 +30,14 @@ def as_published(model: Model) -> Model:
 def class_notes(written: Written) -> tuple[str, ...]:
     """What a reader has to know of the class that is written."""
     name, published = written.architecture, written.published
-    switch = (SWITCHES[name],) if name in SWITCHES else ()
-    if published is None or published == name:
-        return switch
+    if published is None:
+        return ()
+    if published == name:
+        return (SWITCHES[name],) if name in SWITCHES else ()
     why = "is not taken here"
     if published not in ARCHITECTURES:
         why = f"is not written here (transformers {TRANSFORMERS})"
     return (
         f"published as {published}, which {why}: {name} has the same layers and sizes, not its "
         "norms, biases, activation or weights' names; its checkpoint keeps its own config.json",
-        *switch,
     )
