@@ -109,6 +109,11 @@ def test_the_nearest_miss_of_a_degree_that_does_not_divide_is_the_plainest(flag:
     assert used == degree
     said = " ".join(dse(*RUN, flag, str(degree)).out.split())
     assert "It breaks the rule" in said
+    free = dse(*RUN, "--json").json()
+    assert free["without_degrees"] is None
+    assert answer["without_degrees"]["parallelism"] == free["parallelism"]
+    assert answer["without_degrees"]["days"] == pytest.approx(free["days"])
+    assert "Without the degrees that were asked for" in said
 
 
 def test_a_pipeline_that_keeps_up_costs_nothing_and_no_minus():
