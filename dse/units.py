@@ -132,6 +132,21 @@ def parse(text: str | float, dimension: str, *, field: str | None = None) -> flo
     return value + 0.0
 
 
+FEWEST_TRAINING_TOKENS, MOST_TRAINING_TOKENS = 1e6, 1e18
+TRAINING_TOKENS = "1M to 1e18 tokens, such as 15T"
+
+
+def check_training_tokens(tokens: float, text: object, *, field: str | None = None) -> float:
+    """`tokens`, read as `text`. Raises InputError where no model is trained on so few or so many;
+    a bare 15 is most likely 15T."""
+    if FEWEST_TRAINING_TOKENS <= tokens <= MOST_TRAINING_TOKENS:
+        return tokens
+    hint = ""
+    if 0.0 < tokens < 1000.0:
+        hint = f", which is {tokens:g} tokens; did you mean {tokens:g}T?"
+    raise InputError(f"read {str(text)!r}{hint}", field=field, accepted=TRAINING_TOKENS)
+
+
 def _why(unit: str, dimension: str) -> str:
     """Why `unit` is not one of `dimension`."""
     if not unit:

@@ -141,16 +141,13 @@ def _command(
     if study is not None and point is not None:
         answer = estimate_again(Path(study), point)
         files = read_study(Path(study))[0].get("chip_files", ())
-        chip = answer.machines.ids[0]
     else:
         answer = estimate_flags(flags | {"backend": flags["backend"] or format_})
-        chip, files = chip_and_files(flags["chip"], flags["chip_files"])
-    catalog = load_catalog(extra_chip_files=files)
+        _, files = chip_and_files(flags["chip"], flags["chip_files"])
     return export_command(
         answer,
         format_,
-        backends=catalog.backends,
-        vendor=catalog.chip(chip).vendor,
+        load_catalog(extra_chip_files=files),
         checkpoint=checkpoint,
         architecture=architecture,
     )

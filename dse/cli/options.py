@@ -451,18 +451,14 @@ def _demand(average: str | None, peak_over_average: str | None) -> Any:
 
 
 def trained_on(model: Any, text: str) -> Any:
-    """The model with the tokens of --training-tokens. Raises InputError for none or too many."""
+    """The model with the tokens of --training-tokens. Raises InputError for too few or too many."""
     from dataclasses import replace
 
     from dse import units
-    from dse.errors import InputError
 
-    tokens = units.parse(text, "tokens", field="--training-tokens")
-    if not 1 <= tokens <= 1e18:
-        raise InputError(
-            f"read {text!r}", field="--training-tokens", accepted="1 to 1e18 tokens, such as 15T"
-        )
-    return replace(model, training_tokens=tokens)
+    field = "--training-tokens"
+    tokens = units.parse(text, "tokens", field=field)
+    return replace(model, training_tokens=units.check_training_tokens(tokens, text, field=field))
 
 
 def known_dtypes(flags: dict[str, Any]) -> None:

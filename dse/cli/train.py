@@ -106,9 +106,10 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memor
     amount = 1.0 if only_memory else found.training_tokens
     if tokens is not None:
         amount = units.parse(tokens, "tokens", field="--tokens")
-    if amount is None or not 1 <= amount <= 1e18:
-        said = f"read {tokens!r}" if tokens else f"missing, and {found.name} has none of its own"
-        raise InputError(said, field="--tokens", accepted="1 to 1e18 tokens, such as 15.6T")
+        units.check_training_tokens(amount, tokens, field="--tokens")
+    if amount is None:
+        said = f"missing, and {found.name} has none of its own"
+        raise InputError(said, field="--tokens", accepted=units.TRAINING_TOKENS)
     try:
         terms = TrainingFile(**{FIELDS.get(name, name): v for name, v in flags.items()}).terms()
         answer = train(catalog, found, terms, amount, price_basis)

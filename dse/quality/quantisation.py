@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.quality.law import Coefficient
+from dse.quality.law import Coefficient, Range
 from dse.quality.shape import Floats
 
 KUMAR = "Kumar et al. 2024, arXiv 2411.04330"
 # Without the offsets of the paper.
 PTQ_SCALE, PTQ_TOKENS, PTQ_PARAMETERS, PTQ_BITS = 0.0598, 0.5068, 0.3439, 0.5907
 PTQ_FREE_BITS = 7
+# Where the penalty was fitted, by the quantity that a model's own is held against.
+FIT = {
+    "quantised_parameters": Range(30e6, 220e6, KUMAR),
+    "quantised_training_tokens": Range(0.0, 26e9, KUMAR),
+}
 
 SOURCE = f"Post-training quantisation at 6 bits and below: {KUMAR} (fitted)."
 COEFFICIENTS = (
@@ -25,8 +30,7 @@ def quantisation_penalty(bits: Floats, training_tokens: Floats, parameters: Floa
     element, 4 for every 4-bit format: block scales are not precision. `parameters` is the model's
     size, dense-equivalent for a sparse one (assumed; `Quality.quantised_parameters`). A model
     trained in the low precision pays nothing and is not a case for this function. Fitted on integer
-    formats, models of 30M to 220M (checked at 1.7B) and up to 26B tokens; everything larger is an
-    extrapolation.
+    formats within `FIT` (checked at 1.7B); everything larger is an extrapolation.
     """
     overtraining = training_tokens**PTQ_TOKENS * parameters**-PTQ_PARAMETERS
     penalty = PTQ_SCALE * overtraining * np.exp(-bits / PTQ_BITS)

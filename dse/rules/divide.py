@@ -31,18 +31,22 @@ HEADS = Rule(
     "heads_divide_by_tensor_parallel",
     "error",
     "heads divide evenly over the tensor-parallel ranks",
-    "vLLM ModelConfig.verify_with_parallel_config (issues 414, 2652); TensorRT-LLM and Megatron-LM "
-    "assert the same",
+    "vLLM ModelConfig.verify_with_parallel_config (issues 414, 2652)",
     "spec",
     STACKS,
+    {TRTLLM: "TensorRT-LLM asserts the same", MEGATRON: "Megatron-LM asserts the same"},
 )
 KV_HEADS = Rule(
     "kv_heads_fit_tensor_parallel",
     "error",
     "tensor parallelism divides the KV heads, or is a multiple of them (copies)",
-    "vLLM models/qwen2.py, Megatron-LM arguments.py; TensorRT-LLM rounds up (taken as the same)",
+    "vLLM models/qwen2.py",
     "spec",
     STACKS,
+    {
+        TRTLLM: "TensorRT-LLM rounds up (taken as the same)",
+        MEGATRON: "Megatron-LM arguments.py",
+    },
 )
 GROUPS = Rule(
     "kv_heads_divide_heads",
@@ -56,24 +60,29 @@ WIDTH = Rule(
     "feed_forward_divides_by_tensor_parallel",
     "error",
     "feed-forward widths divide evenly over their ranks",
-    "vLLM distributed/utils.py divide(); Megatron-LM the same",
+    "vLLM distributed/utils.py divide()",
     "spec",
     STACKS,
+    {MEGATRON: "Megatron-LM the same"},
 )
 EXPERTS = Rule(
     "experts_divide_by_expert_parallel",
     "error",
     "experts divide evenly over the expert-parallel ranks",
-    "SGLang models/gpt_oss.py, Megatron-LM arguments.py, TensorRT-LLM's tests of experts (uneven "
-    "ones take its load balancer); vLLM gives the first ranks one more unless its own is on",
+    "vLLM gives the first ranks one more unless its load balancer is on",
     "spec",
     (SGLANG, TRTLLM, MEGATRON),
+    {
+        SGLANG: "SGLang models/gpt_oss.py",
+        TRTLLM: "TensorRT-LLM's tests of experts (uneven ones take its load balancer)",
+        MEGATRON: "Megatron-LM arguments.py",
+    },
 )
 GROUP = Rule(
     "expert_parallel_divides_group",
     "error",
     "expert parallelism divides tensor x data parallelism and is at most the experts",
-    "it adds no chips (vLLM, SGLang, TensorRT-LLM)",
+    "it adds no chips",
     "spec",
     STACKS,
 )
@@ -84,14 +93,6 @@ STAGES = Rule(
     "a stage holds a layer or more",
     "spec",
     STACKS,
-)
-EVEN_STAGES = Rule(
-    "layers_divide_by_stages",
-    "error",
-    "layers divide evenly over the pipeline stages",
-    "Megatron-LM arguments.py, unless first and last stage are given sizes of their own",
-    "spec",
-    (MEGATRON,),
 )
 OUTPUT_GROUPS = Rule(
     "output_groups_divide_by_tensor_parallel",
@@ -105,10 +106,10 @@ VOCABULARY = Rule(
     "vocabulary_divides_by_tensor_parallel",
     "error",
     "the vocabulary, padded to a multiple of 64, divides over the tensor-parallel ranks",
-    "vLLM layers/vocab_parallel_embedding.py (SGLang has the same layer); Megatron-LM pads to "
-    "128 x ranks",
+    "vLLM layers/vocab_parallel_embedding.py",
     "spec",
-    (VLLM, SGLANG),
+    (VLLM, SGLANG),  # Megatron-LM pads to 128 x ranks
+    {SGLANG: "SGLang has the same layer"},
 )
 
 
@@ -132,7 +133,7 @@ def divisibility(batch: CandidateBatch) -> Iterator[Finding]:
         elif block.kind == "moe":
             yield from _experts(batch, block, used)
     yield from _group(batch)
-    yield from _stages(batch)
+    yield _stages(batch)
     tp = batch.tensor_parallel
     padded = np.ceil(batch.vocab_size / VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
     yield Finding(
@@ -221,14 +222,11 @@ def _group(batch: CandidateBatch) -> Iterator[Finding]:
     )
 
 
-def _stages(batch: CandidateBatch) -> Iterator[Finding]:
+def _stages(batch: CandidateBatch) -> Finding:
     layers, stages = np.zeros(len(batch)), batch.pipeline_parallel
     for block in batch.blocks:
         if block.kind in MIXERS:
             layers = layers + block.count
-
-    def words(i: int) -> str:
-        return f"{whole(layers[i])} layers in {whole(stages[i])} stages"
-
-    yield Finding(STAGES, stages > layers, words)
-    yield Finding(EVEN_STAGES, layers % stages > 0.0, words)
+    return Finding(
+        STAGES, stages > layers, lambda i: f"{whole(layers[i])} layers in {whole(stages[i])} stages"
+    )

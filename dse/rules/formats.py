@@ -38,9 +38,12 @@ FORMATS = (
     Format("fp8_block", 128.0, True, Rule(
         "fp8_blocks_whole", "error",
         "a rank's width is a multiple of the 128 x 128 block of fp8 weights",
-        "vLLM quantization/fp8.py, issues 17569, 39046, 54178; SGLang issue 3345; TensorRT-LLM "
-        "skips its own tests of such experts",
+        "vLLM quantization/fp8.py, issues 17569, 39046, 54178",
         "spec", (VLLM, SGLANG, TRTLLM),
+        {
+            SGLANG: "SGLang issue 3345",
+            TRTLLM: "TensorRT-LLM skips its own tests of such experts",
+        },
     )),
     Format("int4", 128.0, False, Rule(
         "int4_groups_whole", "error",
@@ -51,8 +54,8 @@ FORMATS = (
     Format("nvfp4", 16.0, False, Rule(
         "nvfp4_blocks_whole", "error",
         "a rank's input width is a multiple of the 16 elements that share a scale in nvfp4",
-        "vLLM and SGLang quantization/modelopt",
-        "spec", (VLLM, SGLANG),
+        "vLLM quantization/modelopt",
+        "spec", (VLLM, SGLANG), {SGLANG: "SGLang the same"},
     )),
     Format("fp8", 16.0, True, Rule(
         "fp8_widths", "error",

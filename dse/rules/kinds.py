@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,8 @@ STACKS = (VLLM, SGLANG, TRTLLM, MEGATRON)
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule: `says` in one sentence; `known` is the kind of its evidence (spec, measured,
-    derived, claimed, assumed); `stacks` refuse what breaks it (errors only)."""
+    derived, claimed, assumed); `stacks` refuse what breaks it (errors only), and `cites` is what
+    each has of its own beside the `source`."""
 
     name: str
     severity: Severity
@@ -32,6 +33,13 @@ class Rule:
     source: str
     known: str
     stacks: tuple[str, ...] = ()
+    cites: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+
+    def cited(self, stacks: Iterable[str]) -> str:
+        """The sources that concern `stacks`."""
+        return "; ".join(
+            [self.source, *(self.cites[name] for name in stacks if name in self.cites)]
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ KV_COPIES = Rule(
 UNEVEN = Rule(
     "uneven_stages", "waste",
     "the fullest pipeline stage sets the pace",
-    "layers of the fullest stage over the mean",
+    "layers of the fullest stage over the mean; Megatron-LM takes such stages where the first and "
+    "the last are given sizes of their own (arguments.py)",
     "derived",
 )  # fmt: skip
 PADDING = Rule(

@@ -425,7 +425,7 @@ _ACCEPTED = {
     "dtype": ", ".join(DTYPES),
     "chip": "chip ids, see `dse hardware list`",
     "tier": ", ".join(TIERS),
-    "tokens": "numbers of tokens, such as 15T",
+    "tokens": "numbers of tokens, such as 15T, from 1M",
 }
 
 
@@ -445,14 +445,14 @@ def _lacks(other: str, wanted: tuple[Value, ...] | None) -> tuple[str, str]:
 
 
 def _tokens(item: Any) -> int | None:
-    """15T or 15e12 as a number; None where it is no number of tokens from 1."""
+    """15T or 15e12 as a number; None where no model is trained on so many."""
     if isinstance(item, bool) or not isinstance(item, int | float | str):
         return None
     try:
         value = units.parse(item, "tokens")
     except InputError:
         return None
-    return round(value) if 1.0 <= value <= MOST_TOKENS else None
+    return round(value) if units.FEWEST_TRAINING_TOKENS <= value <= MOST_TOKENS else None
 
 
 def _ratio(item: Any) -> float | None:

@@ -136,6 +136,7 @@ def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
         source=source,
         assumed=tuple(reader.assumed),
         unknown_keys=tuple(sorted(key for key in set(config) - reader.known if _unknown(key))),
+        architecture=_named(config) or family.architecture,
     )
     check(model)
     return model
@@ -181,12 +182,27 @@ def _flat(config: Mapping[str, object], family: Family) -> dict[str, object]:
     return flat
 
 
+def _named(config: Mapping[str, object]) -> str | None:
+    """The class that the file names."""
+    named = config.get("architectures")
+    if not named:
+        return None
+    return str(named[0] if isinstance(named, list) else named)
+
+
+def classes_of(architecture: str) -> tuple[str, ...]:
+    """All names of a class, those of the same family; itself alone where no family has it."""
+    if architecture not in _ARCHITECTURES:
+        return (architecture,)
+    family = FAMILIES[_ARCHITECTURES[architecture]]
+    return (architecture, family.architecture, *family.others)
+
+
 def _family(config: Mapping[str, object], source: str) -> tuple[str, Family]:
     """By `architectures`, which names the code that runs; without it, by `model_type`."""
-    architectures, model_type = config.get("architectures"), config.get("model_type")
-    if architectures:
-        first = architectures[0] if isinstance(architectures, list) else architectures
-        name, field, read = _ARCHITECTURES.get(str(first)), "architectures", first
+    named, model_type = _named(config), config.get("model_type")
+    if named is not None:
+        name, field, read = _ARCHITECTURES.get(named), "architectures", named
     else:
         name = _MODEL_TYPES.get(model_type, model_type) if isinstance(model_type, str) else None
         name = name if name in FAMILIES else None

@@ -51,7 +51,8 @@ class Model:
     `weight_dtypes` has a dtype for each of `candidates.WEIGHT_PARTS`; `kv_dtype` is None where the
     checkpoint asks for no format of its own. `assumed` holds a sentence for everything that the
     source did not say; `unknown_keys` are keys of a configuration file that nothing here reads.
-    `prediction_layers` are its multi-token-prediction modules, None where that is not said.
+    `prediction_layers` are its multi-token-prediction modules, None where that is not said;
+    `architecture` is the class that its publisher names in `architectures`.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Model:
     assumed: tuple[str, ...] = ()
     unknown_keys: tuple[str, ...] = ()
     prediction_layers: int | None = None
+    architecture: str | None = None
 
     @property
     def num_hidden_layers(self) -> int:

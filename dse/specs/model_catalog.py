@@ -128,6 +128,7 @@ class _Row:
             training_tokens=None if tokens is None else tokens * 1e3,
             source=f"{self.row['source']}, {self.row['date']}",
             assumed=(assumed,) if assumed else (),
+            architecture=self.text("architecture"),
         )
         check(model)
         published = Published(

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dse import units
 from dse.data import search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.quality.laws import DEFAULT, find_law
@@ -474,6 +475,11 @@ def _amount(document: Document, field: str, dimension: str, mistakes: Mistakes) 
         return None
     if value <= 0.0:
         mistakes.add((field,), f"read {written!r}", "more than zero")
+    elif dimension == "tokens":
+        try:
+            units.check_training_tokens(value, written)
+        except InputError as error:
+            mistakes.add((field,), error.message, error.accepted)
     return value
 
 

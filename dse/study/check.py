@@ -117,7 +117,7 @@ def subject_of(
             family,
             units,
             None if unit is None else unit[0],
-            "measured" if chip.family in family.aligned_chips else "assumed",
+            "measured" if chip.id in family.aligned_chips else "assumed",
         ),
         filling_source=unit[1] if unit else figure.source if figure and units else "",
         batch=batch,
@@ -212,18 +212,19 @@ def _step(steps: Steps | None, phase: str) -> dict[str, Any] | None:
 
 def _rule(finding: Finding, stacks: tuple[str, ...]) -> dict[str, Any]:
     rule = finding.rule
+    refused_by = [stack for stack in rule.stacks if stack in stacks]
     shares = (finding.prefill, finding.decode)
     return {
         "rule": rule.name,
         "severity": rule.severity,
         "found": finding.words(0),
         "says": rule.says,
-        "refused_by": [stack for stack in rule.stacks if stack in stacks],
+        "refused_by": refused_by,
         "prefill_share": None if shares[0] is None else float(shares[0][0]),
         "decode_share": None if shares[1] is None else float(shares[1][0]),
         "in_predictions": finding.predicted,
         "known": rule.known,
-        "source": rule.source,
+        "source": rule.cited(refused_by),
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dse.candidates import CandidateBatch, Floats
 from dse.rules import Flags, errors
-from dse.rules.divide import EVEN_STAGES, EXPERTS, GROUP, STAGES
+from dse.rules.divide import EXPERTS, GROUP, STAGES
 from dse.rules.kinds import Rule
 
 MOST = 1024  # no shape has so many heads
@@ -43,7 +43,7 @@ def degrees(batch: CandidateBatch, stacks: Sequence[str], domain: float) -> dict
     )  # fmt: skip
     found: dict[str, dict[str, list[int]]] = {
         "tp": _admitted(tensor, stacks, every),
-        "pp": _admitted(deep, stacks, layers, (STAGES, EVEN_STAGES)),
+        "pp": _admitted(deep, stacks, layers, (STAGES,)),
     }
     if sparse:
         found["ep"] = _admitted(spread, stacks, every, (EXPERTS, GROUP))
@@ -99,3 +99,40 @@ def _refused(batch: CandidateBatch, tensor: Floats) -> list[dict[str, Any]]:
             if words not in said:
                 said.append(words)
     return [{"tp": tp, "because": reasons[tp]} for tp in sorted(reasons)]
+
+
+def refused_by(batch: CandidateBatch, stack: str) -> list[str]:
+    """What `stack` refuses of the one shape of `batch`, a rule each; empty where it takes it."""
+    said: dict[str, list[str]] = {}
+    for finding in errors(batch):
+        if stack in finding.rule.stacks and finding.broken[0]:
+            said.setdefault(finding.rule.says, []).append(finding.words(0))
+    return [f"{'; '.join(words)} (the rule: {says})" for says, words in said.items()]
+
+
+def nearest_degrees(batch: CandidateBatch, stack: str) -> list[dict[str, int]]:
+    """What `stack` admits nearest by: another tensor-parallel degree, each expert whole on one
+    rank, or another number of stages; one of each at most, as the axes that change. Experts that
+    are whole on their ranks stay so."""
+    sparse = any(block.kind == "moe" and block.count[0] > 0.0 for block in batch.blocks)
+    data, expert = float(batch.data_parallel[0]), float(batch.expert_parallel[0])
+    group = float(batch.tensor_parallel[0]) * data
+    every = np.arange(1.0, MOST + 1.0)
+    whole = expert == group if sparse else False
+    tried: list[dict[str, Floats]] = [
+        {"tensor_parallel": every, **({"expert_parallel": every * data} if whole else {})},
+        {"pipeline_parallel": every},
+    ]
+    if sparse and expert != group:
+        tried.insert(1, {"expert_parallel": np.array([group])})
+    found = []
+    for axes in tried:
+        values = next(iter(axes.values()))
+        taken = _admitted(with_degrees(batch, len(values), **axes), [stack], values)[stack]
+        name = next(iter(axes))
+        own = float(getattr(batch, name)[0])
+        near = min(taken, key=lambda value: (abs(np.log2(value / own)), value), default=None)
+        if near is not None:
+            column = int(np.searchsorted(values, near))
+            found.append({axis: int(column_of[column]) for axis, column_of in axes.items()})
+    return found

@@ -116,9 +116,10 @@ def _sentence(row: dict[str, Any]) -> str:
     name = row["rule"].replace("_", " ")
     if row["severity"] == "error":
         by = _join(row["refused_by"])
-        return f"{name}: {row['found']}. Refused by {by}. Source: {row['source']}."
+        broken = f"{row['found']}. Breaks the rule: {row['says']}"
+        return f"{broken}. Refused by {by}. Source: {row['source']}."
     if row["severity"] == "note":
-        return f"{name}: {row['found']}. Rule ({row['known']}): {row['says']}."
+        return f"{name}: {row['found']}. Usual ({row['known']}): {row['says']}."
     costs = [
         f"{tenths(row[f'{phase}_share'])} of the {phase} step"
         for phase in ("prefill", "decode")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from dse.perf.intervals import (
 )
 from dse.perf.machines import Machines
 from dse.perf.serving import BOTTLENECKS
+from dse.quality import quantisation
 from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES
 from dse.specs.blocks import WEIGHT_PARTS
 from dse.specs.calibration import KINDS
@@ -100,9 +101,7 @@ def describe_metrics(
         "violations": broken,
         "intervals": _intervals(metrics, i, values),
         "interval_kind": LABEL,
-        "provenance": _provenance(
-            values, KINDS[metrics.provenance[i]], bool(of_law["extrapolates"])
-        ),
+        "provenance": _provenance(values, KINDS[metrics.provenance[i]], of_law["extrapolates"]),
         **of_law,
     }
 
@@ -173,8 +172,11 @@ def _demanded(values: Mapping[str, Any]) -> bool:
     return values["utilisation"] is not None and values["utilisation"] < 1.0
 
 
-def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dict[str, str]:
-    """How each metric is known: by kernel efficiencies of that kind, by a fitted law, by count."""
+def _provenance(
+    values: Mapping[str, Any], kind: str, extrapolates: Sequence[str]
+) -> dict[str, str]:
+    """How each metric is known: by kernel efficiencies of that kind, by a fitted law, by count.
+    The dense equivalent is that of the loss before the weights are quantised."""
     known = dict.fromkeys(CLASS, kind)
     if _demanded(values):
         known |= dict.fromkeys(THROUGHPUT_METRICS, "derived")
@@ -184,9 +186,10 @@ def _provenance(values: Mapping[str, Any], kind: str, extrapolates: bool) -> dic
     for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
         known[counted] = "derived"
     known |= {asked: "derived" for asked in ASKED if asked in values}
-    for law in ("predicted_loss", "dense_equivalent_parameters"):
-        if values["predicted_loss"] is not None:
-            known[law] = "extrapolated" if extrapolates else "fitted"
+    if values["predicted_loss"] is not None:
+        own = [name for name in extrapolates if name not in quantisation.FIT]
+        known["predicted_loss"] = "extrapolated" if extrapolates else "fitted"
+        known["dense_equivalent_parameters"] = "extrapolated" if own else "fitted"
     return known
 
 

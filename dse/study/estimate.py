@@ -77,8 +77,9 @@ class Estimate:
         them, then what was asked."""
         workloads = describe_workloads(self.metrics, 0)
         layers = layers_in_words(config_of(self.model))
+        described = describe_metrics(self.metrics, 0, self.batch, self.limits, objectives)
         return {
-            **describe_metrics(self.metrics, 0, self.batch, self.limits, objectives),
+            **described,
             **({"workloads": workloads} if workloads else {}),
             "assumed": list(self.assumed),
             "model": self.model.name,
@@ -86,7 +87,9 @@ class Estimate:
             "deployment": describe_deployment(self.batch, 0, self.machines),
             "workload": one_load([load_row(share) for share in self.mix]),
             "price_basis": self.price_basis,
-            "quality_law_fit": fit_ranges(self.metrics.quality.law),
+            "quality_law_fit": fit_ranges(
+                self.metrics.quality.law, quantised=bool(described["quantisation_loss"])
+            ),
             **self.conditions,
         }
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from dse.evaluate import Metrics
 from dse.perf.intervals import EQUIVALENT_FACTOR
-from dse.quality.law import Quality
+from dse.quality import quantisation
+from dse.quality.law import Quality, Range
 from dse.quality.laws import DEFAULT, LAWS
 from dse.quality.overtraining import overtraining
 from dse.study.numbers import number, significant
 
+LEAST_NATS = 5e-5  # of the loss, below which nothing is said of it
 # Numbers of `describe_quality`.
 OVERTRAINING = ("compute_optimal_tokens", "overtraining_ratio", "loss_given_up")
 
@@ -32,11 +34,20 @@ def describe_quality(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dic
             "at_bounds": [],
         }
     quality = metrics.quality
+    added = values["predicted_loss"] - float(quality.predicted_loss[i])
+    outside = [name for name, flags in quality.extrapolates.items() if flags[i]]
+    if added > 0.0:
+        sizes = (quality.quantised_parameters[i : i + 1], np.array([values["training_tokens"]]))
+        outside += [
+            name
+            for (name, known), size in zip(quantisation.FIT.items(), sizes, strict=True)
+            if known.excludes(size)[0]
+        ]
     return {
         "quality_law": quality.law,
-        "quantisation_loss": values["predicted_loss"] - float(quality.predicted_loss[i]),
+        "quantisation_loss": added,
         **describe_overtraining(quality, i, values["training_tokens"]),
-        "extrapolates": sorted(name for name, flags in quality.extrapolates.items() if flags[i]),
+        "extrapolates": sorted(outside),
         "at_bounds": sorted(name for name, flags in quality.at_bound.items() if flags[i]),
     }
 
@@ -49,9 +60,14 @@ def describe_overtraining(quality: Quality, i: int, tokens: float) -> dict[str, 
     return {name: number(amount[0]) for name, amount in zip(OVERTRAINING, amounts, strict=True)}
 
 
-def fit_ranges(law: str) -> dict[str, list[float]]:
-    """{quantity: [low, high]} of what a law was fitted on."""
-    return {name: [known.low, known.high] for name, known in LAWS[law].fit.items()}
+def fit_ranges(law: str, *, quantised: bool = False) -> dict[str, list[float]]:
+    """{quantity: [low, high]} of what a law was fitted on, and of what the penalty was that weights
+    `quantised` after training pay."""
+    return _ends({**LAWS[law].fit, **(quantisation.FIT if quantised else {})})
+
+
+def _ends(ranges: Mapping[str, Range]) -> dict[str, list[float]]:
+    return {name: [known.low, known.high] for name, known in ranges.items()}
 
 
 def quality_intervals(
@@ -90,6 +106,7 @@ def quality_words(answer: Mapping[str, Any]) -> list[str]:
         f"it extrapolates in {', '.join(outside)}" if outside else "inside what it was fitted on"
     )
     words = [f"Loss by the quality law {name} (docs/quality.md): {where}."]
+    words += _quantisation_words(answer)
     if answer["at_bounds"]:
         held = ", ".join(map(_words, answer["at_bounds"]))
         words.append(f"Held at the end of its range: {held}.")
@@ -98,6 +115,24 @@ def quality_words(answer: Mapping[str, Any]) -> list[str]:
     if answer.get("overtraining_ratio") is not None:
         words.append(overtraining_words(answer))
     return words
+
+
+def _quantisation_words(answer: Mapping[str, Any]) -> list[str]:
+    """What of the loss is the weights' format, and what is without it."""
+    added = answer["quantisation_loss"]
+    if added is None or added < LEAST_NATS:
+        return []
+    outside = [
+        f"{_words(quantity.removeprefix('quantised_'))} ({_range(quantity, *ends)})"
+        for quantity, ends in _ends(quantisation.FIT).items()
+        if quantity in answer["extrapolates"]
+    ]
+    where = f", extrapolated in {' and '.join(outside)}" if outside else ""
+    return [
+        f"Of it {added:.4f} nats come from quantising the weights after training (Kumar et al. "
+        f"2024, fitted on integer formats{where}); the dense-equivalent parameters are those of "
+        "the loss before that."
+    ]
 
 
 def overtraining_words(answer: Mapping[str, Any]) -> str:

@@ -97,6 +97,7 @@ def test_a_study_from_check_to_explain(written: Path, tmp_path: Path) -> None:
         ("sliding_window_pattern", "sliding_window_patern", 16, "sliding_window_pattern"),
         ("[5T, 15T]", "[5T, 15TB]", 21, "15TB"),
         ("[5T, 15T]", "[5T, -1]", 21, "numbers of tokens, such as 15T"),
+        ("[5T, 15T]", "[5, 15T]", 21, "numbers of tokens, such as 15T"),
         ("draft_tokens: 1, acceptance: 0.8", "prefix_hit_rate: 0.1", 20, "draft_tokens"),
         ("full_attention_interval: [4, 8]", "full_attention_interval: 0", 13, "from 2 to"),
     ],

@@ -107,6 +107,7 @@ def test_a_shape_that_never_divides_leaves_nothing_feasible(
         ((*POINT[1:], "--serving", "fast"), ["'fast'", "offline"]),
         ((*POINT[1:], "--training-tokens", "15Q"), ["15Q", "15.6T"]),
         ((*POINT[1:], "--training-tokens", "0"), ["--training-tokens"]),
+        ((*POINT[1:], "--training-tokens", "15"), ["15 tokens; did you mean 15T?"]),
         ((*POINT[1:], "--training-tokens", "1e300"), ["--training-tokens"]),
         ((*POINT[1:], "--chip-file", "none.yaml"), ["none.yaml"]),
         ((*POINT[1:], "--out", "out.csv"), ["--out"]),

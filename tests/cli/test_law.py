@@ -59,6 +59,46 @@ def test_estimate_names_its_law_and_where_it_extrapolates(law: str, loss: float,
     assert "times the compute-optimal" in said
 
 
+def test_the_penalty_of_quantised_weights_is_said_with_its_range():
+    """Kumar et al. 2024 fitted models of 30M to 220M: 8 billion parameters lie beyond."""
+    point = ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm")
+    plain = dse(*point, "--json").json()
+    four = dse(*point, "--weight-dtype", "int4", "--json").json()
+    added = four["predicted_loss"] - plain["predicted_loss"]
+    assert added == pytest.approx(four["quantisation_loss"], rel=1e-9)
+    assert added > 0.05
+    assert plain["quantisation_loss"] == 0.0
+    beyond = {"quantised_parameters", "quantised_training_tokens"}
+    assert set(four["extrapolates"]) - set(plain["extrapolates"]) == beyond
+    assert four["quality_law_fit"]["quantised_parameters"] == [30e6, 220e6]
+    assert beyond.isdisjoint(plain["quality_law_fit"])
+    # The equivalent dense model is that of the loss before the penalty.
+    assert four["dense_equivalent_parameters"] == plain["dense_equivalent_parameters"]
+    said = " ".join(dse(*point, "--weight-dtype", "int4").out.split())
+    assert f"Of it {added:.4f} nats come from quantising the weights after training" in said
+    assert "fitted on 30 M to 220 M" in said
+    assert "dense-equivalent parameters are those of the loss before that" in said
+    assert "quantising" not in dse(*point).out
+
+
+def test_a_loss_inside_the_law_and_outside_the_penalty_is_extrapolated():
+    """The dense equivalent, which the penalty does not touch, is not."""
+    point = (
+        "estimate",
+        "--model",
+        "qwen2.5-0.5b",
+        "--chip",
+        "h100_sxm",
+        "--training-tokens",
+        "100B",
+    )
+    plain = dse(*point, "--json").json()["provenance"]
+    four = dse(*point, "--weight-dtype", "int4", "--json").json()["provenance"]
+    assert plain["predicted_loss"] == plain["dense_equivalent_parameters"] == "fitted"
+    assert four["predicted_loss"] == "extrapolated"
+    assert four["dense_equivalent_parameters"] == "fitted"
+
+
 def test_the_law_moves_nothing_but_the_quality():
     plain = dse("estimate", *POINT, "--json").json()
     other = dse("estimate", *POINT, "--law", "abnar", "--json").json()

@@ -100,6 +100,28 @@ def test_why_nothing_fits_is_named(flags: tuple[str, ...], rule: str):
     assert fits(said.out, 100)
 
 
+@pytest.mark.parametrize(("flag", "degree"), [("--tp", 3), ("--pp", 9), ("--cp", 3)])
+def test_the_nearest_miss_of_a_degree_that_does_not_divide_is_the_plainest(flag: str, degree: int):
+    """Nothing is added to what was asked: no 192 chips of 8."""
+    answer = dse(*RUN, flag, str(degree), "--json").json()
+    plan = answer["parallelism"]
+    used = plan["tensor_parallel"] * plan["context_parallel"] * plan["pipeline_parallel"]
+    assert used == degree
+    said = " ".join(dse(*RUN, flag, str(degree)).out.split())
+    assert "It breaks the rule" in said
+    free = dse(*RUN, "--json").json()
+    assert free["without_degrees"] is None
+    assert answer["without_degrees"]["parallelism"] == free["parallelism"]
+    assert answer["without_degrees"]["days"] == pytest.approx(free["days"])
+    assert "Without the degrees that were asked for" in said
+
+
+def test_a_pipeline_that_keeps_up_costs_nothing_and_no_minus():
+    text = dse(*RUN, "--json").out
+    assert '"input_pipeline": 0.0' in text
+    assert "-0.0" not in text
+
+
 def test_a_slow_input_pipeline_and_interruptions_are_named():
     fast = dse(*RUN, "--json").json()
     half = str(int(fast["tokens_per_s"] / 2))
@@ -133,7 +155,8 @@ def test_older_and_consumer_chips(chip: str):
     ("flags", "words"),
     [
         (("--tokens", "lots"), "--tokens: read 'lots'"),
-        (("--tokens", "0"), "--tokens: read '0' (accepted: 1 to 1e18 tokens, such as 15.6T)"),
+        (("--tokens", "0"), "--tokens: read '0' (accepted: 1M to 1e18 tokens, such as 15T)"),
+        (("--tokens", "15"), "did you mean 15T?"),
         (("--dtype", "nvfp"), "--dtype: read 'nvfp'; did you mean nvfp4?"),
         (("--recompute", "ful"), "--recompute: read 'ful'; did you mean full?"),
         (("--stack", "megatrn"), "--stack: unknown training stack 'megatrn'"),

@@ -12,17 +12,22 @@ import pytest
 import yaml
 
 from dse.errors import InputError
-from dse.specs.architectures import ARCHITECTURES
+from dse.specs.architectures import ARCHITECTURES, published_class, write_config
 from dse.specs.catalog import load_catalog
+from dse.specs.huggingface import from_config
 from dse.specs.model import Model
-from dse.specs.model_catalog import resolve_model
+from dse.specs.model_catalog import load_models, resolve_model
+from dse.specs.own_config import config_of, model_of
+from dse.study.check import Load, check, subject_of
+from dse.study.check_degrees import nearest_degrees, refused_by
 from dse.study.estimate import Estimate, estimate
 from dse.study.export import STACKS, Export, export_arguments, export_command, export_config
 from dse.study.export.files import script
-from dse.study.export.megatron import padded_vocabulary
+from dse.study.export.megatron import end_stages, padded_vocabulary
 from dse.study.loads import mix_of
 
 SERVERS = tuple(STACKS)
+SMALL_LOAD = Load(prompt_tokens=2048, output_tokens=512, concurrency=32)
 LOAD = {"prompt_tokens": 4000, "output_tokens": 1000, "serving": "continuous"}
 
 
@@ -44,9 +49,7 @@ def answer(
 
 
 def export(format_: str, point: Estimate, **options: Any) -> Export:
-    catalog = load_catalog()
-    chip = catalog.chip(point.machines.ids[0])
-    return export_command(point, format_, backends=catalog.backends, vendor=chip.vendor, **options)
+    return export_command(point, format_, load_catalog(), **options)
 
 
 def read_by_a_shell(text: str) -> list[str]:
@@ -226,12 +229,51 @@ def windowed() -> Model:
 
 
 def test_a_server_runs_the_class_that_it_has():
-    """Windows in turns with full layers: Qwen3 is written by itself, but vLLM refuses it."""
-    point = answer("gemma-3-27b", tensor_parallel=8)
+    """Windows in turns with full layers: Qwen3 is written of a shape of nobody's, but vLLM refuses
+    it."""
+    model = replace(resolve_model("gemma-3-27b"), name="mine", architecture=None)
+    point = answer(model, tensor_parallel=8)
     assert export_config(point.model).document["architecture"] == "Qwen3ForCausalLM"
     made = export("vllm", point)
     assert made.document["architecture"] == "Gemma3ForCausalLM"
     assert json.loads(made.files["config.json"])["architectures"] == ["Gemma3ForCausalLM"]
+
+
+@pytest.mark.parametrize("model", [m for m in load_models().values() if published_class(m)])
+def test_a_published_model_keeps_its_class_or_a_note_says_so(model: Model):
+    name = published_class(model)
+    try:
+        made = export_config(model)
+    except InputError:
+        assert name not in ARCHITECTURES
+        return
+    said = any(note.startswith(f"published as {name}, ") for note in made.notes)
+    assert (made.document["architecture"] == name) is (name in ARCHITECTURES)
+    assert said is (name not in ARCHITECTURES)
+
+
+def test_a_point_of_a_study_is_the_published_model_of_its_name():
+    """What a study keeps of a model is its name and its layers."""
+    model = resolve_model("qwen3-30b-a3b")
+    kept = model_of(config_of(model), "a study")
+    assert kept.architecture is None
+    assert export_config(kept).document["architecture"] == "Qwen3MoeForCausalLM"
+    wider = tuple(
+        replace(block, sizes={**block.sizes, "experts": 96}) if block.kind == "moe" else block
+        for block in kept.blocks
+    )
+    other = export_config(replace(kept, blocks=wider))
+    assert other.document["architecture"] == "MixtralForCausalLM"  # of that name no longer
+
+
+def test_a_file_keeps_the_class_that_it_names():
+    listed = resolve_model("qwen3-32b")
+    read = from_config(write_config(listed).config, "mine", "config.json")
+    assert read.architecture == listed.architecture == "Qwen3ForCausalLM"
+    assert export_config(read).document["architecture"] == "Qwen3ForCausalLM"
+    asked = export_config(read, architecture="llama")
+    assert asked.document["architecture"] == "LlamaForCausalLM"
+    assert any("published as Qwen3ForCausalLM, which is not taken here" in n for n in asked.notes)
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -278,12 +320,47 @@ def test_megatron_arguments_of_qwen3():
         "--num-experts": "128", "--group-query-attention": None, "--swiglu": None,
         "--untie-embeddings-and-output-weights": None, "--moe-grouped-gemm": None,
         "--normalization": "RMSNorm", "--position-embedding-type": "rope",
-        "--disable-bias-linear": None,
+        "--disable-bias-linear": None, "--qk-layernorm": None,
     }  # fmt: skip
     written = arguments("qwen3-30b-a3b")
     # All layers are sparse: the width of dense ones is that of no layer.
     del published["--ffn-hidden-size"]
     assert {name: written[name] for name in published} == published
+
+
+def test_megatron_arguments_of_gpt_oss():
+    """Sinks and biases as the guide of scripts for gpt-oss in THUDM/slime has them (2025-11)."""
+    written = arguments("gpt-oss-20b")
+    assert written["--softmax-type"] == "learnable"
+    assert written["--quick-geglu"] is None
+    assert written["--glu-linear-offset"] == "1.0"
+    assert not {"--disable-bias-linear", "--add-qkv-bias", "--swiglu"} & set(written)
+
+
+def test_megatron_arguments_have_what_the_class_has():
+    assert "--qk-layernorm" in arguments("qwen3-8b")
+    assert "--qk-layernorm" not in arguments("llama-3-70b")
+    assert "--moe-shared-expert-gate" in arguments("qwen3-next-80b-a3b")
+    assert "--add-qkv-bias" in arguments("qwen2.5-7b")
+    assert "--normalization" not in arguments("pythia-6.9b")  # LayerNorm, with biases
+    assert "--squared-relu" in arguments("nemotron-4-340b")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("gemma-3-27b", "norms after attention and feed-forward; gates of GELU"),
+        ("olmo-2-7b", "published as Olmo2ForCausalLM: norms of heads"),
+        ("glm-4.5", "use_qk_norm"),
+        ("bloom-176b", "ALiBi"),
+        ("llama-3-70b", None),
+        ("qwen3-8b", None),
+    ],
+)
+def test_what_megatron_arguments_do_not_say_is_noted(model: str, said: str | None):
+    notes = export_arguments(resolve_model(model), DEGREES, 2048).notes
+    assert len(notes) == 2 + (said is not None)
+    assert said is None or said in notes[2]
 
 
 def test_megatron_arguments_of_latent_attention():
@@ -323,10 +400,10 @@ def test_the_vocabulary_is_padded_for_tensor_parallelism():
 @pytest.mark.parametrize(
     ("model", "degrees", "reason"),
     [
-        ("llama-3-70b", {"pipeline": 3}, "3 stages do not divide 80 layers"),
-        ("llama-3-70b", {"tensor": 7}, "7 does not divide 64 heads"),
-        ("mixtral-8x7b", {"expert": 3, "data": 3}, "does not divide 8 experts"),
-        ("mixtral-8x7b", {"expert": 4}, "does not divide 8 experts and tensor x data ranks, 1"),
+        ("llama-3-70b", {"pipeline": 81}, "80 layers in 81 stages"),
+        ("llama-3-70b", {"tensor": 7}, "64 heads over 7 ranks"),
+        ("mixtral-8x7b", {"expert": 3, "data": 3}, "8 experts over 3 ranks"),
+        ("mixtral-8x7b", {"expert": 4}, "expert parallelism 4 in a group of 1"),
         ("jamba-v0.1", {}, "no Mamba layers"),
         ("llama-4-scout", {}, "no chunked attention"),
         ("gpt-2-xl", {}, "no learned positions beyond 1024"),
@@ -335,3 +412,118 @@ def test_the_vocabulary_is_padded_for_tensor_parallelism():
 def test_what_megatron_has_no_argument_for(model: str, degrees: dict[str, int], reason: str):
     with pytest.raises(InputError, match=reason):
         arguments(model, **degrees)
+
+
+@pytest.mark.parametrize(("layers", "stages"), [(61, 8), (61, 2), (80, 3), (9, 8), (91, 32)])
+def test_stages_that_differ_hold_all_layers(layers: int, stages: int):
+    first, last = end_stages(layers, stages) or (0, 0)
+    between = layers - first - last
+    assert first >= last >= 1
+    assert between == 0 if stages == 2 else between % (stages - 2) == 0 < between
+    assert end_stages(8 * stages, stages) is None
+
+
+def test_deepseek_v3_in_eight_stages_gives_the_ends_sizes_of_their_own():
+    """8 layers in each of the six stages between: no stage has more than an even split needs."""
+    written = arguments("deepseek-v3", pipeline=8)
+    assert written["--decoder-first-pipeline-num-layers"] == "7"
+    assert written["--decoder-last-pipeline-num-layers"] == "6"
+    made = export_arguments(resolve_model("deepseek-v3"), {**DEGREES, "pipeline": 8}, 4096)
+    assert "61 layers in 8 stages: 7 in the first, 6 in the last, 8 in each between" in made.notes
+    assert "--decoder-first-pipeline-num-layers" not in arguments("llama-3-70b", pipeline=8)
+
+
+@pytest.mark.parametrize("format_", SERVERS)
+@pytest.mark.parametrize(
+    ("point", "near"),
+    [
+        ({"model": "deepseek-v3", "tensor_parallel": 32}, "--tp 16"),
+        (
+            {"model": "qwen3-30b-a3b", "tensor_parallel": 4, "weight_dtype": "fp8_block"},
+            "--tp 2, or --ep 4",
+        ),
+    ],
+)
+def test_what_check_refuses_is_not_exported(format_: str, point: dict[str, Any], near: str):
+    """By the rules of `dse check`, with their reason; the degrees it names are taken."""
+    with pytest.raises(InputError, match="no multiple of 128") as refused:
+        export(format_, answer(**point))
+    assert refused.value.accepted == f"nearest: {near}"
+    axes = {"--tp": "tensor_parallel", "--ep": "expert_parallel"}
+    for words in near.split(", or "):
+        flag, degree = words.split()
+        export(format_, answer(**{**point, axes[flag]: int(degree)}))
+
+
+@pytest.mark.parametrize("stack", ["vLLM", "SGLang", "TensorRT-LLM", "Megatron-LM"])
+@pytest.mark.parametrize("model", ["deepseek-v3", "gpt-oss-120b", "llama-3-70b", "qwen2.5-7b"])
+def test_degrees_that_are_named_are_those_that_check_admits(model: str, stack: str):
+    catalog, shape = load_catalog(), resolve_model(model)
+    for tensor in (3, 5, 24, 48, 64, 100):
+        subject = subject_of(catalog, shape, "h200_sxm", {"tensor_parallel": tensor}, SMALL_LOAD)
+        document = check(subject)
+        assert bool(refused_by(subject.batch, stack)) is not document["stacks"][stack]
+        for near in nearest_degrees(subject.batch, stack):
+            degrees = {"tensor_parallel": tensor, **near}
+            again = check(subject_of(catalog, shape, "h200_sxm", degrees, SMALL_LOAD))
+            assert again["stacks"][stack]
+
+
+def on_host(made: Export, rank: str | None) -> subprocess.CompletedProcess[bytes]:
+    """The words of the script's command on one host of several, a zero byte after each."""
+    text = made.files["serve.sh"].replace("\nexec ", "\nprintf '%s\\0' ")
+    host = {} if rank is None else {"NODE_RANK": rank, "MASTER_ADDR": "10.0.0.7"}
+    return subprocess.run(["sh", "-c", text], check=False, capture_output=True, env=host)
+
+
+SPANNING = {"model": "deepseek-v3", "tensor_parallel": 16, "pipeline_parallel": 2}
+
+
+def test_an_instance_on_several_hosts_is_started_on_each():
+    """32 chips are four hosts of eight."""
+    vllm = export("vllm", answer(**SPANNING))
+    assert vllm.document["hosts_per_instance"] == 4
+    assert "an instance spans 4 hosts of 8 chips" in vllm.notes[0]
+    first, last = (on_host(vllm, rank).stdout.decode().split("\0") for rank in "03")
+    for words, rank in ((first, "0"), (last, "3")):
+        at = words.index("--nnodes")
+        assert words[at : at + 6] == [
+            "--nnodes", "4", "--node-rank", rank, "--master-addr", "10.0.0.7",
+        ]  # fmt: skip
+    assert "--headless" not in first
+    assert last[-2] == "--headless"
+    sglang = export("sglang", answer(**SPANNING, backend="sglang"))
+    words = on_host(sglang, "1").stdout.decode().split("\0")
+    assert words[words.index("--dist-init-addr") + 1] == "10.0.0.7:20000"
+    assert words[words.index("--node-rank") + 1] == "1"
+    unset = on_host(sglang, None)
+    assert unset.returncode != 0
+    assert b"NODE_RANK" in unset.stderr
+
+
+def test_tensorrt_llm_on_several_hosts_is_one_job():
+    made = export("trtllm", answer(**SPANNING, backend="trtllm"))
+    words = read_by_a_shell(made.files["serve.sh"])
+    assert words[:7] == [
+        "srun", "--nodes", "4", "--ntasks-per-node", "8", "--mpi=pmix", "trtllm-llmapi-launch",
+    ]  # fmt: skip
+    assert words[7:9] == ["trtllm-serve", "deepseek-v3"]
+
+
+@pytest.mark.parametrize(
+    ("chip", "degrees", "hosts"),
+    [
+        ("h200_sxm", {"tensor_parallel": 8}, 1),
+        ("h200_sxm", {"data_parallel": 32, "expert_parallel": 32}, 4),
+        ("h200_sxm", {"tensor_parallel": 4, "pipeline_parallel": 3}, 2),  # 6 chips of each
+        ("gb200_nvl72", {"data_parallel": 8, "expert_parallel": 8}, 2),
+        ("l40s", {"tensor_parallel": 8, "pipeline_parallel": 4}, 4),
+    ],
+)
+def test_hosts_hold_whole_ranks(chip: str, degrees: dict[str, int], hosts: int):
+    point = answer("deepseek-v3", chip, **degrees)
+    made = export("vllm", point)
+    assert made.document["hosts_per_instance"] == hosts
+    assert ("--nnodes" in made.document["command"]) is (hosts > 1)
+    assumed = any("taken to have 4 chips" in note for note in made.notes)
+    assert assumed is (chip == "gb200_nvl72")

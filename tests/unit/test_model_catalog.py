@@ -10,6 +10,7 @@ import pytest
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.perf.parameters import parameters
+from dse.specs.families import FAMILIES
 from dse.specs.model import check
 from dse.specs.model_catalog import (
     COUNTS as CONVENTIONS,
@@ -169,10 +170,21 @@ def test_training_tokens_in_tokens():
     assert MODELS["mistral-7b-v0.1"].training_tokens is None
 
 
+def test_published_classes_are_those_of_configurations():
+    """A class where the source is a configuration, of a family that is read."""
+    for row in rows():
+        assert bool(row["architecture"]) is ("config.json" in row["source"]), row["id"]
+    named = {row["architecture"] for row in rows()} - {""}
+    known = {n for f in FAMILIES.values() for n in (f.architecture, *f.others)}
+    assert named <= known
+
+
 def test_a_broken_cell_is_named(tmp_path):
     text = (search_spaces_dir() / "models.csv").read_text(encoding="utf-8")
     path = tmp_path / "models.csv"
-    path.write_text(text.replace("llama-2-7b,Llama-2-7B,,4096", "llama-2-7b,Llama-2-7B,,wide"))
+    path.write_text(
+        text.replace("Llama-2-7B,,LlamaForCausalLM,4096", "Llama-2-7B,,LlamaForCausalLM,wide")
+    )
     with pytest.raises(InputError, match=r"models\.csv: hidden_size: 'wide' for 'llama-2-7b'"):
         load_models(path)
 

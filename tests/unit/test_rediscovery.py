@@ -326,6 +326,44 @@ def varied(tmp_path: Path, old: str, new: str):
     return load_case(tmp_path / "case.yaml")
 
 
+def test_what_lies_beyond_the_laws_data_is_counted_where_the_number_stands(found):
+    """The dense law has seen models of up to 16.2 B parameters."""
+    equivalent = found.table.columns["dense_equivalent_parameters"][found.front.rows]
+    beyond = int((equivalent > 16.2e9).sum())
+    said = [sentence for sentence in lead(found) if "the law extrapolates for" in sentence]
+    if not beyond:
+        assert not said
+        return
+    assert f"{beyond} in dense-equivalent parameters" in said[0]
+    assert lead(found).index(said[0]) <= 2
+
+
+@pytest.fixture(scope="module")
+def card():
+    """gpt-oss-120b on one card."""
+    return rediscover(load_case(CASES["gpt-oss-120b"]), load_catalog())
+
+
+def test_a_front_that_wins_by_the_memory_of_the_card_says_so(card):
+    """And two of 256 experts are fewer than the law has seen."""
+    first, memory, outside, *_ = lead(card)
+    rows = [card.table.row(i) for i in (card.expert, card.distance.cheaper)]
+    own, other = (
+        r["memory_weights_bytes_per_chip"] / r["memory_capacity_bytes_per_chip"] for r in rows
+    )
+    assert own > other + 0.1
+    assert "behind the front" in first
+    assert f"weights take {own:.0%} of each chip's" in memory
+    assert f"{rows[0]['running_requests']:,.0f} requests run on it at once" in memory
+    sparsest = card.table.columns["activation_ratio"][card.front.rows].min()
+    assert sparsest < 0.008
+    assert f"share of experts used ({100 * sparsest:.3g}%; fitted on 0.8% to 100%)" in outside
+    page = markdown([card], "a test")
+    beside = page[: page.index("## gpt-oss")]  # the table of all cases
+    assert "down to 0.781%) than the law has seen (0.8%)" in beside
+    assert "part of the cost is memory of the chip" in beside
+
+
 def test_a_design_that_cannot_be_served_has_no_distance(tmp_path: Path):
     slow = rediscover(varied(tmp_path, "tpot_s <= 30 ms", "tpot_s <= 4 ms"), load_catalog())
     assert slow.served > 0

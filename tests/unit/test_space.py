@@ -287,6 +287,7 @@ def test_resolve_space(tmp_path: Path) -> None:
         ("rental_3yr", "rental_4yr", "price_basis", "rental_3yr"),
         ("15T", "15 GB", "training_tokens", "15 GB"),
         ("training_tokens: 15T\n", "", "", "neither training_compute nor training_tokens"),
+        ("training_tokens: 15T", "training_tokens: 15", "training_tokens", "did you mean 15T?"),
         ("15T", "15T\ntraining_compute: 1e24 FLOP", "", "both"),
         ("backend: current", "backend: vlm", "workload.backend", "did you mean vllm"),
         ("prompt_tokens: 1024", "prompt_tokens: 0", "workload.prompt_tokens", "greater than 0"),

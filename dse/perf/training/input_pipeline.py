@@ -10,6 +10,8 @@ delivery:
 
 from __future__ import annotations
 
+import numpy as np
+
 from dse.candidates import Floats
 
 # A token id of 32 bits, as tokenised text is stored for training.
@@ -27,5 +29,4 @@ def delivered_tokens_per_s(
 def starved_s(step_s: Floats, batch_tokens: Floats, tokens_per_s: Floats) -> Floats:
     """(n,) seconds of each step in which the chips wait for their input; infinite `tokens_per_s`
     is a pipeline that always keeps up."""
-    wait = batch_tokens / tokens_per_s - step_s
-    return wait * (wait > 0.0)
+    return np.maximum(batch_tokens / tokens_per_s - step_s, 0.0)

@@ -85,7 +85,9 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
         }
     )
     used = table["tensor_parallel"] * table["context_parallel"] * table["pipeline_parallel"]
-    table = _keep(table, chips % used == 0)
+    # Fixed degrees that do not divide the chips: the plainest plan with them is the nearest miss.
+    dividing = chips % used == 0
+    table = _keep(table, dividing if dividing.any() else used == used.min())
     used = table["tensor_parallel"] * table["context_parallel"] * table["pipeline_parallel"]
     table["data_parallel"] = np.maximum(chips // used, 1)
     for block in shape.blocks:

@@ -12,5 +12,5 @@ FAMILY = Family(
     tiles=((256.0, 128.0), (128.0, 256.0), (128.0, 128.0)),
     units="SMs",
     aligned=True,
-    aligned_chips=("hopper",),
+    aligned_chips=("h100_sxm",),
 )

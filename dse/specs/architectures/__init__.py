@@ -1,8 +1,9 @@
 """A model as a `config.json` that Hugging Face transformers instantiates.
 
-The class follows from the shape: the first one of `ARCHITECTURES` whose configuration, read back by
-`dse.specs.huggingface`, has the same layers, formats and tables, fewest parameters beyond this
-project's count first. What is written is therefore always read back to the same numbers.
+A class of `ARCHITECTURES` is taken if its configuration, read back by `dse.specs.huggingface`, has
+the same layers, formats and tables: the one that the model is published as, else the one with the
+fewest parameters beyond this project's count. What is written is therefore always read back to the
+same numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dse.specs.architectures.formats import formats
 from dse.specs.architectures.hybrid import HYBRID
 from dse.specs.architectures.shape import WORDS, Architecture, Cannot, Config, Shape, merged
 from dse.specs.architectures.sparse import SPARSE
-from dse.specs.huggingface import from_config
+from dse.specs.huggingface import classes_of, from_config
 from dse.specs.model import Model
 
 TRANSFORMERS = "5.23.0"  # the version that every class was instantiated with
@@ -27,18 +28,22 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 # Special tokens are the tokenizer's; the classes' own may lie outside a smaller vocabulary.
 _NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
 # What a configuration does not hold, and the layers, which are compared by themselves.
-_NOT_WRITTEN = ("id", "name", "source", "assumed", "unknown_keys", "training_tokens", "blocks")
+_NOT_WRITTEN = (
+    "id", "name", "source", "assumed", "unknown_keys", "training_tokens", "architecture", "blocks",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """`beyond`: parameters that the class has over this project's count, by what they are; `others`
-    are further classes that have the shape."""
+    are further classes that have the shape. `published` is the class that the model is published
+    as, under the name that it has here; None where that is not known."""
 
     architecture: str
     config: Config
     beyond: Mapping[str, int]
     others: tuple[str, ...]
+    published: str | None
 
     @property
     def parameters_beyond(self) -> int:
@@ -61,11 +66,26 @@ def write_config(
             field="model" if architecture is None else "--architecture",
             accepted="the other formats, or another shape",
         )
-    # A stable sort: the order of ARCHITECTURES decides between equals.
-    best, *others = sorted(found, key=lambda item: sum(map(abs, item[1].values())))
+    published = published_class(model)
+
+    def order(item: tuple[Config, Mapping[str, int]]) -> tuple[bool, int]:
+        """A stable sort: the order of ARCHITECTURES decides between equals."""
+        config, beyond = item
+        return config["architectures"][0] != published, sum(map(abs, beyond.values()))
+
+    best, *others = sorted(found, key=order)
     config, beyond = best
     names = tuple(config["architectures"][0] for config, _ in others)
-    return Written(config["architectures"][0], config, beyond, names)
+    return Written(config["architectures"][0], config, beyond, names, published)
+
+
+def published_class(model: Model) -> str | None:
+    """The class that the model is published as, under the name that is written here where one is:
+    that of its text model."""
+    if model.architecture is None:
+        return None
+    names = classes_of(model.architecture)
+    return next((name for name in names if name in ARCHITECTURES), names[0])
 
 
 def find_architecture(name: str) -> Architecture:

@@ -16,11 +16,26 @@ def config_text(config: dict[str, Any]) -> str:
     return json.dumps(config, indent=2, allow_nan=False) + "\n"
 
 
-def script(comments: Iterable[str], program: Sequence[str], flags: Flags) -> str:
-    """A shell script of one command, a flag a line."""
+class Variable(str):
+    """Text with variables that each host sets in its environment: not quoted for the shell."""
+
+
+RANK, HEAD = Variable("$NODE_RANK"), Variable("$MASTER_ADDR")
+
+
+def script(
+    comments: Iterable[str], program: Sequence[str], flags: Flags, others: Sequence[str] = ()
+) -> str:
+    """A shell script of one command, a flag a line. `others`: flags of hosts beside the first."""
     command = [shlex.join(program), *(_flag(*flag) for flag in flags)]
-    lines = ["#!/bin/sh", *_comment(comments), "exec " + " \\\n  ".join(command)]
-    return "\n".join(lines) + "\n"
+    lines = ["#!/bin/sh", *_comment(comments)]
+    if any(isinstance(value, Variable) for _, value in flags):
+        lines.append(': "${NODE_RANK:?number of this host, from 0}"')
+        lines.append(': "${MASTER_ADDR:?address of host 0}"')
+    if others:
+        lines.append(f'[ "$NODE_RANK" = 0 ] || set -- {shlex.join(others)} "$@"')
+        command.append('"$@"')
+    return "\n".join([*lines, "exec " + " \\\n  ".join(command)]) + "\n"
 
 
 def argument_list(comments: Iterable[str], name: str, flags: Flags) -> str:
@@ -39,7 +54,9 @@ def _comment(texts: Iterable[str]) -> list[str]:
 
 
 def _flag(name: str, value: str | None) -> str:
-    return name if value is None else f"{name} {shlex.quote(value)}"
+    if value is None:
+        return name
+    return f"{name} " + (f'"{value}"' if isinstance(value, Variable) else shlex.quote(value))
 
 
 def one_line(text: str) -> str:

@@ -7,19 +7,56 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dse.errors import InputError
+from dse.specs.architectures import ARCHITECTURES, published_class, write_config
 from dse.specs.architectures.shape import PLAIN, Cannot, Shape, Sizes, spread
 from dse.specs.families.attention import FULL
 from dse.specs.model import Model
+from dse.study.export.classes import SWITCHES
 
 MEGATRON = "0.16.1"
 VOCABULARY_MULTIPLE = 128  # --make-vocab-size-divisible-by, its default
 Flags = list[tuple[str, str | None]]
 
 
-def arguments(model: Model, degrees: Mapping[str, int], sequence: int) -> Flags:
-    """Flags of the shape and of the layout. `degrees`: tensor, pipeline, expert, and data, the
-    ranks beside tensor parallelism over which experts are divided as well. Raises InputError for
-    what Megatron-LM's GPT models have no argument for, or a layout that it refuses."""
+# What a published class has beyond the sizes of a shape (`dse.specs.architectures`), as arguments;
+# of the rest a note is made. Biases of linear layers are there unless they are switched off.
+_BIASES = (
+    "biases of the attention output", "biases of the feed-forward", "biases of experts",
+    "biases of the router",
+)  # fmt: skip
+_BEYOND: Mapping[str, Flags] = {
+    "norms of query and key heads": [("--qk-layernorm", None)],
+    "gates of shared experts": [("--moe-shared-expert-gate", None)],
+    "attention sinks": [("--softmax-type", "learnable")],
+    "biases of layer norms": [],  # LayerNorm, the default, has them
+}
+# Arguments of what a class is, and what of it has none.
+_OF_CLASS: Mapping[str, Flags] = {
+    "GptOssForCausalLM": [
+        ("--quick-geglu", None),
+        ("--glu-linear-offset", "1.0"),
+        ("--activation-func-clamp-value", "7.0"),
+    ],
+    "NemotronForCausalLM": [("--squared-relu", None), ("--apply-layernorm-1p", None)],
+    "Gemma3ForCausalLM": [("--apply-layernorm-1p", None)],
+    "Qwen3NextForCausalLM": [("--apply-layernorm-1p", None)],
+    "Qwen3_5ForCausalLM": [("--apply-layernorm-1p", None)],
+}
+_UNSAID: Mapping[str, tuple[str, ...]] = {
+    "Gemma3ForCausalLM": ("gates of GELU, not of SiLU as --swiglu has them",),
+    "OPTForCausalLM": ("ReLU, not GELU",),
+    "GPTNeoXForCausalLM": ("attention and feed-forward side by side",),
+    "BloomForCausalLM": ("ALiBi, not rotary positions",),
+    "Glm4MoeForCausalLM": (SWITCHES["Glm4MoeForCausalLM"],),
+}
+
+
+def arguments(
+    model: Model, degrees: Mapping[str, int], sequence: int
+) -> tuple[Flags, tuple[str, ...]]:
+    """(flags of the shape and of the layout, what they do not say). `degrees`: tensor, pipeline,
+    expert, and data, the ranks beside tensor parallelism over which experts are divided as well.
+    Raises InputError for what Megatron-LM's GPT models have no argument for."""
     shape = Shape(model)
     try:
         flags = [
@@ -34,7 +71,36 @@ def arguments(model: Model, degrees: Mapping[str, int], sequence: int) -> Flags:
             field="model",
             accepted="another format, or another shape",
         ) from reason
-    return [*flags, *_layout(shape, degrees)]
+    flags, unsaid = _published(model, flags)
+    return [*flags, *_layout(shape, degrees)], unsaid
+
+
+def _published(model: Model, flags: Flags) -> tuple[Flags, tuple[str, ...]]:
+    """The flags with what the published class has beyond the sizes, and what they leave unsaid."""
+    name = published_class(model)
+    if name is None:
+        return flags, ()
+    if name not in ARCHITECTURES:
+        return flags, (
+            f"published as {name}: norms of heads, biases and activation that this class has "
+            "beyond the sizes are not among the arguments",
+        )
+    beyond = write_config(model, architecture=name).beyond
+    dropped = set[str]()
+    if any(what in _BIASES for what in beyond):
+        dropped |= {"--disable-bias-linear", "--add-qkv-bias"}
+    if "biases of layer norms" in beyond:
+        dropped.add("--normalization")
+    if name == "GptOssForCausalLM":
+        dropped.add("--swiglu")
+    more = [flag for what in beyond for flag in _BEYOND.get(what, ())]
+    more += _OF_CLASS.get(name, [])
+    kept = [flag for flag in flags if flag[0] not in dropped]
+    more = [flag for flag in more if flag not in kept]
+    unsaid = [what for what in beyond if what not in (*_BEYOND, *_BIASES)]
+    unsaid += _UNSAID.get(name, ())
+    words = (f"of {name} these arguments do not say: {'; '.join(unsaid)}",) if unsaid else ()
+    return [*kept, *more], words
 
 
 def padded_vocabulary(model: Model, tensor: int) -> int:
@@ -177,22 +243,18 @@ def _tables(model: Model) -> Flags:
 
 def _layout(shape: Shape, degrees: Mapping[str, int]) -> Flags:
     tensor, pipeline, expert = degrees["tensor"], degrees["pipeline"], degrees["expert"]
-    if shape.layers % pipeline:
-        raise _refuse("--pp", f"{pipeline} stages do not divide {shape.layers} layers")
-    for block in shape.blocks:
-        if block.kind in ("gqa", "mla") and block.sizes["heads"] % tensor:
-            raise _refuse("--tp", f"{tensor} does not divide {block.sizes['heads']:.0f} heads")
     flags: Flags = [
         ("--tensor-model-parallel-size", str(tensor)),
         ("--pipeline-model-parallel-size", str(pipeline)),
     ]
+    if (ends := end_stages(shape.layers, pipeline)) is not None:
+        flags += [
+            ("--decoder-first-pipeline-num-layers", str(ends[0])),
+            ("--decoder-last-pipeline-num-layers", str(ends[1])),
+        ]
     if not shape.of("moe"):
         return flags
     group = tensor * degrees["data"]
-    experts = shape.experts(shared="width")["experts"]
-    if experts % expert or group % expert:
-        of = f"{experts} experts and tensor x data ranks, {group}"
-        raise _refuse("--ep", f"{expert} does not divide {of}")
     flags += [
         ("--expert-model-parallel-size", str(expert)),
         ("--expert-tensor-parallel-size", str(group // expert)),
@@ -220,7 +282,27 @@ def _pattern(ones: Iterable[bool]) -> str:
     return "(" + "+".join(f"[{value}]*{n}" for value, n in runs) + ")"
 
 
-def _refuse(flag: str, reason: str) -> InputError:
-    return InputError(
-        f"Megatron-LM: {reason}", field=flag, accepted="a degree that divides, as Megatron-LM asks"
-    )
+def end_stages(layers: int, stages: int) -> tuple[int, int] | None:
+    """Layers of the first and of the last stage, where they do not divide evenly: the stages
+    between are of one size, and the fullest stage is as small as that allows; of the two ends the
+    last has fewer, which also has the output head. None where all are alike."""
+    if layers % stages == 0:
+        return None
+    most, between = -(-layers // stages), stages - 2
+    if layers - most * between < 2:  # too few are left for the ends
+        most -= 1
+    left = layers - most * between
+    return -(-left // 2), left // 2
+
+
+def stage_words(layers: int, stages: int) -> tuple[str, ...]:
+    """What a reader has to know of stages that differ."""
+    ends = end_stages(layers, stages)
+    if ends is None:
+        return ()
+    text = f"{layers} layers in {stages} stages: {ends[0]} in the first, {ends[1]} in the last"
+    if stages > 2:
+        text += f", {(layers - sum(ends)) // (stages - 2)} in each between"
+    if ends[0] > -(-layers // stages):
+        text += "; --pipeline-model-parallel-layout can share them out more evenly"
+    return (text,)

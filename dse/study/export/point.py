@@ -7,14 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dse.candidates import CandidateBatch
 from dse.errors import InputError
 from dse.evaluate import Metrics
 from dse.perf.workload import POISSON, Workload
 from dse.specs.architectures import Written, write_config
 from dse.specs.backend import Backend
+from dse.specs.catalog import Catalog
 from dse.specs.model import Model
 from dse.study.describe import violations
 from dse.study.estimate import Estimate
+from dse.study.export.classes import as_published
+from dse.study.export.files import Flags
+from dse.study.export.legal import refuse_illegal
+
+# Chips of a host: a box has those of its scale-up domain; one of a rack is a tray of it, four chips
+# in GB200 NVL72 (assumed of the others).
+LARGEST_HOST, TRAY = 8, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,12 @@ class Point:
     longest: int
     prompt: int
     backend: Backend
+    hosts: int
     notes: tuple[str, ...]
+
+    @property
+    def chips_per_host(self) -> int:
+        return self.chips // self.hosts
 
     @property
     def group(self) -> int:
@@ -80,40 +94,42 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A command of one instance: the program, flags (None: a switch), and files that it reads."""
+    """A command of one instance: the program, flags (None: a switch), and files that it reads.
+    `others` are flags that hosts other than the first add."""
 
     program: tuple[str, ...]
-    flags: tuple[tuple[str, str | None], ...]
+    flags: Flags
     files: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def point_of(
-    answer: Estimate,
-    stack: Stack,
-    backends: Mapping[str, Backend],
-    vendor: str,
-    architecture: str | None = None,
+    answer: Estimate, stack: Stack, catalog: Catalog, architecture: str | None = None
 ) -> Point:
     """The point as `stack` would serve it. Raises InputError, with the reason, for a point that
     breaks a rule and for what the stack cannot run or this export does not write."""
     document = answer.as_json()
     deployment = document["deployment"]
+    chip = catalog.chip(deployment["chip"])
     _refuse_broken(answer)
-    if vendor.lower() not in stack.vendors:
-        raise _refuse(stack, f"does not run on chips of {vendor}", deployment["chip"])
+    if chip.vendor.lower() not in stack.vendors:
+        raise _refuse(stack, f"does not run on chips of {chip.vendor}", chip.id)
     _refuse_unwritten(answer, deployment, stack)
     batch = answer.batch
+    refuse_illegal(batch, stack.title, stack.version)
     loads = [share.workload for share in answer.mix]
     backend = loads[0].backend
     notes = _notes(loads, stack, answer)
     if not _is(backend, stack):
         notes += (f"predicted with backend {backend.id}, not with {stack.id}",)
-        backend = backends[stack.id]
+        backend = catalog.backends[stack.id]
+    hosts, said = _hosts(batch, catalog.systems[chip.system].levels[0].size)
+    notes += said
     point = Point(
         model=answer.model,
-        written=_class_of(answer.model, stack, architecture, _longest(loads)),
-        chip=deployment["chip"],
+        written=_class_of(as_published(answer.model), stack, architecture, _longest(loads)),
+        chip=chip.id,
         tensor=int(batch.tensor_parallel[0]),
         pipeline=int(batch.pipeline_parallel[0]),
         data=int(batch.data_parallel[0]),
@@ -128,6 +144,7 @@ def point_of(
         longest=_longest(loads),
         prompt=max(math.ceil(load.prompt_tokens[0]) for load in loads),
         backend=backend,
+        hosts=hosts,
         notes=notes,
     )
     if point.data > 1 and not point.sparse:
@@ -135,6 +152,22 @@ def point_of(
             stack, "runs attention data parallelism for models with experts", f"--dp {point.data}"
         )
     return point
+
+
+def _hosts(batch: CandidateBatch, domain: int | None) -> tuple[int, tuple[str, ...]]:
+    """Hosts of one instance, all with as many chips, and what is assumed of them. A host has the
+    chips of a scale-up domain, of a rack's TRAY; data-parallel ranks lie whole on it, or cover
+    whole ones."""
+    chips = int(batch.chips_per_instance[0])
+    rank = int(batch.tensor_parallel[0] * batch.pipeline_parallel[0])
+    most = TRAY if domain is None or domain > LARGEST_HOST else domain
+    hosts = next(
+        n for n in range(1, chips + 1)
+        if chips % n == 0 and chips // n <= most
+        and ((chips // n) % rank == 0 or rank % (chips // n) == 0)
+    )  # fmt: skip
+    said = f"a host of a rack is taken to have {TRAY} chips (assumed)"
+    return hosts, (said,) if hosts > 1 and most != domain else ()
 
 
 def _longest(loads: list[Workload]) -> int:
@@ -192,7 +225,7 @@ def _refuse_broken(answer: Estimate) -> None:
     if broken:
         words = "; ".join(row["meaning"] for row in broken)
         raise InputError(
-            f"the point cannot be served: {words}",
+            f"the point cannot be served, it breaks the rule: {words}",
             field="deployment",
             accepted="a point that `dse estimate` calls feasible",
         )

@@ -5,6 +5,7 @@ size counts all chips of a stage, and `--attn-dp-size` takes the place of `--dp-
 
 from __future__ import annotations
 
+from dse.study.export.files import HEAD, RANK, Variable
 from dse.study.export.point import Launch, Point, Stack
 from dse.study.export.vllm import cache_format
 
@@ -23,6 +24,7 @@ SGLANG = Stack(
         "Gemma3ForCausalLM": "any", "Gemma4ForCausalLM": "any", "GptOssForCausalLM": "any",
     },
 )  # fmt: skip
+PORT = 20000  # on which hosts meet, as in SGLang's own examples
 _CACHES = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
 
 
@@ -62,4 +64,10 @@ def launch(point: Point, checkpoint: str) -> Launch:
             "--tp-size counts all chips of a stage; --attn-dp-size divides --max-running-requests "
             "and --chunked-prefill-size"
         )
+    if point.hosts > 1:
+        flags += [
+            ("--nnodes", str(point.hosts)),
+            ("--node-rank", RANK),
+            ("--dist-init-addr", Variable(f"{HEAD}:{PORT}")),
+        ]
     return Launch(("python", "-m", "sglang.launch_server"), tuple(flags), notes=tuple(notes))

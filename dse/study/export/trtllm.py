@@ -63,8 +63,12 @@ def launch(point: Point, checkpoint: str) -> Launch:
     if point.kv_dtype != "bf16":
         options["kv_cache_config"]["dtype"] = cache_format(point, TRTLLM, {"fp8": "fp8"})
     text = yaml.safe_dump(options, sort_keys=False)
+    program = ("trtllm-serve", checkpoint)
+    if point.hosts > 1:
+        ranks = ("--ntasks-per-node", str(point.chips_per_host), "--mpi=pmix")
+        program = ("srun", "--nodes", str(point.hosts), *ranks, "trtllm-llmapi-launch", *program)
     return Launch(
-        ("trtllm-serve", checkpoint),
+        program,
         (("--backend", "pytorch"), ("--config", OPTIONS)),
         files={OPTIONS: text},
         notes=tuple(notes),

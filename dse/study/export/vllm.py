@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 from dse.errors import InputError
+from dse.study.export.files import HEAD, RANK
 from dse.study.export.point import Launch, Point, Stack, refuse_layout
 
 VLLM = Stack(
@@ -62,7 +63,17 @@ def launch(point: Point, checkpoint: str) -> Launch:
     ]
     if point.data > 1:
         notes.append("--max-num-seqs is that of one data-parallel rank")
-    return Launch(("vllm", "serve", checkpoint), tuple(flags), notes=tuple(notes))
+    others: tuple[str, ...] = ()
+    if point.hosts > 1:
+        # Which data-parallel ranks a host has follows from its number (vllm/engine/arg_utils.py).
+        flags += [
+            ("--nnodes", str(point.hosts)),
+            ("--node-rank", RANK),
+            ("--master-addr", HEAD),
+        ]
+        others = ("--headless",)
+    program = ("vllm", "serve", checkpoint)
+    return Launch(program, tuple(flags), notes=tuple(notes), others=others)
 
 
 def _batched(point: Point) -> int:

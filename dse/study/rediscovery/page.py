@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dse.study.rediscovery.answer import Rediscovery
+from dse.study.rediscovery.caveats import of_all
 from dse.study.rediscovery.path import Step
 from dse.study.rediscovery.tables import (
     known_table,
@@ -123,12 +124,14 @@ def _to(found: Rediscovery, row: int | None, steps: Sequence[Step]) -> dict[str,
 
 def markdown(answers: Sequence[Rediscovery], command: str) -> str:
     """The page; the same answers give the same bytes."""
+    caveats = of_all(answers)
     parts = [
         f"<!-- {command} -->",
         "# Rediscovery",
         INTRO.rstrip(),
         law_words(answers[0]),
         markdown_table(summary(answers)),
+        *(["\n".join(f"- {text}" for text in caveats)] if caveats else []),
         RUN.rstrip(),
     ]
     for found in answers:

@@ -9,6 +9,7 @@ from typing import Any
 from dse.quality import LAWS
 from dse.study.numbers import significant
 from dse.study.rediscovery.answer import Rediscovery
+from dse.study.rediscovery.caveats import memory, outside
 from dse.study.rediscovery.front import Distance
 from dse.study.rediscovery.path import Step
 from dse.study.rediscovery.table import DEGREES
@@ -104,7 +105,7 @@ def lead(found: Rediscovery) -> list[str]:
             )
         first += "."
     rank = f"{away.dominating:,} of {found.served:,} shapes are at least as good and cost no more."
-    return [first, rank, *_changed(found), *_blame(found)]
+    return [first, *memory(found), *outside(found), rank, *_changed(found), *_blame(found)]
 
 
 def _changed(found: Rediscovery) -> list[str]:

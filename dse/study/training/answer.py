@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,8 @@ DAY, HOUR = 86_400.0, 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """The evaluated plans of one run, the best first (a batch of a few), and what was asked."""
+    """The evaluated plans of one run, the best first (a batch of a few), and what was asked.
+    `unasked` is the same run without the degrees asked for, where with them nothing fits."""
 
     model: Model
     terms: TrainingTerms
@@ -44,6 +45,7 @@ class Training:
     fitting: int  # of which fit
     parameters: Parameters
     assumed: tuple[str, ...]
+    unasked: Training | None = None
 
     @property
     def feasible(self) -> bool:
@@ -110,6 +112,9 @@ class Training:
                 "restart_s": self.trainer.conditions.restart_s,
             },
             "next_plans": [self._row(i) for i in range(1, len(self.plans.batch))],
+            "without_degrees": None
+            if self.unasked is None or not self.unasked.feasible
+            else self.unasked._row(0),
             "plans_evaluated": self.count,
             "plans_that_fit": self.fitting,
             "intervals": intervals,
@@ -227,7 +232,7 @@ def train(
     ranked = trainer.ranked(shape)
     chosen = _different(ranked, SHOWN_PLANS)
     plans = trainer.evaluate(shape, *ranked.take(chosen))
-    return Training(
+    answer = Training(
         model=model,
         terms=terms,
         tokens=tokens,
@@ -239,6 +244,10 @@ def train(
         parameters=parameters(shape),
         assumed=tuple(assumptions(catalog, model, terms, trainer, price_basis)),
     )
+    if answer.feasible or not terms.degrees:
+        return answer
+    free = train(catalog, model, replace(terms, degrees={}), tokens, price_basis)
+    return replace(answer, unasked=free)
 
 
 def _different(ranked: Ranked, count: int) -> np.ndarray:

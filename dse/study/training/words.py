@@ -214,8 +214,14 @@ def _infeasible(answer: Mapping[str, Any]) -> list[Part]:
     most = max(parts, key=lambda name: parts[name])
     lines: list[Part] = [
         f"Not feasible: none of {answer['plans_evaluated']:,} plans fits. The nearest miss is "
-        f"{plan_words(answer['parallelism'])}: {broken}."
+        f"{plan_words(answer['parallelism'])}. It breaks the rule"
+        f"{'s' if len(answer['violations']) > 1 else ''}: {broken}."
     ]
+    if (free := answer["without_degrees"]) is not None:
+        lines.append(
+            f"Without the degrees that were asked for, {plan_words(free['parallelism'])} fits: "
+            f"{digits(free['days'])} days."
+        )
     if any(row["constraint"] == "memory_capacity" for row in answer["violations"]):
         lines.append(
             f"Its memory is mostly {most}: {gigabytes(parts[most])} of "
