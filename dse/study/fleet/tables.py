@@ -7,8 +7,8 @@ from dse.economics.fleet_cost import Counted
 from dse.study.fleet.answer import Answer
 from dse.study.fleet.changes import MORE
 from dse.study.fleet.words import dollars, limit_words, price, value_words
-from dse.study.scale.tables import Table
 from dse.study.scale.words import milliseconds, significant
+from dse.study.text_table import Table
 
 CSV = (
     "quarter", "chip", "ordered_chips", "rented_chips", "owned_chips", "owned_on_chips",
@@ -41,7 +41,6 @@ def chip_table(answer: Answer, counted: Counted) -> Table:
         for row in csv_rows(answer, counted)
     ]  # fmt: skip
     return Table(
-        "mix",
         "Chips by quarter",
         ("quarter", "chip", "ordered", "rented", "owned", "owned and on", "serving at peak",
          "kW", "cost"),
@@ -105,7 +104,6 @@ def quarter_table(answer: Answer, counted: Counted) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "spend",
         "Spend and use by quarter",
         ("quarter", "rent", "capital charge", "electricity", "cost", "cash paid", "kW", "racks",
          *(f"{name}, peak / mean use" for name in names)),
@@ -131,7 +129,6 @@ def instance_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "instances",
         "Instances by quarter",
         ("quarter", "class", "model", "instances", "each on", "division", "weights, cache",
          "requests/s each", "first token, s", "ms per token"),
@@ -152,7 +149,6 @@ def price_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "prices",
         "Prices at which the mix changes",
         ("offer", "price", "in the mix", "enters or leaves at", "cost without it", ""),
         rows,
@@ -182,7 +178,6 @@ def change_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "changes",
         f"What {MORE:.0%} more of each limit, supply and demand does",
         ("what", "now", "with more", "the plan", "a unit of it"),
         rows,
@@ -193,7 +188,6 @@ def change_table(answer: Answer) -> Table:
 
 def refused_table(answer: Answer) -> Table:
     return Table(
-        "refused",
         "What serves no class",
         ("class", "chip", "model", "why"),
         [(row.klass, row.chip, row.model, row.reason) for row in answer.refused],
