@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import command_line, json_option, print_json, print_table, say
+from dse.cli.options import command_line, json_option, price_options, print_json, print_table, say
 
 QUIET_S = 2.0  # progress is shown beyond it
 
@@ -20,6 +20,7 @@ QUIET_S = 2.0  # progress is shown beyond it
 @click.option(
     "--out", metavar="DIR", help="Write fleet.html, fleet.json, fleet.csv and fleet.xlsx there."
 )
+@price_options
 @json_option
 def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bool) -> None:
     """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.

@@ -25,11 +25,12 @@ WORDS = {
     "instance": "one copy of the model on as many chips as it is divided over",
     "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
     "divided, at its highest load within the latency limits",
-    "capital charge": "the price of what is bought as equal payments over its life, interest "
-    "included",
+    "capital charge": "the price of what is bought, with its share of server and network, as "
+    "equal payments over its life, interest included",
+    "upkeep": "maintenance, staff and space of owned chips that are on",
     "peak": "the highest demand of a quarter, for which the fleet is sized",
     "use": "demand over what the instances can serve within the latency limits",
-    "all-in power": "of a chip with its share of server, network and cooling",
+    "at the meter": "with the share of a chip in server, network and cooling",
     "discounted": "later dollars counted for less, by the yearly rate of the plan",
     "on-demand": "rented by the hour, given back at will",
     **{
@@ -176,7 +177,8 @@ def figures(plan: Plan, counted: Counted) -> dict[str, dict[str, Any]]:
         (
             ("rent", lambda spend: spend.rent),
             ("capital charge", lambda spend: spend.capital),
-            ("electricity", lambda spend: spend.running),
+            ("upkeep", lambda spend: spend.upkeep),
+            ("electricity", lambda spend: spend.electricity),
         )
     ):
         values = [sum(of(spend) for spend in one.spend.values()) for one in counted.quarters]

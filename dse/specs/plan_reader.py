@@ -10,10 +10,11 @@ from dse import units
 from dse.data import search_spaces_dir
 from dse.dtypes import DTYPES
 from dse.errors import InputError
-from dse.specs.all_in_power import power_of
 from dse.specs.catalog import Catalog
+from dse.specs.costs import Cost, Costs, check_chips, read_costs
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.model_catalog import resolve_model
+from dse.specs.owning import Owning, lacks_for_owning, lacks_power, owning, power_at_meter
 from dse.specs.plan import (
     BUY,
     QUARTER_HOURS,
@@ -29,7 +30,8 @@ from dse.specs.plan import (
     PlanFile,
     RentFile,
 )
-from dse.specs.purchase import HOUR, buyers_rows
+from dse.specs.prices import COMPUTED
+from dse.specs.purchase import HOUR
 from dse.specs.workloads import CURRENT_BACKEND
 
 DAY_S = 86400.0
@@ -69,10 +71,16 @@ def load_plan(path: Path | str, catalog: Catalog) -> Plan:
     return _Reader(document, written, catalog).plan()
 
 
+def _source(cost: Cost) -> str:
+    """Kind, source and date of a figure."""
+    return ", ".join(part for part in (cost.kind, cost.source, cost.date) if part)
+
+
 class _Reader:
     def __init__(self, document: Document, written: PlanFile, catalog: Catalog) -> None:
         self.document, self.written, self.catalog = document, written, catalog
         self.assumed: list[str] = []
+        self.costs = self._costs()
 
     def plan(self) -> Plan:
         one = self.written
@@ -83,12 +91,7 @@ class _Reader:
             raise self._wrong(
                 ("backend",), f"unknown backend {backend!r}{near}", ", ".join(self.catalog.backends)
             )
-        if one.price_basis not in self.catalog.prices.bases():
-            bases = self.catalog.prices.bases()
-            near = did_you_mean(one.price_basis, bases)
-            raise self._wrong(
-                ("price_basis",), f"unknown price basis {one.price_basis!r}{near}", ", ".join(bases)
-            )
+        self._rent_basis(("price_basis",), one.price_basis)
         plan = Plan(
             name=one.name,
             title=one.title,
@@ -97,8 +100,10 @@ class _Reader:
             quarters=one.quarters,
             price_basis=one.price_basis,
             backend=backend,
-            discount_rate=self._share(("discount_rate",), one.discount_rate),
-            usd_per_kwh=one.usd_per_kwh,
+            discount_rate=self.costs.value("cost_of_capital")
+            if one.discount_rate is None
+            else self._share(("discount_rate",), one.discount_rate),
+            costs=self.costs,
             spare_servers=one.spares.servers,
             spare_share=self._share(("spares", "share"), one.spares.share),
             disaggregated=one.disaggregated,
@@ -122,6 +127,38 @@ class _Reader:
             accepted = f"a percentage from {least:.0%} to {most:.0%}, such as 8 %"
             raise self._wrong(path, f"read {text!r}", accepted)
         return value
+
+    def _costs(self) -> Costs:
+        """What owning costs: the plan's own lines before those of the catalog. The share of the
+        hours that carry the cost is all of them: the plan counts what is idle."""
+        costs, written = self.catalog.costs, self.written.costs
+        if written is not None:
+            costs = read_costs(self.document, ("costs",), written, costs, self.document.file)
+            check_chips(costs, self.catalog.chips)
+        if costs.value("utilisation") == 1.0:
+            return costs
+        if "utilisation" in (written or {}):
+            raise self._wrong(
+                ("costs", "utilisation"),
+                "a fleet counts what is idle itself",
+                "`peak_over_average` and `spares`",
+            )
+        self.assumed.append("`utilisation` of the costs is not used: the fleet counts what is idle")
+        return costs.changed({"utilisation": 1.0})
+
+    def _rent_basis(self, path: KeyPath, basis: str) -> None:
+        """Raises InputError for a basis that is none of rents."""
+        bases = self.catalog.prices.bases()
+        if basis in COMPUTED:
+            raise self._wrong(
+                path,
+                f"{basis} is no price of a rent: what is owned is `buy:` or `stock:` of the plan, "
+                "at the costs of owned_tco",
+                ", ".join(bases),
+            )
+        if basis not in bases:
+            near = did_you_mean(basis, bases)
+            raise self._wrong(path, f"unknown price basis {basis!r}{near}", ", ".join(bases))
 
     def _names_once(self) -> None:
         for key, names in (
@@ -241,7 +278,10 @@ class _Reader:
             raise self._wrong(
                 ("stock",), f"{stock} chips are no whole servers of {server}", f"{server} x n"
             )
-        watts, words = self._power(at, row)
+        watts, words = self._power(at, row.chip)
+        owned = (
+            self._owning(("stock",) if stock else (*at, "buy"), row) if stock or row.buy else None
+        )
         per_rack = row.chips_per_rack or (
             server if server >= LARGEST_DOMAIN else SERVERS_PER_RACK * server
         )
@@ -254,7 +294,7 @@ class _Reader:
             )
         return FleetChip(
             row.chip, server, watts, words, per_rack, rack, stock,
-            self._offers(at, row, stock), tuple(row.classes),
+            self._offers(at, row, owned, stock), tuple(row.classes), owned,
         )  # fmt: skip
 
     def _server(self, at: KeyPath, row: FleetChipFile) -> int:
@@ -269,21 +309,27 @@ class _Reader:
             )
         return domain
 
-    def _power(self, at: KeyPath, row: FleetChipFile) -> tuple[float, str]:
-        """All-in watts per chip, and where they are from."""
-        if row.power is not None:
-            watts = self.document.quantity((*at, "power"), row.power, "W") * self.written.pue
-            return watts, f"of the plan: {row.power} a chip x PUE {self.written.pue:g}"
-        found = power_of(self.catalog.chips[row.chip], self.catalog.chips)
-        if found is None:
-            raise self._wrong(
-                at,
-                f"{row.chip} has no published power",
-                "`power: 400 W`, of a chip with its share of server and network; PUE is put on it",
-            )
-        return found.watts, found.words
+    def _power(self, at: KeyPath, chip: str) -> tuple[float, str]:
+        """Watts at the meter per chip, and what they rest on."""
+        lack = lacks_power(self.catalog, chip, self.costs)
+        if lack is not None:
+            raise self._wrong(at, lack, f"`costs: {{chips: {{{chip}: {{power: 1.2 kW}}}}}}`")
+        cost, server_w, watts = power_at_meter(self.catalog, chip, self.costs)
+        words = cost.text
+        if watts != cost.value:
+            words += f" x {server_w / cost.value:g} (server)" if server_w != cost.value else ""
+            words += f" x {watts / server_w:g} (facility)"
+        return watts, f"{words}, {_source(cost)}"
 
-    def _offers(self, at: KeyPath, row: FleetChipFile, stock: int) -> tuple[Offer, ...]:
+    def _owning(self, at: KeyPath, row: FleetChipFile) -> Owning:
+        lack = lacks_for_owning(self.catalog, row.chip, self.costs)
+        if lack is not None:
+            raise self._wrong(at, lack, "`costs:` of the plan with it, or --costs FILE")
+        return owning(self.catalog, row.chip, self.costs)
+
+    def _offers(
+        self, at: KeyPath, row: FleetChipFile, owned: Owning | None, stock: int
+    ) -> tuple[Offer, ...]:
         listed = isinstance(row.rent, list)
         rents = row.rent if isinstance(row.rent, list) else [row.rent] if row.rent else []
         path = (*at, "rent")
@@ -292,8 +338,8 @@ class _Reader:
         offers = [
             self._rent((*path, i) if listed else path, row.chip, one) for i, one in enumerate(rents)
         ]
-        if row.buy is not None:
-            offers.append(self._buy((*at, "buy"), row.chip, row.buy))
+        if row.buy is not None and owned is not None:
+            offers.append(self._buy((*at, "buy"), row.chip, row.buy, owned))
         labels = [offer.label for offer in offers]
         for i, label in enumerate(labels):
             if label in labels[:i]:
@@ -307,13 +353,7 @@ class _Reader:
             words = f"{one.price} (the plan's own{f': {one.source}' if one.source else ''})"
             name = one.basis or "own price"
         else:
-            if basis not in self.catalog.prices.bases():
-                raise self._wrong(
-                    (*at, "basis"),
-                    f"unknown price basis {basis!r}"
-                    f"{did_you_mean(basis, self.catalog.prices.bases())}",
-                    ", ".join(self.catalog.prices.bases()),
-                )
+            self._rent_basis((*at, "basis"), basis)
             price = self.catalog.prices.select(basis).get(chip)
             if price is None:
                 has = sorted({row.basis for row in self.catalog.prices.rows if row.chip == chip})
@@ -338,32 +378,22 @@ class _Reader:
             on_site=one.site == "own",
         )  # fmt: skip
 
-    def _buy(self, at: KeyPath, chip: str, one: BuyFile) -> Offer:
-        life_s = self._time((*at, "life"), one.life)
-        if life_s < HOUR * QUARTER_HOURS:
-            raise self._wrong((*at, "life"), f"read {one.life!r}", "a quarter of a year or more")
-        if one.price is not None:
-            usd = self._price((*at, "price"), one.price, "usd")
-            words = f"{one.price} (the plan's own{f': {one.source}' if one.source else ''})"
-        else:
-            rows = buyers_rows(self.catalog.purchases, chip)
-            if not rows:
-                raise self._wrong(
-                    at, f"{chip} has no price that a buyer pays", "`buy: {price: 30000 USD}`"
-                )
-            values = sorted(row.usd_per_chip for row in rows)
-            middle = len(values) // 2
-            usd = values[middle] if len(values) % 2 else sum(values[middle - 1 : middle + 1]) / 2
-            kinds = ", ".join(dict.fromkeys(row.kind for row in rows))
-            words = f"{usd:,.0f} USD ({kinds}, {max(row.date for row in rows)})"
-            if not kinds.startswith("purchase_system"):
-                self.assumed.append(
-                    f"the purchase price of {chip} is that of the chip alone: its server, network "
-                    "and housing are not in it"
-                )
+    def _buy(self, at: KeyPath, chip: str, one: BuyFile, owned: Owning) -> Offer:
+        life, price = self.costs.inputs["life"], owned.price
+        if life.value < HOUR * QUARTER_HOURS:
+            raise self._wrong(
+                at, f"what is bought lives {life.text}", "`life` of a quarter or more in the costs"
+            )
+        server = owned.server_usd / price.value
+        words = (
+            f"{owned.capital_usd:,.0f} USD a chip: {price.text}"
+            + (f" x {server:g} (server)" if abs(server - 1.0) > 1e-9 else "")
+            + f" x {owned.capital_usd / owned.server_usd:g} (network), {_source(price)}"
+        )
         return Offer(
-            chip, BUY, f"{chip}, bought", usd, words, self._lead(at, one.lead_quarters),
-            life_quarters=life_s / HOUR / QUARTER_HOURS,
+            chip, BUY, f"{chip}, bought", owned.capital_usd, words,
+            self._lead(at, one.lead_quarters),
+            life_quarters=life.value / HOUR / QUARTER_HOURS,
             chips_per_quarter=self._supply(one.chips_per_quarter),
             price_change=self._change(at, one.price_change_per_quarter),
         )  # fmt: skip

@@ -8,13 +8,21 @@ from typing import Any
 
 from dse.economics.fleet import Solved, solve
 from dse.economics.fleet_cost import Counted, Option, count
+from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.specs.catalog import Catalog
+from dse.specs.own_prices import in_force
 from dse.specs.plan import BUY, QUARTER_HOURS, Plan
 from dse.study.fleet.changes import Entry, Loosened, entries, loosened
 from dse.study.fleet.infeasible import Gives, must_give, waits_for
 from dse.study.fleet.options import Refusal, options_of
 
+# Costs of owning that the answer names, as `dse.specs.costs.RULES` does, in words.
+OWNED_COSTS = {
+    "resale": "resale", "server_factor": "server over chips", "network_share": "network",
+    "maintenance": "maintenance a year", "staff": "staff", "space": "space",
+    "electricity": "electricity",
+}  # fmt: skip
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
 
 Progress = Callable[[str], None]
@@ -106,6 +114,7 @@ def document(answer: Answer, sentences: Sequence[str]) -> dict[str, Any]:
         "orders": _orders(answer),
         "by_quarter": [] if counted is None else _quarters(answer, counted),
         "instances": _instances(answer),
+        "owned_prices": [one.as_json() for one in owned_prices(plan)],
         "prices": [_offer(answer, row) for row in answer.entries],
         "limits": [
             {
@@ -179,7 +188,8 @@ def _quarters(answer: Answer, counted: Counted) -> list[dict[str, Any]]:
             },
             "rent_usd": sum(spend.rent for spend in one.spend.values()),
             "capital_usd": sum(spend.capital for spend in one.spend.values()),
-            "running_usd": sum(spend.running for spend in one.spend.values()),
+            "upkeep_usd": sum(spend.upkeep for spend in one.spend.values()),
+            "electricity_usd": sum(spend.electricity for spend in one.spend.values()),
             "usd": one.usd,
             "cash_usd": one.cash_usd,
             "watts": one.watts,
@@ -243,18 +253,53 @@ def assumptions(answer: Answer) -> list[str]:
     """What the answer rests on."""
     plan = answer.plan
     rests = [
-        f"capital costs {plan.discount_rate:.0%} a year, and later quarters are discounted so; "
-        f"electricity {plan.usd_per_kwh:g} USD/kWh for owned chips that are on, at all-in power "
-        "around the clock: rents include it",
+        f"later quarters are discounted by {plan.discount_rate:.0%} a year",
+        *_owned_words(plan),
         "rates are predictions of the roofline model at the highest load within the latency "
         "limits, medians of a steady load (dse validate says how close they are); arrivals are "
         "taken as even within the peak",
         "every instance of a class stands ready for its peak; requests go to any of them",
     ]
+    rests += _prices_in_force(plan)
     rests += [f"{offer.label}: {offer.words}" for offer in plan.offers]
     rests += [
-        f"{chip.chip}: {chip.watts / 1e3:.3g} kW a chip, {chip.power_words}; "
+        f"{chip.chip}: {chip.watts / 1e3:.3g} kW a chip at the meter ({chip.power_words}); "
         f"{chip.chips_per_rack} chips a rack ({chip.rack_words})"
         for chip in plan.chips
     ]
     return [*rests, *plan.assumed]
+
+
+def _owned_words(plan: Plan) -> list[str]:
+    """How what is owned is counted, and what of it is assumed."""
+    if not owned_prices(plan):
+        return []
+    costs = plan.costs.inputs
+    given = ", ".join(f"{costs[name].text} of {words}" for name, words in OWNED_COSTS.items())
+    found = [
+        "owned chips cost what the basis owned_tco says: capital as level payments over "
+        f"{costs['life'].text} at {costs['cost_of_capital'].text} a year, that of stock is sunk; "
+        "maintenance, staff, space and electricity around the clock while they are on; one that "
+        "is off pays its capital alone. Rents include all of it",
+        f"costs of owning: {given}",
+    ]
+    assumed = [name for name, one in costs.items() if one.kind == "assumed" and name in OWNED_COSTS]
+    if assumed:
+        found.append(f"of these, assumed: {', '.join(assumed)}")
+    return found
+
+
+def _prices_in_force(plan: Plan) -> list[str]:
+    """Files and the date of the user's own that the prices rest on."""
+    own = in_force()
+    found = [f"prices of {file} before the shipped ones" for file in own.prices]
+    if own.as_of is not None:
+        found.append(f"shipped prices as they were known in {own.as_of} (--as-of)")
+    return found + [f"costs of owning of {file}" for file in plan.costs.files]
+
+
+def owned_prices(plan: Plan) -> list[Breakdown]:
+    """What an hour of each chip that is owned or may be bought costs, by its parts."""
+    return [
+        owned(chip.chip, chip.owning, plan.costs) for chip in plan.chips if chip.owning is not None
+    ]
