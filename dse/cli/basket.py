@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import command_line, json_option, law_option, print_json, print_table, say
-from dse.cli.progress import ShapeProgress
+from dse.cli.options import json_option, law_option
+from dse.cli.printing import command_line, print_json, print_tables, say
+from dse.cli.progress import CountProgress
 
 
 @click.command("basket")
@@ -32,7 +33,9 @@ def command(space: str, law: str | None, out: str | None, as_json: bool) -> None
     from dse.study.basket_words import MEANING, document, facts, lead, tables
 
     study = load_study(resolve_space(space), law=law)
-    found = basket(study, load_catalog(extra_chip_files=study.chip_files), ShapeProgress())
+    found = basket(
+        study, load_catalog(extra_chip_files=study.chip_files), CountProgress("shapes served")
+    )
     if as_json:
         print_json(document(found))
     else:
@@ -40,10 +43,7 @@ def command(space: str, law: str | None, out: str | None, as_json: bool) -> None
         for sentence in lead(found):
             say(f"- {sentence}", "  ")
         say(facts(found))
-        for table in tables(found):
-            click.echo()
-            say(table.caption)
-            print_table(table.titles, table.rows, table.right)
+        print_tables(tables(found))
         say(MEANING)
     if out is not None:
         from dse.report.basket import write_basket

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import Whole, json_option, print_json, print_table, say
+from dse.cli.options import Whole, json_option
+from dse.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,16 +6,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import (
-    DEGREE,
-    LOAD,
-    json_option,
-    known_dtypes,
-    print_json,
-    print_table,
-    say,
-    trained_on,
-)
+from dse.cli.options import DEGREE, LOAD, json_option, known_dtypes, trained_on
+from dse.cli.printing import print_json, print_rests, print_table, say
 
 
 @click.command("check")
@@ -126,6 +118,4 @@ def _print(document: dict[str, Any]) -> None:
             click.echo(f"{title}; shares of the step")
             titles, lines = gemm_table(document, phase)
             print_table(titles, lines, right=range(1, len(titles)))
-    click.echo("Rests on:")
-    for sentence in document["assumed"]:
-        say(f"- {sentence}", "  ")
+    print_rests(document["assumed"])

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from dse.cli.columns import wrapped
-from dse.cli.options import json_option, print_json, print_table, say, width
+from dse.cli.options import json_option
+from dse.cli.printing import print_json, print_table, say, width
 
 
 @click.command("claims")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import print_table, say
+from dse.cli.printing import print_table, say
 
 
 def print_price(price: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import print_table, say
+from dse.cli.printing import print_table, say
 
 
 def _joules(value: float) -> str:

@@ -15,12 +15,9 @@ from dse.cli.options import (
     law_option,
     point_options,
     pool_options,
-    print_json,
-    print_table,
-    print_workloads,
     refuse,
-    say,
 )
+from dse.cli.printing import print_json, print_rests, print_table, print_workloads, say
 
 
 @click.command("estimate")
@@ -114,9 +111,7 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
     print_table(("metric", "predicted", "80% interval"), pool_lines(answer), right=(1, 2))
     words = "; ".join(row["constraint"] for row in answer["violations"])
     click.echo(f"Not feasible: {words}." if words else "Feasible.")
-    click.echo("Rests on:")
-    for sentence in answer["assumed"]:
-        say(f"- {sentence}", "  ")
+    print_rests(answer["assumed"])
 
 
 def _print(answer: dict[str, Any]) -> None:
@@ -141,6 +136,4 @@ def _print(answer: dict[str, Any]) -> None:
         say(sentence, "  ")
     for line in verdict(answer):
         say(line, "  ")
-    click.echo("Rests on:")
-    for sentence in answer["assumed"]:
-        say(f"- {sentence}", "  ")
+    print_rests(answer["assumed"])

@@ -15,12 +15,9 @@ from dse.cli.options import (
     json_option,
     law_option,
     point_options,
-    print_json,
-    print_table,
-    print_workloads,
     refuse,
-    say,
 )
+from dse.cli.printing import print_json, print_table, print_workloads, say
 
 
 @click.command("explain")

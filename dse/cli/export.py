@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import (
-    LOAD,
-    POINT_FLAGS,
-    estimate_flags,
-    json_option,
-    point_options,
-    print_json,
-    refuse,
-    say,
-)
+from dse.cli.options import LOAD, POINT_FLAGS, estimate_flags, json_option, point_options, refuse
+from dse.cli.printing import print_json, say
 
 if TYPE_CHECKING:
     from dse.specs.model import Model

@@ -7,17 +7,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import (
-    DEGREE,
-    LOAD,
-    Between,
-    json_option,
-    known_dtypes,
-    offload_of,
-    print_json,
-    print_table,
-    say,
-)
+from dse.cli.options import DEGREE, LOAD, Between, json_option, known_dtypes, offload_of
+from dse.cli.printing import print_json, print_rests, print_table, say
 
 NOTHING = 3  # exit code of a search with nothing feasible (`dse.errors.NothingFeasible`)
 
@@ -89,6 +80,4 @@ def _print(answer: dict[str, Any]) -> None:
         print_table(titles, table, right=range(len(titles)))
     for line in remarks(answer):
         say(line, "  ")
-    click.echo("Rests on:")
-    for sentence in answer["assumed"]:
-        say(f"- {sentence}", "  ")
+    print_rests(answer["assumed"])

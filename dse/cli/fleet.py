@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 
-from dse.cli.options import command_line, json_option, price_options, print_json, print_table, say
-
-QUIET_S = 2.0  # progress is shown beyond it
+from dse.cli.options import json_option, price_options
+from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
+from dse.cli.progress import Progress
 
 
 @click.command("fleet")
@@ -45,7 +44,7 @@ def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bo
     if out == "":
         raise InputError("--out is empty", accepted="a folder")
     catalog = load_catalog(extra_chip_files=chip_files)
-    answer = answered(load_plan(find_plan(plan), catalog), catalog, _Progress())
+    answer = answered(load_plan(find_plan(plan), catalog), catalog, Progress())
     sentences = lead(answer)
     written = document(answer, sentences)
     if as_json:
@@ -54,14 +53,8 @@ def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bo
         say(f"{answer.plan.title}")
         for sentence in sentences:
             say(f"- {sentence}", "  ")
-        for table in tables(answer):
-            click.echo(f"\n{table.caption}")
-            print_table(table.titles, table.rows, right=table.right)
-            for note in table.notes:
-                say(note, "  ")
-        click.echo("\nRests on:")
-        for text in assumptions(answer):
-            say(f"- {text}", "  ")
+        print_tables(tables(answer))
+        print_rests(assumptions(answer))
     if out is not None:
         from dse.report.fleet import write_fleet
 
@@ -69,15 +62,3 @@ def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bo
         click.echo(f"Report: {page}", err=as_json)
     if answer.counted is None:
         raise NothingFeasible("\n".join(sentences))
-
-
-class _Progress:
-    """A line to standard error every two seconds, none before the first two."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        if time.monotonic() - self.last >= QUIET_S:
-            self.last = time.monotonic()
-            click.echo(text, err=True)

@@ -15,14 +15,8 @@ from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_prices import list_prices
 from dse.cli.hardware_require import require_chip
-from dse.cli.options import (
-    efficiency_option,
-    json_option,
-    price_options,
-    print_json,
-    print_table,
-    say,
-)
+from dse.cli.options import efficiency_option, json_option, price_options
+from dse.cli.printing import print_json, print_table, say
 from dse.cli.racks import rack
 
 if TYPE_CHECKING:

@@ -7,17 +7,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import (
-    POINT_FLAGS,
-    command_line,
-    estimate_flags,
-    json_option,
-    point_options,
-    print_json,
-    print_table,
-    refuse,
-    say,
-)
+from dse.cli.options import POINT_FLAGS, estimate_flags, json_option, point_options, refuse
+from dse.cli.printing import command_line, print_json, print_table, say
 
 
 @click.command("compare")

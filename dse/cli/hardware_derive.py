@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import say
+from dse.cli.printing import say
 
 
 @click.command("derive")

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, price_options, print_json, print_table, say
+from dse.cli.options import json_option, price_options
+from dse.cli.printing import print_json, print_table, say
 
 
 @click.command("prices")

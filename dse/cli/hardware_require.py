@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table, say
+from dse.cli.options import json_option
+from dse.cli.printing import print_json, print_table, say
 
 VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
 

@@ -1,4 +1,4 @@
-"""Progress of work that is counted in shapes."""
+"""Progress of work that takes a while, on standard error."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ import click
 QUIET_S = 2.0
 
 
-class ShapeProgress:
-    """A line to standard error every two seconds, none before the first two."""
+class Progress:
+    """A line every two seconds, none before the first two."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
 
-    def __call__(self, what: str, done: int, total: int) -> None:
+    def __call__(self, text: str) -> None:
         if time.monotonic() - self.last >= QUIET_S:
             self.last = time.monotonic()
-            click.echo(f"{what}: {done:,} of {total:,} shapes served", err=True)
+            click.echo(text, err=True)
 
 
 class CountProgress:
-    """The same of work that is counted in anything."""
+    """The same of work that is counted, in `unit`."""
 
-    def __init__(self) -> None:
-        self.last = time.monotonic()
+    def __init__(self, unit: str = "") -> None:
+        self.say = Progress()
+        self.unit = f" {unit}" if unit else ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        if time.monotonic() - self.last >= QUIET_S:
-            self.last = time.monotonic()
-            click.echo(f"{what}: {done:,} of {total:,}", err=True)
+        self.say(f"{what}: {done:,} of {total:,}{self.unit}")

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, law_option, print_json, print_table, say
-from dse.cli.progress import ShapeProgress
+from dse.cli.options import json_option, law_option
+from dse.cli.printing import print_json, print_table, print_tables, say
+from dse.cli.progress import CountProgress
 
 
 @click.command("rediscover")
@@ -36,7 +37,7 @@ def command(case: str | None, law: str | None, markdown: str | None, as_json: bo
 
     paths = [resolve_case(case)] if case else list(shipped_cases().values())
     cases = [load_case(path, law) for path in paths]
-    catalog, progress = load_catalog(), ShapeProgress()
+    catalog, progress = load_catalog(), CountProgress("shapes served")
     answers = [rediscover(one, catalog, progress) for one in cases]
     if markdown is not None:
         words = ["dse rediscover", *([case] if case else []), *([f"--law {law}"] if law else [])]
@@ -83,9 +84,7 @@ def _print_one(found: Any) -> None:
     for sentence in lead(found):
         say(f"- {sentence}", "  ")
     say(looked_at(found))
-    for made in (known_table(found), shape_table(found)):
-        click.echo(f"\n{made.caption}")
-        print_table(made.titles, made.rows, made.right)
+    print_tables([known_table(found), shape_table(found)])
     if found.case.held:
         say(f"Held at the expert's: {' and '.join(found.case.held)}, because {found.case.why_held}")
     for words, steps in path_words(found):
@@ -93,7 +92,5 @@ def _print_one(found: Any) -> None:
         say(words)
         for k, step in enumerate(steps, 1):
             say(f"{k}. {step_words(step)}", "   ")
-    made = variant_table(found)
-    click.echo(f"\n{made.caption}")
-    print_table(made.titles, made.rows, made.right)
+    print_tables([variant_table(found)])
     say(law_words(found))

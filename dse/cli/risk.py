@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dse.cli.options import Between, Whole, json_option, print_json, print_table, say
+from dse.cli.options import Between, Whole, json_option
+from dse.cli.printing import print_json, print_rests, print_tables, say
 from dse.cli.progress import CountProgress
 
 
@@ -84,17 +85,10 @@ def command(
     for sentence in lead(found):
         say(f"- {sentence}", "  ")
     say(facts(found))
-    for table in tables(found):
-        click.echo()
-        say(table.caption)
-        print_table(table.titles, table.rows, table.right)
-        for note in table.notes:
-            say(note)
+    print_tables(tables(found))
     say(MEANING)
     if found.measurements and (lines := commands(found, found.measurements[0])):
         click.echo("\nTo make the first measurement, of a server deployed so:")
         for line in lines:
             click.echo(f"  {line}")
-    click.echo("\nRests on:")
-    for text in rests_on(found):
-        say(f"- {text}", "  ")
+    print_rests(rests_on(found))

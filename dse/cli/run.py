@@ -8,17 +8,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import (
-    Whole,
-    efficiency_option,
-    json_option,
-    lease_option,
-    price_options,
-    print_json,
-    print_table,
-    say,
-    width,
-)
+from dse.cli.options import Whole, efficiency_option, json_option, lease_option, price_options
+from dse.cli.printing import print_json, print_table, say, width
 
 
 @click.command("run")

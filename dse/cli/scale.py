@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dse.cli.options import (
-    LOAD,
-    Between,
-    Whole,
-    command_line,
-    json_option,
-    price_options,
-    print_json,
-    print_table,
-    say,
-)
+from dse.cli.options import LOAD, Between, Whole, json_option, price_options
+from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
+from dse.cli.progress import Progress
 
 MOST_CHIPS = 4096
-QUIET_S = 2.0  # progress is shown beyond it
 
 
 @click.command("scale")
@@ -109,7 +99,7 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
     from dse.study.scale.words import asked_words, lead
 
     asked, subjects = _asked(flags), _subjects(flags)
-    progress = _Progress()
+    progress = Progress()
     answers = [scaled(subject, asked, progress) for subject in subjects]
     sentences = lead(answers)
     written = document(answers, sentences)
@@ -120,32 +110,14 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
         for sentence in sentences:
             say(f"- {sentence}", "  ")
         for answer in answers:
-            for table in [*tables(answer), *([stage_table(answer)] if pipeline else [])]:
-                click.echo(f"\n{table.caption}")
-                print_table(table.titles, table.rows, right=table.right)
-                for note in table.notes:
-                    say(note, "  ")
-        click.echo("\nRests on:")
-        for text in dict.fromkeys(text for answer in answers for text in answer.assumed):
-            say(f"- {text}", "  ")
+            print_tables([*tables(answer), *([stage_table(answer)] if pipeline else [])])
+        print_rests(dict.fromkeys(text for answer in answers for text in answer.assumed))
     if out is not None:
         from dse.report.scale import write_scale
 
         asked = {**written, "command": command_line()}
         page = write_scale(Path(out), answers, asked, csv_lines(answers))
         click.echo(f"Plots: {page}", err=as_json)
-
-
-class _Progress:
-    """A line to standard error every two seconds, none before the first two."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        if time.monotonic() - self.last >= QUIET_S:
-            self.last = time.monotonic()
-            click.echo(text, err=True)
 
 
 def _asked(flags: dict[str, Any]) -> Any:

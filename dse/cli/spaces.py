@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import json_option, print_json, print_table, say
+from dse.cli.options import json_option
+from dse.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
     from dse.specs.axes import Axis

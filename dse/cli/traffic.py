@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import Between, Whole, json_option, print_json, print_table, say
+from dse.cli.options import Between, Whole, json_option
+from dse.cli.printing import print_json, print_rests, print_tables, say
 from dse.cli.progress import CountProgress
 
 if TYPE_CHECKING:
@@ -79,15 +80,8 @@ def command(
     say(study.title or study.name)
     for sentence in lead(study, known, targets, found):
         say(f"- {sentence}", "  ")
-    for table in tables(study, known, targets, found):
-        click.echo()
-        say(table.caption)
-        print_table(table.titles, table.rows, table.right)
-        for note in table.notes:
-            say(note)
-    click.echo("\nRests on:")
-    for text in rests_on(trace is not None, found):
-        say(f"- {text}", "  ")
+    print_tables(tables(study, known, targets, found))
+    print_rests(rests_on(trace is not None, found))
 
 
 def _traffic(

@@ -6,16 +6,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import (
-    DEGREE,
-    Between,
-    Whole,
-    efficiency_option,
-    json_option,
-    print_json,
-    print_table,
-    say,
-)
+from dse.cli.options import DEGREE, Between, Whole, efficiency_option, json_option
+from dse.cli.printing import print_json, print_table, say
 
 # Flags whose names differ from the fields of a `training:` section.
 FIELDS = {

@@ -8,15 +8,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import (
-    GIVEN,
-    efficiency_option,
-    json_option,
-    print_json,
-    print_table,
-    say,
-    width,
-)
+from dse.cli.options import GIVEN, efficiency_option, json_option
+from dse.cli.printing import print_json, print_table, say, width
 
 WORST = 10
 WIDE, NARROW = 100, (0, 1, 3, 4, 7, 9)  # columns of the console; columns of the scores below it

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dse.cli.options import (
-    DEGREE,
-    LOAD,
-    Between,
-    command_line,
-    efficiency_option,
-    json_option,
-    print_json,
-    print_table,
-    say,
-)
+from dse.cli.options import DEGREE, LOAD, Between, efficiency_option, json_option
+from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
+from dse.cli.progress import Progress
 
-QUIET_S = 2.0  # progress is shown beyond it
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
 OF_A_MODEL = (
     "tp", "pp", "dp", "ep", "replicas", "concurrency", "weight_dtype", "kv_dtype", "prompt_tokens",
@@ -105,7 +95,7 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
 
     asked = _asked(study, flags)
     questions = _questions(asked, flags)
-    document = answer(asked, questions, _Progress())
+    document = answer(asked, questions, Progress())
     document["answer"] = sentences(document)
     made = tables(document)
     quiet = not made
@@ -118,14 +108,8 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
             say(f"- {sentence}", "  ")
         click.echo()
         say(heading(document), "  ")
-        for table in made:
-            click.echo(f"\n{table.caption}")
-            print_table(table.titles, table.rows, right=table.right)
-            for note in table.notes:
-                say(note, "  ")
-        click.echo("\nRests on:")
-        for text in document["assumed"]:
-            say(f"- {text}", "  ")
+        print_tables(made)
+        print_rests(document["assumed"])
         click.echo()
         for note in [document["how"], *document["notes"]]:
             say(f"{note[0].upper()}{note[1:]}.", "  ")
@@ -137,18 +121,6 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
         plain = made if quiet else tables(document, bars=False)
         page = write_whatif(Path(out), document, plain, heading(document))
         click.echo(f"Page: {page}", err=as_json)
-
-
-class _Progress:
-    """A line to standard error every two seconds, none before the first two."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        if time.monotonic() - self.last >= QUIET_S:
-            self.last = time.monotonic()
-            click.echo(text, err=True)
 
 
 def _asked(study: str | None, flags: dict[str, Any]) -> Any:

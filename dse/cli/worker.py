@@ -6,7 +6,8 @@ import time
 
 import click
 
-from dse.cli.options import Whole, law_option, lease_option, say
+from dse.cli.options import Whole, law_option, lease_option
+from dse.cli.printing import say
 
 
 @click.command("worker")

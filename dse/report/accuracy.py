@@ -23,8 +23,7 @@ from dse.report.accuracy_words import (
 )
 from dse.report.figures import PALETTE, SYMBOLS
 from dse.report.labels import GLOSSARY
-from dse.report.page import PLOTLY, Explainer, environment, template_text
-from dse.report.tables import script_json
+from dse.report.page import answer_page
 from dse.study.folder import write_text
 from dse.study.numbers import tenths
 
@@ -111,7 +110,8 @@ def accuracy_page(document: dict[str, Any], answer: pd.DataFrame, lead: Sequence
     scores = [item for item in document["scores"] if item["by"] == "all"]
     scored = answer[answer["status"] == "ok"]
     data = _data(scored)
-    text = environment().get_template("accuracy.html").render(
+    return answer_page(
+        "accuracy.html", WORDS,
         document=document,
         lead=lead,
         header=HEADER,
@@ -124,10 +124,9 @@ def accuracy_page(document: dict[str, Any], answer: pd.DataFrame, lead: Sequence
         drawn=len(data["value"]),
         percent=tenths,
         sources=_sources(answer),
-        glossary=WORDS,
-        plotly=template_text(PLOTLY),
-        data_json=script_json(data),
-        page_json=script_json(
+        data=data,
+        plots={},
+        settings=
             {
                 "palette": PALETTE, "symbols": SYMBOLS, "names": NAMES,
                 "units": {metric: unit(metric) for metric in NAMES},
@@ -138,13 +137,9 @@ def accuracy_page(document: dict[str, Any], answer: pd.DataFrame, lead: Sequence
                     } | {"error": item["group_median_error"]}
                     for item in sorted(scores, key=lambda item: -item["rows"])
                 ],
-            }
-        ),
-        script=template_text("common.js", "accuracy.js"),
-        style=template_text("report.css"),
+            },
+        script="accuracy.js",
     )  # fmt: skip
-    start, end = text.index("<header>"), text.index("</main>")
-    return text[:start] + Explainer(WORDS).page(text[start:end]) + text[end:]
 
 
 def _data(scored: pd.DataFrame) -> dict[str, Any]:

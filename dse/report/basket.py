@@ -9,8 +9,7 @@ import numpy as np
 
 from dse.report.figures import PALETTE, SYMBOLS, plain
 from dse.report.labels import GLOSSARY
-from dse.report.page import PLOTLY, Explainer, environment, template_text
-from dse.report.tables import script_json
+from dse.report.page import answer_page
 from dse.study.basket import Basket
 from dse.study.basket_words import MEANING, document, facts, lead, markdown, regret_words, tables
 from dse.study.folder import write_json, write_text
@@ -46,29 +45,18 @@ def write_basket(folder: Path, found: Basket, command: str) -> Path:
 
 def basket_page(found: Basket, command: str) -> str:
     """The page as HTML."""
-    text = (
-        environment()
-        .get_template("basket.html")
-        .render(
-            title=found.study.title or found.study.name,
-            description=found.study.description,
-            command=command,
-            answer=lead(found),
-            facts=facts(found),
-            meaning=MEANING,
-            tables=tables(found),
-            glossary=WORDS,
-            plotly=template_text(PLOTLY),
-            data_json=script_json(None),
-            page_json=script_json(
-                {"figures": {"own": own_figure(found), "levels": level_figure(found)}}
-            ),
-            script=template_text("common.js", "scale.js"),
-            style=template_text("report.css"),
-        )
+    return answer_page(
+        "basket.html",
+        WORDS,
+        title=found.study.title or found.study.name,
+        description=found.study.description,
+        command=command,
+        answer=lead(found),
+        facts=facts(found),
+        meaning=MEANING,
+        tables=tables(found),
+        plots={"own": own_figure(found), "levels": level_figure(found)},
     )
-    start, end = text.index("<header>"), text.index("</main>")
-    return text[:start] + Explainer(WORDS).page(text[start:end]) + text[end:]
 
 
 def own_figure(found: Basket) -> dict[str, Any]:

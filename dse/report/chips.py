@@ -10,9 +10,8 @@ from typing import Any
 from dse.report.figures import PALETTE, SYMBOLS, plain
 from dse.report.folder import Chosen
 from dse.report.labels import GLOSSARY, seconds
-from dse.report.page import PLOTLY, Explainer, environment, template_text
+from dse.report.page import answer_page
 from dse.report.roofline import PHASES, Operator, layout, operators
-from dse.report.tables import script_json
 from dse.study.chips_words import (
     MARKS_KEY,
     estimated,
@@ -68,7 +67,8 @@ def comparison_page(document: Mapping[str, Any]) -> str:
     if not figures and (alone := roofs_alone(document)):
         figures = {"roof-chips": alone}
     drawn = {trace.get("name") for figure in figures.values() for trace in figure["data"]}
-    text = environment().get_template("chips.html").render(
+    return answer_page(
+        "chips.html", WORDS,
         title=", ".join(ids[:-1]) + f" and {ids[-1]}" if len(ids) > 1 else ids[0],
         ids=ids,
         command=document.get("command"),
@@ -88,15 +88,8 @@ def comparison_page(document: Mapping[str, Any]) -> str:
         ]
         if points
         else [],
-        glossary=WORDS,
-        plotly=template_text(PLOTLY),
-        data_json=script_json(None),
-        page_json=script_json({"figures": figures}),
-        script=template_text("common.js", "chips.js"),
-        style=template_text("report.css"),
+        plots=figures, script="chips.js",
     )  # fmt: skip
-    start, end = text.index("<header>"), text.index("</main>")
-    return text[:start] + Explainer(WORDS).page(text[start:end]) + text[end:]
 
 
 def roofline_of_chips(document: Mapping[str, Any], phase: str) -> dict[str, Any] | None:

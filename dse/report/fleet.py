@@ -11,8 +11,7 @@ from typing import Any
 from dse.economics.fleet_cost import Counted
 from dse.report.figures import PALETTE, hatch, plain
 from dse.report.labels import GLOSSARY
-from dse.report.page import PLOTLY, Explainer, environment, template_text
-from dse.report.tables import script_json
+from dse.report.page import answer_page
 from dse.report.xlsx import Cell, workbook
 from dse.specs.plan import Plan
 from dse.study.fleet.answer import Answer, assumptions
@@ -99,28 +98,19 @@ def _plain(value: Any) -> Cell:
 def fleet_page(answer: Answer, document: dict[str, Any]) -> str:
     """The page as HTML. `document` is that of `dse fleet --json`."""
     drawn = {} if answer.counted is None else figures(answer.plan, answer.counted)
-    text = (
-        environment()
-        .get_template("fleet.html")
-        .render(
-            document=document,
-            command=document.get("command"),
-            plan=answer.plan,
-            demand=demand_rows(answer.plan),
-            limits=limit_rows(answer.plan),
-            drawn=drawn,
-            tables=tables(answer),
-            assumed=dict.fromkeys(assumptions(answer)),
-            glossary=WORDS,
-            plotly=template_text(PLOTLY) if drawn else "",
-            data_json=script_json(None),
-            page_json=script_json({"figures": drawn}),
-            script=template_text("common.js", "scale.js"),
-            style=template_text("report.css"),
-        )
+    return answer_page(
+        "fleet.html",
+        WORDS,
+        document=document,
+        command=document.get("command"),
+        plan=answer.plan,
+        demand=demand_rows(answer.plan),
+        limits=limit_rows(answer.plan),
+        drawn=drawn,
+        tables=tables(answer),
+        assumed=dict.fromkeys(assumptions(answer)),
+        plots=drawn,
     )
-    start, end = text.index("<header>"), text.index("</main>")
-    return text[:start] + Explainer(WORDS).page(text[start:end]) + text[end:]
 
 
 def demand_rows(plan: Plan) -> list[tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -111,8 +112,42 @@ def page(folder: StudyFolder) -> str:
         script=template_text("common.js", "parallel.js", "report.js"),
         style=template_text("report.css"),
     )
+    return explained(text, GLOSSARY)
+
+
+def answer_page(
+    template: str,
+    glossary: Mapping[str, str],
+    *,
+    plots: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
+    data: Any = None,
+    script: str = "scale.js",
+    **values: Any,
+) -> str:
+    """A page of one answer as HTML: `template` with `values`, its words explained by `glossary`.
+    `plots` by the id of their element are what its `script` draws, `settings` and the rows of
+    `data` what it reads beside them."""
+    text = (
+        environment()
+        .get_template(template)
+        .render(
+            **values,
+            glossary=glossary,
+            plotly=template_text(PLOTLY) if plots or settings else "",
+            data_json=tables.script_json(data),
+            page_json=tables.script_json({"figures": plots, **(settings or {})}),
+            script=template_text("common.js", script),
+            style=template_text("report.css"),
+        )
+    )
+    return explained(text, glossary)
+
+
+def explained(text: str, glossary: Mapping[str, str]) -> str:
+    """A page with the first use of each word of a glossary marked, from its header on."""
     start, end = text.index("<header>"), text.index("</main>")
-    return text[:start] + Explainer().page(text[start:end]) + text[end:]
+    return text[:start] + Explainer(glossary).page(text[start:end]) + text[end:]
 
 
 def environment() -> Environment:

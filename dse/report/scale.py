@@ -10,8 +10,7 @@ from typing import Any
 
 from dse.report.figures import PALETTE, SYMBOLS, plain
 from dse.report.labels import GLOSSARY
-from dse.report.page import PLOTLY, Explainer, environment, template_text
-from dse.report.tables import script_json
+from dse.report.page import answer_page
 from dse.study.folder import write_json, write_text
 from dse.study.scale.answer import Scaled
 from dse.study.scale.tables import stage_table, tables
@@ -63,30 +62,19 @@ def write_scale(
 def scale_page(answers: Sequence[Scaled], document: dict[str, Any]) -> str:
     """The page as HTML. `document` is that of `dse scale --json`."""
     drawn = figures(answers)
-    text = (
-        environment()
-        .get_template("scale.html")
-        .render(
-            document=document,
-            command=document.get("command"),
-            asked=asked_words(document),
-            drawn=drawn,
-            summaries=len(answers),
-            domains=" and ".join(f"{a.subject.domain} chips ({a.subject.chip})" for a in answers),
-            tables=[
-                table for answer in answers for table in (*tables(answer), stage_table(answer))
-            ],
-            assumed=dict.fromkeys(text for answer in answers for text in answer.assumed),
-            glossary=WORDS,
-            plotly=template_text(PLOTLY),
-            data_json=script_json(None),
-            page_json=script_json({"figures": drawn}),
-            script=template_text("common.js", "scale.js"),
-            style=template_text("report.css"),
-        )
+    return answer_page(
+        "scale.html",
+        WORDS,
+        document=document,
+        command=document.get("command"),
+        asked=asked_words(document),
+        drawn=drawn,
+        summaries=len(answers),
+        domains=" and ".join(f"{a.subject.domain} chips ({a.subject.chip})" for a in answers),
+        tables=[table for answer in answers for table in (*tables(answer), stage_table(answer))],
+        assumed=dict.fromkeys(text for answer in answers for text in answer.assumed),
+        plots=drawn,
     )
-    start, end = text.index("<header>"), text.index("</main>")
-    return text[:start] + Explainer(WORDS).page(text[start:end]) + text[end:]
 
 
 def figures(answers: Sequence[Scaled]) -> dict[str, dict[str, Any]]:

@@ -10,11 +10,10 @@ from typing import Any
 from dse.report.figures import BLUE, PALETTE, SYMBOLS, VERMILION, hatch, plain
 from dse.report.labels import GLOSSARY, axis_title, label
 from dse.report.markdown import escape
-from dse.report.page import PLOTLY, Explainer, environment, template_text
-from dse.report.tables import script_json
+from dse.report.page import answer_page
 from dse.study.folder import write_json, write_text
 from dse.study.numbers import significant
-from dse.study.scale.tables import Table
+from dse.study.text_table import Table
 
 Json = Mapping[str, Any]
 PAGE, TEXT, DATA = "whatif.html", "whatif.md", "whatif.json"
@@ -75,29 +74,20 @@ def _row(cells: Sequence[str]) -> str:
 def whatif_page(document: Json, tables: Sequence[Table], asked: str) -> str:
     """The page as HTML: the answer first, then the curves, then the numbers."""
     drawn = figures(document)
-    text = (
-        environment()
-        .get_template("whatif.html")
-        .render(
-            document=document,
-            command=document.get("command"),
-            asked=asked,
-            drawn=[
-                {"id": key, "title": title, "height": one["layout"]["height"]}
-                for key, (title, one) in drawn.items()
-            ],
-            tables=tables,
-            notes=[document["how"], *document["notes"]],
-            glossary=WORDS,
-            plotly=template_text(PLOTLY),
-            data_json=script_json(None),
-            page_json=script_json({"figures": {key: one for key, (_, one) in drawn.items()}}),
-            script=template_text("common.js", "scale.js"),
-            style=template_text("report.css"),
-        )
+    return answer_page(
+        "whatif.html",
+        WORDS,
+        document=document,
+        command=document.get("command"),
+        asked=asked,
+        drawn=[
+            {"id": key, "title": title, "height": one["layout"]["height"]}
+            for key, (title, one) in drawn.items()
+        ],
+        tables=tables,
+        notes=[document["how"], *document["notes"]],
+        plots={key: one for key, (_, one) in drawn.items()},
     )
-    start, end = text.index("<header>"), text.index("</main>")
-    return text[:start] + Explainer(WORDS).page(text[start:end]) + text[end:]
 
 
 def figures(document: Json) -> dict[str, tuple[str, dict[str, Any]]]:

@@ -13,8 +13,9 @@ from dse.specs.calibration import KINDS
 from dse.study.basket import Basket
 from dse.study.numbers import significant
 from dse.study.rediscovery.table import DEGREES
-from dse.study.rediscovery.tables import TextTable, markdown_table
+from dse.study.rediscovery.tables import markdown_table
 from dse.study.rediscovery.words import NAMES, billions, value_words
+from dse.study.text_table import Table
 from dse.study.words import SHOWN, mix_words, show
 
 MEANING = (
@@ -79,7 +80,7 @@ def _and(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def own_table(found: Basket) -> TextTable:
+def own_table(found: Basket) -> Table:
     """Each chip's own best and the shape for all, on every chip."""
     columns = [(f"best for {chip}", int(row)) for chip, row in zip(found.chips, found.own,
                                                                   strict=True)]  # fmt: skip
@@ -105,7 +106,7 @@ def own_table(found: Basket) -> TextTable:
         )  # fmt: skip
     rows.append(("dense-equivalent", *(billions(_known(found, row)) for _, row in columns)))
     titles = ("", *(name for name, _ in columns))
-    return TextTable("Each chip's own best shape, and one for all", titles, rows)
+    return Table("Each chip's own best shape, and one for all", titles, rows)
 
 
 def _known(found: Basket, row: int) -> float | None:
@@ -129,7 +130,7 @@ def _deployment(found: Basket, row: int, chip: int) -> str:
     return f"{' '.join(degrees) or 'tp1'} {dtype}, {values['concurrency'][row]:,.0f} in flight"
 
 
-def front_table(found: Basket) -> TextTable:
+def front_table(found: Basket) -> Table:
     """The shapes that are not dominated in (loss, worst regret), the first and others evenly."""
     count = len(found.front)
     kept = np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(int))
@@ -148,10 +149,10 @@ def front_table(found: Basket) -> TextTable:
     titles = ("loss", "dense equal", *found.chips, "mean", "shape, where they differ")
     shown = "" if len(kept) == count else f", {len(kept)} of {count:,}"
     caption = f"Better quality for more regret: shapes that no other beats in both{shown}"
-    return TextTable(caption, titles, rows, tuple(range(len(titles) - 1)))
+    return Table(caption, titles, rows, tuple(range(len(titles) - 1)))
 
 
-def level_table(found: Basket) -> TextTable:
+def level_table(found: Basket) -> Table:
     """Where the shape for all changes."""
     changed = [
         level
@@ -168,13 +169,13 @@ def level_table(found: Basket) -> TextTable:
         for level in changed
     ]
     titles = ("loss at most", *found.chips, "shape for all, where they differ")
-    return TextTable(
+    return Table(
         "The least worst regret where every chip's own best must be as good", titles, rows,
         tuple(range(len(titles) - 1)),
     )  # fmt: skip
 
 
-def tables(found: Basket) -> list[TextTable]:
+def tables(found: Basket) -> list[Table]:
     return [own_table(found), front_table(found), level_table(found)]
 
 

@@ -89,8 +89,8 @@ class Trained:
         chosen = self.trainer.evaluate(shapes, *ranked.take(ranked.best()))
         mfu = chosen.metrics.mfu * chosen.metrics.step_s / chosen.run.step_s
         drawn = mean_watts(chosen, self.trainer.machines).whole
-        rows = zip(chosen.rate, mfu, drawn, chosen.miss, strict=True)
-        return [tuple(float(value) for value in row) for row in rows]  # type: ignore[misc]
+        columns = (chosen.rate.tolist(), mfu.tolist(), drawn.tolist(), chosen.miss.tolist())
+        return list(zip(*columns, strict=True))
 
     def _values(self, values: Mapping[str, Floats], best: Floats) -> dict[str, Floats]:
         chips = float(self.trainer.chips)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dse.study.loads import held
 from dse.study.numbers import number, percent
-from dse.study.rediscovery.tables import TextTable
+from dse.study.text_table import Table
 from dse.study.words import (
     DEPLOYMENT_KEY,
     HELD_KEY,
@@ -144,7 +144,7 @@ def facts(found: Risk) -> str:
     )
 
 
-def tables(found: Risk) -> list[TextTable]:
+def tables(found: Risk) -> list[Table]:
     """Choices, measurements, prices."""
     return [
         _choices(found),
@@ -153,7 +153,7 @@ def tables(found: Risk) -> list[TextTable]:
     ]
 
 
-def _choices(found: Risk) -> TextTable:
+def _choices(found: Risk) -> Table:
     robust, items = found.robust, found.uncertain.items
     rows = [
         (
@@ -175,7 +175,7 @@ def _choices(found: Risk) -> TextTable:
         "first", "regret", "95%", "worst", "misses limits",
     )  # fmt: skip
     key = DEPLOYMENT_KEY + (HELD_KEY if _held(found) else "")
-    return TextTable(
+    return Table(
         "Choices, the one most often first on top", titles, rows, (2, 4, 5, 6, 7, 8),
         (
             f"{key}. The figure is {SHOWN.get(found.objective, found.objective)}. Regret: "
@@ -188,7 +188,7 @@ def _times(value: float) -> str:
     return f"{100 * value:,.0f}%" if np.isfinite(value) else "-"
 
 
-def _measurements(found: Risk) -> TextTable:
+def _measurements(found: Risk) -> Table:
     rows = []
     for one in found.measurements[:MOST]:
         wrong, regret = after(found, one)
@@ -210,10 +210,10 @@ def _measurements(found: Risk) -> TextTable:
         f"Measure next: now a choice is wrong in {wrong:.1f}%, its expected regret {regret:.0f}%"
         + (f" ({len(rows)} of {left + len(rows)} measurements)" if left else "")
     )
-    return TextTable(caption, titles, rows, (1, 2, 3, 4, 5))
+    return Table(caption, titles, rows, (1, 2, 3, 4, 5))
 
 
-def _prices(found: Risk) -> TextTable:
+def _prices(found: Risk) -> Table:
     rows = [
         (
             one.chip, f"{one.usd_per_chip_hour:.3g}", f"{one.ends[0]:.3g} to {one.ends[1]:.3g}",
@@ -223,7 +223,7 @@ def _prices(found: Risk) -> TextTable:
     ]  # fmt: skip
     caption = f"Prices that were drawn, dollars per chip-hour on basis {found.study.price_basis}"
     titles = ("chip", "price", "80% interval", "rows", "interval")
-    return TextTable(caption, titles, rows, (1, 3))
+    return Table(caption, titles, rows, (1, 3))
 
 
 def rests_on(found: Risk) -> list[str]:

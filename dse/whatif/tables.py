@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.study.numbers import NONE, digits, significant, tenths
-from dse.study.scale.tables import Table
+from dse.study.text_table import Table
 from dse.whatif.equal import RATE, level_words
 from dse.whatif.solve import words
 from dse.whatif.words import dollars, named
@@ -49,7 +49,7 @@ def _scenario_table(document: Json) -> Table:
             name = "  the old winner then" + ("" if old["feasible"] else " (breaks a limit)")
             rows.append(line(name, old, "", ""))
     return Table(
-        "scenarios", "Before and after: the winner",
+        "Before and after: the winner",
         ("", "winner", *(named(name) for name in names), "change", "front"),
         rows, tuple(range(2, 4 + len(names))),
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _front_tables(row: Json, document: Json) -> list[Table]:
     more = [f"{listed} of {total:,} are shown, evenly along the front"] if listed < total else []
     return [
         Table(
-            "front", f"What enters and leaves the front: {row['name']}",
+            f"What enters and leaves the front: {row['name']}",
             ("", "point", named(metric), named("tpot_s")), rows, (2, 3), (*chips, *more),
         )
     ]  # fmt: skip
@@ -90,7 +90,7 @@ def _sweep_table(row: Json, metric: str) -> Table:
         last = now
     notes = ("* another winner than a line above",) if row["switches"] else ()
     return Table(
-        "sweep", f"Sweep of {row['input']}", (row["input"], named(metric), "winner"), rows, (0, 1),
+        f"Sweep of {row['input']}", (row["input"], named(metric), "winner"), rows, (0, 1),
         notes,
     )  # fmt: skip
 
@@ -142,7 +142,7 @@ def _sensitivity_table(document: Json, bars: bool) -> Table:
         notes.append(f"less than 0.5% within 10%, and elasticities below 0.005: {', '.join(still)}")
     titles = [f"-10% +10%, full {widest:.1%}"] if bars else ["10% less", "10% more"]
     return Table(
-        "sensitivities", f"Elasticities of the {named(document['objective'])}, strongest first",
+        f"Elasticities of the {named(document['objective'])}, strongest first",
         ("input", "now", "winner", "its tpot", "optimum", *titles), rows,
         (1, 2, 3, 4) if bars else (1, 2, 3, 4, 5, 6), (*notes, document["sensitivities_how"]),
     )  # fmt: skip
@@ -177,7 +177,7 @@ def _shadow_table(document: Json) -> Table:
         for row in document["shadow_prices"]
     ]  # fmt: skip
     return Table(
-        "shadow", "Shadow prices: what a step of a limit is worth, deployed anew",
+        "Shadow prices: what a step of a limit is worth, deployed anew",
         ("step", "gain", "worth per chip-hour", "binds"), rows, (1, 2),
     )  # fmt: skip
 
@@ -201,7 +201,7 @@ def _break_even_tables(document: Json) -> list[Table]:
         notes.append(f"nothing feasible: {', '.join(document['infeasible_chips'])}")
     found = [
         Table(
-            "prices", "Break-even prices per chip-hour",
+            "Break-even prices per chip-hour",
             ("chip", "deployed", "per million tokens", "now", "break-even", "change", "with"),
             rows, (2, 3, 4, 5), tuple(notes),
         )
@@ -209,7 +209,7 @@ def _break_even_tables(document: Json) -> list[Table]:
     if together := document["concurrency"]:
         found.append(
             Table(
-                "requests", "Lowest cost at each number of requests in flight",
+                "Lowest cost at each number of requests in flight",
                 ("in flight", together["a"], together["b"]),
                 [
                     (f"{row['concurrency']:,}", *(
@@ -245,7 +245,7 @@ def _owning_table(document: Json) -> Table:
     left = document["owning_left_out"]
     committed = first["committed_basis"]
     return Table(
-        "owning", "Owning against renting, per chip-hour",
+        "Owning against renting, per chip-hour",
         ("chip", "to buy", "owned, always busy", committed or "committed",
          f"by use ({first['rent_basis']})", "owning wins from", "output tokens/s",
          "of an instance"),
@@ -286,15 +286,13 @@ def _equal_table(row: Json) -> Table:
     if row["without"]:
         notes.append(f"no deployment: {', '.join(row['without'])}")
     right = (1, 2, 3, 4, 6, 7) if more else (1, 2, 4)
-    return Table(
-        "equal", f"At equal {row['kind']}: {level_words(row)}", titles, rows, right, tuple(notes)
-    )
+    return Table(f"At equal {row['kind']}: {level_words(row)}", titles, rows, right, tuple(notes))
 
 
 def inputs_table(document: Json) -> Table:
     """The inputs that have a value, for a question that changes none."""
     rows = [(row["input"], row["words"]) for row in document["inputs"] if row["now"] is not None]
     return Table(
-        "inputs", "What --set and --sweep may change, and its value now", ("input", "now"), rows,
+        "What --set and --sweep may change, and its value now", ("input", "now"), rows,
         (1,), ("also limit.METRIC of any metric, chip.all.FIGURE of every chip",),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 from dse.specs.study import Study
 from dse.specs.traffic import Traffic
 from dse.study.numbers import percent, significant
-from dse.study.rediscovery.tables import TextTable
+from dse.study.text_table import Table
 from dse.study.words import DEPLOYMENT_KEY, short_deployment, show
 from dse.whatif.traffic import Fleet, Sized, Targets
 
@@ -57,7 +57,7 @@ def _first(targets: Targets) -> str:
     return f"{name} first token"
 
 
-def tables(study: Study, traffic: Traffic, targets: Targets, found: Sized) -> list[TextTable]:
+def tables(study: Study, traffic: Traffic, targets: Targets, found: Sized) -> list[Table]:
     """Fleets and classes."""
     rows = [
         (
@@ -77,7 +77,7 @@ def tables(study: Study, traffic: Traffic, targets: Targets, found: Sized) -> li
     titles = (
         "fleet", "chips", "$/h", first, "per token", "load", "M tok/$", "$/M mean", "$/M busy",
     )  # fmt: skip
-    fleets = TextTable(
+    fleets = Table(
         "The cheapest fleet on each chip", titles, rows, tuple(range(1, 9)),
         (
             f"{DEPLOYMENT_KEY}. Latencies are those of the slowest class, and the load that of the "
@@ -91,7 +91,7 @@ def tables(study: Study, traffic: Traffic, targets: Targets, found: Sized) -> li
         )
         for one in traffic.classes
     ]  # fmt: skip
-    classes = TextTable(
+    classes = Table(
         "Classes of requests", ("share", "prompt", "output", "cached"), cells, (0, 1, 2, 3)
     )
     return [fleets, classes]

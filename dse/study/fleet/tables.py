@@ -7,8 +7,8 @@ from dse.economics.fleet_cost import Counted, Option
 from dse.study.fleet.answer import Answer, owned_prices
 from dse.study.fleet.changes import MORE
 from dse.study.fleet.words import dollars, limit_words, price, value_words
-from dse.study.scale.tables import Table
 from dse.study.scale.words import milliseconds, significant
+from dse.study.text_table import Table
 
 CSV = (
     "quarter", "chip", "ordered_chips", "rented_chips", "owned_chips", "owned_on_chips",
@@ -44,7 +44,6 @@ def chip_table(answer: Answer, counted: Counted) -> Table:
         for row in csv_rows(answer, counted)
     ]  # fmt: skip
     return Table(
-        "mix",
         "Chips by quarter",
         ("quarter", "chip", "ordered", "rented", "owned", "owned and on", "serving at peak",
          "kW", "cost"),
@@ -102,7 +101,6 @@ def spend_table(counted: Counted) -> Table:
         )  # fmt: skip
         rows.append((str(q + 1), *map(dollars, each), f"{one.watts / 1e3:,.1f}", str(one.racks)))
     return Table(
-        "spend",
         "Spend by quarter",
         ("quarter", "rent", "capital charge", "upkeep", "electricity", "cost", "cash paid", "kW",
          "racks"),
@@ -123,7 +121,6 @@ def use_table(counted: Counted) -> Table:
     ]
     quarters = tuple(f"Q{q + 1}" for q in range(len(counted.quarters)))
     return Table(
-        "use",
         "Use of the instances by quarter",
         ("class", "demand", *quarters),
         rows,
@@ -156,7 +153,6 @@ def instance_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "instances",
         "Instances by quarter",
         ("quarter", "class", "model", "number", "each on", "formats", "rate", "first", "token"),
         rows,
@@ -185,7 +181,6 @@ def owned_table(answer: Answer) -> Table:
         for one in prices
     ]  # fmt: skip
     return Table(
-        "owned",
         "What an owned chip costs by the hour, dollars",
         ("chip", *parts, "in all"),
         rows,
@@ -206,7 +201,6 @@ def price_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "prices",
         "Prices at which the mix changes",
         ("offer", "price", "in the mix", "enters or leaves at", "cost without it", ""),
         rows,
@@ -236,7 +230,6 @@ def change_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "changes",
         f"What {MORE:.0%} more of each limit, supply and demand does",
         ("what", "now", "with more", "the plan", "a unit of it"),
         rows,
@@ -247,7 +240,6 @@ def change_table(answer: Answer) -> Table:
 
 def refused_table(answer: Answer) -> Table:
     return Table(
-        "refused",
         "What serves no class",
         ("class", "chip", "model", "why"),
         [(row.klass, row.chip, row.model, row.reason) for row in answer.refused],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dse.study.rediscovery.answer import Rediscovery
 from dse.study.rediscovery.expert import Place
@@ -17,20 +16,10 @@ from dse.study.rediscovery.words import (
     times,
     value_words,
 )
+from dse.study.text_table import Table
 
 
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """`rows` of text under `titles`; the columns in `right` are numbers. `notes` explain it."""
-
-    caption: str
-    titles: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    right: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def summary(answers: Sequence[Rediscovery]) -> TextTable:
+def summary(answers: Sequence[Rediscovery]) -> Table:
     """One line a case."""
     rows = []
     for found in answers:
@@ -50,7 +39,7 @@ def summary(answers: Sequence[Rediscovery]) -> TextTable:
         "case", "the design is", "cost at equal quality", "loss at equal cost",
         "dense equal, its / front's", "beaten by shapes", "cost with one assumption less",
     )  # fmt: skip
-    return TextTable("Distance to the front", titles, rows, (2, 3, 4, 5))
+    return Table("Distance to the front", titles, rows, (2, 3, 4, 5))
 
 
 def _ahead(found: Rediscovery) -> float | None:
@@ -58,15 +47,15 @@ def _ahead(found: Rediscovery) -> float | None:
     return None if ratio is None else float(found.table.equivalent[found.expert]) * ratio
 
 
-def known_table(found: Rediscovery) -> TextTable:
+def known_table(found: Rediscovery) -> Table:
     rows = [
         (one.what, one.value, one.kind, ", ".join(filter(None, (one.source, one.date))) or one.note)
         for one in found.case.known
     ]
-    return TextTable("What was known", ("what", "value", "kind", "source or reason"), rows)
+    return Table("What was known", ("what", "value", "kind", "source or reason"), rows)
 
 
-def shape_table(found: Rediscovery) -> TextTable:
+def shape_table(found: Rediscovery) -> Table:
     """The design, where it lies on the grid, and the nearest shapes of the front."""
     rows_of = [found.expert]
     titles = ["", found.case.expert.name, "on the grid"]
@@ -89,7 +78,7 @@ def shape_table(found: Rediscovery) -> TextTable:
     columns = [dict(figures(found, row)) for row in rows_of]
     for name in columns[0]:
         rows.append((name, columns[0][name], "", *(column[name] for column in columns[1:])))
-    return TextTable("The design and the nearest shapes of the front", tuple(titles), rows)
+    return Table("The design and the nearest shapes of the front", tuple(titles), rows)
 
 
 def _place(place: Place | None, axis: str) -> str:
@@ -103,7 +92,7 @@ def _place(place: Place | None, axis: str) -> str:
     return f"no, {low} or {high}" if place.inside else "no, outside"
 
 
-def variant_table(found: Rediscovery) -> TextTable:
+def variant_table(found: Rediscovery) -> Table:
     away = found.distance
     rows = [("as the case says", times(away.cost_ratio), nats(away.nats), f"{away.dominating:,}")]
     rows += [
@@ -116,10 +105,10 @@ def variant_table(found: Rediscovery) -> TextTable:
         for one in found.variants
     ]
     titles = ("with", "cost at equal quality", "loss above the front", "shapes that beat it")
-    return TextTable("The same with one assumption changed", titles, rows, (1, 2, 3))
+    return Table("The same with one assumption changed", titles, rows, (1, 2, 3))
 
 
-def markdown_table(table: TextTable) -> str:
+def markdown_table(table: Table) -> str:
     """Without its caption."""
     lines = [
         "| " + " | ".join(table.titles) + " |",

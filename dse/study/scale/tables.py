@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dse.study.scale.answer import Scaled
 from dse.study.scale.sizes import GAIN_PER_DOUBLING, Size
@@ -16,23 +15,12 @@ from dse.study.scale.words import (
     short_time,
     significant,
 )
+from dse.study.text_table import Table
 
 DENSE_KEY = "tp, pp: tensor and pipeline parallel"
 SPARSE_KEY = (
     "tp, pp, dp, ep: tensor, pipeline, attention-data and expert parallel, +copies of experts"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """`rows` of text under `titles`; the columns in `right` are numbers. `notes` explain it."""
-
-    name: str
-    caption: str
-    titles: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    right: tuple[int, ...]
-    notes: tuple[str, ...] = ()
 
 
 def tables(answer: Scaled) -> list[Table]:
@@ -61,7 +49,6 @@ def size_table(answer: Scaled) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "sizes",
         f"One instance by its size ({answer.subject.chip})",
         ("chips", "one user, ms/token", "division", "bound", "network",
          "at limits, tokens/s a chip", "$/M tokens", "division", "in flight"),
@@ -95,7 +82,6 @@ def replica_table(answer: Scaled) -> Table:
         or row.chips & (row.chips - 1) == 0
     ]
     return Table(
-        "replication",
         f"{chips_words(answer.asked.demand)} in all, within the limits ({answer.subject.chip})",
         ("instances", "of chips", "idle", "in flight", "output tokens/s", "of the best",
          "$/M tokens", "ms/token", "first token, s"),
@@ -115,7 +101,6 @@ def replica_table(answer: Scaled) -> Table:
 
 def expert_table(answer: Scaled) -> Table:
     return Table(
-        "experts",
         f"Experts over more chips, {answer.asked.requests_per_chip} requests a chip "
         f"({answer.subject.chip})",
         ("experts over", "domains", "step, ms", "experts, ms", "all-to-all, ms", "share",
@@ -141,7 +126,6 @@ def expert_table(answer: Scaled) -> Table:
 
 def jitter_table(answer: Scaled) -> Table:
     return Table(
-        "jitter",
         f"The largest useful collective by jitter, one user ({answer.subject.chip})",
         ("jitter", "collective of", "ceiling, chips", "fastest, chips", "ms/token", "network",
          "x the fewest chips"),
@@ -167,7 +151,6 @@ def jitter_table(answer: Scaled) -> Table:
 
 def evenness_table(answer: Scaled) -> Table:
     return Table(
-        "evenness",
         f"Even latency against peak bandwidth at the same point ({answer.subject.chip})",
         ("chips", "in flight", "jitter", "ms/token", "links x 2", "jitter / 2",
          "bandwidth elasticity", "jitter elasticity"),
@@ -188,7 +171,6 @@ def evenness_table(answer: Scaled) -> Table:
 
 def stage_table(answer: Scaled) -> Table:
     return Table(
-        "pipeline",
         f"One request over pipeline stages ({answer.subject.chip})",
         ("tensor", "stages", "chips", "ms/token", "x one stage", "first token, s",
          "GB a chip", "fits", "ms/token, all tensor"),
