@@ -14,7 +14,7 @@ from dse.report.labels import GLOSSARY
 from dse.report.page import answer_page
 from dse.report.xlsx import Cell, workbook
 from dse.specs.plan import Plan
-from dse.study.fleet.answer import Answer, assumptions
+from dse.study.fleet.answer import Answer, assumptions, percentile_words
 from dse.study.fleet.tables import CSV, csv_rows, tables
 from dse.study.fleet.words import value_words
 from dse.study.folder import write_bytes, write_json, write_text
@@ -119,7 +119,8 @@ def demand_rows(plan: Plan) -> list[tuple[str, ...]]:
         (
             one.name, ", ".join(one.models), rate_words(one.requests_per_s),
             rate_words(one.peak_per_s(plan.quarters - 1)),
-            f"{one.prompt_tokens:,} + {one.output_tokens:,}", f"{one.ttft_s:g} s",
+            f"{one.prompt_tokens:,.0f} + {one.output_tokens:,.0f}",
+            f"{one.ttft_s:g} s ({percentile_words(one)})",
             f"{1e3 * one.tpot_s:g} ms",
         )
         for one in plan.demand

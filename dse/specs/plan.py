@@ -13,6 +13,7 @@ from dse.specs.costs import Costs
 from dse.specs.loader import STRICT
 from dse.specs.owning import Owning
 from dse.specs.purchase import YEAR_HOURS
+from dse.specs.traffic import Class, mean_of
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
 RENT, BUY = "rent", "buy"
@@ -21,13 +22,16 @@ RENT, BUY = "rent", "buy"
 @dataclass(frozen=True, slots=True)
 class DemandClass:
     """Requests of one kind. `requests_per_s` is the mean of the first quarter; the fleet is sized
-    for `peak` times it, which grows by `growth` a quarter. `most_loss` is the quality floor."""
+    for `peak` times it, which grows by `growth` a quarter. `most_loss` is the quality floor.
+
+    `streams` are its lengths, as shares that sum to 1; the tokens are those in the mean. `ttft_s`
+    holds for the median of a steady load, or, with a `percentile`, for that percentile of requests
+    that arrive at random, in each of the streams."""
 
     name: str
     models: tuple[str, ...]
     requests_per_s: float
-    prompt_tokens: int
-    output_tokens: int
+    streams: tuple[Class, ...]
     ttft_s: float
     tpot_s: float
     peak: float
@@ -35,7 +39,21 @@ class DemandClass:
     most_loss: float
     weight_dtypes: tuple[str, ...]
     kv_dtypes: tuple[str, ...]
-    prefix_hit_rate: float
+    percentile: int | None = None
+    source: str = ""
+
+    @property
+    def mean(self) -> Class:
+        """All requests at their mean lengths."""
+        return mean_of(self.streams)
+
+    @property
+    def prompt_tokens(self) -> float:
+        return self.mean.prompt
+
+    @property
+    def output_tokens(self) -> float:
+        return self.mean.output
 
     def mean_per_s(self, quarter: int) -> float:
         """Requests per second in the mean of a quarter, the first being 0."""
@@ -138,10 +156,13 @@ class DemandFile(BaseModel):
     models: list[str] | None = None
     requests_per_second: float | None = None
     tokens_per_day: str | None = None
-    prompt_tokens: int = Field(gt=0, le=10**8)
-    output_tokens: int = Field(gt=0, le=10**8)
+    prompt_tokens: int | None = Field(default=None, gt=0, le=10**8)
+    output_tokens: int | None = Field(default=None, gt=0, le=10**8)
+    trace: str | None = None
+    window: str = "60 s"
     ttft: str
     tpot: str
+    percentile: Literal[50, 90, 99] | None = None
     peak_over_average: float = Field(default=1.0, ge=1.0, le=1000.0)
     growth_per_quarter: str = "0 %"
     predicted_loss_at_most: float | None = Field(default=None, gt=0.0)

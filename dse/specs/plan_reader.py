@@ -32,6 +32,8 @@ from dse.specs.plan import (
 )
 from dse.specs.prices import COMPUTED
 from dse.specs.purchase import HOUR
+from dse.specs.trace import read_trace
+from dse.specs.traffic import GROUPS, Class, traffic_of
 from dse.specs.workloads import CURRENT_BACKEND
 
 DAY_S = 86400.0
@@ -40,6 +42,12 @@ TERMS = {
     "on_demand": 1, "on_demand_marketplace": 1, "spot": 1, "capacity_block": 1,
     "rental_1yr": 4, "reserved_1yr": 4, "rental_3yr": 12, "reserved_3yr": 12,
 }  # fmt: skip
+# Lines of a class that a trace stands for.
+FROM_TRACE = (
+    "requests_per_second", "tokens_per_day", "prompt_tokens", "output_tokens", "peak_over_average",
+    "prefix_hit_rate",
+)  # fmt: skip
+_Load = tuple[tuple[Class, ...], float, float, str]
 LARGEST_DOMAIN = 72  # a larger scale-up domain is not sold whole
 SERVERS_PER_RACK = 4
 _PERCENT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+)\s*%\s*")
@@ -193,23 +201,61 @@ class _Reader:
                 raise self._wrong(
                     (*at, field), error.message, error.accepted or "a model"
                 ) from None
+        if row.percentile is not None and self.written.disaggregated:
+            raise self._wrong(
+                (*at, "percentile"),
+                "pools of their own for prefill and decode are sized for a steady load",
+                "no percentile, or no `disaggregated`",
+            )
+        streams, per_s, peak, source = (
+            self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
+        )
         return DemandClass(
             name=row.name,
             models=tuple(names),
-            requests_per_s=self._rate(at, row),
-            prompt_tokens=row.prompt_tokens,
-            output_tokens=row.output_tokens,
+            requests_per_s=per_s,
+            streams=streams,
             ttft_s=self._time((*at, "ttft"), row.ttft),
             tpot_s=self._time((*at, "tpot"), row.tpot),
-            peak=row.peak_over_average,
+            peak=peak,
             growth=self._share((*at, "growth_per_quarter"), row.growth_per_quarter, -0.9),
             most_loss=row.predicted_loss_at_most or float("inf"),
             weight_dtypes=self._formats((*at, "weight_dtype"), row.weight_dtype),
             kv_dtypes=self._formats((*at, "kv_dtype"), row.kv_dtype),
-            prefix_hit_rate=row.prefix_hit_rate,
+            percentile=row.percentile,
+            source=source,
         )
 
-    def _rate(self, at: KeyPath, row: DemandFile) -> float:
+    def _lengths(self, at: KeyPath, row: DemandFile) -> _Load:
+        """What the lines of a class say of its requests."""
+        for name in ("prompt_tokens", "output_tokens"):
+            if getattr(row, name) is None:
+                raise self._wrong((*at, name), "is missing", "tokens, or `trace: FILE.csv`")
+        prompt, output = float(row.prompt_tokens or 0), float(row.output_tokens or 0)
+        one = Class(1.0, prompt, output, row.prefix_hit_rate)
+        return (one,), self._rate(at, row, prompt + output), row.peak_over_average, ""
+
+    def _trace(self, at: KeyPath, row: DemandFile, file: str) -> _Load:
+        """What a trace says of them: the peak is its busiest window. Lengths are kept apart for a
+        percentile, which the longest prompts decide."""
+        taken = {*FROM_TRACE} & row.model_fields_set
+        if taken:
+            name = sorted(taken)[0]
+            raise self._wrong((*at, name), "a trace says it", "one of the two")
+        window_s = self._time((*at, "window"), row.window)
+        groups = 1 if row.percentile is None else GROUPS[row.percentile]
+        path = Path(self.document.file).parent / file
+        try:
+            found = traffic_of(read_trace(path), window_s, 1.0, groups)
+        except InputError as error:
+            if error.file is not None:
+                raise
+            field = (*at, "window")
+            raise self._wrong(field, error.message, error.accepted or "a time") from None
+        source = f"{file}: {found.mean_per_s:.4g} requests/s, busiest {row.window} of it"
+        return found.classes, found.mean_per_s, found.busy_per_s / found.mean_per_s, source
+
+    def _rate(self, at: KeyPath, row: DemandFile, tokens_each: float) -> float:
         """Requests per second in the mean."""
         both = (row.requests_per_second is None) == (row.tokens_per_day is None)
         if both:
@@ -224,7 +270,7 @@ class _Reader:
             assert row.tokens_per_day is not None
             field, text = "tokens_per_day", row.tokens_per_day
             tokens = self.document.quantity((*at, field), text, "tokens")
-            rate = tokens / DAY_S / (row.prompt_tokens + row.output_tokens)
+            rate = tokens / DAY_S / tokens_each
         if not 0.0 < rate < 1e9:
             raise self._wrong(
                 (*at, field),

@@ -7,6 +7,7 @@ equally many requests; each is served at its mean lengths, so that tokens are ke
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,14 @@ class Class:
     cached: float
 
 
+def mean_of(classes: Sequence[Class]) -> Class:
+    """All requests of them at their mean lengths."""
+    prompt = math.fsum(one.share * one.prompt for one in classes)
+    output = math.fsum(one.share * one.output for one in classes)
+    cached = math.fsum(one.share * one.prompt * one.cached for one in classes) / prompt
+    return Class(1.0, prompt, output, cached)
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """Requests per second in the mean and in the window that the fleet is sized for."""
@@ -48,17 +57,12 @@ class Traffic:
     @property
     def tokens_per_request(self) -> tuple[float, float]:
         """Mean prompt and output tokens."""
-        return (
-            math.fsum(one.share * one.prompt for one in self.classes),
-            math.fsum(one.share * one.output for one in self.classes),
-        )
+        return self.mean.prompt, self.mean.output
 
     @property
     def mean(self) -> Class:
         """All requests at their mean lengths."""
-        prompt, output = self.tokens_per_request
-        cached = math.fsum(one.share * one.prompt * one.cached for one in self.classes) / prompt
-        return Class(1.0, prompt, output, cached)
+        return mean_of(self.classes)
 
 
 def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:

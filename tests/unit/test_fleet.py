@@ -25,6 +25,7 @@ from dse.specs.costs import Cost
 from dse.specs.owning import Owning
 from dse.specs.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Limits, Offer, Plan
 from dse.specs.plan_reader import load_plan
+from dse.specs.traffic import Class
 from dse.study.fleet.answer import answer_of, document
 from dse.study.fleet.changes import entries
 from dse.study.fleet.options import _efficient
@@ -36,8 +37,8 @@ YEAR_S = 8760.0 * 3600.0
 def demand(name: str = "chat", per_s: float = 10.0, **more: float) -> DemandClass:
     given = {"peak": 1.0, "growth": 0.0} | more
     return DemandClass(
-        name, ("m",), per_s, 1000, 100, 1.0, 0.05, given["peak"], given["growth"], math.inf,
-        (), (), 0.0,
+        name, ("m",), per_s, (Class(1.0, 1000.0, 100.0, 0.0),), 1.0, 0.05, given["peak"],
+        given["growth"], math.inf, (), (),
     )  # fmt: skip
 
 

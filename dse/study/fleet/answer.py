@@ -12,7 +12,7 @@ from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.specs.catalog import Catalog
 from dse.specs.own_prices import in_force
-from dse.specs.plan import BUY, QUARTER_HOURS, Plan
+from dse.specs.plan import BUY, QUARTER_HOURS, DemandClass, Plan
 from dse.study.fleet.changes import Entry, Loosened, entries, loosened
 from dse.study.fleet.infeasible import Gives, must_give, waits_for
 from dse.study.fleet.options import Refusal, options_of
@@ -255,9 +255,7 @@ def assumptions(answer: Answer) -> list[str]:
     rests = [
         f"later quarters are discounted by {plan.discount_rate:.0%} a year",
         *_owned_words(plan),
-        "rates are predictions of the roofline model at the highest load within the latency "
-        "limits, medians of a steady load (dse validate says how close they are); arrivals are "
-        "taken as even within the peak",
+        *_rate_words(plan),
         "every instance of a class stands ready for its peak; requests go to any of them",
     ]
     rests += _prices_in_force(plan)
@@ -268,6 +266,35 @@ def assumptions(answer: Answer) -> list[str]:
         for chip in plan.chips
     ]
     return [*rests, *plan.assumed]
+
+
+def percentile_words(one: DemandClass) -> str:
+    """Of which first tokens the limit of a class holds."""
+    return "the median" if one.percentile in (None, 50) else f"{one.percentile}%"
+
+
+def _rate_words(plan: Plan) -> list[str]:
+    """At which load each class is served."""
+    found = ["rates are predictions of the roofline model (dse validate says how close they are)"]
+    steady = [one.name for one in plan.demand if one.percentile is None]
+    if steady:
+        found.append(
+            f"{', '.join(steady)}: the highest steady load within the limits, in the median; "
+            "arrivals are taken as even within the peak"
+        )
+    found += [
+        f"{one.name}: the highest rate of random (Poisson) arrivals that keeps "
+        f"{percentile_words(one)} of first tokens in time; each instance takes its share at random"
+        + (f", in {len(one.streams)} groups of lengths" if len(one.streams) > 1 else "")
+        for one in plan.demand
+        if one.percentile is not None
+    ]
+    found += [
+        f"{one.name} from {one.source}" + (", at its mean lengths" if len(one.streams) == 1 else "")
+        for one in plan.demand
+        if one.source
+    ]
+    return found
 
 
 def _owned_words(plan: Plan) -> list[str]:
