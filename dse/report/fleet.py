@@ -27,6 +27,7 @@ WORDS = {
     "capital charge": "the price of what is bought, with its share of server and network, as "
     "equal payments over its life, interest included",
     "upkeep": "maintenance, staff and space of owned chips that are on",
+    "split": "counted as if instances need not be whole",
     "peak": "the highest demand of a quarter, for which the fleet is sized",
     "use": "demand over what the instances can serve within the latency limits",
     "at the meter": "with the share of a chip in server, network and cooling",

@@ -141,7 +141,7 @@ class _Reader:
         hours that carry the cost is all of them: the plan counts what is idle."""
         costs, written = self.catalog.costs, self.written.costs
         if written is not None:
-            costs = read_costs(self.document, ("costs",), written, costs, self.document.file)
+            costs = read_costs(self.document, ("costs",), written, costs)
             check_chips(costs, self.catalog.chips)
         if costs.value("utilisation") == 1.0:
             return costs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dse.economics.fleet import Solved, solve
+from dse.economics.fleet import MANY, Solved, many, solve
 from dse.economics.fleet_cost import Counted, Option, count
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
@@ -20,7 +20,7 @@ from dse.study.fleet.options import Refusal, options_of
 # Costs of owning that the answer names, as `dse.specs.costs.RULES` does, in words.
 OWNED_COSTS = {
     "resale": "resale", "server_factor": "server over chips", "network_share": "network",
-    "maintenance": "maintenance a year", "staff": "staff", "space": "space",
+    "maintenance": "maintenance", "staff": "staff", "space": "space",
     "electricity": "electricity",
 }  # fmt: skip
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
@@ -114,6 +114,7 @@ def document(answer: Answer, sentences: Sequence[str]) -> dict[str, Any]:
         "orders": _orders(answer),
         "by_quarter": [] if counted is None else _quarters(answer, counted),
         "instances": _instances(answer),
+        "changes_with_split_instances": counted is not None and split(answer),
         "owned_prices": [one.as_json() for one in owned_prices(plan)],
         "prices": [_offer(answer, row) for row in answer.entries],
         "limits": [
@@ -143,6 +144,11 @@ def document(answer: Answer, sentences: Sequence[str]) -> dict[str, Any]:
         "options": [_option(option) for option in answer.options],
         "assumed": assumptions(answer),
     }
+
+
+def split(answer: Answer) -> bool:
+    """Whether the prices and changes are those of instances that need not be whole."""
+    return many(answer.plan, answer.options)
 
 
 def per_million(plan: Plan, counted: Counted) -> float:
@@ -258,6 +264,12 @@ def assumptions(answer: Answer) -> list[str]:
         *_rate_words(plan),
         "every instance of a class stands ready for its peak; requests go to any of them",
     ]
+    if answer.counted is not None and split(answer):
+        rests.append(
+            f"more than {MANY} instances: prices at which the mix changes, and what more of a "
+            "limit, supply or demand does, are of a program whose instances need not be whole "
+            "(split), before and after: one is small beside the fleet"
+        )
     rests += _prices_in_force(plan)
     rests += [f"{offer.label}: {offer.words}" for offer in plan.offers]
     rests += [
@@ -302,13 +314,13 @@ def _owned_words(plan: Plan) -> list[str]:
     if not owned_prices(plan):
         return []
     costs = plan.costs.inputs
-    given = ", ".join(f"{costs[name].text} of {words}" for name, words in OWNED_COSTS.items())
+    given = ", ".join(f"{words} {costs[name].text}" for name, words in OWNED_COSTS.items())
     found = [
         "owned chips cost what the basis owned_tco says: capital as level payments over "
         f"{costs['life'].text} at {costs['cost_of_capital'].text} a year, that of stock is sunk; "
         "maintenance, staff, space and electricity around the clock while they are on; one that "
         "is off pays its capital alone. Rents include all of it",
-        f"costs of owning: {given}",
+        f"costs of owning: {given} (maintenance a year, staff a chip)",
     ]
     assumed = [name for name, one in costs.items() if one.kind == "assumed" and name in OWNED_COSTS]
     if assumed:

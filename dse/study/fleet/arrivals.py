@@ -2,7 +2,8 @@
 rate at which a percentile of first tokens comes in time.
 
 Each instance takes its share of the requests at random, so that its arrivals are random too. Every
-way to divide an instance is searched at once, by bisection: fewer requests make none slower.
+way to divide an instance is searched at once, on grids that close in: fewer requests make none
+slower.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dse.study.scale.subject import Degrees, Subject, batch_at, divided, evaluat
 
 LITTLE_PER_S = 1e-6  # a rate at which nobody waits
 LEAST = 1e-4  # of the most that is served, the lowest rate that is tried
-STEPS = 16  # halvings of its logarithm
+POINTS, ROUNDS = 24, 3  # rates of a grid, grids one within a step of the other
 NONE = "no rate of random arrivals keeps both limits"
 
 
@@ -39,13 +40,9 @@ def poisson_points(subject: Subject, one: DemandClass, sizes: Sequence[int]) -> 
     degrees = degrees[np.flatnonzero((alone.rule < 0) & (alone.memory <= 0.0))]
     batch = batch_at(subject, degrees, np.ones(len(degrees)))
     rate, possible = _highest(subject, one, batch)
-    found = []
-    for chips in sizes:
-        rows = np.flatnonzero((degrees.chips == chips) & possible)
-        if len(rows):
-            best = rows[[np.argmax(rate[rows])]]
-            found.append(_point(subject, one, degrees[best], batch[best], rate[best]))
-    return found
+    of_size = [np.flatnonzero((degrees.chips == chips) & possible) for chips in sizes]
+    best = np.array([rows[np.argmax(rate[rows])] for rows in of_size if len(rows)], dtype=np.intp)
+    return _points(subject, one, degrees[best], batch[best], rate[best]) if len(best) else []
 
 
 def _highest(
@@ -53,19 +50,21 @@ def _highest(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """(n,) requests per second of an instance, and whether there is such a rate."""
 
-    def keeps(rate: Floats) -> NDArray[np.bool_]:
-        metrics = _served(subject, one, batch, rate)
-        first = metrics.values[PERCENTILES[one.percentile or 50]] <= one.ttft_s
-        return metrics.feasible & first & (metrics.values["tpot_s"] <= one.tpot_s)
-
     little = np.full(len(batch), LITTLE_PER_S)
     most = little / _served(subject, one, batch, little).values["utilisation"]
-    low, high = np.full(len(batch), np.log(LEAST)), np.zeros(len(batch))
-    possible = keeps(most * LEAST)
-    for _ in range(STEPS):
-        middle = 0.5 * (low + high)
-        kept = keeps(most * np.exp(middle))
-        low, high = np.where(kept, middle, low), np.where(kept, high, middle)
+    rows = np.repeat(np.arange(len(batch)), POINTS)
+    many, steps = batch[rows], np.linspace(0.0, 1.0, POINTS)
+    low, width = np.full(len(batch), np.log(LEAST)), -np.log(LEAST)
+    possible = np.ones(len(batch), dtype=bool)
+    for _ in range(ROUNDS):
+        share = low[:, None] + width * steps[None, :]
+        metrics = _served(subject, one, many, most[rows] * np.exp(share.ravel()))
+        kept = metrics.feasible & (metrics.values["tpot_s"] <= one.tpot_s)
+        kept &= metrics.values[PERCENTILES[one.percentile or 50]] <= one.ttft_s
+        held = np.cumprod(kept.reshape(share.shape), axis=1).sum(axis=1)
+        possible &= held > 0
+        low = share[np.arange(len(batch)), np.maximum(held - 1, 0)]
+        width /= POINTS - 1
     return most * np.exp(low), possible
 
 
@@ -86,21 +85,23 @@ def _arriving(subject: Subject, stream: Class, rate: Floats) -> Workload:
     return replace(workload, requests_per_s=rate * stream.share)
 
 
-def _point(
+def _points(
     subject: Subject, one: DemandClass, degrees: Degrees, batch: CandidateBatch, rate: Floats
-) -> Point:
-    """One instance at its rate, (1,); what bounds it is that of requests of mean lengths."""
+) -> list[Point]:
+    """Instances at their rates, (n,); what bounds each is that of requests of mean lengths."""
     values = _served(subject, one, batch, rate).values
+    first_s, tpot_s = values[PERCENTILES[one.percentile or 50]], values["tpot_s"]
+    running = np.ceil(values["running_requests"])
     mean = replace(subject, workload=_arriving(subject, one.mean, rate))
-    found = point(
-        subject, degrees, np.ceil(values["running_requests"]),
-        evaluated(mean, degrees, np.ones(1)), 0,
-    )  # fmt: skip
-    tokens_per_s = float(rate[0]) * one.output_tokens
-    return replace(
-        found,
-        ttft_s=float(values[PERCENTILES[one.percentile or 50]][0]),
-        tpot_s=float(values["tpot_s"][0]),
-        output_tokens_per_s=tokens_per_s,
-        output_tokens_per_s_per_chip=tokens_per_s / found.chips,
-    )
+    of = evaluated(mean, degrees, np.ones(len(rate)))
+    tokens_per_s = rate * one.output_tokens
+    return [
+        replace(
+            point(subject, degrees, running, of, i),
+            ttft_s=float(first_s[i]),
+            tpot_s=float(tpot_s[i]),
+            output_tokens_per_s=float(tokens_per_s[i]),
+            output_tokens_per_s_per_chip=float(tokens_per_s[i] / degrees.chips[i]),
+        )
+        for i in range(len(rate))
+    ]

@@ -4,7 +4,8 @@ of fleet.csv."""
 from __future__ import annotations
 
 from dse.economics.fleet_cost import Counted, Option
-from dse.study.fleet.answer import Answer, owned_prices
+from dse.specs.plan import BUY
+from dse.study.fleet.answer import Answer, owned_prices, split
 from dse.study.fleet.changes import MORE
 from dse.study.fleet.words import dollars, limit_words, price, value_words
 from dse.study.scale.words import milliseconds, significant
@@ -190,6 +191,10 @@ def owned_table(answer: Answer) -> Table:
     )  # fmt: skip
 
 
+def _split(answer: Answer) -> str:
+    return ", instances split" if split(answer) else ""
+
+
 def price_table(answer: Answer) -> Table:
     rows = []
     for row in answer.entries:
@@ -201,13 +206,18 @@ def price_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "Prices at which the mix changes",
+        f"Prices at which the mix changes{_split(answer)}",
         ("offer", "price", "in the mix", "enters or leaves at", "cost without it", ""),
         rows,
         (1, 3, 4),
         ("An offer is in the mix below the price of the fourth column, all others as they are. "
-         "The fifth: the discounted cost of the plan.",),
+         "The fifth: the discounted cost of the plan." + _bought(answer),),
     )  # fmt: skip
+
+
+def _bought(answer: Answer) -> str:
+    bought = any(offer.way == BUY for offer in answer.plan.offers)
+    return " What is bought has its share of server and network in its price." if bought else ""
 
 
 def change_table(answer: Answer) -> Table:
@@ -230,7 +240,7 @@ def change_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        f"What {MORE:.0%} more of each limit, supply and demand does",
+        f"What {MORE:.0%} more of each limit, supply and demand does{_split(answer)}",
         ("what", "now", "with more", "the plan", "a unit of it"),
         rows,
         (1, 2, 3, 4),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dse import units
 from dse.economics.fleet import DEMAND, SUPPLY
 from dse.specs.plan import BUY, Offer
-from dse.study.fleet.answer import Answer, per_million
+from dse.study.fleet.answer import Answer, per_million, split
 from dse.study.fleet.changes import Entry
 
 LIMITS = {
@@ -126,6 +126,11 @@ def _how_sure(answer: Answer) -> str:
 
 def _changes(answer: Answer) -> list[str]:
     found = []
+    if split(answer):
+        found.append(
+            "The prices and savings that follow are of a program with split instances: in so large "
+            "a fleet, one that need not be whole makes little difference."
+        )
     unused = [e for e in answer.entries if not e.used and e.usd_at and not e.reason]
     if unused:
         nearest = max(unused, key=_ratio)
