@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dse.economics.fleet import solve
 from dse.economics.fleet_cost import (
@@ -205,6 +207,32 @@ def test_the_program_is_as_cheap_as_every_mix_tried(name: str):
     assert found.usd == pytest.approx(brute(one, options), rel=1e-6)
 
 
+USD_PER_HOUR = st.floats(0.5, 5.0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    capital=st.floats(1e3, 9e4), first=USD_PER_HOUR, second=USD_PER_HOUR,
+    stock=st.sampled_from([0, 2]), per_s=st.floats(1.0, 12.0),
+)  # fmt: skip
+def test_no_other_mix_is_cheaper_whatever_the_prices(
+    capital: float, first: float, second: float, stock: int, per_s: float
+):
+    """To buy, to rent or to run what is owned: as cheap as every mix tried; both counts agree."""
+    one = plan(
+        chip("a", buy("a", capital), rent("a", first, term_quarters=1), stock=stock),
+        chip("b", rent("b", second)),
+        demand=(demand(per_s=per_s),), quarters=1,
+    )  # fmt: skip
+    options = [option({"a": 2}, 5.0), option({"b": 1}, 3.0)]
+    found = solve(one, options)
+    assert found.mix is not None
+    counted = count(one, options, found.mix)
+    assert not counted.broken
+    assert counted.usd == pytest.approx(found.usd, rel=1e-9)
+    assert found.usd == pytest.approx(brute(one, options, most=3), rel=2e-4)
+
+
 def test_a_rent_costs_what_multiplication_says():
     one = plan(chip("a", rent("a", 2.0)), discount_rate=0.0)
     options = [option({"a": 2}, 4.0)]
@@ -387,6 +415,18 @@ def test_sunk_stock_pays_electricity_and_upkeep_alone():
     options = [option({"old": 2}, 4.0)]
     usd = 6 * 0.8 * QUARTER_HOURS * 0.1
     assert solve(one, options).usd == pytest.approx(sum(usd * discount(one, q) for q in range(3)))
+
+
+def test_what_becomes_of_the_stock_is_said():
+    def said(usd: float, growth: float) -> str:
+        one = plan(chip("old", stock=6), chip("a", rent("a", usd)), demand=(demand(growth=growth),))
+        return lead(answer_of(one, [option({"old": 2}, 4.0), option({"a": 2}, 20.0)]))[0]
+
+    assert "run 6 of the 6 old that are owned:" in said(9.0, 0.0)
+    assert "leave the 6 old that are owned off:" in said(0.01, 0.0)
+    assert "run up to 6 of the 6 old that are owned (6 in quarter 1, 4 in quarter 2):" in said(
+        9.0, -0.4
+    )
 
 
 def test_an_option_that_smaller_ones_replace_is_left_out():
