@@ -136,8 +136,8 @@ def _changes(answer: Answer) -> list[str]:
     found = []
     if split(answer):
         found.append(
-            "The prices and savings that follow are of a program with split instances: in so large "
-            "a fleet, one that need not be whole makes little difference."
+            "The prices and savings that follow are of a program with split instances, which need "
+            "not be whole: in so large a fleet, one makes little difference."
         )
     unused = [e for e in answer.entries if not e.used and e.usd_at and not e.reason]
     if unused:
