@@ -71,13 +71,25 @@ def sheets(
     made: list[tuple[str, list[list[Cell]]]] = [
         ("Answer", [[document["title"]], *([text] for text in document["answer"])]),
         ("Chips by quarter", [list(CSV), *([row[name] for name in CSV] for row in rows)]),
+        ("Spend by quarter", _records([_flat(row) for row in document["by_quarter"]])),
         ("Instances", _records(document["instances"])),
+        ("Owned by the hour", _records([_parts(one) for one in document["owned_prices"]])),
         ("Prices", _records(document["prices"])),
         ("Limits", _records(document["limits"])),
         ("Options", _records(document["options"])),
         ("Rests on", [[text] for text in assumptions(answer)]),
     ]
     return [(name, lines) for name, lines in made if lines]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not isinstance(value, dict)}
+
+
+def _parts(price: dict[str, Any]) -> dict[str, Any]:
+    """The price of an owned hour by its parts, in dollars."""
+    parts = {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
+    return {"chip": price["chip"], **parts, "in all": price["usd_per_chip_hour"]}
 
 
 def _records(records: Sequence[dict[str, Any]]) -> list[list[Cell]]:

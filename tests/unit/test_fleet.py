@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -53,8 +54,9 @@ COSTS = load_catalog().costs.changed(
 FREE = COSTS.changed(dict.fromkeys(("maintenance", "staff", "space"), 0.0))
 
 
-def rent(chip: str, usd: float, **more) -> Offer:
-    return Offer(chip, RENT, f"{chip}, rent", usd, "a test", **({"term_quarters": 12} | more))
+def rent(chip: str, usd: float, **more: Any) -> Offer:
+    given: dict[str, Any] = {"term_quarters": 12} | more
+    return Offer(chip, RENT, f"{chip}, rent", usd, "a test", **given)
 
 
 def buy(chip: str, usd: float, **more) -> Offer:
