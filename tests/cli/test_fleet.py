@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -234,6 +235,22 @@ def test_a_percentile_of_random_arrivals_holds_at_the_rate_that_is_used(tmp_path
     most = next(row for row in steady["options"] if row["chips"] == {"h100_sxm": 1})
     assert option["requests_per_s"] < most["requests_per_s"]
     assert any("Poisson" in text and "99%" in text for text in answer["assumed"])
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "gpt-oss-120b"])
+def test_random_arrivals_never_serve_more_than_a_steady_load(tmp_path: Path, model: str):
+    """Whatever the percentile, and the fewer the rarer it is."""
+    text = PLAN.replace("llama-3-8b", model).replace("ttft: 1 s", "ttft: 300 ms")
+    rates = []
+    for line in ("", "percentile: 50\n    ", "percentile: 90\n    ", "percentile: 99\n    "):
+        said = dse("fleet", written(tmp_path, text.replace("tpot:", line + "tpot:")), "--json")
+        options = json.loads(said.out)["options"]
+        rates.append(
+            {row["on"]: row["requests_per_s"] for row in options if row["on"].endswith("h100_sxm")}
+        )
+    for more, fewer in itertools.pairwise(rates):
+        for on in more.keys() & fewer.keys():
+            assert fewer[on] <= more[on] * (1.0 + 1e-9)
 
 
 def arriving(rate: float) -> tuple[float, float]:

@@ -3,7 +3,7 @@ rate at which a percentile of first tokens comes in time.
 
 Each instance takes its share of the requests at random, so that its arrivals are random too. Every
 way to divide an instance is searched at once, on grids that close in: fewer requests make none
-slower.
+slower, and no division serves more than the best does at a steady load within the same limits.
 """
 
 from __future__ import annotations
@@ -23,41 +23,53 @@ from dse.specs.traffic import PERCENTILES, Class
 from dse.study.scale.sizes import Point, point
 from dse.study.scale.subject import Degrees, Subject, batch_at, divided, evaluated
 
-LITTLE_PER_S = 1e-6  # a rate at which nobody waits
-LEAST = 1e-4  # of the most that is served, the lowest rate that is tried
+LEAST = 1e-4  # of the steady rate, the lowest that is tried
+SAME = 2e-3  # of a rate: divisions that differ by less are told apart by their time per token
 POINTS, ROUNDS = 24, 3  # rates of a grid, grids one within a step of the other
 NONE = "no rate of random arrivals keeps both limits"
 
 
-def poisson_points(subject: Subject, one: DemandClass, sizes: Sequence[int]) -> list[Point]:
-    """The point with the highest rate of arrival for each of `sizes` that has one. Its output rate
-    is that of so many requests of the class, its `ttft_s` the percentile of the slowest stream."""
-    each = [divided(subject, chips) for chips in sizes]
+def poisson_points(subject: Subject, one: DemandClass, steady: Sequence[Point]) -> list[Point]:
+    """The point with the highest rate of arrival for each size that has one; `steady` are those at
+    a steady load, of one size each. Its output rate is that of so many requests of the class, its
+    `ttft_s` the percentile of the slowest stream."""
+    each = [divided(subject, size.chips) for size in steady]
     degrees = Degrees(
         *(np.concatenate([getattr(one, part.name) for one in each]) for part in fields(Degrees))
     )
+    most = np.repeat(
+        [size.output_tokens_per_s / one.output_tokens for size in steady],
+        [len(division) for division in each],
+    )
     alone = evaluated(subject, degrees, np.ones(len(degrees)))
-    degrees = degrees[np.flatnonzero((alone.rule < 0) & (alone.memory <= 0.0))]
+    fit = np.flatnonzero((alone.rule < 0) & (alone.memory <= 0.0))
+    degrees, most = degrees[fit], most[fit]
     batch = batch_at(subject, degrees, np.ones(len(degrees)))
-    rate, possible = _highest(subject, one, batch)
-    of_size = [np.flatnonzero((degrees.chips == chips) & possible) for chips in sizes]
-    best = np.array([rows[np.argmax(rate[rows])] for rows in of_size if len(rows)], dtype=np.intp)
-    return _points(subject, one, degrees[best], batch[best], rate[best]) if len(best) else []
+    rate, possible = _highest(subject, one, batch, most)
+    tpot_s = _served(subject, one, batch, rate).values["tpot_s"]
+    best = []
+    for size in steady:
+        rows = np.flatnonzero((degrees.chips == size.chips) & possible)
+        if len(rows):
+            rows = rows[rate[rows] >= (1.0 - SAME) * np.max(rate[rows])]
+            best.append(rows[np.argmin(tpot_s[rows])])
+    if not best:
+        return []
+    rows = np.array(best, dtype=np.intp)
+    return _points(subject, one, degrees[rows], batch[rows], rate[rows])
 
 
 def _highest(
-    subject: Subject, one: DemandClass, batch: CandidateBatch
+    subject: Subject, one: DemandClass, batch: CandidateBatch, most: Floats
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """(n,) requests per second of an instance, and whether there is such a rate."""
+    """(n,) requests per second of an instance, at most `most`, and whether there is such a rate."""
 
-    little = np.full(len(batch), LITTLE_PER_S)
-    most = little / _served(subject, one, batch, little).values["utilisation"]
     rows = np.repeat(np.arange(len(batch)), POINTS)
     many, steps = batch[rows], np.linspace(0.0, 1.0, POINTS)
     low, width = np.full(len(batch), np.log(LEAST)), -np.log(LEAST)
     possible = np.ones(len(batch), dtype=bool)
     for _ in range(ROUNDS):
-        share = low[:, None] + width * steps[None, :]
+        share = np.minimum(low[:, None] + width * steps[None, :], 0.0)
         metrics = _served(subject, one, many, most[rows] * np.exp(share.ravel()))
         kept = metrics.feasible & (metrics.values["tpot_s"] <= one.tpot_s)
         kept &= metrics.values[PERCENTILES[one.percentile or 50]] <= one.ttft_s

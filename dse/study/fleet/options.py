@@ -124,7 +124,7 @@ def _served(
                 continue
             points = [row.within for row in rows if row.within is not None]
             if points and one.percentile is not None:
-                points = poisson_points(subject, one, [point.chips for point in points])
+                points = poisson_points(subject, one, points)
                 reason = "" if points else NONE
             elif not points:
                 reason = str(rows[-1].within_reason)
