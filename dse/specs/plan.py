@@ -188,7 +188,11 @@ class RentFile(_OfferFile):
 
 
 class BuyFile(_OfferFile):
-    """At the price that `costs:` or hardware/purchases.csv gives."""
+    """At the price that `costs:` or hardware/purchases.csv gives: one written here is refused with
+    where it goes."""
+
+    price: Any = None
+    server_price: Any = None
 
 
 class FleetChipFile(BaseModel):
@@ -197,6 +201,7 @@ class FleetChipFile(BaseModel):
     chip: str
     rent: RentFile | list[RentFile] | None = None
     buy: BuyFile | None = None
+    power: Any = None  # refused, with where it goes
     server: int | None = Field(default=None, ge=1, le=10_000)
     chips_per_rack: int | None = Field(default=None, ge=1, le=10_000)
     classes: list[str] = Field(default=[])

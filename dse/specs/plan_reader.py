@@ -311,6 +311,7 @@ class _Reader:
             self.catalog.require(row.chip)
         except InputError as error:
             raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
+        self._no_costs(at, row)
         classes = [one.name for one in self.written.demand]
         for i, name in enumerate(row.classes):
             if name not in classes:
@@ -342,6 +343,18 @@ class _Reader:
             row.chip, server, watts, words, per_rack, rack, stock,
             self._offers(at, row, owned, stock), tuple(row.classes), owned,
         )  # fmt: skip
+
+    def _no_costs(self, at: KeyPath, row: FleetChipFile) -> None:
+        """Raises InputError for a figure that is a cost, which the chip lines of `costs:` say."""
+        buy = row.buy or BuyFile()
+        for path, name, value in (
+            ((*at, "power"), "power", row.power),
+            ((*at, "buy", "price"), "price", buy.price),
+            ((*at, "buy", "server_price"), "server_price", buy.server_price),
+        ):
+            if value is not None:
+                place = f"`costs: {{chips: {{{row.chip}: {{{name}: {value}}}}}}}`"
+                raise self._wrong(path, f"read {value!r}: it is one of the costs", place)
 
     def _server(self, at: KeyPath, row: FleetChipFile) -> int:
         if row.server is not None:

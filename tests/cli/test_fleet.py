@@ -127,6 +127,16 @@ CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
         (CHIPS, RENT % "basis: rental_3y", ["rental_3y", "did you mean rental_3yr"]),
         (CHIPS, "  - chip: h100\n", ["unknown chip 'h100'", "chips[0].chip"]),
         (CHIPS, "  - {chip: h100_sxm, classes: [chatt]}\n", ["unknown class", "mean chat?"]),
+        (
+            CHIPS,
+            "  - {chip: mi300x, buy: {price: 3 USD}}\n",
+            ["chips[0].buy.price", "`costs: {chips: {mi300x: {price: 3 USD}}}`"],
+        ),
+        (
+            CHIPS,
+            "  - {chip: mi300x, power: 900 W}\n",
+            ["chips[0].power", "`costs: {chips: {mi300x: {power: 900 W}}}`"],
+        ),
         (CHIPS, OWNED + "costs: {life: 1 day}\n", ["chips[0].buy", "lives 1 day", "a quarter"]),
         (CHIPS, OWNED + "costs: {lifee: 1 year}\n", ["costs.lifee", "did you mean life?"]),
         (CHIPS, OWNED + "costs: {utilisation: 60 %}\n", ["costs.utilisation", "idle itself"]),
