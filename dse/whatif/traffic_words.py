@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from dse.specs.study import Study
+from dse.specs.traffic import Traffic
 from dse.study.numbers import percent, significant
 from dse.study.text_table import Table
 from dse.study.words import DEPLOYMENT_KEY, short_deployment, show
-from dse.whatif.traffic import Fleet, Sized, Targets, Traffic
+from dse.whatif.traffic import Fleet, Sized, Targets
 
 
 def lead(study: Study, traffic: Traffic, targets: Targets, found: Sized) -> list[str]:
