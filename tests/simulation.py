@@ -77,6 +77,53 @@ def open_loop(
     return _Engine(step_s, prompts, outputs, arrivals, len(prompts), **engine).run()
 
 
+def in_step(
+    step_s: StepLaw,
+    prompts: Sequence[int] | NDArray[np.int64],
+    outputs: Sequence[int] | NDArray[np.int64],
+    arrivals: NDArray[np.float64],
+    ranks: int,
+    **engine: Any,
+) -> Served:
+    """Requests that arrive at given times, dealt to `ranks` ranks at random, whose steps begin
+    together and last as long as the longest of them."""
+    prompts, outputs = np.asarray(prompts), np.asarray(outputs)
+    rank = np.random.default_rng(0).integers(ranks, size=len(arrivals))
+    dealt = [np.flatnonzero(rank == k) for k in range(ranks)]
+    engines = [
+        _Engine(step_s, prompts[own], outputs[own], arrivals[own], len(arrivals[own]), **engine)
+        for own in dealt
+    ]
+    left = len(arrivals)
+    while left:
+        for one in engines:
+            one._receive()
+        if not any(one.queue or one.prefilling or one.decoding for one in engines):
+            now = min(one.arriving[0][0] for one in engines if one.arriving)
+            for one in engines:
+                one.now = now
+            continue
+        chosen = [one._chosen(len(one.decoding)) for one in engines]
+        seconds = max(
+            one._seconds(taken) if taken or one.decoding else 0.0
+            for one, (taken, _) in zip(engines, chosen, strict=True)
+        )
+        steps = 1
+        if not any(taken for taken, _ in chosen):
+            steps = min(one._alike(0, seconds) for one in engines if one.decoding)
+            until = [one.arriving[0][0] for one in engines if one.arriving]
+            if until:
+                steps = int(min(steps, max(np.ceil((min(until) - engines[0].now) / seconds), 1)))
+        for one, (taken, ended) in zip(engines, chosen, strict=True):
+            left -= one._end(taken, ended, seconds, steps)
+    served = [one.served() for one in engines]
+    order = np.argsort(np.concatenate(dealt))
+    columns = ("arrival_s", "ttft_s", "tpot_s", "finish_s")
+    return Served(
+        *(np.concatenate([getattr(one, name) for one in served])[order] for name in columns)
+    )
+
+
 class _Engine:
     def __init__(
         self,
@@ -116,6 +163,9 @@ class _Engine:
                 self.now = self.arriving[0][0]
                 continue
             done += self._step()
+        return self.served()
+
+    def served(self) -> Served:
         tokens = np.array(self.outputs) - 1.0
         with np.errstate(divide="ignore", invalid="ignore"):
             between = np.where(tokens > 0, (self.finish - self.first) / tokens, np.nan)
@@ -151,18 +201,30 @@ class _Engine:
 
     def _step(self) -> int:
         """Runs a step, or as many alike as pass before anything changes; returns the finishes."""
-        rows = len(self.decoding)
-        taken, ended = self._chosen(rows)
-        decodes = rows and not (taken and self.policy == "prefill_first")
-        seconds = self.step_s(rows if decodes else 0, taken)
-        steps = 1
-        if decodes and not taken:
-            steps = self.decoding[0][0] - self.decoded
-            if self.arriving:
-                until = (self.arriving[0][0] - self.now) / seconds
-                steps = int(min(steps, max(np.ceil(until), 1)))
+        taken, ended = self._chosen(len(self.decoding))
+        seconds = self._seconds(taken)
+        return self._end(taken, ended, seconds, self._alike(taken, seconds))
+
+    def _decodes(self, taken: int) -> bool:
+        return bool(self.decoding) and not (taken and self.policy == "prefill_first")
+
+    def _seconds(self, taken: int) -> float:
+        return self.step_s(len(self.decoding) if self._decodes(taken) else 0, taken)
+
+    def _alike(self, taken: int, seconds: float) -> int:
+        """Steps that pass before anything changes."""
+        if taken or not self.decoding:
+            return 1
+        steps = self.decoding[0][0] - self.decoded
+        if self.arriving:
+            until = (self.arriving[0][0] - self.now) / seconds
+            steps = int(min(steps, max(np.ceil(until), 1)))
+        return steps
+
+    def _end(self, taken: int, ended: list[int], seconds: float, steps: int) -> int:
+        """What `steps` steps end; returns the finishes."""
         self.now += steps * seconds
-        if decodes:
+        if self._decodes(taken):
             self.decoded += steps
         finished = 0
         while self.decoding and self.decoding[0][0] <= self.decoded:

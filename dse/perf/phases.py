@@ -14,7 +14,7 @@ from dse.perf.deployed import Deployed
 from dse.perf.machines import Machines
 from dse.perf.memory import Memory, memory
 from dse.perf.power import Draw, clock, waited_s
-from dse.perf.queueing import Rank
+from dse.perf.queueing import Rank, together_share
 from dse.perf.speculative import draft_s, module_bytes
 from dse.perf.step import Step
 from dse.perf.workload import Workload
@@ -184,19 +184,13 @@ def rank_of(
     case: Case, requests: Floats, rows: Floats, prefill_s: Floats, others: Floats
 ) -> tuple[Rank, Step]:
     """An attention rank of which `rows` requests decode in each step of a micro-batch; `others` are
-    the other requests of the instance over its attention ranks.
-
-    Ranks of one instance wait for each other, and their prompts arrive apart: where a rank carries
-    prompts in a share q of its steps, those steps in which any of R ranks does are carried by
-    q / (1 - (1 - q)^R) of them in the mean. Serving software holds prompts back to prefill them on
-    several ranks at once (TensorRT-LLM's attention-DP balancing, SGLang's prefill delayer): the
-    square root, half-way to all at once, is assumed."""
+    the other requests of the instance over its attention ranks."""
     deployed, backend = case.deployed, case.workload.backend
     decode_step_s, plain = decode_step(case, rows)
     alone_s, spread = plain.seconds - plain.ledger.drafts_s, case.context_spread
     carried = np.minimum(case.fresh * np.maximum(rows / case.steps, 1.0), backend.chunk_tokens)
     busy = np.minimum(rows * case.fresh / (carried * case.steps), 1.0)
-    together = np.sqrt(busy / (1.0 - (1.0 - busy) ** deployed.data_parallel))
+    together = together_share(busy, deployed.data_parallel)
     mixed = run_step(
         case,
         decode_rows=rows,
@@ -224,5 +218,6 @@ def rank_of(
         scheduler=backend.scheduler,
         together=together,
         others=others,
+        ranks=deployed.data_parallel,
     )
     return rank, plain

@@ -10,7 +10,8 @@ often than a short one. Short prompts (S near 0) all join the next step:
 long ones (S >= 1) are served one by one, each for S a + w (M/D/1 with decode steps as vacations,
 Pollaczek-Khinchine and Fuhrmann-Cooper); between the two, a mean by S. Where every slot of the
 instance is taken, a request waits for one (Sakasegawa's approximation of M/G/c). Mean and variance
-of the sum are kept; percentiles are those of the gamma distribution with both.
+of the sum are kept; percentiles are those of the gamma distribution with both. Attention ranks of
+an instance wait for each other (`_in_step`).
 tests/unit/test_poisson.py compares all of it with a simulation.
 """
 
@@ -23,7 +24,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from dse.candidates import Floats
-from dse.perf.queueing import Rank
+from dse.perf.queueing import Rank, together_share
 
 ITERATIONS = 8
 
@@ -61,14 +62,14 @@ def response(rank: Rank, per_s: Floats) -> Response:
         own = np.maximum(own, rank.added_s + np.ceil(steps) * rank.step_s)
         own = own + (1.0 - short) * busy * (over + rank.each_s / np.maximum(steps, 1.0)) / 2.0
     step, alone = _steps(rank, per_s, over)
-    joined, queued = _joined(rank, per_s, step), _queued(rank, per_s, service, busy)
+    cycle = np.where(steps < 1.0, step.mean / alone, rank.step_s / (1.0 - busy))
+    if mixed:
+        cycle = rank.step_s / np.maximum(1.0 - per_s * rank.each_s, 1e-12)
+    cycle, rest = _in_step(rank, per_s, cycle, over, steps)
+    joined, queued = _joined(rank, per_s, step), _queued(service, busy, rest)
     mean = joined.mean + (1.0 - short) * (queued.mean - joined.mean)
     variance = joined.variance + (1.0 - short) * (queued.variance - joined.variance)
-    # Decode steps, with all prompts in between; prompts that came before the first token and wait
-    # behind it delay the first of its tokens.
-    cycle = np.where(steps < 1.0, step.mean / alone, rank.step_s / (1.0 - per_s * service))
-    if mixed:
-        cycle = rank.step_s / (1.0 - np.minimum(per_s * rank.delay_s, busy))
+    # Prompts that came before the first token and wait behind it delay the first of its tokens.
     carrying = np.minimum(per_s * cycle * np.maximum(steps, 1.0), 1.0) if mixed else 1.0 - alone
     behind = per_s * (own + (1.0 - short) * mean) * (1.0 - carrying)
     tpot = cycle * (1.0 + behind * rank.each_s / (rank.output * rank.step_s))
@@ -79,6 +80,37 @@ def response(rank: Rank, per_s: Floats) -> Response:
         np.where(endless, np.inf, tpot),
         busy,
     )
+
+
+def _in_step(
+    rank: Rank, per_s: Floats, cycle: Floats, over: Floats, steps: Floats
+) -> tuple[Floats, Moments]:
+    """(n,) mean time of a decode step, which were `cycle` (n,) for a rank alone, and the rest of
+    the step that an arrival finds, where the ranks of an instance wait for each other.
+
+    Of the time, a rank's own prompts take b: steps of a + c, c = w / max(S, 1) (where every step
+    carries prompts, what these add). In a share A any rank has prompts (`together_share`), and the
+    steps of all are as long. A decode comes with each step but the `prefill_first` ones of its own:
+
+        1 / cycle = (A - o) / max(s, a + c) + (1 - A) / s,  o = b where decodes stand still, else 0
+    """
+    whole = np.maximum(steps, 1.0)
+    if rank.scheduler == "mixed":
+        busy, own = per_s * (whole * over / rank.stages + rank.each_s), 0.0
+        longer = np.where(busy < 1.0, rank.added_s / whole, cycle - rank.step_s)
+    else:
+        own = busy = 1.0 - rank.step_s / cycle
+        longer = rank.added_s / whole
+    busy = np.clip(busy, 1e-9, 1.0)
+    any_s = np.minimum(busy / together_share(busy, rank.ranks, rank.apart), 1.0)
+    slow = np.maximum(over + longer, rank.step_s)
+    per_second = (any_s - own) / slow + (1.0 - any_s) / rank.step_s
+    several = rank.ranks > 1.0
+    any_s = np.where(several, any_s, 0.0)
+    mean = (rank.step_s + any_s * (slow - rank.step_s)) / 2.0
+    square = (rank.step_s**2 + any_s * (slow**2 - rank.step_s**2)) / 3.0
+    found = np.where(several, 1.0 / np.maximum(per_second, 1e-12), cycle)
+    return found, Moments(mean, square - mean**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +153,12 @@ def _joined(rank: Rank, per_s: Floats, step: _Step) -> Moments:
     return Moments(found * (0.5 + beside), variance)
 
 
-def _queued(rank: Rank, per_s: Floats, service: Floats, busy: Floats) -> Moments:
+def _queued(service: Floats, busy: Floats, rest: Moments) -> Moments:
     """Rest of the running step, and prompts before its own one by one."""
     idle = np.maximum(1.0 - busy, 1e-12)
     queue = busy * service / (2.0 * idle)
-    variance = queue**2 + busy * service**2 / (3.0 * idle) + rank.step_s**2 / 12.0
-    return Moments(queue + rank.step_s / 2.0, variance)
+    variance = queue**2 + busy * service**2 / (3.0 * idle) + rest.variance
+    return Moments(queue + rest.mean, variance)
 
 
 def slot_wait(slots: Floats, used: Floats, requests_per_s: Floats) -> Moments:

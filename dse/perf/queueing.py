@@ -31,7 +31,7 @@ class Rank:
     it, on the path through all `stages`; `own_s`: a prompt prefilled alone; `chunk_tokens`: the
     most tokens of a step; `together`: share of the instance's attention ranks that carry prompts
     in a step in which any does; `others`: the other requests of the instance over its attention
-    ranks (None: one rank alone).
+    ranks (None: one rank alone); `ranks`: how many these are, `apart` as `together_share` takes it.
     """
 
     requests: Floats
@@ -45,6 +45,8 @@ class Rank:
     scheduler: str
     together: Floats = field(default_factory=lambda: np.ones(1))
     others: Floats | None = None
+    ranks: Floats = field(default_factory=lambda: np.ones(1))
+    apart: float = 0.5
 
     @property
     def delaying(self) -> Floats:
@@ -88,6 +90,17 @@ class Latency:
 
     ttft_s: Floats
     tpot_s: Floats
+
+
+def together_share(carrying: Floats, ranks: Floats, apart: float = 0.5) -> Floats:
+    """(n,) share of an instance's attention ranks that carry prompts in a step in which any does,
+    where each does in a share `carrying` of its steps.
+
+    Ranks of one instance wait for each other. Where prompts arrive apart (`apart` 1), a step in
+    which any of R ranks carries prompts is carried by q / (1 - (1 - q)^R) of them in the mean.
+    Serving software holds prompts back to prefill them on several ranks at once (TensorRT-LLM's
+    attention-DP balancing, SGLang's prefill delayer): half-way to all at once, 0.5, is assumed."""
+    return (carrying / (1.0 - (1.0 - carrying) ** ranks)) ** apart
 
 
 def decoding_limit(chunk_tokens: float, prompt: Floats, output: Floats) -> Floats:
