@@ -58,7 +58,7 @@ TILES = Rule(
 UNIT = Rule(
     "matrix_unit", "waste",
     "widths of prefill and training products are multiples of the matrix unit",
-    "github:jax-ml/scaling-book tpus.md, 2025; AWS Neuron documentation",
+    "documentation of the chip family",  # each names its own
     "derived",
 )  # fmt: skip
 KV_COPIES = Rule(
@@ -194,7 +194,7 @@ def wastes(steps: Steps) -> Iterator[Finding]:
     if family.tiles:
         yield _tiles(steps, TILES)
     elif steps.filling.matrix_unit is not None:
-        yield _tiles(steps, UNIT)
+        yield _tiles(steps, replace(UNIT, source=family.source))
     for width in split_widths(steps.batch):
         yield _mx(steps, width)
     yield from _copies(steps)

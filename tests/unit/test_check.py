@@ -224,6 +224,9 @@ def test_a_source_speaks_of_the_software_of_the_chip():
         assert row["refused_by"] == ["vLLM"]
         assert "TensorRT" not in row["source"]
         assert "Megatron" not in row["source"]
+    (row,) = found(check(subject("llama-2-7b", "tpu_v6e", tp=8)), "matrix_unit")
+    assert "scaling-book" in row["source"]
+    assert "AWS" not in row["source"]
     (row,) = found(check(subject("llama-3-70b", "h100_sxm", tp=7)), HEADS.name)
     assert "TensorRT-LLM asserts the same" in row["source"]
 
