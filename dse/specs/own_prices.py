@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,13 @@ def using_prices(
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def using_prices_of(study: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Puts the prices of a study (study.json) in force, each kind where none of it is already."""
+    given = in_force().as_json()
+    own = study.get("own_prices", {})
+    return using_prices(**{kind: value for kind, value in own.items() if not given[kind]})
 
 
 def _absolute(path: str | Path) -> str:
