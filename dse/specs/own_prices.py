@@ -110,13 +110,13 @@ def first_day(date: str) -> str:
     return f"{year}-{month}-{day or '01'}"
 
 
-def last_day(date: str) -> str:
+def last_day(date: str, field: str = "--as-of") -> str:
     """2025-Q2 -> 2025-06-31: what no day of that date comes after, as text. Raises InputError."""
     found = _DATE.fullmatch(date)
     month = int(found[3] or 1) if found else 0
     if found is None or not 1 <= month <= 12 or not 1 <= int(found[4] or 1) <= 31:
         accepted = "2025, 2025-Q2, 2025-06 or 2025-06-30"
-        raise InputError(f"read {date!r}: not a date", field="--as-of", accepted=accepted)
+        raise InputError(f"read {date!r}: not a date", field=field, accepted=accepted)
     year, quarter, _, day = found.groups()
     last = f"{3 * int(quarter):02d}" if quarter else f"{month:02d}" if found[3] else "12"
     return f"{year}-{last}-{day or '31'}"

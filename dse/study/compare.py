@@ -12,7 +12,7 @@ import numpy as np
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
 from dse.specs.workloads import DETAILS
-from dse.study.compare_prices import chosen_changes, price_changes
+from dse.study.compare_prices import chosen_changes, moved, price_pairs, prices_of
 from dse.study.folder import read_study
 from dse.study.loads import loads_of
 
@@ -45,7 +45,7 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
             f"{a} and {b} spread a purchase over another life, utilisation or price of electricity",
             accepted="two studies of the same purchase terms",
         )
-    prices = price_changes(studies[0], studies[1])
+    prices = moved(price_pairs(*map(prices_of, studies)))
     values = [_values(items, objectives) for items in fronts]
     true = None if prices else _enumerated(studies)
     union = np.concatenate(values)

@@ -1,31 +1,63 @@
-"""Two studies that differ in prices: which prices changed, and what that moved."""
+"""Prices on one basis at two times, and two studies that differ in them: what changed, and what
+that moved."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.study.numbers import significant
 
-def price_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each chip whose price differs, or that only one of the studies has a price of. None
-    where a study did not write its prices down."""
-    first, second = _prices(a), _prices(b)
+Prices = Sequence[Mapping[str, Any]]  # of `price.rows` in study.json: a row for each chip
+
+
+def price_pairs(a: Prices, b: Prices) -> list[dict[str, Any]]:
+    """A row for each chip that one of the two prices, with dates, sources and rules of both."""
+    first, second = ({row["chip"]: row for row in rows} for rows in (a, b))
     rows = []
     for chip in dict.fromkeys([*first, *second]):
         one, other = first.get(chip, {}), second.get(chip, {})
         before, after = one.get("usd_per_chip_hour"), other.get("usd_per_chip_hour")
-        if before != after:
-            rows.append(
-                {
-                    "chip": chip,
-                    "a": before,
-                    "b": after,
-                    "ratio": after / before if before and after else None,
-                    "date_a": one.get("date") or None,
-                    "date_b": other.get("date") or None,
-                }
-            )
+        rows.append(
+            {
+                "chip": chip,
+                "a": before,
+                "b": after,
+                "ratio": after / before if before and after else None,
+                **{
+                    f"{key}_{side}": row.get(key) or None
+                    for side, row in (("a", one), ("b", other))
+                    for key in ("date", "rule", "source")
+                },
+            }
+        )
     return rows
+
+
+def moved(pairs: Prices) -> list[Mapping[str, Any]]:
+    """The rows whose price is another, or that only one side has."""
+    return [row for row in pairs if row["a"] != row["b"]]
+
+
+def moves_words(pairs: Prices, most: int = 4) -> str:
+    """`h200_sxm 10 -> 7.2 USD a chip-hour (-28%), b300_sxm new at 7.87`, the largest move first."""
+    rows = sorted(moved(pairs), key=lambda row: -abs(math.log(row["ratio"] or 1.0)))
+    words = [
+        f"{row['chip']} {significant(row['a'])} -> {significant(row['b'])} ({change(row['ratio'])})"
+        if row["ratio"]
+        else f"{row['chip']} new at {significant(row['b'])}"
+        if row["b"]
+        else f"{row['chip']}, {significant(row['a'])} before, without a price"
+        for row in rows
+    ]
+    more = [f"{len(words) - most} more"] if len(words) > most else []
+    return ", ".join([*words[:most], *more])
+
+
+def change(ratio: float) -> str:
+    """`+14%`, `-0.2%`, of a ratio."""
+    return f"{ratio - 1.0:+.0%}" if abs(ratio - 1.0) >= 0.095 else f"{ratio - 1.0:+.1%}"
 
 
 def chosen_changes(
@@ -58,8 +90,9 @@ def chosen_changes(
     ]
 
 
-def _prices(study: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {row["chip"]: row for row in (study.get("price") or {}).get("rows", ())}
+def prices_of(study: Mapping[str, Any]) -> Prices:
+    """None where a study did not write its prices down."""
+    return (study.get("price") or {}).get("rows", ())
 
 
 def _design(item: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ from dse.specs.own_prices import OWN, in_force
 from dse.specs.owning import lacks_for_owning
 from dse.study.text_table import Table
 
-SHORT = {"server with chip": "server", "cost of capital": "capital"}  # titles of columns
+# Titles of columns.
+SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
 
 
 def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
@@ -57,9 +58,10 @@ def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[
 def parts_table(priced: Sequence[Mapping[str, Any]]) -> Table:
     """A row for each chip with a column for each part of its price, in dollars an hour, and below
     it what each price rests on. `priced` are documents of `Breakdown.as_json`, of one basis."""
+    names = [str(part["name"]) for part in priced[0]["parts"]]
     return Table(
         "What an hour of a chip costs, by parts (USD)",
-        ("chip", "total", *(SHORT.get(p["name"], p["name"]) for p in priced[0]["parts"])),
+        ("chip", "total", *(SHORT.get(name, name) for name in names)),
         [
             (
                 one["chip"],
@@ -68,7 +70,7 @@ def parts_table(priced: Sequence[Mapping[str, Any]]) -> Table:
             )
             for one in priced
         ],
-        tuple(range(1, 2 + len(priced[0]["parts"]))),
+        tuple(range(1, 2 + len(names))),
         tuple(_rests_on(priced)),
     )
 
