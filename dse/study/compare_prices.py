@@ -3,12 +3,14 @@ that moved."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dse.study.numbers import significant
 
+Item = Mapping[str, Any]
 Prices = Sequence[Mapping[str, Any]]  # of `price.rows` in study.json: a row for each chip
 
 
@@ -61,43 +63,49 @@ def change(ratio: float) -> str:
 
 
 def chosen_changes(
-    a: Sequence[Mapping[str, Any]],
-    b: Sequence[Mapping[str, Any]],
-    objectives: Sequence[Mapping[str, Any]],
+    a: Sequence[Item], b: Sequence[Item], metrics: Sequence[str], words: Callable[[Item], str]
 ) -> list[dict[str, Any]]:
-    """What became of each chosen point that both fronts have: its design and its objectives."""
+    """What became of each chosen point that both fronts have: its design, in `words`, and its
+    `metrics`."""
     first, second = (
         {name: item for item in items for name in item.get("names", ())} for items in (a, b)
     )
-    return [
-        {
-            "name": name,
-            "a": _design(first[name]),
-            "b": _design(second[name]),
-            "same_design": all(
-                first[name][key] == second[name][key] for key in ("deployment", "model")
-            ),
-            "metrics": {
-                o["metric"]: {
-                    "a": first[name]["metrics"][o["metric"]],
-                    "b": second[name]["metrics"][o["metric"]],
-                }
-                for o in objectives
-            },
-        }
-        for name in first
-        if name in second
-    ]
+    rows = []
+    for name in (name for name in first if name in second):
+        one, other = first[name], second[name]
+        rows.append(
+            {
+                "name": name,
+                "a": words(one),
+                "b": words(other),
+                **{
+                    f"{key}_{side}": value
+                    for side, item in (("a", one), ("b", other))
+                    for key, value in (
+                        ("point", item["point"]),
+                        ("chip", item["deployment"]["chip"]),
+                    )
+                },
+                "same_design": design_key(one) == design_key(other),
+                "metrics": {
+                    name: {"a": one["metrics"][name], "b": other["metrics"][name]}
+                    for name in metrics
+                },
+            }
+        )
+    return rows
+
+
+def design_key(item: Item) -> str:
+    """Shape and deployment of a point, whatever its number: the same of the same design."""
+    model = {key: value for key, value in item["model"].items() if key != "name"}
+    return json.dumps([model, item["deployment"]], sort_keys=True)
 
 
 def prices_of(study: Mapping[str, Any]) -> Prices:
     """None where a study did not write its prices down."""
-    return (study.get("price") or {}).get("rows", ())
-
-
-def _design(item: Mapping[str, Any]) -> str:
-    """`8 x h100_sxm TP 4, 64 in flight`."""
-    d = item["deployment"]
-    return (
-        f"{d['chips']:g} x {d['chip']} TP {d['tensor_parallel']:g}, {d['concurrency']:g} in flight"
-    )
+    return [
+        row
+        for row in (study.get("price") or {}).get("rows", ())
+        if {"chip", "usd_per_chip_hour"} <= set(row)
+    ]
