@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dse.cli.options import json_option
 from dse.cli.printing import command_line, print_json, print_tables, say
 from dse.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from dse.study.text_table import Table
 
 
 @click.command("compare")
@@ -47,7 +52,7 @@ def command(a: str, b: str | None, dates: tuple[str, ...], out: str | None, as_j
     if b is not None and dates:
         raise InputError("--as-of does not go with two folders", accepted="one of the two")
     if b is not None:
-        _show(Path(a), Path(b), out, as_json)
+        _two(Path(a), Path(b), out, as_json)
         return
     if len(dates) != 2:
         raise InputError("B is missing", accepted="a second folder, or --as-of twice with a space")
@@ -55,6 +60,15 @@ def command(a: str, b: str | None, dates: tuple[str, ...], out: str | None, as_j
         first, second = (_study(a, date, Path(folder)) for date in _in_order(dates))
         called = None if out else (f"{a} as of {dates[0]}", f"{a} as of {dates[1]}")
         _show(first, second, out, as_json, called)
+
+
+def _two(a: Path, b: Path, out: str | None, as_json: bool) -> None:
+    from dse.study.compare_fleet import is_fleet
+
+    if is_fleet(a) or is_fleet(b):
+        _show_fleets(a, b, out, as_json)
+    else:
+        _show(a, b, out, as_json)
 
 
 def _in_order(dates: tuple[str, ...]) -> tuple[str, ...]:
@@ -94,20 +108,37 @@ def _show(
 
     found = compare(a, b, called)
     document = {**found.document, "answer": lead(found)}
-    if as_json:
-        print_json(document)
-    else:
-        say(document["title"])
-        for sentence in document["answer"]:
-            say(f"- {sentence}", "  ")
-        print_tables(tables(found))
-        for sentence in facts(found):
-            say(sentence, "  ")
-        click.echo("\nWhether the two compare:")
-        for sentence in alike(found):
-            say(f"- {sentence}", "  ")
+    _print(document, tables(found), [*facts(found), *alike(document)], as_json)
     if out is not None:
         from dse.report.compare import write_compared
 
         page = write_compared(Path(out), found, {**document, "command": command_line()})
         click.echo(f"Page: {page}", err=as_json)
+
+
+def _show_fleets(a: Path, b: Path, out: str | None, as_json: bool) -> None:
+    from dse.study.compare_fleet import compare_fleets, tables
+    from dse.study.compare_words import alike
+
+    document = compare_fleets(a, b)
+    _print(document, tables(document), alike(document), as_json)
+    if out is not None:
+        from dse.report.compare import write_fleets
+
+        page = write_fleets(Path(out), {**document, "command": command_line()})
+        click.echo(f"Page: {page}", err=as_json)
+
+
+def _print(
+    document: dict[str, Any], tables: Sequence[Table], rests: Sequence[str], as_json: bool
+) -> None:
+    if as_json:
+        print_json(document)
+        return
+    say(document["title"])
+    for sentence in document["answer"]:
+        say(f"- {sentence}", "  ")
+    print_tables(tables)
+    click.echo("\nHow the two compare:")
+    for sentence in rests:
+        say(f"- {sentence}", "  ")

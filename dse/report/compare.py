@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from dse.pareto import non_dominated
-from dse.report.figures import PALETTE, SYMBOLS, plain
+from dse.report.figures import PALETTE, SYMBOLS, hatch, plain
 from dse.report.labels import GLOSSARY, axis_title, label, show
 from dse.report.page import answer_page
 from dse.report.xlsx import Cell, workbook
+from dse.study import compare_fleet
 from dse.study.compare import Compared, Side, cost_metric
 from dse.study.compare_words import alike, design_rows, facts, tables
 from dse.study.folder import write_bytes, write_json, write_text
@@ -22,6 +23,10 @@ from dse.study.numbers import significant
 from dse.study.text_table import Table
 
 PAGE, DATA, TABLE, BOOK = "compare.html", "compare.json", "compare.csv", "compare.xlsx"
+FLEET_WORDS = {
+    "offer": "a way to get a chip, and its price: rented by the hour, or bought",
+    **{word: GLOSSARY[word] for word in ("tokens", "chip-hour")},
+}
 WORDS = {
     "digest": "a fingerprint of the hardware data: the same digest, the same figures",
     "additive epsilon": "how far one front must be shifted, in scaled objectives, to be as good "
@@ -29,11 +34,10 @@ WORDS = {
     **{
         word: GLOSSARY[word]
         for word in (
-            "front", "knee", "hypervolume", "objective", "tokens", "tensor", "replicas",
+            "front", "knee", "hypervolume", "objective", "tokens", "tensor parallel", "replicas",
             "KV heads", "time per output token", "time to first token", "predicted loss",
             "chip-hour", "evaluated", "engine", "requests in flight", "expert parallel",
         )
-        if word in GLOSSARY
     },
 }  # fmt: skip
 Figure = dict[str, Any]
@@ -48,10 +52,26 @@ def write_compared(folder: Path, found: Compared, document: dict[str, Any]) -> P
         folder,
         document,
         tables(found),
-        [*facts(found), *alike(found)],
+        [*facts(found), *alike(document)],
         figures(found),
         rows,
         ("Designs", records(rows)),
+        WORDS,
+    )
+
+
+def write_fleets(folder: Path, document: dict[str, Any]) -> Path:
+    """The same of two fleets; `document` is that of `dse.study.compare_fleet`, with the command."""
+    rows = document["by_quarter"]
+    return write_answer(
+        folder,
+        document,
+        compare_fleet.tables(document),
+        alike(document),
+        fleet_figures(document),
+        rows,
+        ("Quarters", records(rows)),
+        FLEET_WORDS,
     )
 
 
@@ -63,8 +83,9 @@ def write_answer(
     drawn: Drawn,
     rows: Sequence[Mapping[str, Any]],
     sheet: tuple[str, list[list[Cell]]],
+    glossary: Mapping[str, str],
 ) -> Path:
-    """The four files of a comparison: `rows` make the table, `sheet` is the workbook's last."""
+    """The four files of a comparison: `rows` make the table, `sheet` shows them in the workbook."""
     write_json(folder, DATA, document)
     write_text(folder, TABLE, _csv(rows))
     sheets: list[tuple[str, Sequence[Sequence[Cell]]]] = [
@@ -75,17 +96,21 @@ def write_answer(
         ("Whether they compare", [[text] for text in rests]),
     ]
     write_bytes(folder, BOOK, workbook([one for one in sheets if one[1]]))
-    write_text(folder, PAGE, page(document, shown, rests, drawn))
+    write_text(folder, PAGE, page(document, shown, rests, drawn, glossary))
     return folder / PAGE
 
 
 def page(
-    document: Mapping[str, Any], shown: Sequence[Table], rests: Sequence[str], drawn: Drawn
+    document: Mapping[str, Any],
+    shown: Sequence[Table],
+    rests: Sequence[str],
+    drawn: Drawn,
+    glossary: Mapping[str, str],
 ) -> str:
     """The page as HTML: the answer, pictures, tables, and whether the two compare."""
     return answer_page(
         "compare.html",
-        WORDS,
+        glossary,
         document=document,
         command=document["command"],
         drawn=[
@@ -134,6 +159,51 @@ def figures(found: Compared) -> Drawn:
     return made
 
 
+def fleet_figures(document: Mapping[str, Any]) -> Drawn:
+    """Prices of what is rented and of what is bought, and the chips that are held by quarter."""
+    made: Drawn = {}
+    for per, title in (("chip-hour", "Rents"), ("chip", "Prices of chips that are bought")):
+        if rows := [row for row in document["all_prices"] if row["per"] == per]:
+            made[per] = (title, pairs_figure(rows, document, f"USD per {per}"))
+    if document["by_quarter"]:
+        made["chips"] = ("Chips that are held", chips_figure(document))
+    return made
+
+
+def chips_figure(document: Mapping[str, Any]) -> Figure:
+    """Two stacks a quarter, before and after; owned chips are hatched."""
+    names, rows = document["names"], document["by_quarter"]
+    chips = list(dict.fromkeys(row["chip"] for row in rows))
+    quarters = sorted({row["quarter"] for row in rows})
+    held = {(row["quarter"], row["chip"]): row for row in rows}
+    bars = [(f"Q{q}<br>{plain(names[side])}", q, side) for q in quarters for side in "ab"]
+    traces = []
+    for j, chip in enumerate(chips):
+        for way, shape in (("rented", ""), ("owned", "/")):
+            values = [held.get((q, chip), {}).get(f"{way}_{side}", 0) for _, q, side in bars]
+            if any(values):
+                traces.append(
+                    {
+                        "type": "bar", "name": plain(f"{chip}, {way}"),
+                        "x": [name for name, *_ in bars], "y": values,
+                        "marker": {"color": PALETTE[j % len(PALETTE)], "pattern": hatch(shape)},
+                        "hoverinfo": "text",
+                        "hovertext": [
+                            plain(f"Q{q}, {names[side]}: {value:,} {chip}, {way}")
+                            for (_, q, side), value in zip(bars, values, strict=True)
+                        ],
+                    }
+                )  # fmt: skip
+    return {
+        "data": traces,
+        "layout": {
+            "height": 380, "barmode": "stack", "bargap": 0.3, "showlegend": True,
+            "xaxis": {"type": "category"},
+            "yaxis": {"title": {"text": "chips"}, "rangemode": "tozero", "tickformat": "~s"},
+        },
+    }  # fmt: skip
+
+
 def pairs_figure(
     rows: Sequence[Mapping[str, Any]], document: Mapping[str, Any], unit: str
 ) -> Figure:
@@ -154,8 +224,8 @@ def pairs_figure(
                 "type": "scatter", "mode": "markers", "name": plain(document["names"][side]),
                 "y": [name for name, _ in known], "x": [row[side] for _, row in known],
                 "marker": {
-                    "color": PALETTE[k], "size": 15 if k == 0 else 9, "line": {"width": 2},
-                    "symbol": "circle-open" if k == 0 else "circle",
+                    "color": PALETTE[k], "size": (15, 9)[k], "line": {"width": (2, 0)[k]},
+                    "symbol": ("circle-open", "circle")[k],
                 },
                 "hoverinfo": "text",
                 "hovertext": [
@@ -202,8 +272,8 @@ def front_figure(found: Compared, x: str, y: str) -> Figure:
                     "name": plain(f"{chip}, {side.name}"),
                     "x": _scaled(items, x), "y": _scaled(items, y),
                     "marker": {
-                        "color": PALETTE[j % len(PALETTE)], "size": 13 if k == 0 else 8,
-                        "symbol": f"{symbol}-open" if k == 0 else symbol, "line": {"width": 2},
+                        "color": PALETTE[j % len(PALETTE)], "size": (13, 8)[k],
+                        "symbol": (f"{symbol}-open", symbol)[k], "line": {"width": (2, 0)[k]},
                     },
                     "hoverinfo": "text",
                     "hovertext": [

@@ -114,7 +114,8 @@ def compare(a: Path, b: Path, called: tuple[str, str] | None = None) -> Compared
         "same_space": first.study["fingerprint"] == second.study["fingerprint"],
         "same_workload": same_workload(*studies),
         "same_data": first.study["data_digest"] == second.study["data_digest"],
-        "same_hardware": not changed_figures(*studies) and _perform_alike(first, second),
+        "same_hardware": not changed_figures(*studies)
+        and (not same_workload(*studies) or _perform_alike(first, second)),
         "engine_a": first.study["engine"],
         "engine_b": second.study["engine"],
         "front_a": len(first.items),

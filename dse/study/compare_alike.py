@@ -40,9 +40,9 @@ def alike_rows(document: Mapping[str, Any], a: Study, b: Study) -> list[dict[str
     """`{what, same, words}` of everything that two answers must share to differ by price alone."""
     names = document["names"]
     same_space, space = document["same_space"], "the same space"
-    if not same_space and (chips := _priced_once(document, a, b)):
+    if not same_space and (prices := _prices_alone(document, a, b)):
         same_space = True
-        space += f", but for chips with a price on one side only: {', '.join(chips)}"
+        space += f", but for {prices}"
     elif not same_space:
         said = differences(a.get("definition"), b.get("definition") or {})
         space = f"they searched different spaces{f': {said}' if said else ''}"
@@ -76,16 +76,19 @@ def alike_rows(document: Mapping[str, Any], a: Study, b: Study) -> list[dict[str
     return [{"what": what, "same": same, "words": words} for what, same, words in rows]
 
 
-def _priced_once(document: Mapping[str, Any], a: Study, b: Study) -> list[str]:
-    """Chips that only one of the studies has a price of, where that is all that their spaces differ
-    in."""
-    one, other = (dict(study.get("definition") or {}) for study in (a, b))
-    chips = [study.pop("axis chip", None) for study in (one, other)]
-    if not one or one != other or not all(isinstance(each, list) for each in chips):
-        return []
-    only = set(chips[0]) ^ set(chips[1])
+def _prices_alone(document: Mapping[str, Any], a: Study, b: Study) -> str:
+    """What differs between two spaces where that is costs of owning, or chips that only one of the
+    studies has a price of; empty where anything else differs."""
+    defined = [dict(study.get("definition") or {}) for study in (a, b)]
+    chips = [set(map(str, one.pop("axis chip", ()))) for one in defined]
+    costs = [
+        {line: one.pop(line) for line in list(one) if line.startswith("cost ")} for one in defined
+    ]
     unpriced = [row["chip"] for row in document["all_prices"] if row["ratio"] is None]
-    return unpriced if only == set(unpriced) else []
+    if not defined[0] or defined[0] != defined[1] or chips[0] ^ chips[1] != set(unpriced):
+        return ""
+    once = [f"chips with a price on one side only: {', '.join(unpriced)}"] if unpriced else []
+    return "; ".join([*once, *filter(None, [differences(*costs)])])
 
 
 def _search(names: Mapping[str, str], a: Study, b: Study) -> tuple[bool, str]:

@@ -43,10 +43,10 @@ def moved(pairs: Prices) -> list[Mapping[str, Any]]:
 
 
 def moves_words(pairs: Prices, most: int = 4) -> str:
-    """`h200_sxm 10 -> 7.2 USD a chip-hour (-28%), b300_sxm new at 7.87`, the largest move first."""
+    """`h200_sxm 10.0 to 7.20 (-28%), b300_sxm new at 7.87`, the largest move first."""
     rows = sorted(moved(pairs), key=lambda row: -abs(math.log(row["ratio"] or 1.0)))
     words = [
-        f"{row['chip']} {significant(row['a'])} -> {significant(row['b'])} ({change(row['ratio'])})"
+        f"{row['chip']} {significant(row['a'])} to {significant(row['b'])} ({change(row['ratio'])})"
         if row["ratio"]
         else f"{row['chip']} new at {significant(row['b'])}"
         if row["b"]

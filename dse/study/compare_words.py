@@ -8,6 +8,7 @@ from typing import Any
 from dse.study.compare import Compared, cost_metric
 from dse.study.compare_prices import change, moves_words
 from dse.study.numbers import significant
+from dse.study.priced import parts_table
 from dse.study.text_table import Table
 from dse.study.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY, SHORT, SHOWN, show, spans
 
@@ -19,7 +20,9 @@ SAME = 5e-4  # a share below which two costs are said to be the same
 def lead(found: Compared) -> list[str]:
     """The answer: what became of the cheapest design, which prices moved, what that changed."""
     document = found.document
+    unlike = [row for row in document["comparable"] if not row["same"] and row["what"] != "search"]
     sentences = [_cheapest(found)]
+    sentences += [f"Not by prices alone: {row['what']}: {row['words']}." for row in unlike]
     if document["prices"]:
         moves = moves_words(document["all_prices"])
         sentences.append(f"Prices on {document['price_basis']}, USD per chip-hour: {moves}.")
@@ -31,10 +34,7 @@ def lead(found: Compared) -> list[str]:
         )
     if others := [row for row in document["chosen"] if row["name"] != "cheapest"]:
         sentences.append(_others(others))
-    sentences.append(_fronts(document))
-    unlike = [row for row in document["comparable"] if not row["same"] and row["what"] != "search"]
-    sentences += [f"Not by prices alone: {row['what']}: {row['words']}." for row in unlike]
-    return sentences
+    return [*sentences, _fronts(document)]
 
 
 def _cheapest(found: Compared) -> str:
@@ -94,12 +94,14 @@ def _usd(metric: str, value: float) -> str:
 
 def _others(rows: list[Any]) -> str:
     """Whether the fastest, best and knee are the same designs."""
-    same = [row["name"] for row in rows if row["same_design"]]
-    moved = [row for row in rows if not row["same_design"]]
-    said = [f"{row['name']} {_moves(row)}" for row in moved]
-    if same:
-        one = len(same) == 1
-        said.append(f"{_listed(same)} {'is' if one else 'are'} the same design{'' if one else 's'}")
+    moves: dict[str, list[str]] = {}
+    for row in rows:
+        words = "stays the same design" if row["same_design"] else _moves(row)
+        moves.setdefault(words, []).append(row["name"])
+    said = [
+        f"the {_listed(names)} {words if len(names) == 1 else words.replace('s ', ' ', 1)}"
+        for words, names in moves.items()
+    ]
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -113,7 +115,7 @@ def _fronts(document: Json) -> str:
     if not entered and not left:
         return f"The front holds the same {document['front_b']:,} designs."
     chips = [
-        f"{row['chip']} {row['a']:,} -> {row['b']:,}"
+        f"{row['chip']} {row['a']:,} to {row['b']:,}"
         for row in document["chips"]
         if row["entered"] or row["left"]
     ]
@@ -127,6 +129,7 @@ def tables(found: Compared) -> list[Table]:
     """Prices, chosen designs, designs by chip, and those that tell most of what changed."""
     made = [
         _price_table(found.document),
+        _part_table(found),
         _chosen_table(found),
         _chip_table(found.document),
         _telling_table(found, "left"),
@@ -165,6 +168,27 @@ def _price_table(document: Json) -> Table:
         (1, 2, 3),
         tuple(f"[{k}] {one}" for k, one in enumerate(sources, 1)),
     )  # fmt: skip
+
+
+def _part_table(found: Compared) -> Table:
+    """The parts of prices that changed, where chips are owned on both sides."""
+    caption = "What changed of the prices, by parts (USD per chip-hour)"
+    changed = [row["chip"] for row in found.document["prices"] if row["ratio"]]
+    priced = [
+        {one["chip"]: one for one in side.study["price"].get("breakdowns") or ()}
+        for side in (found.a, found.b)
+        if changed
+    ]
+    if not priced or not all(chip in side for side in priced for chip in changed):
+        return Table(caption, (), [])
+    tables = [parts_table([side[chip] for chip in changed]) for side in priced]
+    titles = tables[0].titles
+    rows = [
+        (cells[0] if k == 0 else "", found.document["names"]["ab"[k]], *cells[1:])
+        for pair in zip(*(table.rows for table in tables), strict=True)
+        for k, cells in enumerate(pair)
+    ]
+    return Table(caption, ("chip", "in", *titles[1:]), rows, tuple(range(2, 1 + len(titles))))
 
 
 def _moved(ratio: float | None) -> str:
@@ -255,11 +279,11 @@ def facts(found: Compared) -> list[str]:
     return said
 
 
-def alike(found: Compared) -> list[str]:
+def alike(document: Json) -> list[str]:
     """What the two share, and what not, a sentence each."""
     return [
         f"{row['what']}: {row['words']}{'' if row['same'] else ' (not alike)'}."
-        for row in found.document["comparable"]
+        for row in document["comparable"]
     ]
 
 
