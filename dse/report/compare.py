@@ -91,7 +91,7 @@ def write_answer(
     sheets: list[tuple[str, Sequence[Sequence[Cell]]]] = [
         ("Answer", [[document["title"]], *([text] for text in document["answer"])]),
         ("Prices", records(document["all_prices"])),
-        *((table.caption, [list(table.titles), *map(list, table.rows)]) for table in shown[1:]),
+        *((table.caption, [list(table.titles), *map(list, table.rows)]) for table in shown),
         sheet,
         ("Whether they compare", [[text] for text in rests]),
     ]

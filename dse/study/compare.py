@@ -17,7 +17,7 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
-from dse.study.compare_alike import alike_rows, changed_figures, same_workload
+from dse.study.compare_alike import alike_rows, changed_figures, same_law, same_workload
 from dse.study.compare_prices import chosen_changes, design_key, moved, price_pairs, prices_of
 from dse.study.folder import read_study
 from dse.study.loads import held, loads_of
@@ -114,8 +114,8 @@ def compare(a: Path, b: Path, called: tuple[str, str] | None = None) -> Compared
         "same_space": first.study["fingerprint"] == second.study["fingerprint"],
         "same_workload": same_workload(*studies),
         "same_data": first.study["data_digest"] == second.study["data_digest"],
-        "same_hardware": not changed_figures(*studies)
-        and (not same_workload(*studies) or _perform_alike(first, second)),
+        "same_law": same_law(*studies),
+        "same_hardware": not changed_figures(*studies) and _perform_alike(first, second),
         "engine_a": first.study["engine"],
         "engine_b": second.study["engine"],
         "front_a": len(first.items),
@@ -216,7 +216,9 @@ def _points(of: Mapping[str, Item], other: Mapping[str, Item]) -> list[int]:
 
 def _perform_alike(a: Side, b: Side) -> bool:
     """Whether designs of both fronts have the same objectives on both, cost apart: fronts hold what
-    the model says, in full precision."""
+    the model says, in full precision. Taken for granted of other workloads or laws."""
+    if not same_workload(a.study, b.study) or not same_law(a.study, b.study):
+        return True
     columns = [i for i, o in enumerate(a.study["objectives"]) if "usd" not in o["metric"]]
     ours = {key: i for i, key in enumerate(a.items)}
     shared = [(ours[key], i) for i, key in enumerate(b.items) if key in ours]
@@ -245,7 +247,7 @@ def _ratios(found: Compared) -> dict[str, float] | None:
     that a design of one study cannot be judged by the prices of the other."""
     document = found.document
     costs = [o["metric"] for o in found.objectives if "usd" in o["metric"]]
-    alike = document["same_workload"] and document["same_hardware"]
+    alike = all(document[f"same_{what}"] for what in ("workload", "hardware", "law"))
     if not alike or not all(name.startswith(PROPORTIONAL) for name in costs):
         return None
     return {row["chip"]: row["ratio"] for row in document["all_prices"] if row["ratio"]}

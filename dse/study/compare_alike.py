@@ -21,6 +21,11 @@ def same_workload(a: Study, b: Study) -> bool:
     return one == other
 
 
+def same_law(a: Study, b: Study) -> bool:
+    """Whether one quality law predicts the loss."""
+    return a.get("quality_law") == b.get("quality_law")
+
+
 def changed_figures(a: Study, b: Study) -> list[str]:
     """Figures of chips and sources of kernel laws that both studies used and that differ."""
     one, other = (_figures(study) for study in (a, b))
@@ -70,7 +75,7 @@ def alike_rows(document: Mapping[str, Any], a: Study, b: Study) -> list[dict[str
             "the same workload" if document["same_workload"] else "they serve different workloads",
         ),
         ("hardware data", document["same_hardware"], f"{hardware} (data digest: {digests})"),
-        ("quality law", laws[0] == laws[1], " and ".join(dict.fromkeys(map(str, laws)))),
+        ("quality law", document["same_law"], " and ".join(dict.fromkeys(map(str, laws)))),
         ("search", *_search(names, a, b)),
     ]
     return [{"what": what, "same": same, "words": words} for what, same, words in rows]
@@ -95,7 +100,8 @@ def _search(names: Mapping[str, str], a: Study, b: Study) -> tuple[bool, str]:
     """Whether both saw their whole space, and what each saw of it."""
     whole = [study["true_hypervolume_share"] == 1.0 for study in (a, b)]
     if all(whole):
-        return True, "both saw every point of their space"
+        counts = " and ".join(f"{study['evaluations']:,}" for study in (a, b))
+        return True, f"both saw every point of their space: {counts}"
     said = []
     for side, study, all_ in (("a", a, whole[0]), ("b", b, whole[1])):
         size = study.get("size")

@@ -126,16 +126,25 @@ def _fronts(document: Json) -> str:
 
 
 def tables(found: Compared) -> list[Table]:
-    """Prices, chosen designs, designs by chip, and those that tell most of what changed."""
+    """Prices, chosen designs, designs by chip, and those that tell most of what changed; none where
+    nothing did."""
+    document = found.document
     made = [
-        _price_table(found.document),
+        *([_price_table(document)] if any(map(_apart, document["all_prices"])) else []),
         _part_table(found),
         _chosen_table(found),
-        _chip_table(found.document),
+        *([_chip_table(document)] if document["entered"] or document["left"] else []),
         _telling_table(found, "left"),
         _telling_table(found, "entered"),
     ]
     return [table for table in made if table.rows]
+
+
+def _apart(row: Json) -> bool:
+    """Whether a price, its date or its source is another on the two sides."""
+    return any(row[f"{key}_a"] != row[f"{key}_b"] for key in ("date", "source")) or (
+        row["a"] != row["b"]
+    )
 
 
 def _metrics(found: Compared) -> list[str]:
