@@ -55,7 +55,9 @@ def command(a: str, b: str | None, dates: tuple[str, ...], out: str | None, as_j
         _two(Path(a), Path(b), out, as_json)
         return
     if len(dates) != 2:
-        raise InputError("B is missing", accepted="a second folder, or --as-of twice with a space")
+        raise InputError(
+            "'B' is missing", accepted="a second folder, or --as-of twice with a space"
+        )
     with tempfile.TemporaryDirectory() if out is None else nullcontext(out) as folder:
         first, second = (_study(a, date, Path(folder)) for date in _in_order(dates))
         called = None if out else (f"{a} as of {dates[0]}", f"{a} as of {dates[1]}")

@@ -7,7 +7,7 @@ prices, r the ratio of its chip's prices: that is how a design of one front is j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -76,13 +76,7 @@ def compare(a: Path, b: Path, called: tuple[str, str] | None = None) -> Compared
     called = called or (str(a), str(b))
     objectives = studies[0]["objectives"]
     sides = [
-        Side(
-            folder,
-            name,
-            study,
-            {design_key(item): item for item in items},
-            _values(items, objectives),
-        )
+        _side(folder, name, study, items)
         for folder, name, (study, items) in zip((a, b), side_names(a, b), read, strict=True)
     ]
     first, second = sides
@@ -186,10 +180,10 @@ def _enumerated(studies: Sequence[Mapping[str, Any]]) -> int | None:
 
 def _side(folder: Path, name: str, study: Mapping[str, Any], items: Iterable[Item]) -> Side:
     designs = {design_key(item): item for item in items}
-    return Side(folder, name, study, designs, _values(designs.values(), study["objectives"]))
+    return Side(folder, name, study, designs, _values(list(designs.values()), study["objectives"]))
 
 
-def _values(items: Collection[Item], objectives: list[dict[str, Any]]) -> np.ndarray:
+def _values(items: Sequence[Item], objectives: list[dict[str, Any]]) -> np.ndarray:
     columns = [
         (1.0 if o["direction"] == "minimize" else -1.0)
         * np.array([item["metrics"][o["metric"]] for item in items], dtype=float)

@@ -107,5 +107,5 @@ def prices_of(study: Mapping[str, Any]) -> Prices:
     return [
         row
         for row in (study.get("price") or {}).get("rows", ())
-        if {"chip", "usd_per_chip_hour"} <= set(row)
+        if isinstance(row.get("usd_per_chip_hour"), int | float) and row["usd_per_chip_hour"] > 0
     ]

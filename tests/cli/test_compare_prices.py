@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import tempfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from dse.pareto import non_dominated
 from dse.study.compare import compare
+from dse.study.compare_words import lead, tables
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
 from tests.cli.conftest import Said, dse, fits
 
@@ -153,6 +159,37 @@ def test_a_price_that_scales_all_chips_moves_no_design(renting: Path) -> None:
     assert any(sentence.startswith("The front holds the same") for sentence in lead)
 
 
+@settings(max_examples=25, deadline=None)
+@given(ratios=st.lists(st.sampled_from([0.25, 0.5, 1.0, 1.6, 4.0]), min_size=4, max_size=4))
+def test_repriced_designs_leave_where_another_beats_them(
+    pair: tuple[Path, Path], ratios: list[float]
+) -> None:
+    before, items = read_json(pair[0], STUDY), read_json(pair[0], FRONT)["items"]
+    rows = before["price"]["rows"]
+    ratio = {row["chip"]: r for row, r in zip(rows, ratios, strict=True)}
+    for row in rows:
+        row["usd_per_chip_hour"] *= ratio[row["chip"]]
+    for item in items:
+        item["metrics"][COST] *= ratio[item["deployment"]["chip"]]
+    values = np.array([[item["metrics"][COST], item["metrics"]["tpot_s"]] for item in items])
+    kept = non_dominated(values)
+    left = [item["point"] for item, stays in zip(items, kept, strict=True) if not stays]
+    with tempfile.TemporaryDirectory() as name:
+        after = Path(name)
+        (after / STUDY).write_text(json.dumps(before), encoding="utf-8")
+        front = {"items": [item for item, stays in zip(items, kept, strict=True) if stays]}
+        (after / FRONT).write_text(json.dumps(front), encoding="utf-8")
+        found = compare(pair[0], after)
+        document = found.document
+        assert lead(found)[0].startswith("From june to ")
+        assert tables(found)
+    assert document["same_hardware"]
+    assert document["entered"] == []
+    assert document["left"] == left
+    assert {row["chip"] for row in document["prices"]} == {c for c, r in ratio.items() if r != 1.0}
+    assert all(row["margin"] is not None for row in document["telling"]["left"])
+
+
 def test_a_chip_that_gets_a_price_is_told_first(renting: Path) -> None:
     a = study(renting, "early", "--as-of", "2026-06", h100_sxm=3.0, h200_sxm=2.0, b200_sxm=9.0)
     b = study(renting, "late", h100_sxm=3.0, h200_sxm=2.0, b200_sxm=9.0, b300_sxm=1.0)
@@ -250,8 +287,8 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("tiny",), "B is missing"),
-        (("tiny", "--as-of", "2026-06"), "B is missing"),
+        (("tiny",), "'B' is missing"),
+        (("tiny", "--as-of", "2026-06"), "'B' is missing"),
         (("tiny", "--as-of", "2026-11", "--as-of", "2026-06"), "the earlier date first"),
         (("tiny", "--as-of", "june", "--as-of", "2026-06"), "read 'june': not a date"),
         (("a", "b", "--as-of", "2026-06"), "does not go with two folders"),
