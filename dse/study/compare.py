@@ -51,6 +51,7 @@ class Compared:
     b: Side
     document: dict[str, Any] = field(repr=False)
     words: Callable[[Item], str] = field(repr=False)  # what a design is
+    shaped: bool  # designs differ in their shapes
 
     @property
     def objectives(self) -> list[dict[str, Any]]:
@@ -80,9 +81,10 @@ def compare(a: Path, b: Path, called: tuple[str, str] | None = None) -> Compared
         for folder, name, (study, items) in zip((a, b), side_names(a, b), read, strict=True)
     ]
     first, second = sides
+    shaped = len({_shape(item) for _, items in read for item in items}) > 1
     words = partial(
         design_words,
-        shaped=len({_shape(item) for _, items in read for item in items}) > 1,
+        shaped=shaped,
         loaded=all(held(loads_of(study)) for study in studies),
     )
     pairs = price_pairs(*map(prices_of, studies))
@@ -129,7 +131,7 @@ def compare(a: Path, b: Path, called: tuple[str, str] | None = None) -> Compared
         ),
     }
     document["comparable"] = alike_rows(document, *studies)
-    found = Compared(first, second, document, words)
+    found = Compared(first, second, document, words, shaped)
     ratios = _ratios(found)
     document["kept"] = _kept(found, ratios)
     document["telling"] = {

@@ -126,16 +126,16 @@ def _fronts(document: Json) -> str:
 
 
 def tables(found: Compared) -> list[Table]:
-    """Prices, chosen designs, designs by chip, and those that tell most of what changed; none where
-    nothing did."""
+    """Chosen designs, designs by chip, those that tell most of what changed, prices; none where
+    nothing changed."""
     document = found.document
     made = [
-        *([_price_table(document)] if any(map(_apart, document["all_prices"])) else []),
-        _part_table(found),
         _chosen_table(found),
         *([_chip_table(document)] if document["entered"] or document["left"] else []),
         _telling_table(found, "left"),
         _telling_table(found, "entered"),
+        *([_price_table(document)] if any(map(_apart, document["all_prices"])) else []),
+        _part_table(found),
     ]
     return [table for table in made if table.rows]
 
@@ -221,7 +221,7 @@ def _chosen_table(found: Compared) -> Table:
             name = row["name"] if side == "a" else ""
             rows.append((name, document["names"][side], *cells, design))
     titles = ("", "in", *(SHORT.get(metric, metric) for metric in metrics), "design")
-    key = f"{SHAPE_KEY}; {DEPLOYMENT_KEY}{HELD_KEY}"
+    key = f"{f'{SHAPE_KEY}; ' * found.shaped}{DEPLOYMENT_KEY}{HELD_KEY}"
     return Table("The chosen designs, before and after", titles, rows,
                  tuple(range(2, 2 + len(metrics))), (f"Designs: {key}.",))  # fmt: skip
 
