@@ -104,8 +104,4 @@ def design_key(item: Item) -> str:
 
 def prices_of(study: Mapping[str, Any]) -> Prices:
     """None where a study did not write its prices down."""
-    return [
-        row
-        for row in (study.get("price") or {}).get("rows", ())
-        if isinstance(row.get("usd_per_chip_hour"), int | float) and row["usd_per_chip_hour"] > 0
-    ]
+    return (study.get("price") or {}).get("rows", ())

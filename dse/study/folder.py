@@ -57,6 +57,13 @@ _SHAPES: dict[str, Any] = {
         "prices": [{"offer": str, "usd": _NUMBER, "per": str, "price": str}],
     },
 }  # fmt: skip
+# The same of keys of study.json that may be absent or null.
+_MAY_HAVE: dict[str, Any] = {
+    "price": {"rows": [{"chip": str, "usd_per_chip_hour": _NUMBER}]},
+    "sources": [{"figure": str}],
+    "definition": dict,
+    "own_prices": dict,
+}
 # What writes a document, and what a folder of it is called.
 _WRITERS = {FLEET: ("`dse fleet --out`", "fleet")}
 _WRITER = ("`dse run`", "finished study")
@@ -75,7 +82,11 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{path}: cannot be read: {error}; {writer} writes it anew") from error
-    if wrong := _misfit(document, _SHAPES[name], "") or _loads_misfit(name, document):
+    wrong = _misfit(document, _SHAPES[name], "") or _loads_misfit(name, document)
+    if wrong is None and name == STUDY:
+        has = {key: shape for key, shape in _MAY_HAVE.items() if document.get(key) is not None}
+        wrong = _misfit(document, has, "")
+    if wrong:
         raise StorageError(f"{path}: {wrong}; {writer} writes it anew")
     return document
 

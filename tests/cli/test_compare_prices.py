@@ -365,3 +365,21 @@ def test_a_damaged_fleet_is_said(tmp_path: Path) -> None:
     said = dse("compare", a, b)
     assert said.code == 4
     assert "orders[0] lacks 'way'" in said.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("price", {"rows": [{"chip": "h100_sxm"}]}, "price.rows[0] lacks 'usd_per_chip_hour'"),
+        ("sources", [3], "sources[0] is no object"),
+        ("own_prices", "june", "own_prices is 'june'"),
+    ],
+)
+def test_a_damaged_study_is_said(
+    pair: tuple[Path, Path], tmp_path: Path, key: str, value: object, says: str
+) -> None:
+    (tmp_path / STUDY).write_text(json.dumps(read_json(pair[0], STUDY) | {key: value}))
+    (tmp_path / FRONT).write_text(json.dumps(read_json(pair[0], FRONT)))
+    said = dse("compare", tmp_path, pair[1])
+    assert said.code == 4
+    assert says in said.err
