@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import json_option, law_option
+from dse.cli.options import json_option, law_option, price_options
 from dse.cli.printing import command_line, print_json, print_tables, say
 from dse.cli.progress import CountProgress
 
@@ -15,6 +15,7 @@ from dse.cli.progress import CountProgress
 @click.argument("space")
 @law_option("Quality law that predicts the loss; else that of the space.")
 @click.option("--out", metavar="DIR", help="Write basket.html, basket.md and basket.json there.")
+@price_options
 @json_option
 def command(space: str, law: str | None, out: str | None, as_json: bool) -> None:
     """One shape for every chip of a space, with its regret against each chip's own best.

@@ -1,104 +1,146 @@
-"""dse compare: two studies side by side."""
+"""dse compare: two studies side by side, or two fleets; what prices moved and what that changed."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dse.cli.options import json_option
-from dse.cli.printing import print_json, print_table, say
+from dse.cli.printing import command_line, print_json, print_tables, say
+from dse.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from dse.study.text_table import Table
 
 
 @click.command("compare")
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("a", metavar="A|SPACE")
+@click.argument("b", required=False)
+@click.option(
+    "--as-of", "dates", multiple=True, metavar="DATE",
+    help="Of a SPACE, given twice: two studies of it, at the prices known then.",
+)  # fmt: skip
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Write compare.html, compare.json, compare.csv and compare.xlsx there; of a SPACE, also "
+    "both studies.",
+)
 @json_option
-def command(a: Path, b: Path, as_json: bool) -> None:
-    """Hypervolume of study B over A, and which points entered and left the front.
+def command(a: str, b: str | None, dates: tuple[str, ...], out: str | None, as_json: bool) -> None:
+    """What changed from study A to study B: prices, the chosen designs, the front.
 
     \b
-    dse run tiny --engine exhaustive --out studies/true
-    dse run tiny --engine nsga2 --out studies/found
-    dse compare studies/true studies/found
-    """
-    from dse.study.compare import compare
-    from dse.study.words import spans
+    dse run quickstart --as-of 2026-06 --out studies/june
+    dse run quickstart --out studies/now
+    dse compare studies/june studies/now --out changes
+    dse compare quickstart --as-of 2026-06 --as-of 2026-11
+    dse fleet plan.yaml --out fleets/now; dse compare fleets/june fleets/now
 
-    document = compare(a, b)
+    A and B are folders that `dse run` or `dse fleet --out` wrote. Both studies have one price
+    basis. entered and left are points of B and A that the other does not have.
+    """
+    from dse.errors import InputError
+
+    if out == "":
+        raise InputError("--out is empty", accepted="a folder")
+    if b is not None and dates:
+        raise InputError("--as-of does not go with two folders", accepted="one of the two")
+    if b is not None:
+        _two(Path(a), Path(b), out, as_json)
+        return
+    if len(dates) != 2:
+        raise InputError(
+            "'B' is missing", accepted="a second folder, or --as-of twice with a space"
+        )
+    with tempfile.TemporaryDirectory() if out is None else nullcontext(out) as folder:
+        first, second = (_study(a, date, Path(folder)) for date in _in_order(dates))
+        called = None if out else (f"{a} as of {dates[0]}", f"{a} as of {dates[1]}")
+        _show(first, second, out, as_json, called)
+
+
+def _two(a: Path, b: Path, out: str | None, as_json: bool) -> None:
+    from dse.study.compare_fleet import is_fleet
+
+    if is_fleet(a) or is_fleet(b):
+        _show_fleets(a, b, out, as_json)
+    else:
+        _show(a, b, out, as_json)
+
+
+def _in_order(dates: tuple[str, ...]) -> tuple[str, ...]:
+    from dse.errors import InputError
+    from dse.specs.own_prices import last_day
+
+    if last_day(dates[0]) >= last_day(dates[1]):
+        raise InputError(
+            f"read {' and '.join(dates)}", field="--as-of", accepted="the earlier date first"
+        )
+    return dates
+
+
+def _study(space: str, date: str, folder: Path) -> Path:
+    """A study of a space at the prices of a date, with its report, in a folder of that name."""
+    from dse.report import write_report
+    from dse.specs.own_prices import using_prices
+    from dse.study.run import run_study
+
+    progress = Progress()
+
+    def count(done: int, total: int | None, front: int) -> None:
+        of = f" of at most {total:,}" if total else ""
+        progress(f"as of {date}: {done:,}{of} points evaluated; front {front:,}")
+
+    with using_prices(as_of=date):
+        run_study(space, folder / date, progress=count)
+        write_report(folder / date)
+    return folder / date
+
+
+def _show(
+    a: Path, b: Path, out: str | None, as_json: bool, called: tuple[str, str] | None = None
+) -> None:
+    from dse.study.compare import compare
+    from dse.study.compare_words import alike, facts, lead, tables
+
+    found = compare(a, b, called)
+    document = {**found.document, "answer": lead(found)}
+    _print(document, tables(found), [*facts(found), *alike(document)], as_json)
+    if out is not None:
+        from dse.report.compare import write_compared
+
+        page = write_compared(Path(out), found, {**document, "command": command_line()})
+        click.echo(f"Page: {page}", err=as_json)
+
+
+def _show_fleets(a: Path, b: Path, out: str | None, as_json: bool) -> None:
+    from dse.study.compare_fleet import compare_fleets, tables
+    from dse.study.compare_words import alike
+
+    document = compare_fleets(a, b)
+    _print(document, tables(document), alike(document), as_json)
+    if out is not None:
+        from dse.report.compare import write_fleets
+
+        page = write_fleets(Path(out), {**document, "command": command_line()})
+        click.echo(f"Page: {page}", err=as_json)
+
+
+def _print(
+    document: dict[str, Any], tables: Sequence[Table], rests: Sequence[str], as_json: bool
+) -> None:
     if as_json:
         print_json(document)
         return
-    print_table(
-        ("", f"A: {a}", f"B: {b}"),
-        [
-            ("engine", document["engine_a"], document["engine_b"]),
-            ("points on the front", f"{document['front_a']:,}", f"{document['front_b']:,}"),
-            (
-                "points evaluated",
-                f"{document['evaluations_a']:,}",
-                f"{document['evaluations_b']:,}",
-            ),
-            (
-                "hypervolume",
-                f"{document['hypervolume_a']:.6f}",
-                f"{document['hypervolume_b']:.6f}",
-            ),
-        ],
-        right=(1, 2),
-    )
-    ratio = document["ratio"]
-    say(
-        f"B has {'no measure of' if ratio is None else f'{ratio:.4%} of'} A's hypervolume, the "
-        "share of objective space that a front beats (scaled by the front of: "
-        f"{document['reference_front']}; reference point 1.1). Additive epsilon of B against A, "
-        f"the worst step by which B falls short: {document['epsilon']:.5f}."
-    )
-    if document["true_hypervolume_share"] is not None:
-        click.echo(f"Share of the true hypervolume: {document['true_hypervolume_share']:.4%}.")
-    for what, of in (("entered", "B"), ("left", "A")):
-        points = document[what]
-        numbers = f": points {spans(points)} of {of}" if points else ""
-        say(f"{len(points):,} {what} the front{numbers}.", "  ")
-    _print_prices(document)
-    if not document["same_space"]:
-        click.echo("The two studies searched different spaces.")
-    if not document["same_workload"]:
-        say("They serve different workloads, so that the ratio says nothing of search or space.")
-    if not document["same_data"]:
-        click.echo("The two studies used different hardware data.")
-
-
-def _print_prices(document: dict[str, Any]) -> None:
-    """Which prices differ, and what became of the chosen points."""
-    prices = document["prices"]
-    if costs := document["costs"]:
-        each = [f"{row['name']} {row['a'] or '-'} -> {row['b'] or '-'}" for row in costs]
-        say(f"Costs of owning that differ: {', '.join(each)}.", "  ")
-    if not prices:
-        return
-    print_table(
-        ("chip", "A, $/chip-hour", "B, $/chip-hour", "change", "A of", "B of"),
-        [
-            (
-                row["chip"],
-                *("-" if row[side] is None else f"{row[side]:.3f}" for side in ("a", "b")),
-                "-" if row["ratio"] is None else f"{row['ratio'] - 1:+.1%}",
-                row["date_a"] or "-",
-                row["date_b"] or "-",
-            )
-            for row in prices
-        ],
-        right=(1, 2, 3),
-    )
-    from dse.study.words import show
-
-    for row in document["chosen"]:
-        moved = ", ".join(
-            f"{metric} {show(metric, ends['a'])} -> {show(metric, ends['b'])}"
-            for metric, ends in row["metrics"].items()
-            if ends["a"] != ends["b"]
-        )
-        same = "the same design" if row["same_design"] else f"{row['a']} -> {row['b']}"
-        say(f"{row['name']}: {same}{'; ' + moved if moved else ''}.", "  ")
+    say(document["title"])
+    for sentence in document["answer"]:
+        say(f"- {sentence}", "  ")
+    print_tables(tables)
+    click.echo("\nHow the two compare:")
+    for sentence in rests:
+        say(f"- {sentence}", "  ")

@@ -1,4 +1,4 @@
-"""dse hardware prices: every price with its source and date, and what is paid by it."""
+"""dse hardware prices: every price with its source and date, what is paid by it, what changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dse.cli.options import json_option, price_options
-from dse.cli.printing import print_json, print_table, say
+from dse.cli.printing import print_json, print_table, print_tables, say
 
 
 @click.command("prices")
@@ -16,12 +16,19 @@ from dse.cli.printing import print_json, print_table, say
 )
 @click.option("--basis", metavar="BASIS", help="On one basis only.")
 @click.option(
+    "--since", metavar="DATE", help="Only what changed since then: by prices known then, and now."
+)
+@click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
 @price_options
 @json_option
 def list_prices(
-    chips: tuple[str, ...], basis: str | None, chip_files: tuple[str, ...], as_json: bool
+    chips: tuple[str, ...],
+    basis: str | None,
+    since: str | None,
+    chip_files: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Every price of an hour, oldest first, and what each chip costs by them.
 
@@ -29,69 +36,38 @@ def list_prices(
     dse hardware prices --chip h100_sxm --basis on_demand
     dse hardware prices --basis on_demand --as-of 2026-06
     dse hardware prices --basis owned_tco --costs my_costs.yaml
+    dse hardware prices --since 2026-Q2
 
     A chip with several prices on a basis costs their median; a row that another has superseded is
-    listed and not counted.
+    listed and not counted. Computed prices are shown by parts with what they rest on, those of a
+    chip asked for by name input by input.
     """
-    from dse.economics.tco import with_basis
-    from dse.errors import InputError
-    from dse.specs.catalog import load_catalog
-    from dse.specs.own_prices import first_day, in_force
-    from dse.specs.prices import COMPUTED, SUPERSEDED
+    from dse.study.price_list import lead_since, price_changes_since, price_list, tables_since
 
-    catalog = load_catalog(extra_chip_files=chip_files)
-    for chip in chips:
-        catalog.chip(chip)
-    for computed in COMPUTED:
-        catalog = with_basis(catalog, computed)
-    if basis is not None:
-        catalog.prices.select(basis)
-    rows = [
-        row
-        for row in catalog.prices.rows
-        if (not chips or row.chip in chips) and basis in (None, row.basis)
-    ]
-    if not rows:
-        asked = [*chips, *([basis] if basis else [])]
-        own = in_force()
-        then = f" as of {own.as_of}" if own.as_of else ""
-        raise InputError(
-            f"no price of {', '.join(asked) or 'any chip'}{then}",
-            field="--basis" if basis else "--chip",
-            accepted="another basis or date, or --prices FILE with rows of yours",
-        )
-    rows.sort(key=lambda row: (row.chip, row.basis, first_day(row.date), row.line))
-    paid = [
-        {"chip": chip, "basis": one, "usd_per_chip_hour": price.usd_per_chip_hour,
-         "rule": price.rule, "date": price.newest_date, "prices": len(price.rows)}
-        for one in sorted({row.basis for row in rows})
-        for chip, price in sorted(catalog.prices.select(one).items())
-        if not chips or chip in chips
-    ]  # fmt: skip
-    document: dict[str, Any] = {
-        "as_of": in_force().as_of,
-        "files": list(in_force().prices),
-        "prices": [
-            {"chip": row.chip, "basis": row.basis, "usd_per_chip_hour": row.usd_per_chip_hour,
-             "provider": row.provider, "date": row.date, "source": row.source,
-             "note": row.note or None, "counted": not row.note.startswith(SUPERSEDED)}
-            for row in rows
-        ],
-        "paid": paid,
-    }  # fmt: skip
+    if since is not None:
+        changes = price_changes_since(since, chips, basis, chip_files)
+        if as_json:
+            print_json(changes)
+            return
+        say(lead_since(changes), "  ")
+        print_tables(tables_since(changes))
+        return
+    document = price_list(chips, basis, chip_files)
     if as_json:
         print_json(document)
-        return
-    _print(document, basis in COMPUTED)
+    else:
+        _print(document, named=bool(chips))
 
 
-def _print(document: dict[str, Any], computed: bool) -> None:
+def _print(document: dict[str, Any], named: bool) -> None:
+    from dse.cli.costs import print_price
     from dse.specs.prices import COMPUTED
+    from dse.study.priced import parts_table
 
     rows = document["prices"]
     published = [row for row in rows if row["basis"] not in COMPUTED]
     sources = list(dict.fromkeys(row["source"] for row in published))
-    if not computed:
+    if published:
         print_table(
             ("chip", "basis", "$/chip-hour", "date", "provider", "source"),
             [
@@ -108,24 +84,34 @@ def _print(document: dict[str, Any], computed: bool) -> None:
             ],
             right=(2,),
         )
-    print_table(
-        ("chip", "basis", "paid, $/chip-hour", "newest", "by"),
-        [
-            (
-                one["chip"],
-                one["basis"],
-                f"{one['usd_per_chip_hour']:.3f}",
-                one["date"],
-                _short(one["rule"], 34),
-            )
-            for one in document["paid"]
-        ],
-        right=(2,),
-    )
-    said = f", as of {document['as_of']}" if document["as_of"] else ""
+        print_table(
+            ("chip", "basis", "paid, $/chip-hour", "newest", "by"),
+            [
+                (
+                    one["chip"],
+                    one["basis"],
+                    f"{one['usd_per_chip_hour']:.3f}",
+                    one["date"],
+                    _short(one["rule"], 34),
+                )
+                for one in document["paid"]
+                if "breakdown" not in one
+            ],
+            right=(2,),
+        )
     for k, source in enumerate(sources, 1):
         say(f"[{k}] {source}", "    ")
-    say(f"{len(rows):,} prices{said}. Notes, and what computed prices rest on: --json.", "  ")
+    for basis in COMPUTED:
+        priced = [one["breakdown"] for one in document["paid"] if one["basis"] == basis]
+        if priced and named:
+            for one in priced:
+                click.echo()
+                print_price(one)
+        elif priced:
+            click.echo(f"\n{basis}:")
+            print_tables([parts_table(priced)])
+    said = f", as of {document['as_of']}" if document["as_of"] else ""
+    say(f"{len(rows):,} prices{said}. Notes: --json.", "  ")
 
 
 def _short(text: str, most: int) -> str:

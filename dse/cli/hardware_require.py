@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option
+from dse.cli.options import json_option, price_options
 from dse.cli.printing import print_json, print_table, say
 
 VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
@@ -26,6 +26,7 @@ VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
 )
 @click.option("--space", metavar="FILE", help="The space file of the study, where it has moved.")
 @click.option("--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file.")
+@price_options
 @json_option
 def require_chip(
     study: Path,
@@ -44,7 +45,8 @@ def require_chip(
 
     For each quantity alone: the smallest change at which a deployment of the chip keeps the study's
     constraints and is beaten by no point of the front (by --margin). Deployments are all those of
-    the study's axes; where the study searches shapes, shapes are those of its front.
+    the study's axes; where the study searches shapes, shapes are those of its front. Prices are
+    those of the study, unless --prices, --as-of or --costs say otherwise.
     """
     from dse.errors import InputError
     from dse.specs.catalog import chip_and_files
@@ -84,6 +86,7 @@ def require_chip(
 
 
 def _print(answer: dict[str, Any]) -> None:
+    from dse.cli.costs import print_price
     from dse.study.require_words import basis_words, lead, refused_lines, rows
 
     for line in lead(answer):
@@ -95,3 +98,5 @@ def _print(answer: dict[str, Any]) -> None:
         say(f"- {line}", "  ")
     for line in basis_words(answer):
         say(line, "  ")
+    if answer["price"]:
+        print_price(answer["price"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, Between, Whole, efficiency_option, json_option
+from dse.cli.options import DEGREE, Between, Whole, efficiency_option, json_option, price_options
 from dse.cli.printing import print_json, print_table, say
 
 # Flags whose names differ from the fields of a `training:` section.
@@ -65,6 +65,7 @@ FLAGS = {field: flag for flag, field in FIELDS.items()}
 )
 @click.option("--memory", is_flag=True, help="Only the memory, of the model whole and of a chip.")
 @efficiency_option
+@price_options
 @json_option
 def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags: Any) -> None:
     """Train MODEL, a catalog id or the path of a config.json, on given chips.
@@ -77,6 +78,7 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
     Evaluates every way to divide the run over the chips that a framework would accept, and shows
     the fastest that fits: memory, step time with every loss named, days, dollars, energy.
     """
+    from dse.cli.costs import print_price
     from dse.study.training.words import memory_words, print_words
 
     answer = _answer(model, tokens, flags, only_memory=memory).as_json()
@@ -86,6 +88,8 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
         _write(memory_words(answer))
     else:
         _write(print_words(answer))
+        if "price" in answer:
+            print_price(answer["price"])
 
 
 def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memory: bool):

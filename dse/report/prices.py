@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.report.folder import StudyFolder
+from dse.study.priced import parts_table
 
 
 def part_rows(study: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -14,18 +15,8 @@ def part_rows(study: Mapping[str, Any]) -> list[tuple[str, ...]]:
     found = study["price"].get("breakdowns") or []
     if not found:
         return []
-    head = ("chip", "USD per chip-hour", *(part["name"] for part in found[0]["parts"]))
-    return [
-        head,
-        *(
-            (
-                one["chip"],
-                f"{one['usd_per_chip_hour']:.3f}",
-                *(f"{part['usd_per_chip_hour']:.3f}" for part in one["parts"]),
-            )
-            for one in found
-        ),
-    ]
+    table = parts_table(found)
+    return [("chip", "USD per chip-hour", *table.titles[2:]), *table.rows]
 
 
 def input_rows(study: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,13 @@ def using_prices(
                 os.environ[name] = value
 
 
+def using_prices_of(study: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Puts the prices of a study (study.json) in force, each kind where none of it is already."""
+    given = in_force().as_json()
+    own = study.get("own_prices", {})
+    return using_prices(**{kind: value for kind, value in own.items() if not given[kind]})
+
+
 def _absolute(path: str | Path) -> str:
     return str(Path(path).resolve())
 
@@ -103,13 +110,13 @@ def first_day(date: str) -> str:
     return f"{year}-{month}-{day or '01'}"
 
 
-def last_day(date: str) -> str:
+def last_day(date: str, field: str = "--as-of") -> str:
     """2025-Q2 -> 2025-06-31: what no day of that date comes after, as text. Raises InputError."""
     found = _DATE.fullmatch(date)
     month = int(found[3] or 1) if found else 0
     if found is None or not 1 <= month <= 12 or not 1 <= int(found[4] or 1) <= 31:
         accepted = "2025, 2025-Q2, 2025-06 or 2025-06-30"
-        raise InputError(f"read {date!r}: not a date", field="--as-of", accepted=accepted)
+        raise InputError(f"read {date!r}: not a date", field=field, accepted=accepted)
     year, quarter, _, day = found.groups()
     last = f"{3 * int(quarter):02d}" if quarter else f"{month:02d}" if found[3] else "12"
     return f"{year}-{last}-{day or '31'}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,8 @@ from dse.evaluate import Metrics
 from dse.pareto import non_dominated
 from dse.specs.catalog import Catalog
 from dse.specs.study import Study
-from dse.study.physics import pose
+from dse.study.physics import on_terms, pose
+from dse.study.priced import price_documents, prices_rest_on
 from dse.study.shape_table import (
     QUALITY,
     Served,
@@ -58,7 +60,8 @@ class Basket:
     serve a shape; `worst` and `mean` are (k,), inf where not every chip can. `own` holds each
     chip's own best, (c,) rows; `least_worst` and `least_mean` are rows; `front` are the rows that
     are not dominated in (loss, worst regret), in ascending regret. A loss is that on the chip where
-    it is highest, for a deployment may quantise."""
+    it is highest, for a deployment may quantise. `price_rests_on` are sentences, `price_parts` the
+    prices of owned chips (`dse.study.priced`)."""
 
     study: Study
     objective: str
@@ -76,6 +79,8 @@ class Basket:
     least_mean: int
     front: NDArray[np.intp]
     levels: tuple[Level, ...]
+    price_rests_on: tuple[str, ...]
+    price_parts: tuple[dict[str, Any], ...]
 
     @property
     def shared(self) -> int:
@@ -96,6 +101,7 @@ def basket(
     Raises InputError for a space of one chip, without a limit on quality, or too large to
     enumerate, and NothingFeasible where no shape can be served on all chips.
     """
+    catalog = on_terms(catalog, study)
     problem = pose(study, catalog)
     objective = price_metric(problem)
     _check(study, problem.machines.ids)
@@ -123,7 +129,7 @@ def basket(
             f"none of {len(price):,} shapes can be served within the limits on all chips; served "
             f"on {counts}"
         )
-    own = np.argmin(price, axis=0)
+    own, chips = np.argmin(price, axis=0), problem.machines.ids
     regret = price / price[own, np.arange(len(own))] - 1.0
     worst = np.where(shared, regret.max(axis=1), np.inf)
     mean = np.where(shared, regret.mean(axis=1), np.inf)
@@ -133,7 +139,7 @@ def basket(
     return Basket(
         study=study,
         objective=objective,
-        chips=problem.machines.ids,
+        chips=chips,
         served=tuple(served),
         metrics=metrics,
         price=price,
@@ -147,6 +153,8 @@ def basket(
         least_mean=int(np.argmin(mean)),
         front=front[np.lexsort((front, loss[front], worst[front]))],
         levels=_levels(price, np.where(ok, losses, np.inf), loss),
+        price_rests_on=tuple(prices_rest_on(catalog, chips, study.price_basis)),
+        price_parts=tuple(price_documents(catalog, chips, study.price_basis)),
     )
 
 

@@ -12,6 +12,7 @@ from dse.specs.axes import AXES
 from dse.specs.calibration import KINDS
 from dse.study.basket import Basket
 from dse.study.numbers import significant
+from dse.study.priced import parts_table
 from dse.study.rediscovery.table import DEGREES
 from dse.study.rediscovery.tables import markdown_table
 from dse.study.rediscovery.words import NAMES, billions, value_words
@@ -176,7 +177,8 @@ def level_table(found: Basket) -> Table:
 
 
 def tables(found: Basket) -> list[Table]:
-    return [own_table(found), front_table(found), level_table(found)]
+    parts = [parts_table(found.price_parts)] if found.price_parts else []
+    return [own_table(found), front_table(found), level_table(found), *parts]
 
 
 def facts(found: Basket) -> str:
@@ -187,10 +189,11 @@ def facts(found: Basket) -> str:
     if others:
         tokens = mix_words([one.row() for one in study.workloads])
     limits = "; ".join(limit.text for limit in study.constraints)
+    rests = f" Prices: {'; '.join(found.price_rests_on)}." if found.price_rests_on else ""
     return (
         f"{len(found.worst):,} shapes on {len(found.chips)} chips, {found.shared:,} of them served "
         f"on all within the limits ({limits}); {tokens}; prices: {study.price_basis}; quality law: "
-        f"{study.quality_law}; kernel laws: {_known_as(found)}."
+        f"{study.quality_law}; kernel laws: {_known_as(found)}.{rests}"
     )
 
 
@@ -207,6 +210,7 @@ def document(found: Basket) -> dict[str, Any]:
         "title": found.study.title or found.study.name,
         "objective": found.objective,
         "price_basis": found.study.price_basis,
+        **({"prices": list(found.price_parts)} if found.price_parts else {}),
         "quality_law": found.study.quality_law,
         "chips": list(found.chips),
         "shapes": len(found.worst),

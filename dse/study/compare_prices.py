@@ -1,92 +1,107 @@
-"""Two studies that differ in prices: which prices changed, and what that moved."""
+"""Prices on one basis at two times, and two studies that differ in them: what changed, and what
+that moved."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dse.study.numbers import significant
 
-def price_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each chip whose price differs, or that only one of the studies has a price of. None
-    where a study did not write its prices down."""
-    first, second = _prices(a), _prices(b)
+Item = Mapping[str, Any]
+Prices = Sequence[Mapping[str, Any]]  # of `price.rows` in study.json: a row for each chip
+
+
+def price_pairs(a: Prices, b: Prices) -> list[dict[str, Any]]:
+    """A row for each chip that one of the two prices, with dates, sources and rules of both."""
+    first, second = ({row["chip"]: row for row in rows} for rows in (a, b))
     rows = []
     for chip in dict.fromkeys([*first, *second]):
         one, other = first.get(chip, {}), second.get(chip, {})
         before, after = one.get("usd_per_chip_hour"), other.get("usd_per_chip_hour")
-        if before != after:
-            rows.append(
-                {
-                    "chip": chip,
-                    "a": before,
-                    "b": after,
-                    "ratio": after / before if before and after else None,
-                    "date_a": one.get("date") or None,
-                    "date_b": other.get("date") or None,
-                }
-            )
+        rows.append(
+            {
+                "chip": chip,
+                "a": before,
+                "b": after,
+                "ratio": after / before if before and after else None,
+                **{
+                    f"{key}_{side}": row.get(key) or None
+                    for side, row in (("a", one), ("b", other))
+                    for key in ("date", "rule", "source")
+                },
+            }
+        )
     return rows
 
 
-def cost_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each cost of owning that differs, as its file says it: of every chip, and of single
-    chips as `h100_sxm price`."""
-    first, second = (_costs(study.get("costs")) for study in (a, b))
-    return [
-        {"name": name, "a": first.get(name), "b": second.get(name)}
-        for name in dict.fromkeys([*first, *second])
-        if first.get(name) != second.get(name)
+def moved(pairs: Prices) -> list[Mapping[str, Any]]:
+    """The rows whose price is another, or that only one side has."""
+    return [row for row in pairs if row["a"] != row["b"]]
+
+
+def moves_words(pairs: Prices, most: int = 4) -> str:
+    """`h200_sxm 10.0 to 7.20 (-28%), b300_sxm new at 7.87`, the largest move first."""
+    rows = sorted(moved(pairs), key=lambda row: -abs(math.log(row["ratio"] or 1.0)))
+    words = [
+        f"{row['chip']} {significant(row['a'])} to {significant(row['b'])} ({change(row['ratio'])})"
+        if row["ratio"]
+        else f"{row['chip']} new at {significant(row['b'])}"
+        if row["b"]
+        else f"{row['chip']}, {significant(row['a'])} before, without a price"
+        for row in rows
     ]
+    more = [f"{len(words) - most} more"] if len(words) > most else []
+    return ", ".join([*words[:most], *more])
+
+
+def change(ratio: float) -> str:
+    """`+14%`, `-0.2%`, of a ratio."""
+    return f"{ratio - 1.0:+.0%}" if abs(ratio - 1.0) >= 0.095 else f"{ratio - 1.0:+.1%}"
 
 
 def chosen_changes(
-    a: Sequence[Mapping[str, Any]],
-    b: Sequence[Mapping[str, Any]],
-    objectives: Sequence[Mapping[str, Any]],
+    a: Sequence[Item], b: Sequence[Item], metrics: Sequence[str], words: Callable[[Item], str]
 ) -> list[dict[str, Any]]:
-    """What became of each chosen point that both fronts have: its design and its objectives."""
+    """What became of each chosen point that both fronts have: its design, in `words`, and its
+    `metrics`."""
     first, second = (
         {name: item for item in items for name in item.get("names", ())} for items in (a, b)
     )
-    return [
-        {
-            "name": name,
-            "a": _design(first[name]),
-            "b": _design(second[name]),
-            "same_design": all(
-                first[name][key] == second[name][key] for key in ("deployment", "model")
-            ),
-            "metrics": {
-                o["metric"]: {
-                    "a": first[name]["metrics"][o["metric"]],
-                    "b": second[name]["metrics"][o["metric"]],
-                }
-                for o in objectives
-            },
-        }
-        for name in first
-        if name in second
-    ]
+    rows = []
+    for name in (name for name in first if name in second):
+        one, other = first[name], second[name]
+        rows.append(
+            {
+                "name": name,
+                "a": words(one),
+                "b": words(other),
+                **{
+                    f"{key}_{side}": value
+                    for side, item in (("a", one), ("b", other))
+                    for key, value in (
+                        ("point", item["point"]),
+                        ("chip", item["deployment"]["chip"]),
+                    )
+                },
+                "same_design": design_key(one) == design_key(other),
+                "metrics": {
+                    name: {"a": one["metrics"][name], "b": other["metrics"][name]}
+                    for name in metrics
+                },
+            }
+        )
+    return rows
 
 
-def _costs(costs: Mapping[str, Any] | None) -> dict[str, str]:
-    if not costs:
-        return {}
-    own = {
-        f"{chip} {name}": one["text"]
-        for chip, lines in costs["chips"].items()
-        for name, one in lines.items()
-    }
-    return {name: one["text"] for name, one in costs["inputs"].items()} | own
+def design_key(item: Item) -> str:
+    """Shape and deployment of a point, whatever its number: the same of the same design."""
+    model = {key: value for key, value in item["model"].items() if key != "name"}
+    return json.dumps([model, item["deployment"]], sort_keys=True)
 
 
-def _prices(study: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {row["chip"]: row for row in (study.get("price") or {}).get("rows", ())}
-
-
-def _design(item: Mapping[str, Any]) -> str:
-    """`8 x h100_sxm TP 4, 64 in flight`."""
-    d = item["deployment"]
-    return (
-        f"{d['chips']:g} x {d['chip']} TP {d['tensor_parallel']:g}, {d['concurrency']:g} in flight"
-    )
+def prices_of(study: Mapping[str, Any]) -> Prices:
+    """None where a study did not write its prices down."""
+    return (study.get("price") or {}).get("rows", ())

@@ -30,13 +30,12 @@ from dse.specs.efficiency import NOISY, Efficiency
 from dse.specs.load import Demand, check_idle_once
 from dse.specs.model import Model
 from dse.specs.own_config import config_of
-from dse.specs.own_prices import OWN, in_force
-from dse.specs.owning import lacks_for_owning
 from dse.specs.rack import Rack
 from dse.specs.tiers import TIERS
 from dse.study.describe import Limit, describe_deployment, describe_metrics, describe_workloads
 from dse.study.layers import layers_in_words
 from dse.study.loads import load_row, one_load
+from dse.study.priced import price_assumptions
 from dse.study.quality import fit_ranges
 from dse.study.racks import check_domain, domain_assumptions
 from dse.study.tiers import offload_assumptions
@@ -238,21 +237,7 @@ def assumptions(
     sentences += [f"{system.id}: {text}" for text in system.assumed]
     sentences += [f"{chip}: no figure for {name}" for name in spec.missing]
     sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
-    prices = catalog.prices.select(price_basis)
-    if chip in prices and spec.hypothetical:
-        sentences.append(f"{chip}: price on basis {price_basis}: {'; '.join(prices[chip].notes)}")
-    if chip not in prices:
-        sentences.append(f"{chip} has no price on basis {price_basis}: costs are null")
-        if price_basis == OWNED and (lack := lacks_for_owning(catalog, chip)):
-            sentences.append(lack)
-    elif any(row.note.startswith(OWN) for row in prices[chip].rows):
-        sentences.append(f"{chip}: price on basis {price_basis}: {'; '.join(prices[chip].notes)}")
-    elif price_basis == OWNED:
-        kinds = usd_per_chip_hour(catalog, chip, OWNED).inputs
-        names = ", ".join(one.name for one in kinds if one.kind == "assumed")
-        sentences.append(f"costs of owning that are assumed: {names}")
-    if (as_of := in_force().as_of) is not None:
-        sentences.append(f"prices as they were known in {as_of} (--as-of)")
+    sentences += price_assumptions(catalog, chip, price_basis)
     drafts = any(_drafts(share.workload) for share in mix)
     texts = _drafting(model.assumed) if drafts else model.assumed
     sentences += [f"{model.name}: {text}" for text in texts]

@@ -12,11 +12,12 @@ from typing import Any
 from dse.errors import InputError, StorageError
 from dse.study.definition import differences
 
-STUDY, FRONT, FRONT_TABLE = "study.json", "front.json", "front.csv"
+STUDY, FRONT, FRONT_TABLE, FLEET = "study.json", "front.json", "front.csv", "fleet.json"
 
 # What the readers of a study lean on, by example: a type, a mapping of needed keys, or a list of
 # one example.
 _NUMBER = (int, float)
+_MAYBE = (int, float, type(None))
 _LOAD = {"prompt_tokens": _NUMBER, "output_tokens": _NUMBER, "serving": str, "backend": str}
 _SHAPES: dict[str, Any] = {
     STUDY: {
@@ -26,7 +27,7 @@ _SHAPES: dict[str, Any] = {
         "data_digest": str,
         "engine": str,
         "evaluations": int,
-        "true_hypervolume_share": (int, float, type(None)),
+        "true_hypervolume_share": _MAYBE,
         "objectives": [{"metric": str, "direction": str, "log": bool}],
         "constraints": [{"metric": str, "sign": _NUMBER, "limit": _NUMBER, "text": str}],
     },
@@ -46,24 +47,47 @@ _SHAPES: dict[str, Any] = {
             }
         ]
     },
+    FLEET: {
+        "plan": str, "title": str, "feasible": bool, "price_basis": str, "quarters": int,
+        "usd": _MAYBE, "usd_undiscounted": _MAYBE, "usd_per_million_tokens": _MAYBE,
+        "orders": [
+            {"way": str, "chip": str, "offer": str, "order_quarter": int, "chips": int}
+        ],
+        "by_quarter": [{"quarter": int, "chips": dict}],
+        "prices": [{"offer": str, "usd": _NUMBER, "per": str, "price": str}],
+    },
 }  # fmt: skip
+# The same of keys of study.json that may be absent or null.
+_MAY_HAVE: dict[str, Any] = {
+    "price": {"rows": [{"chip": str, "usd_per_chip_hour": _NUMBER}]},
+    "sources": [{"figure": str}],
+    "definition": dict,
+    "own_prices": dict,
+}
+# What writes a document, and what a folder of it is called.
+_WRITERS = {FLEET: ("`dse fleet --out`", "fleet")}
+_WRITER = ("`dse run`", "finished study")
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """One of the folder's documents. Raises InputError when the folder is not a study, StorageError
     when the document is damaged."""
-    path = folder / name
+    path, (writer, called) = folder / name, _WRITERS.get(name, _WRITER)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(
-            f"{folder} is not a finished study: it has no {name}",
-            accepted="a folder written by `dse run`",
+            f"{folder} is not a {called}: it has no {name}",
+            accepted=f"a folder written by {writer}",
         ) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise StorageError(f"{path}: cannot be read: {error}; `dse run` writes it anew") from error
-    if wrong := _misfit(document, _SHAPES[name], "") or _loads_misfit(name, document):
-        raise StorageError(f"{path}: {wrong}; `dse run` writes it anew")
+        raise StorageError(f"{path}: cannot be read: {error}; {writer} writes it anew") from error
+    wrong = _misfit(document, _SHAPES[name], "") or _loads_misfit(name, document)
+    if wrong is None and name == STUDY:
+        has = {key: shape for key, shape in _MAY_HAVE.items() if document.get(key) is not None}
+        wrong = _misfit(document, has, "")
+    if wrong:
+        raise StorageError(f"{path}: {wrong}; {writer} writes it anew")
     return document
 
 

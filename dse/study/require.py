@@ -31,11 +31,13 @@ from dse.specs.costs import BASIS as OWNED
 from dse.specs.derive import derive
 from dse.specs.loader import did_you_mean
 from dse.specs.own_config import config_of, model_of
+from dse.specs.own_prices import using_prices_of
 from dse.specs.study import load_study, resolve_space
 from dse.study.deployments import count_deployments, deployments
 from dse.study.describe import describe_deployment
 from dse.study.folder import FRONT, read_study
 from dse.study.physics import KNOWN, on_terms, pose
+from dse.study.priced import price_assumptions, price_documents
 from dse.study.shapes import model_at
 from dse.study.trials import Trials, Tried, gap
 from dse.study.words import short_shape
@@ -93,15 +95,19 @@ def require(
             message = f"unknown quantity {name!r}{did_you_mean(name, QUANTITIES)}"
             raise InputError(message, field="--vary", accepted=", ".join(QUANTITIES))
     document, items = read_study(folder)
-    study = load_study(resolve_space(space or space_of(document)), law=document.get("quality_law"))
+    file = resolve_space(space or space_of(document))
+    with using_prices_of(document):
+        study = load_study(file, law=document.get("quality_law"))
+        files = tuple(dict.fromkeys((*study.chip_files, *chip_files)))
+        catalog = on_terms(load_catalog(extra_chip_files=files), study)
+        stale = document["data_digest"] != data_digest()
+        catalog.require(chip)
+        rests_on = price_assumptions(catalog, chip, study.price_basis)
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",
             field="--space", accepted="that space file, or a new `dse run` of this one",
         )  # fmt: skip
-    files = tuple(dict.fromkeys((*study.chip_files, *chip_files)))
-    catalog = on_terms(load_catalog(extra_chip_files=files), study)
-    catalog.require(chip)
     problem = pose(study, catalog)
     front = np.array(
         [[o.sign * item["metrics"][o.metric] for o in problem.objectives] for item in items]
@@ -133,7 +139,9 @@ def require(
         "evaluations": document["evaluations"],
         "size": problem.space.size,
         "without_link": without_link,
-        "stale": document["data_digest"] != data_digest(),
+        "stale": stale,
+        "price_rests_on": rests_on,
+        "price": next(iter(price_documents(catalog, [chip], study.price_basis)), None),
         "on_front": [item["point"] for item in items if item["deployment"]["chip"] == chip],
         "enters_as_it_is": bool(now.enters.any()),
         "entry": _entry(trials, now, items) if now.enters.any() else None,

@@ -14,7 +14,7 @@ NAMES = {
 }  # fmt: skip
 
 LISTED = 12
-STALE = "The hardware data changed since the study: run it again to compare alike."
+STALE = "The hardware data or prices are not those of the study: run it again to compare alike."
 
 
 def lead(answer: Mapping[str, Any]) -> list[str]:
@@ -103,6 +103,8 @@ def basis_words(answer: Mapping[str, Any]) -> list[str]:
             f"{answer['without_link']:,} deployments are left out: their instance needs a link "
             "whose bandwidth is not known."
         )
+    if answer["price_rests_on"]:
+        lines.append(f"Prices rest on: {'; '.join(answer['price_rests_on'])}.")
     if answer["stale"]:
         lines.append(STALE)
     return lines

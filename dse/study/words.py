@@ -58,7 +58,7 @@ SHOWN = {
 
 
 # Column titles of a front, short and with the unit that `show` does not print.
-SHORT = {
+SHORT: dict[str, str] = {
     "predicted_loss": "loss",
     "dense_equivalent_parameters": "dense equal",
     "usd_per_million_total_tokens": "$/M total",

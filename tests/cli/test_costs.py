@@ -130,8 +130,9 @@ def test_a_study_of_owned_chips_says_so_and_compares(tmp_path: Path, mine: str) 
     assert found["reference_front"] == "union of both"
     words = dse("compare", str(tmp_path / "a"), str(tmp_path / "b")).out
     assert "h100_sxm" in words
-    assert "cheapest: " in words
-    assert "Costs of owning that differ: h100_sxm server_price - -> 60000 USD." in words
+    assert "the cheapest design moves from h100_sxm to h200_sxm" in " ".join(words.split())
+    assert "What changed of the prices, by parts" in words
+    assert "Not by prices alone" not in words
 
 
 def test_idle_hours_are_counted_once(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from dse.specs.catalog import Catalog
 from dse.specs.model import Model
 from dse.specs.training_run import TrainingTerms
 from dse.study.describe import number
+from dse.study.priced import price_documents
 from dse.study.training.assumed import assumptions
 from dse.study.training.energy import mean_watts
 from dse.study.training.intervals import interval_words, train_intervals
@@ -46,6 +47,7 @@ class Training:
     parameters: Parameters
     assumed: tuple[str, ...]
     unasked: Training | None = None
+    price: dict[str, Any] | None = None  # its parts, where the chips are owned
 
     @property
     def feasible(self) -> bool:
@@ -137,6 +139,7 @@ class Training:
             "sites": self.terms.sites,
             "price_basis": self.price_basis,
             "usd_per_chip_hour": number(price),
+            **({"price": self.price} if self.price else {}),
             "assumed": list(self.assumed),
         }
 
@@ -243,6 +246,7 @@ def train(
         fitting=int((ranked.miss <= 0.0).sum()),
         parameters=parameters(shape),
         assumed=tuple(assumptions(catalog, model, terms, trainer, price_basis)),
+        price=next(iter(price_documents(catalog, [terms.chip], price_basis)), None),
     )
     if answer.feasible or not terms.degrees:
         return answer

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dse.perf.training.search import Trainer
 from dse.specs.catalog import Catalog
 from dse.specs.chip import Figure
+from dse.specs.costs import BASIS as OWNED
 from dse.specs.model import Model
 from dse.specs.training_run import TrainingTerms
+from dse.study.priced import price_assumptions
 
 
 def assumptions(
@@ -20,13 +22,13 @@ def assumptions(
     sentences += [f"{system.id}: {text}" for text in system.assumed]
     sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
     price = catalog.prices.select(price_basis).get(chip.id)
-    if price is None:
-        sentences.append(f"{chip.id} has no price on basis {price_basis}: dollars are null")
-    else:
+    if price is not None:
+        rule = "" if price_basis == OWNED else f"{price.rule}; "
         sentences.append(
             f"{chip.id} at {price.usd_per_chip_hour:.3g} USD an hour on basis {price_basis} "
-            f"({price.rule}; newest {price.newest_date}), whatever the length of the run"
+            f"({rule}newest {price.newest_date}), whatever the length of the run"
         )
+    sentences += price_assumptions(catalog, chip.id, price_basis)
     if chip.tdp_w is None:
         sentences.append(f"{chip.id} has no rated power: energy is null")
     return sentences + [f"{model.name}: {text}" for text in model.assumed]

@@ -1,0 +1,385 @@
+"""`dse compare` of two prices of one space, of a space at two dates, and of two fleets."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.pareto import non_dominated
+from dse.study.compare import compare
+from dse.study.compare_words import lead, tables
+from dse.study.folder import FLEET, FRONT, STUDY, read_json
+from tests.cli.conftest import Said, dse, fits
+
+HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+SPACE = """\
+name: renting
+title: An 8B model <on> rented chips
+workload: {prompt_tokens: 1024, output_tokens: 256, serving: continuous}
+price_basis: on_demand
+model: llama-3-8b
+deployment:
+  chip: [h100_sxm, h200_sxm, b200_sxm, b300_sxm]
+  chips: 8
+  tensor_parallel: [1, 2, 4, 8]
+  weight_dtype: [bf16, fp8]
+  kv_dtype: bf16
+  concurrency: {from: 8, to: 512, powers_of: 2}
+objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
+constraints: [ttft_s <= 2 s]
+"""
+COST = "usd_per_million_total_tokens"
+FILES = {"compare.html", "compare.json", "compare.csv", "compare.xlsx"}
+
+
+@pytest.fixture(scope="module")
+def renting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("renting") / "renting.yaml"
+    path.write_text(SPACE, encoding="utf-8")
+    return path
+
+
+def study(space: Path, name: str, *more: object, **prices: float) -> Path:
+    """A study of the space at prices of one's own."""
+    file, out = space.parent / f"{name}.csv", space.parent / name
+    rows = "".join(
+        f"{chip},on_demand,{usd},quote,2026-11,mail of {name},\n" for chip, usd in prices.items()
+    )
+    file.write_text(HEADER + rows, encoding="utf-8")
+    said = dse("run", space, "--out", out, "--prices", file, *more)
+    assert said.code == 0, said.err
+    return out
+
+
+@pytest.fixture(scope="module")
+def pair(renting: Path) -> tuple[Path, Path]:
+    """H200 cheapest at first, then H100."""
+    return (
+        study(renting, "june", h100_sxm=3.0, h200_sxm=2.0, b200_sxm=9.0, b300_sxm=12.0),
+        study(renting, "now", h100_sxm=1.2, h200_sxm=2.0, b200_sxm=4.5, b300_sxm=12.0),
+    )
+
+
+def text(said: Said) -> str:
+    assert said.code == 0, said.err
+    assert fits(said.out, 100)
+    return " ".join(said.out.split())
+
+
+def test_the_answer_comes_first(pair: tuple[Path, Path]) -> None:
+    document = dse("compare", *pair, "--json").json()
+    (cheapest,) = [row for row in document["chosen"] if row["name"] == "cheapest"]
+    assert (cheapest["chip_a"], cheapest["chip_b"]) == ("h200_sxm", "h100_sxm")
+    ends = cheapest["metrics"][COST]
+    lead = document["answer"][0]
+    assert lead.startswith("From june to now, the cheapest design moves from h200_sxm to h100_sxm")
+    assert f"{1.0 - ends['b'] / ends['a']:.0%}" in lead
+    assert "cheaper" in lead
+    assert lead.endswith("prices of 2 of 4 chips changed.")
+    lines = text(dse("compare", *pair))
+    assert lines.index(lead) < lines.index("Prices, USD per chip-hour")
+    assert "h100_sxm 3.00 to 1.20 (-60%)" in lines
+    assert {row["chip"]: row["ratio"] for row in document["prices"]} == pytest.approx(
+        {"h100_sxm": 0.4, "b200_sxm": 0.5}
+    )
+    assert all(row["source_a"] == "mail of june" for row in document["all_prices"])
+
+
+def test_a_design_kept_costs_what_an_estimate_says(pair: tuple[Path, Path]) -> None:
+    document = dse("compare", *pair, "--json").json()
+    items = {item["names"][0]: item for item in read_json(pair[0], FRONT)["items"] if item["names"]}
+    deployment = items["cheapest"]["deployment"]
+    names = {"tensor_parallel": "--tp", "replicas": "--replicas", "concurrency": "--concurrency",
+             "weight_dtype": "--weight-dtype", "kv_dtype": "--kv-dtype"}  # fmt: skip
+    flags = [word for name, flag in names.items() for word in (flag, deployment[name])]
+    found = dse(
+        "estimate", "--model", "llama-3-8b", "--chip", deployment["chip"], *flags,
+        "--prompt-tokens", 1024, "--output-tokens", 256, "--price-basis", "on_demand",
+        "--prices", pair[1].parent / "now.csv", "--json",
+    ).json()  # fmt: skip
+    assert document["kept"]["value"] == pytest.approx(found[COST], rel=1e-9)
+    (cheapest,) = [row for row in document["chosen"] if row["name"] == "cheapest"]
+    over = found[COST] / cheapest["metrics"][COST]["b"] - 1.0
+    assert document["kept"]["over"] == pytest.approx(over)
+    assert over > 0.0
+
+
+def test_what_left_is_beaten_at_the_other_prices(pair: tuple[Path, Path]) -> None:
+    document = dse("compare", *pair, "--json").json()
+    for what, other in (("left", pair[1]), ("entered", pair[0])):
+        points = {item["point"]: item["metrics"] for item in read_json(other, FRONT)["items"]}
+        rows = document["telling"][what]
+        assert rows
+        assert {row["point"] for row in rows} <= set(document[what])
+        for row in rows:
+            beaten_by = points[row["beaten_by"]]
+            assert beaten_by[COST] <= row["repriced"][COST] * (1 + 1e-12)
+            assert beaten_by["tpot_s"] <= row["metrics"]["tpot_s"] * (1 + 1e-12)
+
+
+def test_chips_count_every_design_of_both_fronts(pair: tuple[Path, Path]) -> None:
+    document = dse("compare", *pair, "--json").json()
+    total = {key: sum(row[key] for row in document["chips"]) for key in ("a", "left", "entered")}
+    assert total == {
+        "a": document["front_a"],
+        "left": len(document["left"]),
+        "entered": len(document["entered"]),
+    }
+    for row in document["chips"]:
+        assert row["a"] - row["left"] + row["entered"] == row["b"]
+
+
+def test_there_and_back_is_the_inverse(pair: tuple[Path, Path]) -> None:
+    there, back = compare(*pair).document, compare(*reversed(pair)).document
+    assert (there["entered"], there["left"]) == (back["left"], back["entered"])
+    assert there["ratio"] == pytest.approx(1.0 / back["ratio"])
+    ratios = [{row["chip"]: row["ratio"] for row in one["all_prices"]} for one in (there, back)]
+    assert ratios[0] == pytest.approx({chip: 1.0 / ratio for chip, ratio in ratios[1].items()})
+
+
+def test_a_price_that_scales_all_chips_moves_no_design(renting: Path) -> None:
+    prices = {"h100_sxm": 3.0, "h200_sxm": 2.0, "b200_sxm": 9.0, "b300_sxm": 12.0}
+    a = study(renting, "once", **prices)
+    b = study(renting, "half", **{chip: usd / 2 for chip, usd in prices.items()})
+    document = compare(a, b).document
+    assert document["entered"] == document["left"] == []
+    assert all(row["same_design"] for row in document["chosen"])
+    assert document["kept"]["over"] == pytest.approx(0.0, abs=1e-12)
+    assert document["same_hardware"]
+    lead = dse("compare", a, b, "--json").json()["answer"]
+    assert "50% cheaper" in lead[0]
+    assert any(sentence.startswith("The front holds the same") for sentence in lead)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ratios=st.lists(st.sampled_from([0.25, 0.5, 1.0, 1.6, 4.0]), min_size=4, max_size=4))
+def test_repriced_designs_leave_where_another_beats_them(
+    pair: tuple[Path, Path], ratios: list[float]
+) -> None:
+    before, items = read_json(pair[0], STUDY), read_json(pair[0], FRONT)["items"]
+    rows = before["price"]["rows"]
+    ratio = {row["chip"]: r for row, r in zip(rows, ratios, strict=True)}
+    for row in rows:
+        row["usd_per_chip_hour"] *= ratio[row["chip"]]
+    for item in items:
+        item["metrics"][COST] *= ratio[item["deployment"]["chip"]]
+    values = np.array([[item["metrics"][COST], item["metrics"]["tpot_s"]] for item in items])
+    kept = non_dominated(values)
+    left = [item["point"] for item, stays in zip(items, kept, strict=True) if not stays]
+    with tempfile.TemporaryDirectory() as name:
+        after = Path(name)
+        (after / STUDY).write_text(json.dumps(before), encoding="utf-8")
+        front = {"items": [item for item, stays in zip(items, kept, strict=True) if stays]}
+        (after / FRONT).write_text(json.dumps(front), encoding="utf-8")
+        found = compare(pair[0], after)
+        document = found.document
+        assert lead(found)[0].startswith("From june to ")
+        assert tables(found)
+    assert document["same_hardware"]
+    assert document["entered"] == []
+    assert document["left"] == left
+    assert {row["chip"] for row in document["prices"]} == {c for c, r in ratio.items() if r != 1.0}
+    assert all(row["margin"] is not None for row in document["telling"]["left"])
+
+
+def test_a_chip_that_gets_a_price_is_told_first(renting: Path) -> None:
+    a = study(renting, "early", "--as-of", "2026-06", h100_sxm=3.0, h200_sxm=2.0, b200_sxm=9.0)
+    b = study(renting, "late", h100_sxm=3.0, h200_sxm=2.0, b200_sxm=9.0, b300_sxm=1.0)
+    document = dse("compare", a, b, "--json").json()
+    (row,) = document["prices"]
+    assert (row["chip"], row["a"], row["b"], row["ratio"]) == ("b300_sxm", None, 1.0, None)
+    assert not document["same_space"]
+    (space,) = [one for one in document["comparable"] if one["what"] == "space"]
+    assert space["same"]
+    assert "b300_sxm" in space["words"]
+    assert all(one["chip"] == "b300_sxm" for one in document["telling"]["entered"])
+    said = text(dse("compare", a, b))
+    assert "b300_sxm new at 1.00" in said
+    assert "no price in early" in said
+
+
+def test_what_differs_beside_prices_is_said(renting: Path, pair: tuple[Path, Path]) -> None:
+    other = renting.parent / "longer.yaml"
+    other.write_text(SPACE.replace("output_tokens: 256", "output_tokens: 512"), encoding="utf-8")
+    document = dse("compare", pair[0], study(other, "longer", h100_sxm=1.0), "--json").json()
+    assert document["kept"] is None
+    assert all(row["repriced"] is None for row in document["telling"]["left"])
+    assert any("they serve different workloads" in sentence for sentence in document["answer"])
+
+
+def test_older_chip_figures_are_not_taken_for_prices(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    older = tmp_path / "older"
+    older.mkdir()
+    study_json, front = read_json(pair[0], STUDY), read_json(pair[0], FRONT)
+    study_json["sources"][0]["figure"] += " once"
+    (older / STUDY).write_text(json.dumps(study_json), encoding="utf-8")
+    (older / FRONT).write_text(json.dumps(front), encoding="utf-8")
+    found = compare(older, pair[1]).document
+    assert not found["same_hardware"]
+    assert found["kept"] is None
+    # The same figures, and a model that says otherwise of the same designs.
+    study_json["sources"] = read_json(pair[0], STUDY)["sources"]
+    for item in front["items"]:
+        item["metrics"]["tpot_s"] *= 1.01
+    (older / STUDY).write_text(json.dumps(study_json), encoding="utf-8")
+    (older / FRONT).write_text(json.dumps(front), encoding="utf-8")
+    assert not compare(older, pair[0]).document["same_hardware"]
+
+
+def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = dse("compare", *pair, "--out", out)
+    assert said.out.endswith(f"Page: {out / 'compare.html'}\n")
+    assert {path.name for path in out.iterdir()} == FILES
+    printed = dse("compare", *pair, "--json").json()
+    written = json.loads((out / "compare.json").read_text(encoding="utf-8"))
+    assert written["command"].startswith("dse ")
+    assert {key: written[key] for key in printed} == printed
+    with (out / "compare.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for status, points in (("entered", "point_b"), ("left", "point_a")):
+        found = sorted(int(row[points]) for row in rows if row["status"] == status)
+        assert found == printed[status]
+    assert len(rows) == printed["front_a"] + len(printed["entered"])
+    page = (out / "compare.html").read_text(encoding="utf-8")
+    assert page.index("moves from h200_sxm to h100_sxm") < page.index("<h2>Before and after</h2>")
+    assert "An 8B model &lt;on&gt; rented chips" in page
+    assert "<on>" not in page
+    assert "mail of june" in page
+    with zipfile.ZipFile(out / "compare.xlsx") as book:
+        names = book.read("xl/workbook.xml").decode()
+    assert all(f'name="{name}"' in names for name in ("Answer", "Prices", "Designs"))
+
+
+def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> None:
+    dates = ("--as-of", "2026-06", "--as-of", "2026-11")
+    document = dse("compare", renting, *dates, "--json").json()
+    assert document["as_of"] == {"a": "2026-06", "b": "2026-11"}
+    assert document["a"] == f"{renting} as of 2026-06"
+    assert document["answer"][0].startswith("From 2026-06 to 2026-11, the cheapest design")
+    changed = {
+        row["chip"]: (row["a"], row["b"])
+        for row in dse(
+            "hardware", "prices", "--since", "2026-06", "--as-of", "2026-11",
+            "--basis", "on_demand", "--json",
+        ).json()["changes"]
+    }  # fmt: skip
+    chips = {row["chip"]: (row["a"], row["b"]) for row in document["prices"]}
+    assert chips
+    assert chips == {chip: changed[chip] for chip in chips}
+    out = tmp_path / "kept"
+    assert dse("compare", renting, *dates, "--out", out).code == 0
+    assert {path.name for path in out.iterdir()} == {*FILES, "2026-06", "2026-11"}
+    again = dse("compare", out / "2026-06", out / "2026-11", "--json").json()
+    assert again["answer"] == document["answer"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("tiny",), "'B' is missing"),
+        (("tiny", "--as-of", "2026-06"), "'B' is missing"),
+        (("tiny", "--as-of", "2026-11", "--as-of", "2026-06"), "the earlier date first"),
+        (("tiny", "--as-of", "june", "--as-of", "2026-06"), "read 'june': not a date"),
+        (("a", "b", "--as-of", "2026-06"), "does not go with two folders"),
+        (("none", "nor"), "not a finished study"),
+        (("tiny", "--as-of", "2026", "--as-of", "2026-11", "--out", ""), "--out is empty"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(words: tuple[str, ...], says: str) -> None:
+    said = dse("compare", *words)
+    assert said.code == 2
+    assert says in said.err
+    assert len(said.err.strip().splitlines()) == 1
+    assert said.out == ""
+
+
+def fleet(folder: Path, rent: float, chips: int, **other: object) -> Path:
+    """A fleet.json of one rented chip, or of another that is bought."""
+    usd = chips * rent * 2190.0
+    document = {
+        "plan": "p", "title": "A <plan>", "answer": [], "feasible": True, "price_basis": "spot",
+        "quarters": 1, "usd": usd, "usd_undiscounted": usd, "usd_per_million_tokens": usd / 1e5,
+        "orders": [{"way": "rent", "chip": "h100_sxm", "offer": "h100_sxm, rent", "chips": chips,
+                    "order_quarter": 1}],
+        "by_quarter": [{"quarter": 1, "chips": {"h100_sxm": {"rented": chips, "owned": 0}}}],
+        "prices": [
+            {"offer": "h100_sxm, rent", "usd": rent, "per": "chip-hour", "price": f"{rent} quoted"},
+            {"offer": "mi300x, buy", "usd": 15e3, "per": "chip", "price": "15,000 USD quoted"},
+        ],
+    }  # fmt: skip
+    folder.mkdir()
+    (folder / FLEET).write_text(json.dumps(document | other), encoding="utf-8")
+    return folder
+
+
+def test_two_fleets(tmp_path: Path) -> None:
+    a, b = fleet(tmp_path / "june", 3.0, 16), fleet(tmp_path / "now", 2.4, 24)
+    document = dse("compare", a, b, "--json").json()
+    lead = document["answer"][0]
+    assert "order 24 h100_sxm (rent, quarter 1) instead of 16 h100_sxm (rent, quarter 1)" in lead
+    assert "20% more ($126,144 over 1 quarters, before $105,120)" in lead
+    assert document["ratio"] == pytest.approx(1.2)
+    (row,) = document["prices"]
+    assert (row["chip"], row["per"]) == ("h100_sxm, rent", "chip-hour")
+    assert "-20%" in text(dse("compare", a, b))
+    out = tmp_path / "out"
+    assert dse("compare", a, b, "--out", out).code == 0
+    assert {path.name for path in out.iterdir()} == FILES
+    page = (out / "compare.html").read_text(encoding="utf-8")
+    assert "A &lt;plan&gt;" in page
+    assert "USD per chip" in page
+
+
+def test_fleets_of_other_plans_are_said(tmp_path: Path) -> None:
+    a = fleet(tmp_path / "a", 3.0, 16)
+    b = fleet(tmp_path / "b", 3.0, 16, plan="q", usd_per_million_tokens=0.5)
+    answer = " ".join(dse("compare", a, b, "--json").json()["answer"])
+    assert "the orders stay" in answer
+    assert "Not by prices alone: plan: p and q." in answer
+    assert "Not by prices alone: demand" in answer
+    nothing = dict.fromkeys(("usd", "usd_undiscounted", "usd_per_million_tokens"))
+    empty = {"feasible": False, "orders": [], "by_quarter": [], "prices": []}
+    c = fleet(tmp_path / "c", 3.0, 16, **nothing, **empty)
+    assert "nothing keeps the plan of c" in text(dse("compare", a, c))
+
+
+def test_a_fleet_and_a_study_do_not_compare(tmp_path: Path, tiny: Path) -> None:
+    said = dse("compare", fleet(tmp_path / "a", 3.0, 16), tiny)
+    assert said.code == 2
+    assert "is not a fleet" in said.err
+
+
+def test_a_damaged_fleet_is_said(tmp_path: Path) -> None:
+    a, b = fleet(tmp_path / "a", 3.0, 16), fleet(tmp_path / "b", 3.0, 16, orders=[{}])
+    said = dse("compare", a, b)
+    assert said.code == 4
+    assert "orders[0] lacks 'way'" in said.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("price", {"rows": [{"chip": "h100_sxm"}]}, "price.rows[0] lacks 'usd_per_chip_hour'"),
+        ("sources", [3], "sources[0] is no object"),
+        ("own_prices", "june", "own_prices is 'june'"),
+    ],
+)
+def test_a_damaged_study_is_said(
+    pair: tuple[Path, Path], tmp_path: Path, key: str, value: object, says: str
+) -> None:
+    (tmp_path / STUDY).write_text(json.dumps(read_json(pair[0], STUDY) | {key: value}))
+    (tmp_path / FRONT).write_text(json.dumps(read_json(pair[0], FRONT)))
+    said = dse("compare", tmp_path, pair[1])
+    assert said.code == 4
+    assert says in said.err

@@ -1,0 +1,149 @@
+"""--prices, --as-of and --costs of dse train, basket, hardware require and worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dse.study.folder import FRONT, FRONT_TABLE, read_json
+from tests.cli.conftest import dse, fits
+from tests.unit.test_basket import SPACE as TWO_CHIPS
+
+HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+RUN = ("--chip", "h100_sxm", "--chips", 64, "--tokens", "1T", "--tp", 1, "--pp", 1, "--cp", 1)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """Prices of one's own: H100 at 2.6 USD an hour, MI300X at 0.1."""
+    path = tmp_path / "mine.csv"
+    rows = "h100_sxm,rental_3yr,2.6,quote,2026-11,mail,\nmi300x,rental_3yr,0.1,quote,2026,mail,\n"
+    path.write_text(HEADER + rows, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def costs(tmp_path: Path) -> Path:
+    path = tmp_path / "costs.yaml"
+    path.write_text("electricity: 0.30 USD/kWh\n", encoding="utf-8")
+    return path
+
+
+def train(*more: object) -> dict:
+    return dse("train", "llama-3-8b", *RUN, *more, "--json").json()
+
+
+def test_a_run_is_priced_by_ones_own_prices(mine: Path) -> None:
+    shipped, own = train(), train("--prices", mine)
+    assert own["usd_per_chip_hour"] == 2.6
+    assert own["usd"] / shipped["usd"] == pytest.approx(2.6 / shipped["usd_per_chip_hour"])
+    assert any("own price of mine.csv" in text for text in own["assumed"])
+    assert own["days"] == shipped["days"]
+
+
+def test_a_run_is_priced_as_of_a_date() -> None:
+    asked = ("--price-basis", "on_demand")
+    then, now = train(*asked, "--as-of", "2026-06"), train(*asked)
+    assert then["usd_per_chip_hour"] != now["usd_per_chip_hour"]
+    assert any("2026-06 (--as-of)" in text for text in then["assumed"])
+
+
+def test_a_run_on_owned_chips_has_its_parts(costs: Path) -> None:
+    asked = ("--price-basis", "owned_tco", "--costs", costs)
+    document = train(*asked)
+    parts = document["price"]["parts"]
+    assert sum(part["usd_per_chip_hour"] for part in parts) == pytest.approx(
+        document["usd_per_chip_hour"], rel=1e-12
+    )
+    assert document["usd"] == pytest.approx(
+        document["chip_hours"] * document["usd_per_chip_hour"], rel=1e-12
+    )
+    assert any(text.endswith("given: electricity") for text in document["assumed"])
+    said = dse("train", "llama-3-8b", *RUN, *asked)
+    assert "cost of capital" in said.out
+    assert fits(said.out, 100)
+    assert "price" not in train()
+
+
+def test_a_basket_says_what_its_prices_rest_on(tmp_path: Path, mine: Path, costs: Path) -> None:
+    space = tmp_path / "two.yaml"
+    space.write_text(TWO_CHIPS, encoding="utf-8")
+    own = dse("basket", space, "--prices", mine, "--json").json()
+    shipped = dse("basket", space, "--json").json()
+    assert "own price of mine.csv" in own["facts"]
+    assert "own price" not in shipped["facts"]
+    # A price level of a chip cancels in a regret, and is all of the change of a price.
+    one, other = (d["least_worst"]["chips"]["h100_sxm"] for d in (shipped, own))
+    assert other["regret"] == pytest.approx(one["regret"], rel=1e-9)
+    assert other["price"] / one["price"] == pytest.approx(2.6 / 1.3)
+    space.write_text(TWO_CHIPS.replace("rental_3yr", "owned_tco"), encoding="utf-8")
+    said = dse("basket", space, "--costs", costs)
+    assert fits(said.out, 100)
+    assert "electricity 0.30 USD/kWh (given)" in " ".join(said.out.split())
+    found = dse("basket", space, "--costs", costs, "--json").json()
+    assert [row["chip"] for row in found["prices"]] == found["chips"]
+
+
+def test_a_chip_enters_at_a_price_of_ones_own(
+    space: Callable[..., Path], tmp_path: Path, mine: Path
+) -> None:
+    study = tmp_path / "study"
+    assert dse("run", space(), "--out", study).code == 0
+    asked = ("hardware", "require", study, "--from", "mi300x")
+    shipped, own = dse(*asked, "--json").json(), dse(*asked, "--prices", mine, "--json").json()
+    assert own["usd_per_chip_hour"] == 0.1
+    assert own["enters_as_it_is"]
+    assert not shipped["stale"]
+    assert own["stale"]
+    assert "Prices rest on" not in dse(*asked).out
+    assert "own price of mine.csv" in " ".join(dse(*asked, "--prices", mine).out.split())
+
+
+def test_requirements_are_priced_as_the_study_was(
+    space: Callable[..., Path], tmp_path: Path, mine: Path
+) -> None:
+    study = tmp_path / "study"
+    assert dse("run", space(), "--out", study, "--prices", mine).code == 0
+    answer = dse("hardware", "require", study, "--from", "mi300x", "--json").json()
+    assert answer["usd_per_chip_hour"] == 0.1
+    assert not answer["stale"]
+
+
+def test_a_worker_joins_with_the_same_flags(
+    space: Callable[..., Path], tmp_path: Path, mine: Path
+) -> None:
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    assert dse("worker", space(), "--storage", storage, "--prices", mine).code == 0
+    run = ("run", space(), "--storage", storage)
+    assert "with other hardware data" in dse(*run, "--out", tmp_path / "other").err
+    assert dse(*run, "--prices", mine, "--out", tmp_path / "shared").code == 0
+    # Three processes: two of them are spawned, and see the same prices.
+    assert dse("run", space(), "--prices", mine, "--jobs", 3, "--out", tmp_path / "own").code == 0
+    alone = dse("run", space(), "--prices", mine, "--jobs", 1, "--out", tmp_path / "alone")
+    assert alone.code == 0, alone.err
+    fronts = {(tmp_path / name / FRONT_TABLE).read_bytes() for name in ("shared", "own", "alone")}
+    assert len(fronts) == 1
+    dearer = read_json(tmp_path / "own", FRONT)["items"][0]["metrics"]["chip_usd_per_hour"]
+    assert dearer == pytest.approx(2.6)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "llama-3-8b", *RUN),
+        ("basket", "basket-h200-tpu-trn2"),
+        ("worker", "tiny", "--storage", "sqlite:///none.db"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(words: tuple[object, ...]) -> None:
+    for flag, value, says in (
+        ("--prices", "none.csv", "none.csv: no such file"),
+        ("--costs", "none.yaml", "none.yaml"),
+        ("--as-of", "june", "2025-06-30"),
+    ):
+        said = dse(*words, flag, value)
+        assert said.code == 2
+        assert says in said.err
+        assert len(said.err.strip().splitlines()) == 1
