@@ -1,12 +1,13 @@
 """What to measure before buying: the value of learning one number.
 
-A measurement of configuration j of chip i tells its error e = sqrt(shared) A + sqrt(1 - shared) B
-exactly, and by A something of every other configuration of the chip; a quote tells a chip's price.
-What is learned is a standard normal m, to within a cell of EDGES: which requests in flight keep the
-limits is a staircase in m, and points between would miss its steps. Within a cell the draws take
-values of m by its density, and are conditioned by the residual (Matheron's rule)
+A measurement of configuration j of chip i tells its error e exactly, and something of every other
+error that is correlated with it: of the chip's other configurations, and of those of its kin. A
+quote tells a chip's price. What is learned is a standard normal m, to within a cell of EDGES: which
+requests in flight keep the limits is a staircase in m, and points between would miss its steps.
+Within a cell the draws take values of m by its density, and are conditioned by the residual
+(Matheron's rule)
 
-    A' = A + sqrt(shared) (m - e)        B_j' = B_j + sqrt(1 - shared) (m - e)
+    e_k' = e_k + correlation(e_k, e) (m - e)        all errors are standard normal
 
 so that every measurement is judged on the same draws. With a choice made after it,
 
@@ -30,6 +31,7 @@ from dse.candidates import Floats
 from dse.whatif.robust import (
     Draws,
     Robust,
+    Served,
     Uncertain,
     errors,
     judge,
@@ -121,8 +123,8 @@ def _learned(
             at_price[:, i] *= moved
             at_own[:, i] *= moved
         else:
-            one = _given(uncertain, draws, i, asked.configuration, m)
-            at_price[:, i], at_own[:, i] = one
+            for k, one in _given(uncertain, draws, i, asked.configuration, m):
+                at_price[:, k], at_own[:, k] = one.price, one.own
         judged = judge(at_price, at_own)
         chance[cell] = np.bincount(judged.first[judged.first >= 0], minlength=count) / len(draws)
         regret[cell] = judged.regret.mean(axis=0)
@@ -140,14 +142,14 @@ def _learned(
 
 def _given(
     uncertain: Uncertain, draws: Draws, i: int, configuration: int, m: Floats
-) -> tuple[Floats, Floats]:
-    """Choice i in draws in which the error of one of its configurations is m (N,)."""
-    shared = uncertain.choices.shared
-    error = errors(uncertain, draws, i)
-    rest = m - error[:, configuration]
-    error = error + shared * rest[:, None]
-    error[:, configuration] = m
+) -> Iterator[tuple[int, Served]]:
+    """Choice i and its kin in draws in which the error of one of its configurations is m (N,)."""
+    correlation = uncertain.correlation[i]
+    rest = m - errors(uncertain, draws, i)[:, configuration]
     demand = None if uncertain.demand is None else uncertain.demand.draw(draws.demand)
-    factor = price_factors(uncertain, draws.price)[:, i]
-    one = served(uncertain.items[i], error, factor, demand)
-    return one.price, one.own
+    factor = price_factors(uncertain, draws.price)
+    for k in map(int, np.flatnonzero(uncertain.eldest == uncertain.eldest[i])):
+        error = errors(uncertain, draws, k) + correlation[k] * rest[:, None]
+        if k == i:
+            error[:, configuration] = m
+        yield k, served(uncertain.items[k], error, factor[:, k], demand)

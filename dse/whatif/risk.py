@@ -17,6 +17,7 @@ from dse.study.folder import find_item, read_study
 from dse.study.physics import on_terms, pose
 from dse.study.require import space_of
 from dse.whatif.choices import RETUNED, Progress, choices_of
+from dse.whatif.kin import kin_of
 from dse.whatif.measure_next import Measurement, measure_next
 from dse.whatif.price_spread import PriceSpread, price_spreads
 from dse.whatif.robust import Demand, Robust, Uncertain, draw, robustness
@@ -89,7 +90,8 @@ def risk_of(
     chips = [item.chip for item in choices.items]
     prices = price_spreads(catalog.prices, study.price_basis, chips, asked.price_interval)
     moved = np.array([one.sd if choices.priced else 0.0 for one in prices])
-    uncertain = Uncertain(choices, moved, asked.demand)
+    kin = tuple(kin_of(catalog, chip) for chip in chips)
+    uncertain = Uncertain(choices, moved, asked.demand, kin)
     draws = draw(uncertain, asked.draws, asked.seed)
     robust = robustness(uncertain, draws)
     found = measure_next(uncertain, draws, robust, progress)

@@ -1,9 +1,11 @@
 """How often each choice stays first, and what it costs to be wrong.
 
 Notation: N draws, C choices (chips), k deployments of a choice. In a draw every configuration of a
-chip has an error e, standard normal, of which `shared` of the variance is the chip's:
+chip has an error e, standard normal, of which `shared` of the variance is the chip's, and of that
+COMMON is that of its kin, the chips whose kernel laws err together (`dse.whatif.kin`):
 
     e = sqrt(shared) A + sqrt(1 - shared) B        A by chip, B by chip and configuration
+    A = sqrt(COMMON) K + sqrt(1 - COMMON) O        K by kin, O by chip
 
 z = e / P90 moves its times and costs along their 80% intervals (`dse.study.robust`). Prices are
 log-normal, independent by chip; demand is log-normal. The price of a choice in a draw is that of
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 from dse.candidates import Floats
 from dse.study.robust import P90
 from dse.whatif.choices import Choice, Choices
+from dse.whatif.kin import COMMON
 
 CHUNK = 1_000  # draws at a time
 
@@ -46,22 +49,40 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """Choices with what is not known of them: `price_sd` (C,) of the logarithm, demand or None."""
+    """Choices with what is not known of them: `price_sd` (C,) of the logarithm, demand or None.
+    `kin` names those that err together, C names or none, where each errs for itself."""
 
     choices: Choices
     price_sd: Floats
     demand: Demand | None = None
+    kin: tuple[str, ...] = ()
 
     @property
     def items(self) -> tuple[Choice, ...]:
         return self.choices.items
 
+    @property
+    def eldest(self) -> NDArray[np.intp]:
+        """(C,) the first choice of the same kin."""
+        count = len(self.items)
+        kin = self.kin or range(count)
+        return np.array([kin.index(kin[i]) for i in range(count)], dtype=np.intp)
+
+    @property
+    def correlation(self) -> Floats:
+        """(C, C) of the errors of two choices' configurations, of unlike ones of the same choice on
+        the diagonal."""
+        eldest = self.eldest
+        part = np.where(eldest[:, None] == eldest, COMMON, 0.0)
+        np.fill_diagonal(part, 1.0)
+        return self.choices.shared * part
+
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Standard normals: `chip` (N, C) and `own`, (N, configurations) for each choice, of errors;
-    `price` (N, C); `demand` (N,). `within` (N,) is uniform: where in a cell a measured value lies
-    (`dse.whatif.measure_next`)."""
+    """Standard normals: `chip` (N, C), alike within a kin, and `own`, (N, configurations) for each
+    choice, of errors; `price` (N, C); `demand` (N,). `within` (N,) is uniform: where in a cell a
+    measured value lies (`dse.whatif.measure_next`)."""
 
     chip: Floats
     own: tuple[Floats, ...]
@@ -84,13 +105,16 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
     children = np.random.SeedSequence(seed).spawn(len(uncertain.items) + 1)
     shared = np.random.default_rng(children[0])
     demand, within = shared.standard_normal(count), shared.uniform(1e-6, 1.0 - 1e-6, count)
-    chip, own, price = [], [], []
+    chip, own, price, kin = [], [], [], []
     for item, child in zip(uncertain.items, children[1:], strict=True):
         rng = np.random.default_rng(child)
         chip.append(rng.standard_normal(count))
         price.append(rng.standard_normal(count))
         own.append(rng.standard_normal((count, item.configurations)))
-    return Draws(np.stack(chip, axis=1), tuple(own), np.stack(price, axis=1), demand, within)
+        kin.append(rng.standard_normal(count))
+    common = np.stack(kin, axis=1)[:, uncertain.eldest]
+    alike = math.sqrt(COMMON) * common + math.sqrt(1.0 - COMMON) * np.stack(chip, axis=1)
+    return Draws(alike, tuple(own), np.stack(price, axis=1), demand, within)
 
 
 @dataclass(frozen=True, slots=True)
