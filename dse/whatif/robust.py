@@ -64,9 +64,8 @@ class Uncertain:
     @property
     def eldest(self) -> NDArray[np.intp]:
         """(C,) the first choice of the same kin."""
-        count = len(self.items)
-        kin = self.kin or range(count)
-        return np.array([kin.index(kin[i]) for i in range(count)], dtype=np.intp)
+        kin = self.kin or tuple(map(str, range(len(self.items))))
+        return np.array([kin.index(name) for name in kin], dtype=np.intp)
 
     @property
     def correlation(self) -> Floats:

@@ -187,28 +187,44 @@ def size_fleets(
     """
     problem = _problem(study, catalog)
     backend = find_backend(catalog.backends, study.workloads[0].backend)
-    mix, means = _mix(traffic, backend), _mix(_one_class(traffic), backend)
-    best: dict[str, Fleet] = {}
+    problem = replace(problem, mix=_mix(traffic, backend))
+    chips = problem.machines.ids
+    least, count = np.full(len(chips), np.inf), np.zeros(len(chips))
+    where = np.zeros(len(chips), dtype=np.int64)
     size = problem.space.size
     for start in range(0, size, CHUNK):
         ids = np.arange(start, min(start + CHUNK, size), dtype=np.int64)
         batch = problem.batch(problem.space.unrank(ids))
-        for fleet in _cheapest(replace(problem, mix=mix), batch, traffic, targets, means, progress):
-            known = best.get(fleet.chip)
-            if known is None or fleet.usd_per_hour < known.usd_per_hour:
-                best[fleet.chip] = fleet
-    if not best:
+        needed = _instances(problem, batch, targets, least, progress)
+        usd = _usd_per_hour(problem, batch, needed)
+        for code in np.unique(batch.chip):
+            rows = np.flatnonzero(batch.chip == code)
+            row = rows[np.argmin(usd[rows])]
+            if usd[row] < least[code]:
+                least[code], count[code], where[code] = usd[row], needed[row], ids[row]
+    found = np.flatnonzero(np.isfinite(least))
+    if not found.size:
         raise NothingFeasible(
-            f"no deployment of {len(problem.machines.ids)} chips keeps the targets with up to "
+            f"no deployment of {len(chips)} chips keeps the targets with up to "
             f"{MOST_INSTANCES:,} instances"
         )
+    batch = problem.batch(problem.space.unrank(where[found]))
+    fleet = replace(batch, replicas=count[found])
+    metrics = _metrics(problem, fleet)
+    means = replace(problem, mix=_mix(_one_class(traffic), backend), limits=())
+    by_means = _instances(
+        means, batch, replace(targets, percentile=50), np.full(len(chips), np.inf)
+    )
+    fleets = [
+        _fleet(problem, fleet, metrics, row, traffic, targets, float(by_means[row]))
+        for row in range(len(fleet))
+    ]
     left_out = {
         chip: "no deployment of the space keeps the targets"
-        for chip in problem.machines.ids
-        if chip not in best
+        for code, chip in enumerate(chips)
+        if code not in found
     }
-    fleets = sorted(best.values(), key=lambda one: (one.usd_per_hour, one.chip))
-    return Sized(tuple(fleets), left_out)
+    return Sized(tuple(sorted(fleets, key=lambda one: (one.usd_per_hour, one.chip))), left_out)
 
 
 def _problem(study: Study, catalog: Catalog) -> PhysicsProblem:
@@ -254,57 +270,42 @@ def _one_class(traffic: Traffic) -> Traffic:
     return Traffic((Class(1.0, prompt, output, cached),), traffic.mean_per_s, traffic.mean_per_s)
 
 
-def _cheapest(
-    problem: PhysicsProblem,
-    batch: CandidateBatch,
-    traffic: Traffic,
-    targets: Targets,
-    means: Mix,
-    progress: Progress,
-) -> list[Fleet]:
-    """The cheapest fleet of each chip in `batch`."""
-    needed = _instances(problem, batch, targets, progress)
-    usable = np.isfinite(needed)
-    if not usable.any():
-        return []
-    batch, needed = batch[np.flatnonzero(usable)], needed[usable]
-    fleet = replace(batch, replicas=needed)
-    metrics = _metrics(problem, fleet)
-    amounts = [limit.amount(metrics) for limit in problem.limits]
-    kept = np.ones(len(fleet), dtype=bool)
-    for amount in amounts:
-        kept &= amount <= 0.0
-    per_hour = problem.machines.usd_per_chip_hour[fleet.chip] * fleet.chips
-    per_hour = np.where(kept & np.isfinite(per_hour), per_hour, np.inf)
-    found = []
-    for code in np.unique(fleet.chip):
-        rows = np.flatnonzero(fleet.chip == code)
-        row = int(rows[np.argmin(per_hour[rows])])
-        if np.isfinite(per_hour[row]):
-            one = batch[row : row + 1]
-            mean = _instances(replace(problem, mix=means), one, replace(targets, percentile=50))
-            found.append(_fleet(problem, fleet, metrics, row, traffic, targets, float(mean[0])))
-    return found
-
-
 def _instances(
     problem: PhysicsProblem,
     batch: CandidateBatch,
     targets: Targets,
+    least: Floats,
     progress: Progress = lambda what, done, total: None,
 ) -> Floats:
-    """(n,) fewest instances that keep the targets, inf beyond MOST_INSTANCES. Fewer requests at
-    each make no instance slower, so that the number is bracketed in growing steps from what the
-    load of one instance says, and bisected."""
+    """(n,) fewest instances that keep the targets. Infinite beyond MOST_INSTANCES, where the fleet
+    of so many breaks a limit of the problem, and where it would cost more than the cheapest of its
+    chip, known before as `least` (chips,) USD an hour or found here.
+
+    Fewer requests at each make no instance slower, so that the number is bracketed in growing steps
+    from what the load of one instance says, and bisected.
+    """
+    least = least.copy()
+    sound = np.zeros(len(batch), dtype=bool)  # the limits hold at the last number that was kept
 
     def keeps(rows: NDArray[np.intp], count: Floats) -> NDArray[np.bool_]:
         metrics = _metrics(problem, replace(batch[rows], replicas=count))
         first = _worst(metrics, PERCENTILES[targets.percentile])
         last = _worst(metrics, "tpot_s")
-        return metrics.feasible & (first <= targets.ttft_s) & (last <= targets.tpot_s)
+        kept = metrics.feasible & (first <= targets.ttft_s) & (last <= targets.tpot_s)
+        limits = [limit.amount(metrics) <= 0.0 for limit in problem.limits]
+        sound[rows[kept]] = np.logical_and.reduce([kept, *limits])[kept]
+        return kept
 
-    every = np.arange(len(batch))
+    def worthwhile(at: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Of `at` those that may still be the cheapest of their chip."""
+        usd = _usd_per_hour(problem, batch[rows], high)
+        done = (low + 1.0 == high) & kept & sound[rows]
+        np.minimum.at(least, batch.chip[rows[done]], usd[done])
+        floor = _usd_per_hour(problem, batch[rows], low + 1.0)
+        return at[floor[at] <= least[batch.chip[rows[at]]]]
+
     needed = np.full(len(batch), np.inf)
+    every = np.arange(len(batch))
     rows = every[keeps(every, np.full(len(batch), float(MOST_INSTANCES)))]
     if not len(rows):
         return needed
@@ -312,19 +313,30 @@ def _instances(
     known = np.where(np.isfinite(load["utilisation"]), load["utilisation"], 0.0)
     low = np.clip(np.floor(0.9 * known) - 1.0, 0.0, MOST_INSTANCES - 1.0)  # does not keep them
     high, step = low + 1.0, 1.0
-    going = np.arange(len(rows))
+    kept = np.zeros(len(rows), dtype=bool)  # `high` keeps them
+    going = worthwhile(np.arange(len(rows)))
     while len(going):
         progress("deployments sized", len(rows) - len(going), len(rows))
-        going = going[~keeps(rows[going], high[going])]
+        kept[going] = keeps(rows[going], high[going])
+        going = going[~kept[going]]
         low[going] = high[going]
         high[going] = np.minimum(high[going] + step, MOST_INSTANCES)
         step *= 2.0
-    while (wide := np.flatnonzero(high - low > 1.0)).size:
+        going = worthwhile(going)
+    while (wide := worthwhile(np.flatnonzero(kept & (high - low > 1.0)))).size:
         middle = np.floor((low[wide] + high[wide]) / 2.0)
         enough = keeps(rows[wide], middle)
         high[wide[enough]], low[wide[~enough]] = middle[enough], middle[~enough]
-    needed[rows] = high
+    done = kept & (high - low == 1.0) & sound[rows]
+    needed[rows[done]] = high[done]
     return needed
+
+
+def _usd_per_hour(problem: PhysicsProblem, batch: CandidateBatch, instances: Floats) -> Floats:
+    """(n,) of so many instances each; infinite where there is no price."""
+    chips = replace(batch, replicas=np.ones(len(batch))).chips * instances
+    usd = problem.machines.usd_per_chip_hour[batch.chip] * chips
+    return np.where(np.isnan(usd), np.inf, usd)
 
 
 def _metrics(problem: PhysicsProblem, batch: CandidateBatch) -> Metrics:
