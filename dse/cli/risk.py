@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from dse.cli.options import Between, Whole, json_option
-from dse.cli.printing import print_json, print_rests, print_tables, say
+from dse.cli.options import Between, Whole, json_option, out_option, price_options
+from dse.cli.printing import (
+    command_line,
+    print_json,
+    print_rests,
+    print_tables,
+    say,
+    say_command,
+)
 from dse.cli.progress import CountProgress
 
 
@@ -35,6 +44,8 @@ from dse.cli.progress import CountProgress
     is_flag=True,
     help="Choose configurations again in every draw, not only the load.",
 )
+@price_options
+@out_option("risk")
 @json_option
 def command(
     source: str,
@@ -45,6 +56,7 @@ def command(
     price_interval: float | None,
     demand: str | None,
     retune: bool,
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """How often each chip stays the best choice when prices, efficiency and demand are drawn from
@@ -53,6 +65,7 @@ def command(
     \b
     dse risk deploy-llama-3-70b
     dse risk deploy-llama-3-70b --price-interval 0.25 --demand 5..40
+    dse risk deploy-llama-3-70b --prices mine.csv --out risk
     dse risk studies/quickstart --point knee
 
     SPACE is a shipped name or a path, with one model; STUDY is the folder of a finished study.
@@ -80,15 +93,20 @@ def command(
     found = risk(source, point, asked, CountProgress())
     if as_json:
         print_json(document(found))
-        return
-    say(found.study.title or found.study.name)
-    for sentence in lead(found):
-        say(f"- {sentence}", "  ")
-    say(facts(found))
-    print_tables(tables(found))
-    say(MEANING)
-    if found.measurements and (lines := commands(found, found.measurements[0])):
-        click.echo("\nTo make the first measurement, of a server deployed so:")
-        for line in lines:
-            click.echo(f"  {line}")
-    print_rests(rests_on(found))
+    else:
+        say(found.study.title or found.study.name)
+        for sentence in lead(found):
+            say(f"- {sentence}", "  ")
+        say(facts(found))
+        print_tables(tables(found))
+        say(MEANING)
+        if found.measurements and (lines := commands(found, found.measurements[0])):
+            click.echo("\nTo make the first measurement, of a server deployed so:")
+            for line in lines:
+                say_command(line)
+        print_rests(rests_on(found))
+    if out is not None:
+        from dse.report.risk import write_risk
+
+        page = write_risk(out, found, command_line())
+        click.echo(f"Report: {page}", err=as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.specs.catalog import Catalog, load_catalog
+from dse.specs.own_prices import OwnPrices, in_force, using_prices
 from dse.specs.study import Study, load_study, resolve_space
 from dse.study.folder import find_item, read_study
 from dse.study.physics import on_terms, pose
@@ -19,6 +21,7 @@ from dse.study.require import space_of
 from dse.whatif.choices import RETUNED, Progress, choices_of
 from dse.whatif.kin import kin_of
 from dse.whatif.measure_next import Measurement, measure_next
+from dse.whatif.paid import Paid, paid_with
 from dse.whatif.price_spread import PriceSpread, price_spreads
 from dse.whatif.robust import Demand, Robust, Uncertain, draw, robustness
 
@@ -50,6 +53,7 @@ class Risk:
     measurements: tuple[Measurement, ...]
     shape: str | None  # the point whose shape it is
     reached: frozenset[str]  # chips that `dse calibrate` can measure
+    paid: Paid
 
     @property
     def objective(self) -> str:
@@ -68,9 +72,10 @@ def risk(
     Raises InputError for a wrong source, point, objective or demand, and NothingFeasible where no
     chip keeps the limits.
     """
-    study, config = _source(source, point)
-    catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
-    return risk_of(study, catalog, config, point, asked, progress)
+    with _prices_of(source):
+        study, config = _source(source, point)
+        catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
+        return risk_of(study, catalog, config, point, asked, progress)
 
 
 def risk_of(
@@ -88,15 +93,26 @@ def risk_of(
     if asked.demand is not None:
         _check_demand(study, choices.priced)
     chips = [item.chip for item in choices.items]
-    prices = price_spreads(catalog.prices, study.price_basis, chips, asked.price_interval)
-    moved = np.array([one.sd if choices.priced else 0.0 for one in prices])
+    prices: tuple[PriceSpread, ...] = ()
+    if choices.priced:
+        prices = price_spreads(catalog.prices, study.price_basis, chips, asked.price_interval)
+    moved = np.array([one.sd for one in prices]) if prices else np.zeros(len(chips))
     kin = tuple(kin_of(catalog, chip) for chip in chips)
     uncertain = Uncertain(choices, moved, asked.demand, kin)
     draws = draw(uncertain, asked.draws, asked.seed)
     robust = robustness(uncertain, draws)
     found = measure_next(uncertain, draws, robust, progress)
     reached = frozenset(chip for chip in chips if catalog.chips[chip].vendor in BY_TORCH)
-    return Risk(study, asked, uncertain, prices, robust, tuple(found), point, reached)
+    paid = paid_with(catalog, study, chips)
+    return Risk(study, asked, uncertain, prices, robust, tuple(found), point, reached, paid)
+
+
+def _prices_of(source: str) -> AbstractContextManager[None]:
+    """The prices that a study was made with in force, unless others are given."""
+    folder = Path(source)
+    if not folder.is_dir() or in_force() != OwnPrices():
+        return nullcontext()
+    return using_prices(**read_study(folder)[0].get("own_prices", {}))
 
 
 def _source(source: str, point: str | None) -> tuple[Study, Mapping[str, Any] | None]:

@@ -21,7 +21,9 @@ from dse.study.words import (
     show,
 )
 from dse.whatif.choices import Choice
+from dse.whatif.kin import COMMON, MEASURED
 from dse.whatif.measure_next import Measurement
+from dse.whatif.paid import left_out, paid_rows, paid_sentences, paid_tables
 from dse.whatif.risk import Risk
 
 MOST = 6  # measurements that a table shows
@@ -33,45 +35,64 @@ MEANING = (
 
 
 def lead(found: Risk) -> list[str]:
-    """The answer."""
-    robust, chips = found.robust, [item.chip for item in found.uncertain.items]
-    now, likely = robust.predicted, robust.likeliest
-    chance = robust.chance_first
-    drawn = (
-        f"of {found.asked.draws:,} draws (seed {found.asked.seed}, standard error "
-        f"{100 * robust.standard_error.max():.2g}%)"
-    )
-    words = [
-        f"{chips[now]} is the best choice at the prediction and in {percent(chance[now])} {drawn}: "
-        f"the chance that it is the wrong one is {percent(1.0 - chance[now])}."
-    ]
-    if likely != now:
-        words[0] = (
-            f"{chips[now]} is the best choice at the prediction, but in {percent(chance[now])} "
-            f"{drawn} only; {chips[likely]} is in {percent(chance[likely])}."
-        )
+    """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
+    chips = [item.chip for item in found.uncertain.items]
+    words = [_advice(found, chips)]
     if len(chips) == 1:
         return [*words, "There is no other choice."]
-    rest = [i for i in np.argsort(-chance, kind="stable") if i != now and chance[i] > 0.0][:3]
+    robust = found.robust
+    chance, advised = robust.chance_first, robust.least_regret
+    rest = [i for i in np.argsort(-chance, kind="stable") if i != advised and chance[i] > 0.0][:3]
     if rest:
-        others = ", ".join(f"{chips[i]} {percent(float(chance[i]))}" for i in rest)
-        words.append(f"Next most often first: {others}.")
-    words.append(_regret(found, chips))
-    words.append(_worst(found, chips))
-    if found.robust.none > 0.0:
-        words.append(f"In {percent(found.robust.none)} of the draws no choice keeps the limits.")
+        others = ", ".join(f"{chips[i]} in {percent(float(chance[i]))}" for i in rest)
+        words.append(f"Next most often best: {others}.")
+    words += [_regret(found, chips), _worst(found, chips)]
+    if robust.none > 0.0:
+        words.append(f"In {percent(robust.none)} of the draws no choice keeps the limits.")
     if found.measurements:
         words.append(_measure(found))
     return words
 
 
+def _advice(found: Risk, chips: list[str]) -> str:
+    """The choice of least expected regret, and the chance that another is better."""
+    robust = found.robust
+    take, now = robust.least_regret, robust.predicted
+    item = found.uncertain.items[take]
+    said = (
+        f"Take {item.chip}, served on {_deployment(found, item, item.best)}: "
+        f"{_figure(found.objective, robust.nominal[take])} at the prediction"
+    )
+    chance = percent(robust.chance_first[take])
+    draws = f"{found.asked.draws:,} draws"
+    if take == now:
+        said += f", the best there and in {chance} of {draws}"
+        if len(chips) == 1:
+            return f"{said}."
+        return f"{said}; in {percent(1.0 - robust.chance_first[take])} another choice is better."
+    return (
+        f"{said} and the best in {chance} of {draws}; it is the safest. {chips[now]} is best at "
+        f"the prediction and in {percent(robust.chance_first[now])} of the draws, and costs more "
+        "where it is not."
+    )
+
+
+def _figure(objective: str, value: float) -> str:
+    """`$0.07 per million total tokens`, `time per output token 20 ms`."""
+    shown, name = show(objective, number(value)), SHOWN.get(objective, objective)
+    return f"${shown} {name[2:]}" if name.startswith("$ ") else f"{name} {shown}"
+
+
 def _regret(found: Risk, chips: list[str]) -> str:
     robust = found.robust
-    least, now = robust.least_regret, robust.predicted
-    said = f"Least expected regret: {chips[least]}, {_share(robust.expected_regret[least])}"
-    if least != now:
-        said += f" ({chips[now]}: {_share(robust.expected_regret[now])})"
-    return said + "."
+    order = np.argsort(robust.expected_regret, kind="stable")
+    take, after_it = int(order[0]), int(order[1])
+    return (
+        f"What it costs over the best choice of each draw (its regret): "
+        f"{_share(robust.expected_regret[take])} in the mean, {_share(robust.regret_95[take])} or "
+        f"more in one draw of twenty. {chips[after_it]} follows with "
+        f"{_share(robust.expected_regret[after_it])} in the mean."
+    )
 
 
 def _worst(found: Risk, chips: list[str]) -> str:
@@ -81,7 +102,7 @@ def _worst(found: Risk, chips: list[str]) -> str:
         f"With every interval at its end against it, {chips[regret]} has the least worst regret, "
         f"{_share(robust.worst_regret[regret])}"
     )
-    worst = show(found.objective, number(robust.worst_price[price]))
+    worst = _figure(found.objective, robust.worst_price[price])
     name = "it has" if regret == price else f"{chips[price]} has"
     if not np.isfinite(robust.worst_price[price]):
         return said + "; no choice then keeps the limits."
@@ -94,9 +115,10 @@ def _measure(found: Risk) -> str:
     if best.chance_saved < 0.0005:
         return "No single measurement would lower the chance of a wrong choice by 0.05 points."
     return (
-        f"Measure next: {_name(found, best)}. A choice made after it is wrong in "
-        f"{percent(wrong)} instead of {percent(1.0 - found.robust.chance_first.max())}, its "
-        f"expected regret {_share(regret)} instead of {_share(found.robust.expected_regret.min())}."
+        f"Before buying, measure {measured(found, best)}: a choice made after it is wrong in "
+        f"{percent(wrong)} instead of {percent(1.0 - found.robust.chance_first.max())}, and its "
+        f"expected regret is {_share(regret)} instead of "
+        f"{_share(found.robust.expected_regret.min())}."
     )
 
 
@@ -113,7 +135,8 @@ def _share(value: float) -> str:
     return f"{100 * value:.3g}%" if value < 1.0 else f"{100 * value:,.0f}%"
 
 
-def _name(found: Risk, one: Measurement) -> str:
+def measured(found: Risk, one: Measurement) -> str:
+    """What is learned."""
     item = found.uncertain.items[one.i]
     if one.what == "price":
         return f"a quote for {item.chip}"
@@ -140,7 +163,8 @@ def facts(found: Risk) -> str:
     return (
         f"{choices.points:,} deployments on {chips} chip{'s' if chips > 1 else ''}; "
         f"{load_words(loads[0]) if len(loads) == 1 else mix_words(loads)}; limits: {limits}; "
-        f"prices: {found.study.price_basis}{wanted}{shape}."
+        f"prices: {found.study.price_basis}{wanted}{shape}. Seed {found.asked.seed}; standard "
+        f"error of a chance {100 * found.robust.standard_error.max():.2g}%."
     )
 
 
@@ -150,6 +174,7 @@ def tables(found: Risk) -> list[Table]:
         _choices(found),
         *([_measurements(found)] if found.measurements else []),
         *([_prices(found)] if found.uncertain.choices.priced else []),
+        *paid_tables(found.paid),
     ]
 
 
@@ -178,8 +203,10 @@ def _choices(found: Risk) -> Table:
     return Table(
         "Choices, the one most often first on top", titles, rows, (2, 4, 5, 6, 7, 8),
         (
-            f"{key}. The figure is {SHOWN.get(found.objective, found.objective)}. Regret: "
-            "the mean, the 95th percentile, and the worst with every interval at its end.",
+            f"{key}. laws: how the kernel laws of the chip are known. The figure is "
+            f"{SHOWN.get(found.objective, found.objective)}. first: share of the draws in which it "
+            "is the best. regret: in the mean, its 95th percentile, and the worst with every "
+            "interval at its end. misses limits: share of the draws in which no load keeps them.",
         ),
     )  # fmt: skip
 
@@ -194,7 +221,7 @@ def _measurements(found: Risk) -> Table:
         wrong, regret = after(found, one)
         rows.append(
             (
-                _name(found, one),
+                measured(found, one),
                 f"{100 * wrong:.1f}%",
                 f"{100 * one.chance_saved:.1f}%",
                 f"{100 * regret:.0f}%",
@@ -236,6 +263,7 @@ def rests_on(found: Risk) -> list[str]:
         f"{choices.shared:.0%} of the variance is shared by all configurations of a chip (fitted), "
         "the rest is each configuration's own, whatever is in flight (assumed)",
     ]
+    words += _kin(found)
     if loose:
         words.append(f"kernel laws not measured on the chip, wider intervals: {', '.join(loose)}")
     words.append(
@@ -257,8 +285,21 @@ def rests_on(found: Risk) -> list[str]:
             "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
             "the drawn rate needs"
         )
-    words += [f"left out: {chip}, {why}" for chip, why in choices.left_out.items()]
-    return words
+    return [*words, *paid_sentences(found.paid), *left_out(found.study, choices.left_out)]
+
+
+def _kin(found: Risk) -> list[str]:
+    """Chips that err together."""
+    groups: dict[str, list[str]] = {}
+    for item, kin in zip(found.uncertain.items, found.uncertain.kin, strict=True):
+        groups.setdefault(kin, []).append(item.chip)
+    several = ["; ".join(", ".join(chips) for chips in groups.values() if len(chips) > 1)]
+    return [
+        f"chips whose kernel laws have one origin err together in {COMMON:.0%} of that shared "
+        f"part ({MEASURED}): {names}"
+        for names in several
+        if names
+    ]
 
 
 def commands(found: Risk, one: Measurement) -> list[str]:
@@ -302,6 +343,7 @@ def document(found: Risk) -> dict[str, Any]:
         if asked.demand is None
         else {"requests_per_s_low": asked.demand.low, "requests_per_s_high": asked.demand.high},
         "answer": lead(found),
+        "advised": items[robust.least_regret].chip,
         "predicted_best": items[robust.predicted].chip,
         "most_often_first": items[robust.likeliest].chip,
         "least_expected_regret": items[robust.least_regret].chip,
@@ -309,6 +351,11 @@ def document(found: Risk) -> dict[str, Any]:
         "least_worst_price": items[robust.least_worst_price].chip,
         "chance_wrong": float(1.0 - robust.chance_first[robust.predicted]),
         "share_without_answer": robust.none,
+        "margin_quantiles": margin_quantiles(found),
+        "kin": [
+            {"chip": item.chip, "kin": kin}
+            for item, kin in zip(items, found.uncertain.kin, strict=True)
+        ],
         "choices": [_choice(found, i) for i in range(len(items))],
         "measure_next": [_measurement(found, one) for one in found.measurements],
         "prices": [
@@ -321,9 +368,18 @@ def document(found: Risk) -> dict[str, Any]:
             }
             for one in found.prices
         ],
-        "left_out": dict(found.uncertain.choices.left_out),
+        "price_parts": paid_rows(found.paid),
+        "prices_given": found.paid.own.as_json(),
+        "left_out": {**found.study.why_left_out, **found.uncertain.choices.left_out},
         "rests_on": rests_on(found),
     }
+
+
+def margin_quantiles(found: Risk) -> dict[str, float | None]:
+    """Of the draws: the best other choice over the advised one, less 1."""
+    shares = (0.05, 0.25, 0.5, 0.75, 0.95)
+    ends = np.quantile(found.robust.margin, shares, method="nearest")
+    return {f"{share:g}": number(np.expm1(end)) for share, end in zip(shares, ends, strict=True)}
 
 
 def _choice(found: Risk, i: int) -> dict[str, Any]:

@@ -216,6 +216,7 @@ class Robust:
     worst_price: Floats
     worst_regret: Floats
     none: float
+    margin: Floats  # (N,) of `least_regret`: the logarithm of the best other price over its own
     configurations: tuple[NDArray[np.intp], ...]  # of each choice, most often chosen first
 
     @property
@@ -253,12 +254,13 @@ def robustness(uncertain: Uncertain, draws: Draws) -> Robust:
         np.where(judged.missed, np.inf, price), [0.1, 0.9], axis=0, method="nearest"
     )
     worst_price, worst_regret = corners(uncertain)
+    expected = judged.regret.mean(axis=0)
     return Robust(
         nominal=np.array([_at(uncertain, i, 0.0, 0.0, None).price[0] for i in range(len(items))]),
         chance_first=chance,
         standard_error=np.sqrt(chance * (1.0 - chance) / count),
         same_deployment=same,
-        expected_regret=judged.regret.mean(axis=0),
+        expected_regret=expected,
         regret_95=np.quantile(judged.regret, 0.95, axis=0),
         chance_missed=judged.missed.mean(axis=0),
         low=low,
@@ -266,8 +268,16 @@ def robustness(uncertain: Uncertain, draws: Draws) -> Robust:
         worst_price=worst_price,
         worst_regret=worst_regret,
         none=float((judged.first < 0).mean()),
+        margin=_margin(price, int(np.argmin(expected))),
         configurations=tuple(_often(item, one) for item, one in zip(items, found, strict=True)),
     )
+
+
+def _margin(price: Floats, i: int) -> Floats:
+    """(N,) of `price` (N, C); minus infinity where choice i keeps the limits with nothing."""
+    others = np.delete(price, i, axis=1).min(axis=1, initial=np.inf)
+    own = price[:, i]
+    return np.where(np.isfinite(own), np.log(others) - np.log(np.where(own > 0, own, 1)), -np.inf)
 
 
 def _often(item: Choice, found: Served) -> NDArray[np.intp]:

@@ -30,9 +30,11 @@ from dse.specs.study import Study
 from dse.specs.trace import Trace
 from dse.study.describe import describe_deployment
 from dse.study.physics import PhysicsProblem, pose
+from dse.whatif.paid import Paid
 
 CHUNK, LARGEST = 4_000, 200_000  # deployments at a time, in all
 MOST_INSTANCES, MOST_WINDOWS = 4_096, 10_000_000
+LEVELS, MOST_HEADROOM = 40, 10.0
 PERCENTILES = {50: "ttft_s", 90: "ttft_p90_s", 99: "ttft_p99_s"}
 # Groups of prompt lengths with which the slowest class has about the percentile of all requests in
 # a simulation of widely spread lengths (tests/unit/test_traffic.py): the tail is that of the
@@ -70,12 +72,20 @@ class Traffic:
         )
 
 
-def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:
-    """The trace as classes and rates: `share` of its windows, 0 to 1, are no busier than the one
-    that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Whole windows of a trace in order: `requests` (w,) that came in each of `seconds`."""
 
-    Raises InputError where the trace has not two whole windows, or too many to count.
-    """
+    seconds: float
+    requests: NDArray[np.int64]
+
+    @property
+    def per_s(self) -> Floats:
+        return self.requests / self.seconds
+
+
+def windows_of(trace: Trace, window_s: float) -> Windows:
+    """Raises InputError where the trace has not two whole windows, or too many to count."""
     windows = math.floor(trace.span_s / window_s * (1.0 + 1e-12))
     if windows < 2:
         raise InputError(
@@ -88,8 +98,16 @@ def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traf
             field="--window", accepted=f"at least {trace.span_s / MOST_WINDOWS:.3g} s",
         )  # fmt: skip
     place = np.floor((trace.time_s - trace.time_s[0]) / window_s).astype(np.int64)
-    counts = np.bincount(place[place < windows], minlength=windows)
-    busy = float(np.quantile(counts, share, method="higher")) / window_s
+    return Windows(window_s, np.bincount(place[place < windows], minlength=windows))
+
+
+def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:
+    """The trace as classes and rates: `share` of its windows, 0 to 1, are no busier than the one
+    that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
+
+    Raises InputError where the trace has not two whole windows, or too many to count.
+    """
+    busy = float(np.quantile(windows_of(trace, window_s).per_s, share, method="higher"))
     return Traffic(_classes(trace, groups), (len(trace) - 1) / trace.span_s, busy)
 
 
@@ -149,7 +167,8 @@ class Targets:
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The cheapest fleet on one chip. `first_s` is the percentile asked for of the worst class;
-    dollars per million tokens over the trace's mean rate, and at the rate that it is sized for."""
+    dollars per million tokens over the trace's mean rate, and at the rate that it is sized for;
+    `most_per_s` requests per second still keep the targets."""
 
     chip: str
     deployment: dict[str, object]
@@ -162,7 +181,8 @@ class Fleet:
     tokens_per_usd: float
     usd_per_million_mean: float
     usd_per_million_busy: float
-    instances_by_means: int
+    instances_by_means: int = 0
+    most_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +191,20 @@ class Sized:
 
     fleets: tuple[Fleet, ...]
     left_out: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The fleets of a study for a traffic; `windows` of the trace where there is one, of which the
+    `share` is no busier than the one that they are sized for."""
+
+    study: Study
+    traffic: Traffic
+    targets: Targets
+    sized: Sized
+    paid: Paid
+    windows: Windows | None
+    share: float
 
 
 def size_fleets(
@@ -215,8 +249,13 @@ def size_fleets(
     by_means = _instances(
         means, batch, replace(targets, percentile=50), np.full(len(chips), np.inf)
     )
+    most = traffic.busy_per_s * _headroom(problem, fleet, targets)
     fleets = [
-        _fleet(problem, fleet, metrics, row, traffic, targets, float(by_means[row]))
+        replace(
+            _fleet(problem, fleet, metrics, row, traffic, targets),
+            instances_by_means=round(by_means[row]) if np.isfinite(by_means[row]) else 0,
+            most_per_s=float(most[row]),
+        )
         for row in range(len(fleet))
     ]
     left_out = {
@@ -289,9 +328,7 @@ def _instances(
 
     def keeps(rows: NDArray[np.intp], count: Floats) -> NDArray[np.bool_]:
         metrics = _metrics(problem, replace(batch[rows], replicas=count))
-        first = _worst(metrics, PERCENTILES[targets.percentile])
-        last = _worst(metrics, "tpot_s")
-        kept = metrics.feasible & (first <= targets.ttft_s) & (last <= targets.tpot_s)
+        kept = _in_time(metrics, targets)
         limits = [limit.amount(metrics) <= 0.0 for limit in problem.limits]
         sound[rows[kept]] = np.logical_and.reduce([kept, *limits])[kept]
         return kept
@@ -332,6 +369,34 @@ def _instances(
     return needed
 
 
+def _headroom(problem: PhysicsProblem, fleet: CandidateBatch, targets: Targets) -> Floats:
+    """(n,) how many times its traffic a fleet serves within the targets: the last of LEVELS even
+    steps from 1 to the inverse of its load, beyond which none serves more."""
+    load = _metrics(problem, fleet).values["utilisation"]
+    most = 1.0 / np.clip(load, 1.0 / MOST_HEADROOM, 1.0)
+    steps = 1.0 + (most - 1.0)[:, None] * np.arange(LEVELS) / LEVELS
+    factor = steps.ravel()
+    mix = tuple(
+        replace(
+            one,
+            workload=replace(one.workload, requests_per_s=one.workload.requests_per_s * factor),
+        )
+        for one in problem.mix
+    )
+    rows = np.repeat(np.arange(len(fleet)), LEVELS)
+    kept = _in_time(_metrics(replace(problem, mix=mix), fleet[rows]), targets)
+    last = np.logical_and.accumulate(kept.reshape(steps.shape), axis=1).sum(axis=1) - 1
+    return steps[np.arange(len(fleet)), np.maximum(last, 0)]
+
+
+def _in_time(metrics: Metrics, targets: Targets) -> NDArray[np.bool_]:
+    """(n,) whether a fleet can be served so and every class keeps the targets."""
+    first = _worst(metrics, PERCENTILES[targets.percentile])
+    return (
+        metrics.feasible & (first <= targets.ttft_s) & (_worst(metrics, "tpot_s") <= targets.tpot_s)
+    )
+
+
 def _usd_per_hour(problem: PhysicsProblem, batch: CandidateBatch, instances: Floats) -> Floats:
     """(n,) of so many instances each; infinite where there is no price."""
     chips = replace(batch, replicas=np.ones(len(batch))).chips * instances
@@ -356,7 +421,6 @@ def _fleet(
     row: int,
     traffic: Traffic,
     targets: Targets,
-    by_means: float,
 ) -> Fleet:
     values, chips = metrics.values, float(batch.chips[row])
     chip = int(batch.chip[row])
@@ -375,5 +439,4 @@ def _fleet(
         tokens_per_usd=mean / usd,
         usd_per_million_mean=1e6 * usd / mean,
         usd_per_million_busy=1e6 * usd / busy,
-        instances_by_means=round(by_means) if math.isfinite(by_means) else 0,
     )

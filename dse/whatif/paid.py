@@ -1,0 +1,98 @@
+"""The prices that an answer was worked out with: whose they are, as of when, and their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dse.economics.tco import Breakdown, usd_per_chip_hour
+from dse.specs.catalog import Catalog
+from dse.specs.own_prices import OWN, OwnPrices, in_force
+from dse.specs.prices import COMPUTED
+from dse.specs.study import Study
+from dse.study.text_table import Table
+
+NAMED = 8  # chips that are left out for one reason and named
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """Prices on the basis of a study. `own` are the files and the date in force, `owned` the chips
+    whose price is a row of such a file, `parts` those of each chip where a price is computed."""
+
+    basis: str
+    own: OwnPrices
+    owned: tuple[str, ...]
+    parts: tuple[Breakdown, ...]
+
+
+def paid_with(catalog: Catalog, study: Study, chips: Sequence[str]) -> Paid:
+    """Of `chips` that have a price; `catalog` is on the terms of the study."""
+    basis, prices = study.price_basis, catalog.prices.select(study.price_basis)
+    priced = [chip for chip in chips if chip in prices]
+    owned = [chip for chip in priced if any(row.note.startswith(OWN) for row in prices[chip].rows)]
+    computed = priced if basis in COMPUTED else []
+    parts = [
+        usd_per_chip_hour(catalog, chip, basis, study.costs, study.purchase) for chip in computed
+    ]
+    return Paid(basis, in_force(), tuple(owned), tuple(parts))
+
+
+def paid_sentences(paid: Paid) -> list[str]:
+    """What the prices rest on, where they are not the shipped ones of today."""
+    words = []
+    if paid.owned:
+        files = ", ".join(Path(file).name for file in paid.own.prices)
+        words.append(f"prices of yours ({files}): {', '.join(paid.owned)}")
+    elif paid.own.prices:
+        files = ", ".join(Path(file).name for file in paid.own.prices)
+        words.append(f"no row of {files} is of these chips on basis {paid.basis}")
+    if paid.own.as_of is not None:
+        words.append(f"prices as they were known in {paid.own.as_of} (--as-of)")
+    if paid.own.costs is not None:
+        read = " (not read: the basis is not owned_tco)" if paid.basis != "owned_tco" else ""
+        words.append(f"costs of owning of yours: {Path(paid.own.costs).name}{read}")
+    assumed = dict.fromkeys(
+        one.name for found in paid.parts for one in found.inputs if one.kind == "assumed"
+    )
+    if assumed:
+        words.append(f"costs of owning that are assumed: {', '.join(assumed)}")
+    return words
+
+
+def left_out(study: Study, others: Mapping[str, str]) -> list[str]:
+    """Chips of the space that are no choice, by reason: those that the study says, and `others`."""
+    chips: dict[str, list[str]] = {}
+    for chip, why in {**study.why_left_out, **others}.items():
+        chips.setdefault(why.removeprefix(f"{chip} "), []).append(chip)
+    return [
+        f"left out, {why}: {', '.join(names) if len(names) <= NAMED else f'{len(names)} chips'}"
+        for why, names in chips.items()
+    ]
+
+
+def paid_tables(paid: Paid) -> list[Table]:
+    """The parts of each chip-hour; nothing where chips are rented."""
+    if not paid.parts:
+        return []
+    names = [part.name for part in paid.parts[0].parts]
+    rows = [
+        (
+            one.chip, f"{one.usd_per_chip_hour:.3f}",
+            *(f"{part.usd_per_chip_hour:.3f}" for part in one.parts),
+        )
+        for one in paid.parts
+    ]  # fmt: skip
+    caption = f"What a chip-hour is made of, USD on basis {paid.basis}"
+    right = tuple(range(1, len(names) + 2))
+    return [Table(caption, ("chip", "USD/h", *names), rows, right)]
+
+
+def paid_rows(paid: Paid) -> list[dict[str, str | float]]:
+    """The same as rows of numbers, a chip each."""
+    return [
+        {"chip": one.chip, "usd_per_chip_hour": one.usd_per_chip_hour}
+        | {part.name: part.usd_per_chip_hour for part in one.parts}
+        for one in paid.parts
+    ]
