@@ -108,5 +108,5 @@ def command(
     if out is not None:
         from dse.report.risk import write_risk
 
-        page = write_risk(out, found, command_line())
+        page = write_risk(out, {**document(found), "command": command_line()}, tables(found))
         click.echo(f"Report: {page}", err=as_json)

@@ -89,7 +89,8 @@ def command(
     if out is not None:
         from dse.report.traffic import write_traffic
 
-        page = write_traffic(out, answer, command_line())
+        written = {**document(answer), "command": command_line()}
+        page = write_traffic(out, written, tables(answer))
         click.echo(f"Report: {page}", err=as_json)
 
 

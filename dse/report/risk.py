@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from dse.report.decision import Json, decision_page, named
 from dse.report.figures import BLUE, PALETTE, SYMBOLS, VERMILION, hatch, plain
 from dse.report.labels import GLOSSARY
-from dse.report.page import answer_page
-from dse.report.records import csv_text, lines, sheet
+from dse.report.records import csv_text, flat, kept, lines, sheet
 from dse.report.xlsx import workbook
 from dse.study.folder import write_bytes, write_json, write_text
 from dse.study.numbers import percent
 from dse.study.shell import continued
-from dse.whatif.paid import paid_rows
-from dse.whatif.risk import Risk
-from dse.whatif.risk_words import (
-    MEANING,
-    MOST,
-    after,
-    commands,
-    document,
-    facts,
-    lead,
-    measured,
-    rests_on,
-    tables,
-)
+from dse.study.text_table import Table
 
 PAGE, DATA, TABLE, BOOK = "risk.html", "risk.json", "risk.csv", "risk.xlsx"
-BINS, FARTHEST = 40, math.log(4.0)  # of the margin; what lies beyond is in the last bar
+MOST = 6  # measurements that are drawn
 WORDS = {
     "draw": "one guess of all that is not known: prices, errors of the model, demand",
     "choice": "a chip in the configuration that is cheapest on it at the prediction",
@@ -55,202 +41,156 @@ WORDS = {
 }  # fmt: skip
 
 
-def write_risk(folder: Path, found: Risk, command: str) -> Path:
-    """Writes the page, the document and the tables into `folder`. Raises StorageError where they
-    cannot be written."""
-    written = {**document(found), "command": command}
-    rows = [_flat(row) for row in written["choices"]]
-    write_json(folder, DATA, written)
+def write_risk(folder: Path, document: dict[str, Any], tables: Sequence[Table]) -> Path:
+    """Writes the page, the document and the tables into `folder`; `document` is that of
+    `dse risk --json`, with the command. Raises StorageError where they cannot be written."""
+    rows = [flat(row) for row in document["choices"]]
+    write_json(folder, DATA, document)
     write_text(folder, TABLE, csv_text(rows))
-    write_bytes(folder, BOOK, workbook(_sheets(found, written, rows)))
-    write_text(folder, PAGE, risk_page(found, command))
+    write_bytes(folder, BOOK, workbook(_sheets(document, rows)))
+    write_text(folder, PAGE, risk_page(document, tables))
     return folder / PAGE
 
 
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A choice or measurement without objects inside it: an interval becomes two columns."""
-    made: dict[str, Any] = {}
-    for name, value in row.items():
-        if name == "interval":
-            made["low"], made["high"] = value
-        elif name == "deployment":
-            made |= {key: one for key, one in (value or {}).items() if key != "chip"}
-        elif name != "commands":
-            made[name] = value
-    return made
-
-
-def _sheets(found: Risk, written: dict[str, Any], rows: list[dict[str, Any]]) -> list[Any]:
-    names = [measured(found, one) for one in found.measurements]
+def _sheets(document: Json, rows: list[dict[str, Any]]) -> list[Any]:
     learned = [
-        {"learn": name, **{key: one for key, one in row.items() if key not in LEFT}}
-        for name, row in zip(names, written["measure_next"], strict=True)
+        {name: value for name, value in row.items() if name not in ("deployment", "commands")}
+        for row in document["measure_next"]
     ]
-    made = [
-        ("Answer", lines([found.study.title or found.study.name, *written["answer"]])),
+    return kept(
+        ("Answer", lines([document["title"], *document["answer"]])),
         ("Choices", sheet(rows)),
         ("Measure next", sheet(learned)),
-        ("Prices", sheet([_flat(row) for row in written["prices"]])),
-        ("Parts of prices", sheet(paid_rows(found.paid))),
-        ("Rests on", lines(written["rests_on"])),
-    ]
-    return [(name, cells) for name, cells in made if cells]
-
-
-LEFT = ("deployment", "commands")
-
-
-def risk_page(found: Risk, command: str) -> str:
-    """The page as HTML."""
-    drawn = figures(found)
-    first = found.measurements[0] if found.measurements else None
-    steps = [continued(line, 80) for line in commands(found, first)] if first else []
-    return answer_page(
-        "decision.html",
-        WORDS,
-        kind="Risk",
-        title=found.study.title or found.study.name,
-        description=facts(found),
-        command=command,
-        answer=lead(found),
-        heads=[
-            {"id": name, "title": title, "height": figure["layout"]["height"]}
-            for name, (title, figure) in drawn.items()
-        ],
-        meaning=MEANING,
-        tables=tables(found),
-        steps={
-            "what": f"The first measurement: {measured(found, first)}.",
-            "commands": steps,
-        }
-        if first and steps
-        else None,
-        rests=rests_on(found),
-        plots={name: figure for name, (_, figure) in drawn.items()},
+        ("Prices", sheet([flat(row) for row in document["prices"]])),
+        ("Parts of prices", sheet(document["price_parts"])),
+        ("Rests on", lines(document["rests_on"])),
     )
 
 
-def figures(found: Risk) -> dict[str, tuple[str, dict[str, Any]]]:
+def risk_page(document: Json, tables: Sequence[Table]) -> str:
+    """The page as HTML."""
+    steps = document["measure_next"][0]["commands"] if document["measure_next"] else []
+    return decision_page(
+        "Risk", WORDS, document, tables, figures(document),
+        meaning=document["meaning"], steps=[continued(line, 80) for line in steps],
+    )  # fmt: skip
+
+
+def figures(document: Json) -> dict[str, tuple[str, dict[str, Any]]]:
     """{id: (title, figure)}; none where there is one choice."""
-    if len(found.uncertain.items) == 1:
+    if len(document["choices"]) == 1:
         return {}
-    made = {"first": _first(found), "margin": _margin(found), "regret": _regret(found)}
-    return {**made, "measure": _measure(found)} if found.measurements else made
+    made = {"first": _first(document), "margin": _margin(document), "regret": _regret(document)}
+    return {**made, "measure": _measure(document)} if document["measure_next"] else made
 
 
-def _names(found: Risk) -> tuple[list[int], list[str]]:
+def _ranked(document: Json) -> tuple[list[Json], list[str]]:
     """Choices, the one most often first last, and their names."""
-    order = [int(i) for i in np.argsort(found.robust.chance_first, kind="stable")]
-    return order, [plain(found.uncertain.items[i].chip) for i in order]
+    rows = sorted(document["choices"], key=lambda one: one["chance_first"])
+    return rows, [plain(one["chip"]) for one in rows]
 
 
-def _bars(names: list[str]) -> dict[str, Any]:
-    return {"type": "category", "categoryarray": names, "categoryorder": "array",
-            "automargin": True}  # fmt: skip
-
-
-def _first(found: Risk) -> tuple[str, dict[str, Any]]:
+def _first(document: Json) -> tuple[str, dict[str, Any]]:
     """The chance of each choice to be the best of a draw."""
-    order, names = _names(found)
-    chance = found.robust.chance_first[order]
+    rows, names = _ranked(document)
+    chance = [one["chance_first"] for one in rows]
     traces = [
         {
-            "type": "bar", "orientation": "h", "y": names, "x": (100.0 * chance).tolist(),
-            "text": [percent(float(one)) for one in chance], "textposition": "outside",
+            "type": "bar", "orientation": "h", "y": names, "x": [100.0 * one for one in chance],
+            "text": [percent(one) for one in chance], "textposition": "outside",
             "cliponaxis": False, "marker": {"color": BLUE}, "hoverinfo": "skip",
         }
     ]  # fmt: skip
     layout = {
-        "height": 110 + 32 * len(order),
+        "height": 110 + 32 * len(rows),
         "xaxis": {"title": {"text": "share of draws (%)"},
-                  "range": [0, min(112.0 * float(chance.max()) + 1.0, 108.0)]},
-        "yaxis": _bars(names),
+                  "range": [0, min(112.0 * max(chance) + 1.0, 108.0)]},
+        "yaxis": named(names),
     }  # fmt: skip
     return "How often each choice is the best", {"data": traces, "layout": layout}
 
 
-def _regret(found: Risk) -> tuple[str, dict[str, Any]]:
+def _regret(document: Json) -> tuple[str, dict[str, Any]]:
     """Expected regret, its 95th percentile, and the worst."""
-    order, names = _names(found)
-    robust = found.robust
+    rows, names = _ranked(document)
     traces = []
-    for k, (name, values) in enumerate(
+    for k, (name, key) in enumerate(
         (
-            ("in the mean", robust.expected_regret),
-            ("in one draw of twenty, or more", robust.regret_95),
-            ("every interval at its end", robust.worst_regret),
+            ("in the mean", "expected_regret"),
+            ("in one draw of twenty, or more", "regret_95"),
+            ("every interval at its end", "worst_regret"),
         )
     ):
-        shown = [100.0 * float(values[i]) if math.isfinite(values[i]) else None for i in order]
         traces.append(
             {
-                "type": "scatter", "mode": "markers", "name": name, "y": names, "x": shown,
+                "type": "scatter", "mode": "markers", "name": name, "y": names,
+                "x": [None if one[key] is None else 100.0 * one[key] for one in rows],
                 "marker": {"color": PALETTE[k], "size": 12, "symbol": SYMBOLS[k]},
-                "hovertemplate": "%{y}, " + plain(name) + ": %{x:.3g}%<extra></extra>",
+                "hovertemplate": "%{y}, " + name + ": %{x:.3g}%<extra></extra>",
             }
         )  # fmt: skip
     layout = {
-        "height": 140 + 32 * len(order),
+        "height": 150 + 32 * len(rows),
         "xaxis": {"title": {"text": "costs more than the best of the draw (%)"},
                   "rangemode": "tozero"},
-        "yaxis": _bars(names),
+        "yaxis": named(names),
     }  # fmt: skip
     return "What being wrong costs: regret", {"data": traces, "layout": layout}
 
 
-def _margin(found: Risk) -> tuple[str, dict[str, Any]]:
+def _margin(document: Json) -> tuple[str, dict[str, Any]]:
     """How far the best other choice lies above or below the one that is advised, in the draws."""
-    take = plain(found.uncertain.items[found.robust.least_regret].chip)
-    margin = np.clip(found.robust.margin, -FARTHEST, FARTHEST)
-    count, edges = np.histogram(margin, bins=BINS, range=(-FARTHEST, FARTHEST))
-    share = 100.0 * count / len(margin)
-    middle = (edges[:-1] + edges[1:]) / 2.0
-    ahead = 100.0 * float((found.robust.margin > 0.0).mean())
+    take, rows = plain(document["advised"]), document["margin"]
     traces = []
-    for name, side, colour, shape in (
-        (f"{take} is better: {ahead:.0f}%", middle > 0.0, BLUE, ""),
-        (f"another is better: {100.0 - ahead:.0f}%", middle < 0.0, VERMILION, "/"),
+    for name, wins, colour, shape in (
+        (f"{take} is better", True, BLUE, ""),
+        ("another is better", False, VERMILION, "/"),
     ):
+        mine = [row for row in rows if (row["to"] > 0.0) == wins]
+        total = sum(row["share"] for row in mine)
+        ends = [(math.log1p(row["from"]), math.log1p(row["to"])) for row in mine]
         traces.append(
             {
-                "type": "bar", "name": name, "x": middle[side].tolist(), "y": share[side].tolist(),
-                "width": float(edges[1] - edges[0]), "hoverinfo": "text",
-                "marker": {"color": colour, "pattern": hatch(shape)},
+                "type": "bar", "name": f"{name}: {percent(total)}",
+                "x": [(a + b) / 2.0 for a, b in ends], "width": [b - a for a, b in ends],
+                "y": [100.0 * row["share"] for row in mine],
+                "marker": {"color": colour, "pattern": hatch(shape)}, "hoverinfo": "text",
                 "hovertext": [
-                    f"{100 * math.expm1(a):+.0f}% to {100 * math.expm1(b):+.0f}%: {y:.1f}%"
-                    for a, b, y in zip(edges[:-1][side], edges[1:][side], share[side], strict=True)
+                    f"{100 * row['from']:+.0f}% to {100 * row['to']:+.0f}%: "
+                    f"{100 * row['share']:.1f}%"
+                    for row in mine
                 ],
             }
         )  # fmt: skip
-    ticks = (-0.75, -0.5, -0.25, 0.0, 0.5, 1.0, 2.0, 3.0)
-    ends = {-0.75: "-75% or less", 0.0: "same", 3.0: "+300% or more"}
+    low, high = rows[0]["from"], rows[-1]["to"]
+    ticks = {low: f"{100 * low:.0f}% or less", -0.5: "-50%", -0.25: "-25%", 0.0: "same",
+             0.5: "+50%", 1.0: "+100%", high: f"+{100 * high:.0f}% or more"}  # fmt: skip
     layout = {
-        "height": 340, "barmode": "overlay", "bargap": 0,
+        "height": 360, "barmode": "overlay", "bargap": 0,
         "xaxis": {
             "title": {"text": f"the best other choice costs, over {take}"},
-            "range": [-FARTHEST - 0.1, FARTHEST + 0.1],
-            "tickvals": [math.log1p(tick) for tick in ticks],
-            "ticktext": [ends.get(tick, f"{100 * tick:+.0f}%") for tick in ticks],
+            "range": [math.log1p(low) - 0.2, math.log1p(high) + 0.2],
+            "tickvals": [math.log1p(tick) for tick in ticks], "ticktext": list(ticks.values()),
         },
         "yaxis": {"title": {"text": "share of draws (%)"}},
     }  # fmt: skip
     return f"By how much {take} wins or loses", {"data": traces, "layout": layout}
 
 
-def _measure(found: Risk) -> tuple[str, dict[str, Any]]:
+def _measure(document: Json) -> tuple[str, dict[str, Any]]:
     """The chance of a wrong choice before and after each measurement, the most helpful on top."""
-    rows = found.measurements[:MOST][::-1]
-    names = [plain(measured(found, one).removeprefix("serving on ")) for one in rows]
-    now = 100.0 * (1.0 - float(found.robust.chance_first.max()))
-    wrong = [100.0 * after(found, one)[0] for one in rows]
+    rows = document["measure_next"][:MOST][::-1]
+    names = [_two_lines(one["words"].removeprefix("serving on ")) for one in rows]
+    now = [100.0 * one["chance_wrong_now"] for one in rows]
+    wrong = [100.0 * one["chance_wrong_after"] for one in rows]
     traces: list[dict[str, Any]] = [
         {
-            "type": "scatter", "mode": "lines", "y": [name, name], "x": [now, x],
+            "type": "scatter", "mode": "lines", "y": [name, name], "x": list(ends),
             "hoverinfo": "skip", "line": {"color": "grid", "width": 5}, "showlegend": False,
         }
-        for name, x in zip(names, wrong, strict=True)
+        for name, *ends in zip(names, now, wrong, strict=True)
     ]  # fmt: skip
-    for k, (name, values) in enumerate((("now", [now] * len(rows)), ("after it", wrong))):
+    for k, (name, values) in enumerate((("now", now), ("after it", wrong))):
         traces.append(
             {
                 "type": "scatter", "mode": "markers", "name": name, "y": names, "x": values,
@@ -259,8 +199,14 @@ def _measure(found: Risk) -> tuple[str, dict[str, Any]]:
             }
         )  # fmt: skip
     layout = {
-        "height": 140 + 36 * len(rows),
-        "xaxis": {"title": {"text": "chance that the choice is wrong (%)"}},
-        "yaxis": _bars(names),
+        "height": 140 + 44 * len(rows),
+        "xaxis": {"title": {"text": "chance of a wrong choice (%)"}},
+        "yaxis": named(names),
     }
     return "What a measurement would help", {"data": traces, "layout": layout}
+
+
+def _two_lines(words: str) -> str:
+    """Chips on one line, how they are used on the next."""
+    count, chip, *rest = words.split(" ", 2)
+    return "<br>".join(map(plain, (f"{count} {chip}", *rest)))

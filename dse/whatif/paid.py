@@ -65,7 +65,8 @@ def left_out(study: Study, others: Mapping[str, str]) -> list[str]:
     """Chips of the space that are no choice, by reason: those that the study says, and `others`."""
     chips: dict[str, list[str]] = {}
     for chip, why in {**study.why_left_out, **others}.items():
-        chips.setdefault(why.removeprefix(f"{chip} "), []).append(chip)
+        reason = why.removeprefix(f"{chip} ").partition(";")[0]  # what follows is advice
+        chips.setdefault(reason, []).append(chip)
     return [
         f"left out, {why}: {', '.join(names) if len(names) <= NAMED else f'{len(names)} chips'}"
         for why, names in chips.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ from dse.whatif.paid import left_out, paid_rows, paid_sentences, paid_tables
 from dse.whatif.risk import Risk
 
 MOST = 6  # measurements that a table shows
+BINS, FARTHEST = 40, math.log(4.0)  # of the margin, as a logarithm
 MEANING = (
     "Regret: what a choice costs in a draw over what the best choice of that draw costs, less 1. A "
     "choice that then keeps the limits with no deployment is counted with its own price and, on "
@@ -332,6 +334,9 @@ def document(found: Risk) -> dict[str, Any]:
     items = found.uncertain.items
     return {
         "space": found.study.name,
+        "title": found.study.title or found.study.name,
+        "asked": facts(found),
+        "meaning": MEANING,
         "point": found.shape,
         "objective": found.objective,
         "price_basis": found.study.price_basis,
@@ -351,7 +356,7 @@ def document(found: Risk) -> dict[str, Any]:
         "least_worst_price": items[robust.least_worst_price].chip,
         "chance_wrong": float(1.0 - robust.chance_first[robust.predicted]),
         "share_without_answer": robust.none,
-        "margin_quantiles": margin_quantiles(found),
+        "margin": _margin(found),
         "kin": [
             {"chip": item.chip, "kin": kin}
             for item, kin in zip(items, found.uncertain.kin, strict=True)
@@ -375,17 +380,24 @@ def document(found: Risk) -> dict[str, Any]:
     }
 
 
-def margin_quantiles(found: Risk) -> dict[str, float | None]:
-    """Of the draws: the best other choice over the advised one, less 1."""
-    shares = (0.05, 0.25, 0.5, 0.75, 0.95)
-    ends = np.quantile(found.robust.margin, shares, method="nearest")
-    return {f"{share:g}": number(np.expm1(end)) for share, end in zip(shares, ends, strict=True)}
+def _margin(found: Risk) -> list[dict[str, float]]:
+    """Shares of the draws by what the best other choice costs over the advised one, less 1; what
+    lies beyond the ends is in the first and the last."""
+    margin = np.clip(found.robust.margin, -FARTHEST, FARTHEST)
+    count, edges = np.histogram(margin, bins=BINS, range=(-FARTHEST, FARTHEST))
+    ends = np.expm1(edges)
+    ends[BINS // 2] = 0.0
+    return [
+        {"from": float(a), "to": float(b), "share": float(n) / len(margin)}
+        for a, b, n in zip(ends[:-1], ends[1:], count, strict=True)
+    ]
 
 
 def _choice(found: Risk, i: int) -> dict[str, Any]:
     robust, item = found.robust, found.uncertain.items[i]
     return {
         "chip": item.chip,
+        "words": _deployment(found, item, item.best),
         "deployment": dict(item.deployments[item.best]),
         "efficiency": item.kind,
         "predicted": number(robust.nominal[i]),
@@ -406,6 +418,7 @@ def _measurement(found: Risk, one: Measurement) -> dict[str, Any]:
     wrong, regret = after(found, one)
     return {
         "what": one.what,
+        "words": measured(found, one),
         "chip": item.chip,
         "deployment": dict(item.deployments[one.row]) if one.what == "serving" else None,
         "chance_wrong_now": float(1.0 - found.robust.chance_first.max()),

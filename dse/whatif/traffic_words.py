@@ -6,11 +6,15 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from dse.study.numbers import percent, significant
 from dse.study.text_table import Table
 from dse.study.words import DEPLOYMENT_KEY, short_deployment, show
 from dse.whatif.paid import left_out, paid_rows, paid_sentences, paid_tables
-from dse.whatif.traffic import Answer, Fleet, Targets
+from dse.whatif.traffic import Answer, Fleet, Targets, Windows
+
+MOST_SHOWN = 400
 
 
 def lead(answer: Answer) -> list[str]:
@@ -72,6 +76,12 @@ def deployment(fleet: Fleet) -> str:
     return short_deployment(one, held=False).split(" ", 2)[2]
 
 
+def fleet_words(fleet: Fleet) -> str:
+    """`2 x 4 h100_sxm TP4 fp8/bf16`: instances, chips of each, and how they are used."""
+    each = fleet.chips // fleet.instances
+    return f"{fleet.instances:,} x {each:,} {fleet.chip} {deployment(fleet)}"
+
+
 def first_words(targets: Targets) -> str:
     if targets.percentile == 50:
         return "median time to first token"
@@ -83,7 +93,7 @@ def tables(answer: Answer) -> list[Table]:
     targets, fleets = answer.targets, answer.sized.fleets
     rows = [
         (
-            f"{one.instances:,} x {one.chips // one.instances:,} {one.chip} {deployment(one)}",
+            fleet_words(one),
             f"{one.chips:,}",
             significant(one.usd_per_hour),
             show("ttft_s", one.first_s),
@@ -145,13 +155,17 @@ def document(answer: Answer) -> dict[str, Any]:
     prompt, output = traffic.tokens_per_request
     return {
         "space": answer.study.name,
+        "title": answer.study.title or answer.study.name,
+        "asked": f"The cheapest fleet on each chip that keeps the {first_words(targets)} within "
+        f"{show('ttft_s', targets.ttft_s)} and every class of requests within "
+        f"{show('tpot_s', targets.tpot_s)} per output token.",
         "price_basis": answer.paid.basis,
         "prices_given": answer.paid.own.as_json(),
         "percentile": targets.percentile,
         "ttft_s": targets.ttft_s,
         "tpot_s": targets.tpot_s,
         "requests_per_s": {"mean": traffic.mean_per_s, "busy": traffic.busy_per_s},
-        "window_s": None if windows is None else windows.seconds,
+        "arrivals": None if windows is None else _arrivals(windows),
         "prompt_tokens": prompt,
         "output_tokens": output,
         "classes": [asdict(one) for one in traffic.classes],
@@ -163,9 +177,22 @@ def document(answer: Answer) -> dict[str, Any]:
     }
 
 
+def _arrivals(windows: Windows) -> dict[str, Any]:
+    """Requests per second by window; beyond MOST_SHOWN windows the busiest of several in a row."""
+    each = -(-len(windows.requests) // MOST_SHOWN)
+    starts = np.arange(0, len(windows.requests), each)
+    return {
+        "window_s": windows.seconds,
+        "windows_each": each,
+        "start_s": (starts * windows.seconds).tolist(),
+        "busiest_per_s": np.maximum.reduceat(windows.per_s, starts).tolist(),
+    }
+
+
 def _fleet(one: Fleet) -> dict[str, Any]:
     row = asdict(one)
     row["ttft_percentile_s"] = row.pop("first_s")
+    row["words"] = fleet_words(one)
     row["most_requests_per_s"] = row.pop("most_per_s")
     row["instances_by_means"] = row["instances_by_means"] or None
     return {

@@ -92,7 +92,7 @@ def test_the_files_say_what_the_document_says(
     page = (out / "traffic.html").read_text("utf-8")
     assert html.escape(found["answer"][0]) in unmarked(page)
     assert 'id="arrivals"' in page
-    names = {"Answer", "Fleets", "Classes", "Windows", "Rests on"}
+    names = {"Answer", "Fleets", "Classes", "Arrivals", "Rests on"}
     assert names <= set(sheets(out / "traffic.xlsx"))
 
 
