@@ -141,17 +141,17 @@ def _regret(document: Json) -> tuple[str, dict[str, Any]]:
 def _margin(document: Json) -> tuple[str, dict[str, Any]]:
     """How far the best other choice lies above or below the one that is advised, in the draws."""
     take, rows = plain(document["advised"]), document["margin"]
+    chance = {plain(one["chip"]): one["chance_first"] for one in document["choices"]}[take]
     traces = []
     for name, wins, colour, shape in (
-        (f"{take} is better", True, BLUE, ""),
-        ("another is better", False, VERMILION, "/"),
+        (f"{take} is best: {percent(chance)}", True, BLUE, ""),
+        (f"another is: {percent(1.0 - chance)}", False, VERMILION, "/"),
     ):
         mine = [row for row in rows if (row["to"] > 0.0) == wins]
-        total = sum(row["share"] for row in mine)
         ends = [(math.log1p(row["from"]), math.log1p(row["to"])) for row in mine]
         traces.append(
             {
-                "type": "bar", "name": f"{name}: {percent(total)}",
+                "type": "bar", "name": name,
                 "x": [(a + b) / 2.0 for a, b in ends], "width": [b - a for a, b in ends],
                 "y": [100.0 * row["share"] for row in mine],
                 "marker": {"color": colour, "pattern": hatch(shape)}, "hoverinfo": "text",
@@ -163,12 +163,14 @@ def _margin(document: Json) -> tuple[str, dict[str, Any]]:
             }
         )  # fmt: skip
     low, high = rows[0]["from"], rows[-1]["to"]
-    ticks = {low: f"{100 * low:.0f}% or less", -0.5: "-50%", -0.25: "-25%", 0.0: "same",
-             0.5: "+50%", 1.0: "+100%", high: f"+{100 * high:.0f}% or more"}  # fmt: skip
+    ticks = {low: f"{100 * low:.0f}%", -0.5: "-50%", -0.25: "-25%", 0.0: "same",
+             0.5: "+50%", 1.0: "+100%", high: f"+{100 * high:.0f}%"}  # fmt: skip
     layout = {
         "height": 360, "barmode": "overlay", "bargap": 0,
         "xaxis": {
-            "title": {"text": f"the best other choice costs, over {take}"},
+            "title": {
+                "text": f"the best other choice costs, over {take}<br>(outermost bars: or beyond)"
+            },
             "range": [math.log1p(low) - 0.2, math.log1p(high) + 0.2],
             "tickvals": [math.log1p(tick) for tick in ticks], "ticktext": list(ticks.values()),
         },
