@@ -20,7 +20,14 @@ from dse.cli.progress import CountProgress
 
 @click.command("risk")
 @click.argument("source", metavar="SPACE|STUDY")
-@click.option("--point", help="Of a STUDY that searched shapes: the point whose shape it is.")
+@click.option(
+    "--point",
+    "points",
+    multiple=True,
+    metavar="POINT",
+    help="Of a STUDY that searched shapes: the point whose shape it is. Given several times, the "
+    "shapes are compared, where the study limits their quality.",
+)
 @click.option("--draws", type=Whole(1_000, 1_000_000), default=10_000, help="Draws.")
 @click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="The same seed, the same answer.")
 @click.option(
@@ -49,7 +56,7 @@ from dse.cli.progress import CountProgress
 @json_option
 def command(
     source: str,
-    point: str | None,
+    points: tuple[str, ...],
     draws: int,
     seed: int,
     objective: str | None,
@@ -67,6 +74,7 @@ def command(
     dse risk deploy-llama-3-70b --price-interval 0.25 --demand 5..40
     dse risk deploy-llama-3-70b --prices mine.csv --out risk
     dse risk studies/quickstart --point knee
+    dse risk studies/shape-for-8xh200 --point cheapest --point knee
 
     SPACE is a shipped name or a path, with one model; STUDY is the folder of a finished study.
     Exit code 3: no chip keeps the limits.
@@ -90,7 +98,7 @@ def command(
         demand=None if demand is None else demand_of(demand),
         retune=retune,
     )
-    found = risk(source, point, asked, CountProgress())
+    found = risk(source, points, asked, CountProgress())
     if as_json:
         print_json(document(found))
     else:

@@ -87,7 +87,7 @@ def figures(document: Json) -> dict[str, tuple[str, dict[str, Any]]]:
 def _ranked(document: Json) -> tuple[list[Json], list[str]]:
     """Choices, the one most often first last, and their names."""
     rows = sorted(document["choices"], key=lambda one: one["chance_first"])
-    return rows, [plain(one["chip"]) for one in rows]
+    return rows, [plain(one["name"]) for one in rows]
 
 
 def _first(document: Json) -> tuple[str, dict[str, Any]]:
@@ -141,7 +141,7 @@ def _regret(document: Json) -> tuple[str, dict[str, Any]]:
 def _margin(document: Json) -> tuple[str, dict[str, Any]]:
     """How far the best other choice lies above or below the one that is advised, in the draws."""
     take, rows = plain(document["advised"]), document["margin"]
-    chance = {plain(one["chip"]): one["chance_first"] for one in document["choices"]}[take]
+    chance = {plain(one["name"]): one["chance_first"] for one in document["choices"]}[take]
     traces = []
     for name, wins, colour, shape in (
         (f"{take} is best: {percent(chance)}", True, BLUE, ""),

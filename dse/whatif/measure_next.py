@@ -94,10 +94,13 @@ def measure_next(
 
 
 def _asked(uncertain: Uncertain, robust: Robust) -> Iterator[Measurement]:
+    quoted = set()
     for i, item in enumerate(uncertain.items):
         if robust.chance_first[i] < LIKELY and i != robust.predicted:
             continue
-        if uncertain.choices.priced and uncertain.price_sd[i] > 0.0:
+        certain = uncertain.price_sd[i] == 0.0 or item.chip in quoted
+        if uncertain.choices.priced and not certain:
+            quoted.add(item.chip)
             yield Measurement("price", i, -1, item.best, *(math.nan,) * 5)
         own = int(item.configuration[item.best])
         often = (own, *(int(j) for j in robust.configurations[i] if j != own))
@@ -120,8 +123,9 @@ def _learned(
         at_price, at_own = price.copy(), own.copy()
         if asked.what == "price":
             moved = np.exp(uncertain.price_sd[i] * (m - draws.price[:, i]))
-            at_price[:, i] *= moved
-            at_own[:, i] *= moved
+            same = uncertain.chip == uncertain.chip[i]
+            at_price[:, same] *= moved[:, None]
+            at_own[:, same] *= moved[:, None]
         else:
             for k, one in _given(uncertain, draws, i, asked.configuration, m):
                 at_price[:, k], at_own[:, k] = one.price, one.own

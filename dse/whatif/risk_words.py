@@ -25,7 +25,7 @@ from dse.whatif.choices import Choice
 from dse.whatif.kin import COMMON, MEASURED
 from dse.whatif.measure_next import Measurement
 from dse.whatif.paid import left_out, paid_rows, paid_sentences, paid_tables
-from dse.whatif.risk import Risk
+from dse.whatif.risk import Risk, quality_limits
 
 MOST = 6  # measurements that a table shows
 BINS, FARTHEST = 40, math.log(4.0)  # of the margin, as a logarithm
@@ -38,7 +38,7 @@ MEANING = (
 
 def lead(found: Risk) -> list[str]:
     """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
-    chips = [item.chip for item in found.uncertain.items]
+    chips = [item.name for item in found.uncertain.items]
     words = [_advice(found, chips)]
     if len(chips) == 1:
         return [*words, "There is no other choice."]
@@ -146,7 +146,8 @@ def measured(found: Risk, one: Measurement) -> str:
 
 
 def _deployment(found: Risk, item: Choice, row: int) -> str:
-    return short_deployment(item.deployments[row], held=_held(found))
+    shape = f" ({item.shape})" if item.shape else ""
+    return short_deployment(item.deployments[row], held=_held(found)) + shape
 
 
 def _held(found: Risk) -> bool:
@@ -158,10 +159,11 @@ def facts(found: Risk) -> str:
     loads = [load.row() for load in found.study.workloads]
     choices = found.uncertain.choices
     limits = "; ".join(limit.text for limit in found.study.constraints) or "none"
-    shape = f"; shape of point {found.shape}" if found.shape else ""
+    points = ", ".join(shape.name for shape in found.shapes)
+    shape = f"; shape{'s' if len(found.shapes) > 1 else ''} of point {points}" if points else ""
     demand = found.asked.demand
     wanted = f"; demand {demand.low:g} to {demand.high:g} requests/s" if demand else ""
-    chips = len(choices.items) + len(choices.left_out)
+    chips = (len(choices.items) + len(choices.left_out)) // max(len(found.shapes), 1)
     return (
         f"{choices.points:,} deployments on {chips} chip{'s' if chips > 1 else ''}; "
         f"{load_words(loads[0]) if len(loads) == 1 else mix_words(loads)}; limits: {limits}; "
@@ -259,13 +261,13 @@ def rests_on(found: Risk) -> list[str]:
     """What is assumed, and how draws were made."""
     choices = found.uncertain.choices
     kinds = {one.kind for one in found.prices} if choices.priced else set()
-    loose = [item.chip for item in choices.items if item.kind != "fitted"]
+    loose = dict.fromkeys(item.chip for item in choices.items if item.kind != "fitted")
     words = [
         "errors of times and costs: the 80% intervals of the model, log-normal on either side; "
         f"{choices.shared:.0%} of the variance is shared by all configurations of a chip (fitted), "
         "the rest is each configuration's own, whatever is in flight (assumed)",
     ]
-    words += _kin(found)
+    words += [*_kin(found), *_shapes(found)]
     if loose:
         words.append(f"kernel laws not measured on the chip, wider intervals: {', '.join(loose)}")
     words.append(
@@ -292,9 +294,9 @@ def rests_on(found: Risk) -> list[str]:
 
 def _kin(found: Risk) -> list[str]:
     """Chips that err together."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, None]] = {}
     for item, kin in zip(found.uncertain.items, found.uncertain.kin, strict=True):
-        groups.setdefault(kin, []).append(item.chip)
+        groups.setdefault(kin, {})[item.chip] = None
     several = ["; ".join(", ".join(chips) for chips in groups.values() if len(chips) > 1)]
     return [
         f"chips whose kernel laws have one origin err together in {COMMON:.0%} of that shared "
@@ -302,6 +304,22 @@ def _kin(found: Risk) -> list[str]:
         for names in several
         if names
     ]
+
+
+def _shapes(found: Risk) -> list[str]:
+    """What is held and what is asked where shapes are compared."""
+    if not found.shapes:
+        return []
+    each = "; ".join(f"{shape.name}: {shape.quality}" for shape in found.shapes)
+    words = [f"quality is not judged, nor how sure it is ({each})"]
+    if len(found.shapes) > 1:
+        words = [
+            "all shapes keep the limit of the study on quality "
+            f"({'; '.join(quality_limits(found.study))}), and within it {words[0]}",
+            "shapes on one chip have the chip's part of the error and its price in common, the "
+            "rest of their errors is their own (assumed)",
+        ]
+    return words
 
 
 def commands(found: Risk, one: Measurement) -> list[str]:
@@ -337,7 +355,7 @@ def document(found: Risk) -> dict[str, Any]:
         "title": found.study.title or found.study.name,
         "asked": facts(found),
         "meaning": MEANING,
-        "point": found.shape,
+        "point": ", ".join(shape.name for shape in found.shapes) or None,
         "objective": found.objective,
         "price_basis": found.study.price_basis,
         "draws": asked.draws,
@@ -348,17 +366,17 @@ def document(found: Risk) -> dict[str, Any]:
         if asked.demand is None
         else {"requests_per_s_low": asked.demand.low, "requests_per_s_high": asked.demand.high},
         "answer": lead(found),
-        "advised": items[robust.least_regret].chip,
-        "predicted_best": items[robust.predicted].chip,
-        "most_often_first": items[robust.likeliest].chip,
-        "least_expected_regret": items[robust.least_regret].chip,
-        "least_worst_regret": items[robust.least_worst_regret].chip,
-        "least_worst_price": items[robust.least_worst_price].chip,
+        "advised": items[robust.least_regret].name,
+        "predicted_best": items[robust.predicted].name,
+        "most_often_first": items[robust.likeliest].name,
+        "least_expected_regret": items[robust.least_regret].name,
+        "least_worst_regret": items[robust.least_worst_regret].name,
+        "least_worst_price": items[robust.least_worst_price].name,
         "chance_wrong": float(1.0 - robust.chance_first[robust.predicted]),
         "share_without_answer": robust.none,
         "margin": _margin(found),
         "kin": [
-            {"chip": item.chip, "kin": kin}
+            {"choice": item.name, "kin": kin}
             for item, kin in zip(items, found.uncertain.kin, strict=True)
         ],
         "choices": [_choice(found, i) for i in range(len(items))],
@@ -396,7 +414,9 @@ def _margin(found: Risk) -> list[dict[str, float]]:
 def _choice(found: Risk, i: int) -> dict[str, Any]:
     robust, item = found.robust, found.uncertain.items[i]
     return {
+        "name": item.name,
         "chip": item.chip,
+        "point": item.shape or None,
         "words": _deployment(found, item, item.best),
         "deployment": dict(item.deployments[item.best]),
         "efficiency": item.kind,

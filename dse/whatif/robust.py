@@ -19,6 +19,7 @@ choice costs. With F the least price of all,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +51,8 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Uncertain:
     """Choices with what is not known of them: `price_sd` (C,) of the logarithm, demand or None.
-    `kin` names those that err together, C names or none, where each errs for itself."""
+    `kin` names those that err together, C names or none, where each chip errs for itself. Shapes on
+    one chip have its error and its price, and errors of their own."""
 
     choices: Choices
     price_sd: Floats
@@ -64,24 +66,32 @@ class Uncertain:
     @property
     def eldest(self) -> NDArray[np.intp]:
         """(C,) the first choice of the same kin."""
-        kin = self.kin or tuple(map(str, range(len(self.items))))
-        return np.array([kin.index(name) for name in kin], dtype=np.intp)
+        return _first(self.kin) if self.kin else self.chip
+
+    @property
+    def chip(self) -> NDArray[np.intp]:
+        """(C,) the first choice on the same chip."""
+        return _first([item.chip for item in self.items])
 
     @property
     def correlation(self) -> Floats:
         """(C, C) of the errors of two choices' configurations, of unlike ones of the same choice on
         the diagonal."""
-        eldest = self.eldest
-        part = np.where(eldest[:, None] == eldest, COMMON, 0.0)
-        np.fill_diagonal(part, 1.0)
-        return self.choices.shared * part
+        kin, chip = (of[:, None] == of for of in (self.eldest, self.chip))
+        return self.choices.shared * np.where(chip, 1.0, np.where(kin, COMMON, 0.0))
+
+
+def _first(names: Sequence[str]) -> NDArray[np.intp]:
+    """(C,) where each name stands first."""
+    return np.array([names.index(name) for name in names], dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Standard normals: `chip` (N, C), alike within a kin, and `own`, (N, configurations) for each
-    choice, of errors; `price` (N, C); `demand` (N,). `within` (N,) is uniform: where in a cell a
-    measured value lies (`dse.whatif.measure_next`)."""
+    """Standard normals: `chip` (N, C), the same on a chip and alike within a kin, and `own`,
+    (N, configurations) for each choice, of errors; `price` (N, C), the same on a chip; `demand`
+    (N,). `within` (N,) is uniform: where in a cell a measured value lies
+    (`dse.whatif.measure_next`)."""
 
     chip: Floats
     own: tuple[Floats, ...]
@@ -111,9 +121,10 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
         price.append(rng.standard_normal(count))
         own.append(rng.standard_normal((count, item.configurations)))
         kin.append(rng.standard_normal(count))
+    by_chip, by_price = (np.stack(of, axis=1)[:, uncertain.chip] for of in (chip, price))
     common = np.stack(kin, axis=1)[:, uncertain.eldest]
-    alike = math.sqrt(COMMON) * common + math.sqrt(1.0 - COMMON) * np.stack(chip, axis=1)
-    return Draws(alike, tuple(own), np.stack(price, axis=1), demand, within)
+    alike = math.sqrt(COMMON) * common + math.sqrt(1.0 - COMMON) * by_chip
+    return Draws(alike, tuple(own), by_price, demand, within)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dse.data import search_spaces_dir
 from tests.cli.conftest import dse, fits, sheets, unmarked
 
 TWO = ("chip: h100_sxm", "chip: [h100_sxm, h200_sxm]")
@@ -56,6 +57,33 @@ def test_a_shape_of_a_study_on_every_chip(tiny: Path) -> None:
     found = dse("risk", tiny, "--point", "cheapest", "--draws", 1000, "--json").json()
     assert {one["chip"] for one in found["choices"]} == {"h100_sxm", "h200_sxm"}
     assert found["point"] == "cheapest"
+
+
+def test_shapes_are_compared_where_their_quality_is_held(tiny: Path, tmp_path: Path) -> None:
+    both = ("--point", "cheapest", "--point", "best")
+    said = dse("risk", tiny, *both)
+    assert said.code == 2
+    assert "limits no quality" in said.err
+    space, out = tmp_path / "held.yaml", tmp_path / "held"
+    text = (search_spaces_dir() / "tiny.yaml").read_text("utf-8")
+    space.write_text(text.replace("  - ttft_s", "  - predicted_loss <= 2.6\n  - ttft_s"), "utf-8")
+    assert dse("run", space, "--seed", 1, "--out", out).code == 0
+    found = dse("risk", out, *both, "--draws", 1000, "--json").json()
+    pairs = [(one["chip"], one["point"]) for one in found["choices"]]
+    assert sorted(pairs) == [
+        (chip, point) for chip in ("h100_sxm", "h200_sxm") for point in ("best", "cheapest")
+    ]
+    assert sum(one["chance_first"] for one in found["choices"]) == pytest.approx(1.0)
+    assert found["advised"].endswith("(cheapest)")
+    assert len(found["prices"]) == 2
+    assert any("predicted_loss <= 2.6" in text for text in found["rests_on"])
+    alone = dse("risk", out, "--point", "cheapest", "--draws", 1000, "--json").json()
+    predicted = {one["chip"]: one["predicted"] for one in alone["choices"]}
+    for one in found["choices"]:
+        if one["point"] == "cheapest":
+            assert one["predicted"] == predicted[one["chip"]]
+    said = dse("risk", out, *both, "--draws", 1000, "--out", tmp_path / "page")
+    assert fits(said.out, 100)
 
 
 def test_one_chip_has_no_rival(space: Callable[..., Path]) -> None:

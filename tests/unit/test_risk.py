@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -210,6 +211,21 @@ def test_measuring_one_of_two_kin_tells_of_the_other() -> None:
     gap = math.log(1.1) - 0.25 * m * (1.0 - rho)
     expected = (weight * norm.cdf(-np.abs(gap) / (0.25 * math.sqrt(1.0 - rho**2)))).sum()
     assert found[0].wrong_after == pytest.approx(expected, abs=0.015)
+
+
+def test_two_shapes_on_one_chip_have_its_price_and_its_shared_error() -> None:
+    """ln cost differs with variance 2 sd^2 (1 - shared), whatever the price does."""
+    items = [
+        replace(choice("a", cost, 0.3), shape=shape) for cost, shape in ((1.0, "x"), (1.1, "y"))
+    ]
+    case = uncertain(*items, prices=(0.5, 0.5), shared=0.6)
+    draws = draw(case, N, 2)
+    found = robustness(case, draws)
+    sd = 0.3 * math.sqrt(2.0 * (1.0 - 0.6))
+    assert found.chance_first[0] == pytest.approx(norm.cdf(math.log(1.1) / sd), abs=0.012)
+    quotes = [one for one in measure_next(case, draws, found) if one.what == "price"]
+    assert [one.i for one in quotes] == [0]
+    assert quotes[0].chance_saved == pytest.approx(0.0, abs=1e-12)
 
 
 def test_kin_are_chips_whose_laws_have_one_origin() -> None:
