@@ -163,8 +163,8 @@ def _margin(document: Json) -> tuple[str, dict[str, Any]]:
             }
         )  # fmt: skip
     low, high = rows[0]["from"], rows[-1]["to"]
-    ticks = {low: f"{100 * low:.0f}%", -0.5: "-50%", -0.25: "-25%", 0.0: "same",
-             0.5: "+50%", 1.0: "+100%", high: f"+{100 * high:.0f}%"}  # fmt: skip
+    ticks = {low: f"{100 * low:.0f}%", -0.5: "-50%", 0.0: "same", 1.0: "+100%",
+              high: f"+{100 * high:.0f}%"}  # fmt: skip
     layout = {
         "height": 360, "barmode": "overlay", "bargap": 0,
         "xaxis": {
@@ -173,6 +173,7 @@ def _margin(document: Json) -> tuple[str, dict[str, Any]]:
             },
             "range": [math.log1p(low) - 0.2, math.log1p(high) + 0.2],
             "tickvals": [math.log1p(tick) for tick in ticks], "ticktext": list(ticks.values()),
+            "tickangle": 0,
         },
         "yaxis": {"title": {"text": "share of draws (%)"}},
     }  # fmt: skip

@@ -35,6 +35,7 @@ from dse.study.robust import ends
 CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
 RETUNED = 12  # configurations of each chip that are kept where all are tried
+IN_FLIGHT = "concurrency"
 LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
 Progress = Callable[[str, int, int], None]
 
@@ -86,6 +87,17 @@ class Choice:
     @property
     def configurations(self) -> int:
         return int(self.configuration.max()) + 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What names each configuration on its chip: a deployment less its requests in flight."""
+        _, rows = np.unique(self.configuration, return_index=True)
+        held = [
+            sorted((name, value) for name, value in self.deployments[row].items()
+                   if name != IN_FLIGHT)
+            for row in rows
+        ]  # fmt: skip
+        return tuple(f"{self.chip} {one}" for one in held)
 
 
 @dataclass(frozen=True, slots=True)

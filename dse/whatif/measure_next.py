@@ -148,12 +148,10 @@ def _given(
     uncertain: Uncertain, draws: Draws, i: int, configuration: int, m: Floats
 ) -> Iterator[tuple[int, Served]]:
     """Choice i and its kin in draws in which the error of one of its configurations is m (N,)."""
-    correlation = uncertain.correlation[i]
     rest = m - errors(uncertain, draws, i)[:, configuration]
     demand = None if uncertain.demand is None else uncertain.demand.draw(draws.demand)
     factor = price_factors(uncertain, draws.price)
     for k in map(int, np.flatnonzero(uncertain.eldest == uncertain.eldest[i])):
-        error = errors(uncertain, draws, k) + correlation[k] * rest[:, None]
-        if k == i:
-            error[:, configuration] = m
+        told = uncertain.correlation(i, configuration, k) * rest[:, None]
+        error = errors(uncertain, draws, k) + told
         yield k, served(uncertain.items[k], error, factor[:, k], demand)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dse.study.loads import held
-from dse.study.numbers import number, percent
+from dse.study.numbers import number, percent, tenths
 from dse.study.text_table import Table
 from dse.study.words import (
     DEPLOYMENT_KEY,
@@ -118,7 +118,7 @@ def _measure(found: Risk) -> str:
         return "No single measurement would lower the chance of a wrong choice by 0.05 points."
     return (
         f"Before buying, measure {measured(found, best)}: a choice made after it is wrong in "
-        f"{percent(wrong)} instead of {percent(1.0 - found.robust.chance_first.max())}, and its "
+        f"{tenths(wrong)} instead of {tenths(1.0 - found.robust.chance_first.max())}, and its "
         f"expected regret is {_share(regret)} instead of "
         f"{_share(found.robust.expected_regret.min())}."
     )
@@ -160,7 +160,7 @@ def facts(found: Risk) -> str:
     choices = found.uncertain.choices
     limits = "; ".join(limit.text for limit in found.study.constraints) or "none"
     points = ", ".join(shape.name for shape in found.shapes)
-    shape = f"; shape{'s' if len(found.shapes) > 1 else ''} of point {points}" if points else ""
+    shape = f"; {_plural(found, 'shape')} of {_plural(found, 'point')} {points}" if points else ""
     demand = found.asked.demand
     wanted = f"; demand {demand.low:g} to {demand.high:g} requests/s" if demand else ""
     chips = (len(choices.items) + len(choices.left_out)) // max(len(found.shapes), 1)
@@ -170,6 +170,10 @@ def facts(found: Risk) -> str:
         f"prices: {found.study.price_basis}{wanted}{shape}. Seed {found.asked.seed}; standard "
         f"error of a chance {100 * found.robust.standard_error.max():.2g}%."
     )
+
+
+def _plural(found: Risk, word: str) -> str:
+    return f"{word}s" if len(found.shapes) > 1 else word
 
 
 def tables(found: Risk) -> list[Table]:
@@ -316,8 +320,8 @@ def _shapes(found: Risk) -> list[str]:
         words = [
             "all shapes keep the limit of the study on quality "
             f"({'; '.join(quality_limits(found.study))}), and within it {words[0]}",
-            "shapes on one chip have the chip's part of the error and its price in common, the "
-            "rest of their errors is their own (assumed)",
+            "shapes on one chip have its price and its part of the error in common, and in one "
+            "configuration all of the error, so that their order there is taken for sure (assumed)",
         ]
     return words
 

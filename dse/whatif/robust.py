@@ -52,7 +52,7 @@ class Demand:
 class Uncertain:
     """Choices with what is not known of them: `price_sd` (C,) of the logarithm, demand or None.
     `kin` names those that err together, C names or none, where each chip errs for itself. Shapes on
-    one chip have its error and its price, and errors of their own."""
+    one chip have its price and its error, and that of a configuration that they both run in."""
 
     choices: Choices
     price_sd: Floats
@@ -73,12 +73,14 @@ class Uncertain:
         """(C,) the first choice on the same chip."""
         return _first([item.chip for item in self.items])
 
-    @property
-    def correlation(self) -> Floats:
-        """(C, C) of the errors of two choices' configurations, of unlike ones of the same choice on
-        the diagonal."""
-        kin, chip = (of[:, None] == of for of in (self.eldest, self.chip))
-        return self.choices.shared * np.where(chip, 1.0, np.where(kin, COMMON, 0.0))
+    def correlation(self, i: int, configuration: int, k: int) -> Floats:
+        """(configurations of k,) of their errors with that of one configuration of choice i."""
+        shared, mine = self.choices.shared, self.items[i].keys[configuration]
+        if self.eldest[i] != self.eldest[k]:
+            return np.zeros(self.items[k].configurations)
+        part = shared if self.chip[i] == self.chip[k] else shared * COMMON
+        same = np.array([key == mine for key in self.items[k].keys])
+        return np.where(same, 1.0, part)
 
 
 def _first(names: Sequence[str]) -> NDArray[np.intp]:
@@ -124,7 +126,16 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
     by_chip, by_price = (np.stack(of, axis=1)[:, uncertain.chip] for of in (chip, price))
     common = np.stack(kin, axis=1)[:, uncertain.eldest]
     alike = math.sqrt(COMMON) * common + math.sqrt(1.0 - COMMON) * by_chip
-    return Draws(alike, tuple(own), by_price, demand, within)
+    return Draws(alike, _by_key(uncertain.items, own), by_price, demand, within)
+
+
+def _by_key(items: Sequence[Choice], own: Sequence[Floats]) -> tuple[Floats, ...]:
+    """`own` (N, configurations) of each choice, with one column for one configuration of a chip."""
+    seen: dict[str, Floats] = {}
+    return tuple(
+        np.stack([seen.setdefault(key, of) for key, of in zip(item.keys, each.T, strict=True)], 1)
+        for item, each in zip(items, own, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

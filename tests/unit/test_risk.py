@@ -46,7 +46,7 @@ def choice(
     numbers = np.zeros(k, dtype=np.intp) if configuration is None else np.asarray(configuration)
     return Choice(
         name, price, held, numbers, np.full(k, rate), int(np.argmin(price.value)), "fitted",
-        ({},) * k,
+        tuple({"number": int(number)} for number in numbers),
     )  # fmt: skip
 
 
@@ -213,17 +213,20 @@ def test_measuring_one_of_two_kin_tells_of_the_other() -> None:
     assert found[0].wrong_after == pytest.approx(expected, abs=0.015)
 
 
-def test_two_shapes_on_one_chip_have_its_price_and_its_shared_error() -> None:
-    """ln cost differs with variance 2 sd^2 (1 - shared), whatever the price does."""
-    items = [
-        replace(choice("a", cost, 0.3), shape=shape) for cost, shape in ((1.0, "x"), (1.1, "y"))
-    ]
+@pytest.mark.parametrize("same", [True, False])
+def test_two_shapes_on_one_chip_have_its_price_and_its_shared_error(same: bool) -> None:
+    """ln cost differs with variance 2 sd^2 (1 - shared), and in one configuration with none,
+    whatever the price does."""
+    x, y = choice("a", 1.0, 0.3), choice("a", 1.1, 0.3)
+    other = y.deployments if same else ({"number": 7},)
+    items = replace(x, shape="x"), replace(y, shape="y", deployments=other)
     case = uncertain(*items, prices=(0.5, 0.5), shared=0.6)
     draws = draw(case, N, 2)
     found = robustness(case, draws)
-    sd = 0.3 * math.sqrt(2.0 * (1.0 - 0.6))
-    assert found.chance_first[0] == pytest.approx(norm.cdf(math.log(1.1) / sd), abs=0.012)
-    quotes = [one for one in measure_next(case, draws, found) if one.what == "price"]
+    expected = 1.0 if same else norm.cdf(math.log(1.1) / (0.3 * math.sqrt(2.0 * (1.0 - 0.6))))
+    assert found.chance_first[0] == pytest.approx(expected, abs=0.012)
+    learned = measure_next(case, draws, found)
+    quotes = [one for one in learned if one.what == "price"]
     assert [one.i for one in quotes] == [0]
     assert quotes[0].chance_saved == pytest.approx(0.0, abs=1e-12)
 
