@@ -80,15 +80,8 @@ def command(
     Exit code 3: no chip keeps the limits.
     """
     from dse.whatif.risk import Asked, demand_of, risk
-    from dse.whatif.risk_words import (
-        MEANING,
-        commands,
-        document,
-        facts,
-        lead,
-        rests_on,
-        tables,
-    )
+    from dse.whatif.risk_document import commands, document
+    from dse.whatif.risk_words import MEANING, facts, lead, rests_on, tables
 
     asked = Asked(
         draws=draws,

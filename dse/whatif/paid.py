@@ -13,18 +13,22 @@ from dse.specs.prices import COMPUTED
 from dse.specs.study import Study
 from dse.study.text_table import Table
 
+UNSOLD = ("announced", "announced_ramping", "announced_deprioritised", "internal", "restricted",
+          "limited", "hypothetical")  # fmt: skip
 NAMED = 8  # chips that are left out for one reason and named
 
 
 @dataclass(frozen=True, slots=True)
 class Paid:
     """Prices on the basis of a study. `own` are the files and the date in force, `owned` the chips
-    whose price is a row of such a file, `parts` those of each chip where a price is computed."""
+    whose price is a row of such a file, `parts` those of each chip where a price is computed.
+    `unsold`: chips that are not on general sale, by what their files say."""
 
     basis: str
     own: OwnPrices
     owned: tuple[str, ...]
     parts: tuple[Breakdown, ...]
+    unsold: Mapping[str, str]
 
 
 def paid_with(catalog: Catalog, study: Study, chips: Sequence[str]) -> Paid:
@@ -36,12 +40,27 @@ def paid_with(catalog: Catalog, study: Study, chips: Sequence[str]) -> Paid:
     parts = [
         usd_per_chip_hour(catalog, chip, basis, study.costs, study.purchase) for chip in computed
     ]
-    return Paid(basis, in_force(), tuple(owned), tuple(parts))
+    sale = {chip: catalog.chips[chip].availability for chip in chips}
+    unsold = {chip: word.replace("_", ", ") for chip, word in sale.items() if word in UNSOLD}
+    return Paid(basis, in_force(), tuple(owned), tuple(parts), unsold)
+
+
+def unsold_words(paid: Paid, chip: str) -> list[str]:
+    """A warning where the chip that is advised is not on general sale."""
+    word = paid.unsold.get(chip)
+    return (
+        []
+        if word is None
+        else [f"{chip} is not on general sale ({word}): the next may have to do."]
+    )
 
 
 def paid_sentences(paid: Paid) -> list[str]:
-    """What the prices rest on, where they are not the shipped ones of today."""
+    """Chips that nobody sells to all, and what prices rest on but the shipped ones of today."""
     words = []
+    if paid.unsold:
+        chips = ", ".join(f"{chip} ({word})" for chip, word in paid.unsold.items())
+        words.append(f"not on general sale: {chips}")
     if paid.owned:
         files = ", ".join(Path(file).name for file in paid.own.prices)
         words.append(f"prices of yours ({files}): {', '.join(paid.owned)}")

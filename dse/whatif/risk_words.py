@@ -1,10 +1,6 @@
-"""`dse risk` in sentences, tables and JSON."""
+"""`dse risk` in sentences and tables."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -24,11 +20,10 @@ from dse.study.words import (
 from dse.whatif.choices import Choice
 from dse.whatif.kin import COMMON, MEASURED
 from dse.whatif.measure_next import Measurement
-from dse.whatif.paid import left_out, paid_rows, paid_sentences, paid_tables
+from dse.whatif.paid import left_out, paid_sentences, paid_tables, unsold_words
 from dse.whatif.risk import Risk, quality_limits
 
 MOST = 6  # measurements that a table shows
-BINS, FARTHEST = 40, math.log(4.0)  # of the margin, as a logarithm
 MEANING = (
     "Regret: what a choice costs in a draw over what the best choice of that draw costs, less 1. A "
     "choice that then keeps the limits with no deployment is counted with its own price and, on "
@@ -39,7 +34,8 @@ MEANING = (
 def lead(found: Risk) -> list[str]:
     """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
     chips = [item.name for item in found.uncertain.items]
-    words = [_advice(found, chips)]
+    chip = found.uncertain.items[found.robust.least_regret].chip
+    words = [_advice(found, chips), *unsold_words(found.paid, chip)]
     if len(chips) == 1:
         return [*words, "There is no other choice."]
     robust = found.robust
@@ -62,19 +58,19 @@ def _advice(found: Risk, chips: list[str]) -> str:
     take, now = robust.least_regret, robust.predicted
     item = found.uncertain.items[take]
     said = (
-        f"Take {item.chip}, served on {_deployment(found, item, item.best)}: "
+        f"Take {item.chip}, served on {deployment(found, item, item.best)}: "
         f"{_figure(found.objective, robust.nominal[take])} at the prediction"
     )
-    chance = percent(robust.chance_first[take])
+    chance = tenths(robust.chance_first[take])
     draws = f"{found.asked.draws:,} draws"
     if take == now:
         said += f", the best there and in {chance} of {draws}"
         if len(chips) == 1:
             return f"{said}."
-        return f"{said}; in {percent(1.0 - robust.chance_first[take])} another choice is better."
+        return f"{said}; in {tenths(1.0 - robust.chance_first[take])} another choice is better."
     return (
         f"{said} and the best in {chance} of {draws}; it is the safest. {chips[now]} is best at "
-        f"the prediction and in {percent(robust.chance_first[now])} of the draws, and costs more "
+        f"the prediction and in {tenths(robust.chance_first[now])} of the draws, and costs more "
         "where it is not."
     )
 
@@ -90,7 +86,7 @@ def _regret(found: Risk, chips: list[str]) -> str:
     order = np.argsort(robust.expected_regret, kind="stable")
     take, after_it = int(order[0]), int(order[1])
     return (
-        f"What it costs over the best choice of each draw (its regret): "
+        f"What it gives away to the best choice of each draw (its regret): "
         f"{_share(robust.expected_regret[take])} in the mean, {_share(robust.regret_95[take])} or "
         f"more in one draw of twenty. {chips[after_it]} follows with "
         f"{_share(robust.expected_regret[after_it])} in the mean."
@@ -142,10 +138,11 @@ def measured(found: Risk, one: Measurement) -> str:
     item = found.uncertain.items[one.i]
     if one.what == "price":
         return f"a quote for {item.chip}"
-    return f"serving on {_deployment(found, item, one.row)}"
+    return f"serving on {deployment(found, item, one.row)}"
 
 
-def _deployment(found: Risk, item: Choice, row: int) -> str:
+def deployment(found: Risk, item: Choice, row: int) -> str:
+    """A row of a choice in short, with its shape where several are compared."""
     shape = f" ({item.shape})" if item.shape else ""
     return short_deployment(item.deployments[row], held=_held(found)) + shape
 
@@ -190,7 +187,7 @@ def _choices(found: Risk) -> Table:
     robust, items = found.robust, found.uncertain.items
     rows = [
         (
-            _deployment(found, items[i], items[i].best),
+            deployment(found, items[i], items[i].best),
             items[i].kind,
             show(found.objective, number(robust.nominal[i])),
             f"{show(found.objective, number(robust.low[i]))} to "
@@ -214,7 +211,8 @@ def _choices(found: Risk) -> Table:
             f"{key}. laws: how the kernel laws of the chip are known. The figure is "
             f"{SHOWN.get(found.objective, found.objective)}. first: share of the draws in which it "
             "is the best. regret: in the mean, its 95th percentile, and the worst with every "
-            "interval at its end. misses limits: share of the draws in which no load keeps them.",
+            "80% interval at its end against it. misses limits: share of the draws in which no "
+            "load keeps them.",
         ),
     )  # fmt: skip
 
@@ -324,132 +322,3 @@ def _shapes(found: Risk) -> list[str]:
             "configuration all of the error, so that their order there is taken for sure (assumed)",
         ]
     return words
-
-
-def commands(found: Risk, one: Measurement) -> list[str]:
-    """Command lines that make a measurement and bring it in."""
-    item = found.uncertain.items[one.i]
-    if one.what == "price":
-        return []
-    deployment = item.deployments[one.row]
-    lines = [_benchmark(load.row(), deployment) for load in found.study.workloads]
-    if item.kind != "fitted" and item.chip in found.reached:
-        lines.insert(0, f"dse calibrate --chip {item.chip} --full")
-    return [*lines, "dse validate --data measured.csv"]
-
-
-def _benchmark(load: Mapping[str, Any], deployment: Mapping[str, Any]) -> str:
-    """vLLM's own benchmark of a server that was started as `dse export` writes it."""
-    flight = int(deployment["concurrency"])
-    rate = load.get("requests_per_second")
-    asked = f"--request-rate {rate:g}" if rate else f"--max-concurrency {flight}"
-    return (
-        f"vllm bench serve --dataset-name random --random-input-len {load['prompt_tokens']:.0f} "
-        f"--random-output-len {load['output_tokens']:.0f} --ignore-eos {asked} --num-prompts "
-        f"{max(10 * flight, 1000 if rate else 100)}"
-    )
-
-
-def document(found: Risk) -> dict[str, Any]:
-    """`dse risk --json`."""
-    robust, asked = found.robust, found.asked
-    items = found.uncertain.items
-    return {
-        "space": found.study.name,
-        "title": found.study.title or found.study.name,
-        "asked": facts(found),
-        "meaning": MEANING,
-        "point": ", ".join(shape.name for shape in found.shapes) or None,
-        "objective": found.objective,
-        "price_basis": found.study.price_basis,
-        "draws": asked.draws,
-        "seed": asked.seed,
-        "standard_error": float(robust.standard_error.max()),
-        "retune": asked.retune,
-        "demand": None
-        if asked.demand is None
-        else {"requests_per_s_low": asked.demand.low, "requests_per_s_high": asked.demand.high},
-        "answer": lead(found),
-        "advised": items[robust.least_regret].name,
-        "predicted_best": items[robust.predicted].name,
-        "most_often_first": items[robust.likeliest].name,
-        "least_expected_regret": items[robust.least_regret].name,
-        "least_worst_regret": items[robust.least_worst_regret].name,
-        "least_worst_price": items[robust.least_worst_price].name,
-        "chance_wrong": float(1.0 - robust.chance_first[robust.predicted]),
-        "share_without_answer": robust.none,
-        "margin": _margin(found),
-        "kin": [
-            {"choice": item.name, "kin": kin}
-            for item, kin in zip(items, found.uncertain.kin, strict=True)
-        ],
-        "choices": [_choice(found, i) for i in range(len(items))],
-        "measure_next": [_measurement(found, one) for one in found.measurements],
-        "prices": [
-            {
-                "chip": one.chip,
-                "usd_per_chip_hour": one.usd_per_chip_hour,
-                "interval": list(one.ends),
-                "rows": one.rows,
-                "kind": one.kind,
-            }
-            for one in found.prices
-        ],
-        "price_parts": paid_rows(found.paid),
-        "prices_given": found.paid.own.as_json(),
-        "left_out": {**found.study.why_left_out, **found.uncertain.choices.left_out},
-        "rests_on": rests_on(found),
-    }
-
-
-def _margin(found: Risk) -> list[dict[str, float]]:
-    """Shares of the draws by what the best other choice costs over the advised one, less 1; what
-    lies beyond the ends is in the first and the last."""
-    margin = np.clip(found.robust.margin, -FARTHEST, FARTHEST)
-    count, edges = np.histogram(margin, bins=BINS, range=(-FARTHEST, FARTHEST))
-    ends = np.expm1(edges)
-    ends[BINS // 2] = 0.0
-    return [
-        {"from": float(a), "to": float(b), "share": float(n) / len(margin)}
-        for a, b, n in zip(ends[:-1], ends[1:], count, strict=True)
-    ]
-
-
-def _choice(found: Risk, i: int) -> dict[str, Any]:
-    robust, item = found.robust, found.uncertain.items[i]
-    return {
-        "name": item.name,
-        "chip": item.chip,
-        "point": item.shape or None,
-        "words": _deployment(found, item, item.best),
-        "deployment": dict(item.deployments[item.best]),
-        "efficiency": item.kind,
-        "predicted": number(robust.nominal[i]),
-        "interval": [number(robust.low[i]), number(robust.high[i])],
-        "chance_first": float(robust.chance_first[i]),
-        "chance_first_as_deployed": float(robust.same_deployment[i]),
-        "standard_error": float(robust.standard_error[i]),
-        "expected_regret": number(robust.expected_regret[i]),
-        "regret_95": number(robust.regret_95[i]),
-        "worst_regret": number(robust.worst_regret[i]),
-        "worst_price": number(robust.worst_price[i]),
-        "chance_misses_limits": float(robust.chance_missed[i]),
-    }
-
-
-def _measurement(found: Risk, one: Measurement) -> dict[str, Any]:
-    item = found.uncertain.items[one.i]
-    wrong, regret = after(found, one)
-    return {
-        "what": one.what,
-        "words": measured(found, one),
-        "chip": item.chip,
-        "deployment": dict(item.deployments[one.row]) if one.what == "serving" else None,
-        "chance_wrong_now": float(1.0 - found.robust.chance_first.max()),
-        "chance_wrong_after": wrong,
-        "chance_saved": one.chance_saved,
-        "expected_regret_after": regret,
-        "expected_regret_saved": one.regret_saved,
-        "changes_choice": one.changes,
-        "commands": commands(found, one),
-    }

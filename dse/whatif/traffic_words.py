@@ -11,7 +11,7 @@ import numpy as np
 from dse.study.numbers import percent, significant
 from dse.study.text_table import Table
 from dse.study.words import DEPLOYMENT_KEY, short_deployment, show
-from dse.whatif.paid import left_out, paid_rows, paid_sentences, paid_tables
+from dse.whatif.paid import left_out, paid_rows, paid_sentences, paid_tables, unsold_words
 from dse.whatif.traffic import Answer, Fleet, Targets, Windows
 
 MOST_SHOWN = 400
@@ -30,6 +30,7 @@ def lead(answer: Answer) -> list[str]:
         f"million tokens per dollar, with the {first_words(targets)} within "
         f"{show('ttft_s', targets.ttft_s)} and {show('tpot_s', targets.tpot_s)} per token after it."
     ]
+    words += unsold_words(answer.paid, best.chip)
     if len(answer.sized.fleets) > 1:
         second = answer.sized.fleets[1]
         ratio = second.usd_per_hour / best.usd_per_hour - 1.0

@@ -143,6 +143,15 @@ def test_owned_chips_are_priced_by_their_parts(space: Callable[..., Path], tmp_p
     assert fits(said.out, 100)
 
 
+def test_a_chip_that_is_only_announced_is_named(space: Callable[..., Path]) -> None:
+    path = space("chip: h100_sxm", "chip: [h100_sxm, vr200_nvl72]")
+    path.write_text(path.read_text("utf-8").replace("rental_3yr", "owned_tco"), "utf-8")
+    found = dse("risk", path, "--draws", 1000, "--json").json()
+    assert "not on general sale: vr200_nvl72 (announced, ramping)" in found["rests_on"]
+    warned = any("vr200_nvl72 is not on general sale" in text for text in found["answer"])
+    assert warned == (found["advised"] == "vr200_nvl72")
+
+
 def test_a_study_keeps_the_prices_that_it_was_made_with(
     space: Callable[..., Path], tmp_path: Path
 ) -> None:
