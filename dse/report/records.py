@@ -56,7 +56,11 @@ def flat(row: Row) -> dict[str, Any]:
         if name == "interval":
             made["low"], made["high"] = value
         elif name == "deployment":
-            made |= {key: one for key, one in (value or {}).items() if key not in row}
+            made |= {
+                key: one
+                for key, one in (value or {}).items()
+                if key not in row and not isinstance(one, dict)
+            }
         elif name != "commands":
             made[name] = value
     return made

@@ -18,7 +18,7 @@ from dse.study.shell import continued
 from dse.study.text_table import Table
 
 PAGE, DATA, TABLE, BOOK = "risk.html", "risk.json", "risk.csv", "risk.xlsx"
-MOST = 6  # measurements that are drawn
+MOST, HELPS = 6, 0.0005  # choices and measurements drawn; chance that one of these saves
 WORDS = {
     "draw": "one guess of all that is not known: prices, errors of the model, demand",
     "choice": "a chip in the configuration that is cheapest on it at the prediction",
@@ -111,8 +111,9 @@ def _first(document: Json) -> tuple[str, dict[str, Any]]:
 
 
 def _regret(document: Json) -> tuple[str, dict[str, Any]]:
-    """Expected regret, its 95th percentile, and the worst."""
-    rows, names = _ranked(document)
+    """Expected regret, its 95th percentile, and the worst, of the choices where it is least."""
+    rows = sorted(document["choices"], key=lambda one: one["expected_regret"])[:MOST][::-1]
+    names = [plain(one["name"]) for one in rows]
     traces = []
     for k, (name, key) in enumerate(
         (
@@ -135,7 +136,7 @@ def _regret(document: Json) -> tuple[str, dict[str, Any]]:
                   "rangemode": "tozero"},
         "yaxis": named(names),
     }  # fmt: skip
-    return "What being wrong costs: regret", {"data": traces, "layout": layout}
+    return "What being wrong costs: the least regrets", {"data": traces, "layout": layout}
 
 
 def _margin(document: Json) -> tuple[str, dict[str, Any]]:
@@ -182,7 +183,8 @@ def _margin(document: Json) -> tuple[str, dict[str, Any]]:
 
 def _measure(document: Json) -> tuple[str, dict[str, Any]]:
     """The chance of a wrong choice before and after each measurement, the most helpful on top."""
-    rows = document["measure_next"][:MOST][::-1]
+    best, *others = document["measure_next"][:MOST]
+    rows = [*(one for one in others[::-1] if one["chance_saved"] >= HELPS), best]
     names = [_two_lines(one["words"].removeprefix("serving on ")) for one in rows]
     now = [100.0 * one["chance_wrong_now"] for one in rows]
     wrong = [100.0 * one["chance_wrong_after"] for one in rows]

@@ -229,9 +229,9 @@ def _measurements(found: Risk) -> Table:
             (
                 measured(found, one),
                 f"{100 * wrong:.1f}%",
-                f"{100 * one.chance_saved:.1f}%",
+                f"{100 * max(one.chance_saved, 0.0):.1f}%",
                 f"{100 * regret:.0f}%",
-                f"{100 * one.regret_saved:.0f}%",
+                f"{100 * max(one.regret_saved, 0.0):.0f}%",
                 percent(one.changes),
             )
         )

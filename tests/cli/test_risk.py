@@ -102,6 +102,7 @@ def test_the_files_say_what_the_document_says(space: Callable[..., Path], tmp_pa
     for row, one in zip(rows, found["choices"], strict=True):
         assert float(row["chance_first"]) == pytest.approx(one["chance_first"])
         assert float(row["high"]) == pytest.approx(one["interval"][1])
+    assert not any("{" in cell for row in rows for cell in row.values())
     page = (out / "risk.html").read_text("utf-8")
     assert html.escape(found["answer"][0]) in unmarked(page)
     for plot in ("first", "margin", "regret", "measure"):

@@ -89,6 +89,7 @@ def test_the_files_say_what_the_document_says(
     assert {name: written[name] for name in found} == found
     rows = list(csv.DictReader((out / "traffic.csv").read_text("utf-8").splitlines()))
     assert [row["chip"] for row in rows] == [one["chip"] for one in found["fleets"]]
+    assert not any("{" in cell for row in rows for cell in row.values())
     page = (out / "traffic.html").read_text("utf-8")
     assert html.escape(found["answer"][0]) in unmarked(page)
     assert 'id="arrivals"' in page
