@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import json_option
+from dse.cli.options import json_option, price_options
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
 
@@ -19,6 +19,7 @@ from dse.cli.progress import Progress
 @click.option(
     "--out", metavar="DIR", help="Write fleet.html, fleet.json, fleet.csv and fleet.xlsx there."
 )
+@price_options
 @json_option
 def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bool) -> None:
     """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.

@@ -13,7 +13,8 @@ from dse.cli.progress import CountProgress
 
 if TYPE_CHECKING:
     from dse.specs.study import Study
-    from dse.whatif.traffic import Targets, Traffic, Windows
+    from dse.specs.traffic import Traffic, Windows
+    from dse.whatif.traffic import Targets
 
 
 @click.command("traffic")
@@ -62,9 +63,10 @@ def command(
     from dse.errors import InputError
     from dse.specs.catalog import load_catalog
     from dse.specs.study import load_study, resolve_space
+    from dse.specs.traffic import GROUPS
     from dse.study.physics import on_terms
     from dse.whatif.paid import paid_with
-    from dse.whatif.traffic import GROUPS, Answer, size_fleets
+    from dse.whatif.traffic import Answer, size_fleets
     from dse.whatif.traffic_words import document, lead, rests_on, tables
 
     if (trace is None) == (rate is None):
@@ -98,7 +100,8 @@ def _traffic(
     study: Study, trace: Path | None, rate: float | None, window: str, share: float, groups: int
 ) -> tuple[Traffic, Windows | None]:
     from dse.specs.trace import read_trace
-    from dse.whatif.traffic import traffic_of, traffic_of_study, windows_of
+    from dse.specs.traffic import traffic_of, windows_of
+    from dse.whatif.traffic import traffic_of_study
 
     seconds = _seconds(window, "--window")
     if trace is None:

@@ -19,8 +19,12 @@ from the answer.
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,9 +37,10 @@ from dse.economics.fleet_cost import (
     Option,
     capital_usd,
     discount,
+    electricity_usd,
     rent_usd,
-    running_usd,
     serves,
+    upkeep_usd,
 )
 from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Plan
 
@@ -46,7 +51,7 @@ NODES = 500  # of a branch-and-bound tree, five times as many for the whole prog
 # A budget is a count, so that a slow machine finds the same mix; this only ends what hangs.
 HANGS_S = 120.0
 NEAR = 1  # servers that an order may differ from that of the program with split instances
-MARGINS = (0.0, 0.01, 0.02)  # more demand of that program, which leaves room for whole ones
+MARGINS = (0.01, 0.02)  # more demand of that program, which leaves room for whole ones
 INFEASIBLE = 2  # as `milp` says it
 OPTIMAL = "optimal"
 # What may be relaxed to explain that nothing is feasible, in words.
@@ -125,13 +130,31 @@ class _Program:
         whole = np.array(self.whole)
         if split:
             whole[[k for k, name in enumerate(self.names) if name[0] == "run"]] = 0
-        return milp(
-            np.array(self.cost),
-            constraints=LinearConstraint(matrix, none, most),
-            integrality=whole,
-            bounds=Bounds(least, upper),
-            options={"mip_rel_gap": gap, "node_limit": nodes, "time_limit": HANGS_S},
-        )
+        with _nothing_printed():
+            return milp(
+                np.array(self.cost),
+                constraints=LinearConstraint(matrix, none, most),
+                integrality=whole,
+                bounds=Bounds(least, upper),
+                options={"mip_rel_gap": gap, "node_limit": nodes, "time_limit": HANGS_S},
+            )
+
+
+@contextmanager
+def _nothing_printed() -> Iterator[None]:
+    """HiGHS prints a line of its own on standard output now and then, past Python's and whatever
+    its options say; one JSON document must stay alone there."""
+    c = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
+    sys.stdout.flush()
+    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 1)
+        yield
+        c.fflush(None)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nothing)
 
 
 def solve(
@@ -161,8 +184,9 @@ def solve(
     if split:
         best = parts if parts.x is not None else None
     else:
-        for margin in MARGINS if parts.x is not None else ():
-            found = _near(program, plan, options, relax, margin, nodes, gap)
+        for margin in (0.0, *MARGINS) if parts.x is not None else ():
+            loose = parts if margin == 0.0 else _more(plan, options, relax, margin, nodes, gap)
+            found = None if loose.x is None else _near(program, loose, nodes, gap)
             if found is not None and (best is None or found.fun < best.fun):
                 best = found
             if best is not None and best.fun - bound <= gap * abs(best.fun):
@@ -199,8 +223,7 @@ def many(plan: Plan, options: Sequence[Option]) -> bool:
     return needed > MANY
 
 
-def _near(
-    program: _Program,
+def _more(
     plan: Plan,
     options: Sequence[Option],
     relax: Sequence[str],
@@ -208,17 +231,16 @@ def _near(
     nodes: int,
     gap: float,
 ) -> Any:
-    """The best answer near that of the program with split instances at `margin` more demand; None
-    where there is none."""
+    """The answer with split instances at `margin` more demand."""
     demand = tuple(
         replace(one, requests_per_s=one.requests_per_s * (1.0 + margin)) for one in plan.demand
     )
-    more = _program(replace(plan, demand=demand), options, relax)
-    parts = more.run(nodes, gap, split=True)
-    if parts.x is None:
-        return None
-    near = dict(zip(more.names, parts.x, strict=True))
-    found = program.run(nodes, gap, near=near)
+    return _program(replace(plan, demand=demand), options, relax).run(nodes, gap, split=True)
+
+
+def _near(program: _Program, loose: Any, nodes: int, gap: float) -> Any:
+    """The best answer near one with split instances; None where there is none."""
+    found = program.run(nodes, gap, near=dict(zip(program.names, loose.x, strict=True)))
     return found if found.x is not None else None
 
 
@@ -280,7 +302,7 @@ def _program(plan: Plan, options: Sequence[Option], relax: Sequence[str]) -> _Pr
             program.add(("order", offer.label, q), priced * usd * server, upper)
     for chip in plan.chips:
         for q in quarters:
-            usd = discount(plan, q) * running_usd(plan, chip.chip) * chip.server
+            usd = discount(plan, q) * _running_usd(plan, chip.chip) * chip.server
             program.add(("on", chip.chip, q), priced * usd)
             if plan.spare_servers:
                 program.add(("used", chip.chip, q), 0.0, 1.0)
@@ -427,7 +449,7 @@ def _limit(
 
 
 def _accrued(plan: Plan, q: int) -> list[tuple[tuple, float]]:
-    """Dollars of a quarter by unknown: rent, the charge for what is bought, electricity."""
+    """Dollars of a quarter by unknown: rent, the charge for what is bought, what is on."""
     return _spent(plan, q, lambda offer, order: capital_usd(plan, offer, order))
 
 
@@ -449,5 +471,10 @@ def _spent(plan: Plan, q: int, bought) -> list[tuple[tuple, float]]:
                 usd = rent_usd(offer, order) if offer.way == RENT else bought(offer, order)
                 terms.append((("order", offer.label, order), usd * server))
     return terms + [
-        (("on", chip.chip, q), running_usd(plan, chip.chip) * chip.server) for chip in plan.chips
+        (("on", chip.chip, q), _running_usd(plan, chip.chip) * chip.server) for chip in plan.chips
     ]
+
+
+def _running_usd(plan: Plan, chip: str) -> float:
+    """Dollars per owned chip that is on, and quarter."""
+    return upkeep_usd(plan, chip) + electricity_usd(plan, chip)

@@ -1,12 +1,10 @@
 """What a mix of a fleet costs and whether it keeps its plan, counted from the mix alone, apart from
 the program that found it (`dse.economics.fleet`).
 
-Capital is charged as an annuity over the life of what is bought,
-
-    usd x i / (1 - (1 + i)^-quarters)       i = (1 + discount_rate)^(1/4) - 1
-
-so that the end of the horizon does not write it off. Owned chips that are on also pay electricity:
-all-in kilowatts x hours x dollars per kilowatt-hour. What is in stock already is sunk.
+What is owned costs what the basis `owned_tco` says (`dse.economics.tco`): the capital of what is
+bought as level payments over its life, so that the end of the horizon does not write it off; upkeep
+(maintenance, staff, space) and electricity, around the clock, of every owned chip that is on. One
+that is off pays its capital alone. The capital of what is in stock already is sunk.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dse.economics.tco import electricity_usd_per_hour, upkeep_usd_per_hour, yearly_capital
 from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
 
 SLACK = 1e-6  # relative, of sums of floats against their limit
@@ -52,16 +51,17 @@ class Spend:
 
     rent: float = 0.0
     capital: float = 0.0
-    running: float = 0.0
+    upkeep: float = 0.0
+    electricity: float = 0.0
     bought: float = 0.0
 
     @property
     def usd(self) -> float:
-        return self.rent + self.capital + self.running
+        return self.rent + self.capital + self.upkeep + self.electricity
 
     @property
     def cash(self) -> float:
-        return self.rent + self.bought + self.running
+        return self.rent + self.bought + self.upkeep + self.electricity
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +119,21 @@ def rent_usd(offer: Offer, ordered: int) -> float:
 
 def capital_usd(plan: Plan, offer: Offer, ordered: int) -> float:
     """Dollars per chip and quarter that a purchase is charged with over its life."""
-    interest = (1.0 + plan.discount_rate) ** 0.25 - 1.0
-    usd, life = offer.usd_in(ordered), offer.life_quarters
-    if interest == 0.0:
-        return usd / life
-    return usd * interest / (1.0 - (1.0 + interest) ** -life)
+    rate, resale = plan.costs.value("cost_of_capital"), plan.costs.value("resale")
+    return sum(yearly_capital(offer.usd_in(ordered), rate, offer.life_quarters / 4.0, resale)) / 4.0
 
 
-def running_usd(plan: Plan, chip: str) -> float:
-    """Dollars of electricity per owned chip and quarter."""
-    return plan.chip(chip).watts / 1e3 * QUARTER_HOURS * plan.usd_per_kwh
+def upkeep_usd(plan: Plan, chip: str) -> float:
+    """Dollars of maintenance, staff and space per owned chip that is on, and quarter."""
+    owning = plan.chip(chip).owning
+    hourly = {} if owning is None else upkeep_usd_per_hour(owning, plan.costs)
+    return sum(hourly.values()) * QUARTER_HOURS
+
+
+def electricity_usd(plan: Plan, chip: str) -> float:
+    """Dollars of electricity per owned chip that is on, and quarter, loaded around the clock."""
+    owning = plan.chip(chip).owning
+    return 0.0 if owning is None else electricity_usd_per_hour(owning, plan.costs) * QUARTER_HOURS
 
 
 def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
@@ -172,7 +177,9 @@ def _quarter(plan: Plan, options: Sequence[Option], mix: Mix, q: int) -> Quarter
     on = {chip: servers for (chip, at), servers in mix.on.items() if at == q}
     here = {chip.chip: on_site.get(chip.chip, 0) + on.get(chip.chip, 0) for chip in plan.chips}
     for chip, servers in on.items():
-        spend[chip].running = servers * plan.chip(chip).server * running_usd(plan, chip)
+        chips = servers * plan.chip(chip).server
+        spend[chip].upkeep = chips * upkeep_usd(plan, chip)
+        spend[chip].electricity = chips * electricity_usd(plan, chip)
     used: dict[str, int] = {}
     capacity = {one.name: 0.0 for one in plan.demand}
     for (k, at), instances in mix.instances.items():

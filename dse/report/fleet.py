@@ -14,7 +14,7 @@ from dse.report.labels import GLOSSARY
 from dse.report.page import answer_page
 from dse.report.xlsx import Cell, workbook
 from dse.specs.plan import Plan
-from dse.study.fleet.answer import Answer, assumptions
+from dse.study.fleet.answer import Answer, assumptions, percentile_words
 from dse.study.fleet.tables import CSV, csv_rows, tables
 from dse.study.fleet.words import value_words
 from dse.study.folder import write_bytes, write_json, write_text
@@ -24,11 +24,13 @@ WORDS = {
     "instance": "one copy of the model on as many chips as it is divided over",
     "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
     "divided, at its highest load within the latency limits",
-    "capital charge": "the price of what is bought as equal payments over its life, interest "
-    "included",
+    "capital charge": "the price of what is bought, with its share of server and network, as "
+    "equal payments over its life, interest included",
+    "upkeep": "maintenance, staff and space of owned chips that are on",
+    "split": "counted as if instances need not be whole",
     "peak": "the highest demand of a quarter, for which the fleet is sized",
     "use": "demand over what the instances can serve within the latency limits",
-    "all-in power": "of a chip with its share of server, network and cooling",
+    "at the meter": "with the share of a chip in server, network and cooling",
     "discounted": "later dollars counted for less, by the yearly rate of the plan",
     "on-demand": "rented by the hour, given back at will",
     **{
@@ -69,13 +71,25 @@ def sheets(
     made: list[tuple[str, list[list[Cell]]]] = [
         ("Answer", [[document["title"]], *([text] for text in document["answer"])]),
         ("Chips by quarter", [list(CSV), *([row[name] for name in CSV] for row in rows)]),
+        ("Spend by quarter", _records([_flat(row) for row in document["by_quarter"]])),
         ("Instances", _records(document["instances"])),
+        ("Owned by the hour", _records([_parts(one) for one in document["owned_prices"]])),
         ("Prices", _records(document["prices"])),
         ("Limits", _records(document["limits"])),
         ("Options", _records(document["options"])),
         ("Rests on", [[text] for text in assumptions(answer)]),
     ]
     return [(name, lines) for name, lines in made if lines]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not isinstance(value, dict)}
+
+
+def _parts(price: dict[str, Any]) -> dict[str, Any]:
+    """The price of an owned hour by its parts, in dollars."""
+    parts = {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
+    return {"chip": price["chip"], **parts, "in all": price["usd_per_chip_hour"]}
 
 
 def _records(records: Sequence[dict[str, Any]]) -> list[list[Cell]]:
@@ -118,7 +132,8 @@ def demand_rows(plan: Plan) -> list[tuple[str, ...]]:
         (
             one.name, ", ".join(one.models), rate_words(one.requests_per_s),
             rate_words(one.peak_per_s(plan.quarters - 1)),
-            f"{one.prompt_tokens:,} + {one.output_tokens:,}", f"{one.ttft_s:g} s",
+            f"{one.prompt_tokens:,.0f} + {one.output_tokens:,.0f}",
+            f"{one.ttft_s:g} s ({percentile_words(one)})",
             f"{1e3 * one.tpot_s:g} ms",
         )
         for one in plan.demand
@@ -166,7 +181,8 @@ def figures(plan: Plan, counted: Counted) -> dict[str, dict[str, Any]]:
         (
             ("rent", lambda spend: spend.rent),
             ("capital charge", lambda spend: spend.capital),
-            ("electricity", lambda spend: spend.running),
+            ("upkeep", lambda spend: spend.upkeep),
+            ("electricity", lambda spend: spend.electricity),
         )
     ):
         values = [sum(of(spend) for spend in one.spend.values()) for one in counted.quarters]

@@ -9,8 +9,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from dse.specs.costs import Costs
 from dse.specs.loader import STRICT
+from dse.specs.owning import Owning
 from dse.specs.purchase import YEAR_HOURS
+from dse.specs.traffic import Class, mean_of
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
 RENT, BUY = "rent", "buy"
@@ -19,13 +22,16 @@ RENT, BUY = "rent", "buy"
 @dataclass(frozen=True, slots=True)
 class DemandClass:
     """Requests of one kind. `requests_per_s` is the mean of the first quarter; the fleet is sized
-    for `peak` times it, which grows by `growth` a quarter. `most_loss` is the quality floor."""
+    for `peak` times it, which grows by `growth` a quarter. `most_loss` is the quality floor.
+
+    `streams` are its lengths, as shares that sum to 1; the tokens are those in the mean. `ttft_s`
+    holds for the median of a steady load, or, with a `percentile`, for that percentile of requests
+    that arrive at random, in each of the streams."""
 
     name: str
     models: tuple[str, ...]
     requests_per_s: float
-    prompt_tokens: int
-    output_tokens: int
+    streams: tuple[Class, ...]
     ttft_s: float
     tpot_s: float
     peak: float
@@ -33,7 +39,21 @@ class DemandClass:
     most_loss: float
     weight_dtypes: tuple[str, ...]
     kv_dtypes: tuple[str, ...]
-    prefix_hit_rate: float
+    percentile: int | None = None
+    source: str = ""
+
+    @property
+    def mean(self) -> Class:
+        """All requests at their mean lengths."""
+        return mean_of(self.streams)
+
+    @property
+    def prompt_tokens(self) -> float:
+        return self.mean.prompt
+
+    @property
+    def output_tokens(self) -> float:
+        return self.mean.output
 
     def mean_per_s(self, quarter: int) -> float:
         """Requests per second in the mean of a quarter, the first being 0."""
@@ -45,9 +65,10 @@ class DemandClass:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One way to get a chip. `usd` is per chip-hour of rent, per chip bought, in the first quarter;
-    it changes by `price_change` a quarter and is fixed when ordered. What is ordered in quarter q
-    serves from q + lead_quarters on: rented for `term_quarters`, bought for `life_quarters`."""
+    """One way to get a chip. `usd` is per chip-hour of rent, or the capital of a chip bought (with
+    its share of server and network), in the first quarter; it changes by `price_change` a quarter
+    and is fixed when ordered. What is ordered in quarter q serves from q + lead_quarters on: rented
+    for `term_quarters`, bought for `life_quarters`."""
 
     chip: str
     way: Literal["rent", "buy"]
@@ -68,8 +89,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class FleetChip:
-    """A chip of the plan: chips of one server, all-in watts per chip, chips that are owned already,
-    and how more can be had. `classes`: those it may serve, all where empty."""
+    """A chip of the plan: chips of one server, watts at the meter per chip, chips that are owned
+    already, and how more can be had. `classes`: those it may serve, all where empty. `owning` is
+    what one takes to own, None where none is owned or bought."""
 
     chip: str
     server: int
@@ -80,6 +102,7 @@ class FleetChip:
     stock: int
     offers: tuple[Offer, ...]
     classes: tuple[str, ...] = ()
+    owning: Owning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +119,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`discount_rate` is per year and also the interest on what is bought."""
+    """`discount_rate` is per year. `costs` are those of what is owned; nothing of it is spread over
+    the hours that it serves, as the fleet counts what is idle."""
 
     name: str
     title: str
@@ -106,7 +130,7 @@ class Plan:
     price_basis: str
     backend: str
     discount_rate: float
-    usd_per_kwh: float
+    costs: Costs
     spare_servers: int
     spare_share: float
     disaggregated: bool
@@ -132,10 +156,13 @@ class DemandFile(BaseModel):
     models: list[str] | None = None
     requests_per_second: float | None = None
     tokens_per_day: str | None = None
-    prompt_tokens: int = Field(gt=0, le=10**8)
-    output_tokens: int = Field(gt=0, le=10**8)
+    prompt_tokens: int | None = Field(default=None, gt=0, le=10**8)
+    output_tokens: int | None = Field(default=None, gt=0, le=10**8)
+    trace: str | None = None
+    window: str = "60 s"
     ttft: str
     tpot: str
+    percentile: Literal[50, 90, 99] | None = None
     peak_over_average: float = Field(default=1.0, ge=1.0, le=1000.0)
     growth_per_quarter: str = "0 %"
     predicted_loss_at_most: float | None = Field(default=None, gt=0.0)
@@ -147,8 +174,6 @@ class DemandFile(BaseModel):
 class _OfferFile(BaseModel):
     model_config = STRICT
 
-    price: str | None = None
-    source: str | None = None
     lead_quarters: int = Field(default=0, ge=0, le=100)
     chips_per_quarter: int | None = Field(default=None, ge=0, le=10**9)
     price_change_per_quarter: str = "0 %"
@@ -156,12 +181,18 @@ class _OfferFile(BaseModel):
 
 class RentFile(_OfferFile):
     basis: str | None = None
+    price: str | None = None
+    source: str | None = None
     term_quarters: int | None = Field(default=None, ge=1, le=100)
     site: Literal["own", "provider"] = "own"
 
 
 class BuyFile(_OfferFile):
-    life: str = "4 years"
+    """At the price that `costs:` or hardware/purchases.csv gives: one written here is refused with
+    where it goes."""
+
+    price: Any = None
+    server_price: Any = None
 
 
 class FleetChipFile(BaseModel):
@@ -170,8 +201,8 @@ class FleetChipFile(BaseModel):
     chip: str
     rent: RentFile | list[RentFile] | None = None
     buy: BuyFile | None = None
+    power: Any = None  # refused, with where it goes
     server: int | None = Field(default=None, ge=1, le=10_000)
-    power: str | None = None
     chips_per_rack: int | None = Field(default=None, ge=1, le=10_000)
     classes: list[str] = Field(default=[])
 
@@ -210,9 +241,8 @@ class PlanFile(BaseModel):
     quarters: int = Field(default=4, ge=1, le=20)
     price_basis: str
     backend: str = "current"
-    discount_rate: str = "8 %"
-    usd_per_kwh: float = Field(default=0.12, ge=0.0, le=10.0)
-    pue: float = Field(default=1.25, ge=1.0, le=5.0)
+    discount_rate: str | None = None
+    costs: Any = None
     disaggregated: bool = False
     largest_instance: int = Field(default=16, ge=1, le=1024)
     demand: list[DemandFile] = Field(min_length=1, max_length=20)

@@ -10,10 +10,11 @@ from dse import units
 from dse.data import search_spaces_dir
 from dse.dtypes import DTYPES
 from dse.errors import InputError
-from dse.specs.all_in_power import power_of
 from dse.specs.catalog import Catalog
+from dse.specs.costs import Cost, Costs, check_chips, read_costs
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.model_catalog import resolve_model
+from dse.specs.owning import Owning, lacks_for_owning, lacks_power, owning, power_at_meter
 from dse.specs.plan import (
     BUY,
     QUARTER_HOURS,
@@ -29,7 +30,10 @@ from dse.specs.plan import (
     PlanFile,
     RentFile,
 )
-from dse.specs.purchase import HOUR, buyers_rows
+from dse.specs.prices import COMPUTED
+from dse.specs.purchase import HOUR
+from dse.specs.trace import read_trace
+from dse.specs.traffic import GROUPS, Class, traffic_of
 from dse.specs.workloads import CURRENT_BACKEND
 
 DAY_S = 86400.0
@@ -38,6 +42,12 @@ TERMS = {
     "on_demand": 1, "on_demand_marketplace": 1, "spot": 1, "capacity_block": 1,
     "rental_1yr": 4, "reserved_1yr": 4, "rental_3yr": 12, "reserved_3yr": 12,
 }  # fmt: skip
+# Lines of a class that a trace stands for.
+FROM_TRACE = (
+    "requests_per_second", "tokens_per_day", "prompt_tokens", "output_tokens", "peak_over_average",
+    "prefix_hit_rate",
+)  # fmt: skip
+_Load = tuple[tuple[Class, ...], float, float, str]
 LARGEST_DOMAIN = 72  # a larger scale-up domain is not sold whole
 SERVERS_PER_RACK = 4
 _PERCENT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+)\s*%\s*")
@@ -69,10 +79,16 @@ def load_plan(path: Path | str, catalog: Catalog) -> Plan:
     return _Reader(document, written, catalog).plan()
 
 
+def _source(cost: Cost) -> str:
+    """Kind, source and date of a figure."""
+    return ", ".join(part for part in (cost.kind, cost.source, cost.date) if part)
+
+
 class _Reader:
     def __init__(self, document: Document, written: PlanFile, catalog: Catalog) -> None:
         self.document, self.written, self.catalog = document, written, catalog
         self.assumed: list[str] = []
+        self.costs = self._costs()
 
     def plan(self) -> Plan:
         one = self.written
@@ -83,12 +99,7 @@ class _Reader:
             raise self._wrong(
                 ("backend",), f"unknown backend {backend!r}{near}", ", ".join(self.catalog.backends)
             )
-        if one.price_basis not in self.catalog.prices.bases():
-            bases = self.catalog.prices.bases()
-            near = did_you_mean(one.price_basis, bases)
-            raise self._wrong(
-                ("price_basis",), f"unknown price basis {one.price_basis!r}{near}", ", ".join(bases)
-            )
+        self._rent_basis(("price_basis",), one.price_basis)
         plan = Plan(
             name=one.name,
             title=one.title,
@@ -97,8 +108,10 @@ class _Reader:
             quarters=one.quarters,
             price_basis=one.price_basis,
             backend=backend,
-            discount_rate=self._share(("discount_rate",), one.discount_rate),
-            usd_per_kwh=one.usd_per_kwh,
+            discount_rate=self.costs.value("cost_of_capital")
+            if one.discount_rate is None
+            else self._share(("discount_rate",), one.discount_rate),
+            costs=self.costs,
             spare_servers=one.spares.servers,
             spare_share=self._share(("spares", "share"), one.spares.share),
             disaggregated=one.disaggregated,
@@ -122,6 +135,38 @@ class _Reader:
             accepted = f"a percentage from {least:.0%} to {most:.0%}, such as 8 %"
             raise self._wrong(path, f"read {text!r}", accepted)
         return value
+
+    def _costs(self) -> Costs:
+        """What owning costs: the plan's own lines before those of the catalog. The share of the
+        hours that carry the cost is all of them: the plan counts what is idle."""
+        costs, written = self.catalog.costs, self.written.costs
+        if written is not None:
+            costs = read_costs(self.document, ("costs",), written, costs)
+            check_chips(costs, self.catalog.chips)
+        if costs.value("utilisation") == 1.0:
+            return costs
+        if "utilisation" in (written or {}):
+            raise self._wrong(
+                ("costs", "utilisation"),
+                "a fleet counts what is idle itself",
+                "`peak_over_average` and `spares`",
+            )
+        self.assumed.append("`utilisation` of the costs is not used: the fleet counts what is idle")
+        return costs.changed({"utilisation": 1.0})
+
+    def _rent_basis(self, path: KeyPath, basis: str) -> None:
+        """Raises InputError for a basis that is none of rents."""
+        bases = self.catalog.prices.bases()
+        if basis in COMPUTED:
+            raise self._wrong(
+                path,
+                f"{basis} is no price of a rent: what is owned is `buy:` or `stock:` of the plan, "
+                "at the costs of owned_tco",
+                ", ".join(bases),
+            )
+        if basis not in bases:
+            near = did_you_mean(basis, bases)
+            raise self._wrong(path, f"unknown price basis {basis!r}{near}", ", ".join(bases))
 
     def _names_once(self) -> None:
         for key, names in (
@@ -156,23 +201,61 @@ class _Reader:
                 raise self._wrong(
                     (*at, field), error.message, error.accepted or "a model"
                 ) from None
+        if row.percentile is not None and self.written.disaggregated:
+            raise self._wrong(
+                (*at, "percentile"),
+                "pools of their own for prefill and decode are sized for a steady load",
+                "no percentile, or no `disaggregated`",
+            )
+        streams, per_s, peak, source = (
+            self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
+        )
         return DemandClass(
             name=row.name,
             models=tuple(names),
-            requests_per_s=self._rate(at, row),
-            prompt_tokens=row.prompt_tokens,
-            output_tokens=row.output_tokens,
+            requests_per_s=per_s,
+            streams=streams,
             ttft_s=self._time((*at, "ttft"), row.ttft),
             tpot_s=self._time((*at, "tpot"), row.tpot),
-            peak=row.peak_over_average,
+            peak=peak,
             growth=self._share((*at, "growth_per_quarter"), row.growth_per_quarter, -0.9),
             most_loss=row.predicted_loss_at_most or float("inf"),
             weight_dtypes=self._formats((*at, "weight_dtype"), row.weight_dtype),
             kv_dtypes=self._formats((*at, "kv_dtype"), row.kv_dtype),
-            prefix_hit_rate=row.prefix_hit_rate,
+            percentile=row.percentile,
+            source=source,
         )
 
-    def _rate(self, at: KeyPath, row: DemandFile) -> float:
+    def _lengths(self, at: KeyPath, row: DemandFile) -> _Load:
+        """What the lines of a class say of its requests."""
+        for name in ("prompt_tokens", "output_tokens"):
+            if getattr(row, name) is None:
+                raise self._wrong((*at, name), "is missing", "tokens, or `trace: FILE.csv`")
+        prompt, output = float(row.prompt_tokens or 0), float(row.output_tokens or 0)
+        one = Class(1.0, prompt, output, row.prefix_hit_rate)
+        return (one,), self._rate(at, row, prompt + output), row.peak_over_average, ""
+
+    def _trace(self, at: KeyPath, row: DemandFile, file: str) -> _Load:
+        """What a trace says of them: the peak is its busiest window. Lengths are kept apart for a
+        percentile, which the longest prompts decide."""
+        taken = {*FROM_TRACE} & row.model_fields_set
+        if taken:
+            name = sorted(taken)[0]
+            raise self._wrong((*at, name), "a trace says it", "one of the two")
+        window_s = self._time((*at, "window"), row.window)
+        groups = 1 if row.percentile is None else GROUPS[row.percentile]
+        path = Path(self.document.file).parent / file
+        try:
+            found = traffic_of(read_trace(path), window_s, 1.0, groups)
+        except InputError as error:
+            if error.file is not None:
+                raise
+            field = (*at, "window")
+            raise self._wrong(field, error.message, error.accepted or "a time") from None
+        source = f"{file}: {found.mean_per_s:.4g} requests/s, busiest {row.window} of it"
+        return found.classes, found.mean_per_s, found.busy_per_s / found.mean_per_s, source
+
+    def _rate(self, at: KeyPath, row: DemandFile, tokens_each: float) -> float:
         """Requests per second in the mean."""
         both = (row.requests_per_second is None) == (row.tokens_per_day is None)
         if both:
@@ -187,7 +270,7 @@ class _Reader:
             assert row.tokens_per_day is not None
             field, text = "tokens_per_day", row.tokens_per_day
             tokens = self.document.quantity((*at, field), text, "tokens")
-            rate = tokens / DAY_S / (row.prompt_tokens + row.output_tokens)
+            rate = tokens / DAY_S / tokens_each
         if not 0.0 < rate < 1e9:
             raise self._wrong(
                 (*at, field),
@@ -228,6 +311,7 @@ class _Reader:
             self.catalog.require(row.chip)
         except InputError as error:
             raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
+        self._no_costs(at, row)
         classes = [one.name for one in self.written.demand]
         for i, name in enumerate(row.classes):
             if name not in classes:
@@ -241,7 +325,10 @@ class _Reader:
             raise self._wrong(
                 ("stock",), f"{stock} chips are no whole servers of {server}", f"{server} x n"
             )
-        watts, words = self._power(at, row)
+        watts, words = self._power(at, row.chip)
+        owned = (
+            self._owning(("stock",) if stock else (*at, "buy"), row) if stock or row.buy else None
+        )
         per_rack = row.chips_per_rack or (
             server if server >= LARGEST_DOMAIN else SERVERS_PER_RACK * server
         )
@@ -254,8 +341,20 @@ class _Reader:
             )
         return FleetChip(
             row.chip, server, watts, words, per_rack, rack, stock,
-            self._offers(at, row, stock), tuple(row.classes),
+            self._offers(at, row, owned, stock), tuple(row.classes), owned,
         )  # fmt: skip
+
+    def _no_costs(self, at: KeyPath, row: FleetChipFile) -> None:
+        """Raises InputError for a figure that is a cost, which the chip lines of `costs:` say."""
+        buy = row.buy or BuyFile()
+        for path, name, value in (
+            ((*at, "power"), "power", row.power),
+            ((*at, "buy", "price"), "price", buy.price),
+            ((*at, "buy", "server_price"), "server_price", buy.server_price),
+        ):
+            if value is not None:
+                place = f"`costs: {{chips: {{{row.chip}: {{{name}: {value}}}}}}}`"
+                raise self._wrong(path, f"read {value!r}: it is one of the costs", place)
 
     def _server(self, at: KeyPath, row: FleetChipFile) -> int:
         if row.server is not None:
@@ -269,21 +368,27 @@ class _Reader:
             )
         return domain
 
-    def _power(self, at: KeyPath, row: FleetChipFile) -> tuple[float, str]:
-        """All-in watts per chip, and where they are from."""
-        if row.power is not None:
-            watts = self.document.quantity((*at, "power"), row.power, "W") * self.written.pue
-            return watts, f"of the plan: {row.power} a chip x PUE {self.written.pue:g}"
-        found = power_of(self.catalog.chips[row.chip], self.catalog.chips)
-        if found is None:
-            raise self._wrong(
-                at,
-                f"{row.chip} has no published power",
-                "`power: 400 W`, of a chip with its share of server and network; PUE is put on it",
-            )
-        return found.watts, found.words
+    def _power(self, at: KeyPath, chip: str) -> tuple[float, str]:
+        """Watts at the meter per chip, and what they rest on."""
+        lack = lacks_power(self.catalog, chip, self.costs)
+        if lack is not None:
+            raise self._wrong(at, lack, f"`costs: {{chips: {{{chip}: {{power: 1.2 kW}}}}}}`")
+        cost, server_w, watts = power_at_meter(self.catalog, chip, self.costs)
+        words = cost.text
+        if watts != cost.value:
+            words += f" x {server_w / cost.value:g} (server)" if server_w != cost.value else ""
+            words += f" x {watts / server_w:g} (facility)"
+        return watts, f"{words}, {_source(cost)}"
 
-    def _offers(self, at: KeyPath, row: FleetChipFile, stock: int) -> tuple[Offer, ...]:
+    def _owning(self, at: KeyPath, row: FleetChipFile) -> Owning:
+        lack = lacks_for_owning(self.catalog, row.chip, self.costs)
+        if lack is not None:
+            raise self._wrong(at, lack, "`costs:` of the plan with it, or --costs FILE")
+        return owning(self.catalog, row.chip, self.costs)
+
+    def _offers(
+        self, at: KeyPath, row: FleetChipFile, owned: Owning | None, stock: int
+    ) -> tuple[Offer, ...]:
         listed = isinstance(row.rent, list)
         rents = row.rent if isinstance(row.rent, list) else [row.rent] if row.rent else []
         path = (*at, "rent")
@@ -292,8 +397,8 @@ class _Reader:
         offers = [
             self._rent((*path, i) if listed else path, row.chip, one) for i, one in enumerate(rents)
         ]
-        if row.buy is not None:
-            offers.append(self._buy((*at, "buy"), row.chip, row.buy))
+        if row.buy is not None and owned is not None:
+            offers.append(self._buy((*at, "buy"), row.chip, row.buy, owned))
         labels = [offer.label for offer in offers]
         for i, label in enumerate(labels):
             if label in labels[:i]:
@@ -307,13 +412,7 @@ class _Reader:
             words = f"{one.price} (the plan's own{f': {one.source}' if one.source else ''})"
             name = one.basis or "own price"
         else:
-            if basis not in self.catalog.prices.bases():
-                raise self._wrong(
-                    (*at, "basis"),
-                    f"unknown price basis {basis!r}"
-                    f"{did_you_mean(basis, self.catalog.prices.bases())}",
-                    ", ".join(self.catalog.prices.bases()),
-                )
+            self._rent_basis((*at, "basis"), basis)
             price = self.catalog.prices.select(basis).get(chip)
             if price is None:
                 has = sorted({row.basis for row in self.catalog.prices.rows if row.chip == chip})
@@ -338,32 +437,22 @@ class _Reader:
             on_site=one.site == "own",
         )  # fmt: skip
 
-    def _buy(self, at: KeyPath, chip: str, one: BuyFile) -> Offer:
-        life_s = self._time((*at, "life"), one.life)
-        if life_s < HOUR * QUARTER_HOURS:
-            raise self._wrong((*at, "life"), f"read {one.life!r}", "a quarter of a year or more")
-        if one.price is not None:
-            usd = self._price((*at, "price"), one.price, "usd")
-            words = f"{one.price} (the plan's own{f': {one.source}' if one.source else ''})"
-        else:
-            rows = buyers_rows(self.catalog.purchases, chip)
-            if not rows:
-                raise self._wrong(
-                    at, f"{chip} has no price that a buyer pays", "`buy: {price: 30000 USD}`"
-                )
-            values = sorted(row.usd_per_chip for row in rows)
-            middle = len(values) // 2
-            usd = values[middle] if len(values) % 2 else sum(values[middle - 1 : middle + 1]) / 2
-            kinds = ", ".join(dict.fromkeys(row.kind for row in rows))
-            words = f"{usd:,.0f} USD ({kinds}, {max(row.date for row in rows)})"
-            if not kinds.startswith("purchase_system"):
-                self.assumed.append(
-                    f"the purchase price of {chip} is that of the chip alone: its server, network "
-                    "and housing are not in it"
-                )
+    def _buy(self, at: KeyPath, chip: str, one: BuyFile, owned: Owning) -> Offer:
+        life, price = self.costs.inputs["life"], owned.price
+        if life.value < HOUR * QUARTER_HOURS:
+            raise self._wrong(
+                at, f"what is bought lives {life.text}", "`life` of a quarter or more in the costs"
+            )
+        server = owned.server_usd / price.value
+        words = (
+            f"{owned.capital_usd:,.0f} USD a chip: {price.text}"
+            + (f" x {server:g} (server)" if abs(server - 1.0) > 1e-9 else "")
+            + f" x {owned.capital_usd / owned.server_usd:g} (network), {_source(price)}"
+        )
         return Offer(
-            chip, BUY, f"{chip}, bought", usd, words, self._lead(at, one.lead_quarters),
-            life_quarters=life_s / HOUR / QUARTER_HOURS,
+            chip, BUY, f"{chip}, bought", owned.capital_usd, words,
+            self._lead(at, one.lead_quarters),
+            life_quarters=life.value / HOUR / QUARTER_HOURS,
             chips_per_quarter=self._supply(one.chips_per_quarter),
             price_change=self._change(at, one.price_change_per_quarter),
         )  # fmt: skip

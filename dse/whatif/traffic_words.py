@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dse.specs.traffic import Windows
 from dse.study.numbers import percent, significant
 from dse.study.text_table import Table
 from dse.study.words import DEPLOYMENT_KEY, short_deployment, show
 from dse.whatif.paid import left_out, paid_rows, paid_sentences, paid_tables, unsold_words
-from dse.whatif.traffic import Answer, Fleet, Targets, Windows
+from dse.whatif.traffic import Answer, Fleet, Targets
 
 MOST_SHOWN = 400
 

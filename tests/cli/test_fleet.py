@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -96,6 +97,8 @@ def test_pools_of_two_chips_are_options(tmp_path: Path):
     assert all(row["ttft_s"] <= 1.0 and row["tpot_s"] <= 0.03 for row in mixed)
 
 
+OWNED = "  - {chip: mi300x, buy: {}}\n"
+COSTS = "costs: {chips: {%s}}\n"
 RENT = "  - chip: h100_sxm\n    rent: {%s}\n"
 CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
 
@@ -115,16 +118,56 @@ CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
         (CHIPS, CHIPS + "limits: {power: 2}\n", ["limits.power", "unit is missing"]),
         (
             CHIPS,
-            "  - chip: tpu_v5e\n    server: 8\n    power: 300 W\n",
+            "  - chip: tpu_v5e\n    server: 8\n" + COSTS % "tpu_v5e: {power: 375 W}",
             ["no price", "{price: 2 USD/h}"],
         ),
         (CHIPS, "  - chip: tpu_v5e\n", ["domain of 256 chips", "server: N"]),
-        (CHIPS, "  - chip: tpu_v5e\n    server: 8\n", ["no published power", "power: 400 W"]),
+        (CHIPS, "  - chip: tpu_v5e\n    server: 8\n", ["no rated power", "{power: 1.2 kW}"]),
         (CHIPS, RENT % "lead_quarters: 2", ["lead_quarters", "nothing arrives", "at most 1"]),
         (CHIPS, RENT % "basis: rental_3y", ["rental_3y", "did you mean rental_3yr"]),
         (CHIPS, "  - chip: h100\n", ["unknown chip 'h100'", "chips[0].chip"]),
         (CHIPS, "  - {chip: h100_sxm, classes: [chatt]}\n", ["unknown class", "mean chat?"]),
-        (CHIPS, "  - {chip: mi300x, buy: {life: 1 day}}\n", ["buy.life", "quarter of a year"]),
+        (
+            CHIPS,
+            "  - {chip: mi300x, buy: {price: 3 USD}}\n",
+            ["chips[0].buy.price", "`costs: {chips: {mi300x: {price: 3 USD}}}`"],
+        ),
+        (
+            CHIPS,
+            "  - {chip: mi300x, power: 900 W}\n",
+            ["chips[0].power", "`costs: {chips: {mi300x: {power: 900 W}}}`"],
+        ),
+        (CHIPS, OWNED + "costs: {life: 1 day}\n", ["chips[0].buy", "lives 1 day", "a quarter"]),
+        (CHIPS, OWNED + "costs: {lifee: 1 year}\n", ["costs.lifee", "did you mean life?"]),
+        (CHIPS, OWNED + "costs: {utilisation: 60 %}\n", ["costs.utilisation", "idle itself"]),
+        (CHIPS, OWNED + COSTS % "mi300x: {price: -1 USD}", ["mi300x.price", "read '-1 USD'"]),
+        (CHIPS, OWNED + COSTS % "mi300x: {price: 0 USD}", ["mi300x.price", "more than 0 USD"]),
+        (CHIPS, OWNED + COSTS % "mi300: {price: 1 USD}", ["unknown chip 'mi300'", "mi300x?"]),
+        (
+            CHIPS,
+            "  - {chip: mi325x, buy: {}}\n",
+            ["chips[0].buy", "no price that a buyer pays", "{price: 30000 USD}", "plan.yaml:15"],
+        ),
+        (
+            CHIPS,
+            "  - {chip: tpu_v5e, server: 8, buy: {}}\n" + COSTS % "tpu_v5e: {price: 9000 USD}",
+            ["chips[0]", "tpu_v5e has no rated power", "{power: 1.2 kW}"],
+        ),
+        (
+            CHIPS,
+            "  - chip: a100_80_sxm\nstock: [{chip: a100_80_sxm, chips: 8}]\n",
+            ["stock", "a100_80_sxm has no price that a buyer pays"],
+        ),
+        ("rental_3yr", "owned_tco", ["price_basis", "no price of a rent", "`buy:`", "rental_3yr"]),
+        (CHIPS, RENT % "basis: owned_tco", ["rent.basis", "no price of a rent", "on_demand"]),
+        ("tpot:", "percentile: 95\n    tpot:", ["demand[0].percentile", "50", "90", "99"]),
+        (
+            "quarters: 2\n",
+            "quarters: 2\ndisaggregated: true\n",
+            ["demand[0].percentile", "steady load", "no percentile"],
+        ),
+        ("prompt_tokens: 1024\n    ", "", ["demand[0].prompt_tokens", "`trace: FILE.csv`"]),
+        ("tpot:", "trace: t.csv\n    tpot:", ["demand[0].output_tokens", "a trace says it"]),
         (CHIPS, CHIPS + "stock: [{chip: b200_sxm, chips: 8}]\n", ["stock[0].chip", "h100_sxm"]),
         (CHIPS, CHIPS + "stock: [{chip: mi300x, chips: 9}]\n", ["whole servers of 8"]),
         (CHIPS, CHIPS + "  - chip: mi300x\n", ["listed twice"]),
@@ -140,11 +183,123 @@ CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
 )
 def test_bad_input_is_one_line(tmp_path: Path, old: str, new: str, named: list[str]):
     assert old in PLAN
-    said = dse("fleet", written(tmp_path, PLAN.replace(old, new)))
+    text = PLAN.replace(old, new)
+    if "no percentile" in named:
+        text = text.replace("tpot:", "percentile: 90\n    tpot:")
+    said = dse("fleet", written(tmp_path, text))
     assert said.code == 2, said.err
     assert said.out == ""
     assert said.err.count("\n") == 1
     assert all(word in said.err for word in named), said.err
+
+
+BUY = PLAN.replace(CHIPS, "  - {chip: h100_sxm, buy: {}}\n").replace("quarters: 2", "quarters: 1")
+
+
+def test_prices_and_costs_of_the_users_own_are_used_and_said(tmp_path: Path):
+    """What is bought costs what `dse hardware prices` says, with the file as without."""
+    costs, prices = tmp_path / "costs.yaml", tmp_path / "prices.csv"
+    costs.write_text("life: 4 years\nchips: {h100_sxm: {price: 20000 USD}}\n")
+    prices.write_text(
+        "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+        "h100_sxm,rental_3yr,0.9,us,2026-01,quote,\n"
+    )
+    plan = written(tmp_path, BUY)
+    bought = [
+        json.loads(dse("fleet", plan, "--json", *flags).out)["owned_prices"][0]
+        for flags in ((), ("--costs", str(costs)))
+    ]
+    assert [part["name"] for part in bought[0]["parts"]][:2] == ["server with chip", "network"]
+    for price, flags in zip(bought, ((), ("--costs", str(costs))), strict=True):
+        one = ("--chip", "h100_sxm", "--basis", "owned_tco")
+        listed = json.loads(dse("hardware", "prices", *one, "--json", *flags).out)["prices"]
+        assert price["usd_per_chip_hour"] == pytest.approx(listed[0]["usd_per_chip_hour"])
+    assert bought[1]["usd_per_chip_hour"] < bought[0]["usd_per_chip_hour"]
+    said = dse("fleet", plan, "--costs", str(costs))
+    assert "20000 USD x 1.4 (server) x 1.19 (network)" in " ".join(said.out.split())
+    assert "What an owned chip costs by the hour" in said.out
+    assert dse("fleet", plan, "--out", str(tmp_path / "out")).code == 0
+    with zipfile.ZipFile(tmp_path / "out/fleet.xlsx") as book:
+        names = ET.fromstring(book.read("xl/workbook.xml"))  # noqa: S314
+    assert "Owned by the hour" in [node.get("name") for node in names.iter()]
+    rented = json.loads(dse("fleet", written(tmp_path, PLAN), "--json", "--prices", str(prices),
+                            "--as-of", "2026-06").out)  # fmt: skip
+    offer = next(row for row in rented["prices"] if row["offer"].startswith("h100"))
+    assert offer["usd"] == 0.9
+    assert any("prices.csv" in text for text in rented["assumed"])
+    assert any("2026-06" in text for text in rented["assumed"])
+
+
+def test_a_percentile_of_random_arrivals_holds_at_the_rate_that_is_used(tmp_path: Path):
+    text = PLAN.replace("tpot:", "percentile: 99\n    tpot:").replace("ttft: 1 s", "ttft: 200 ms")
+    answer = json.loads(dse("fleet", written(tmp_path, text), "--json").out)
+    option = next(row for row in answer["options"] if row["chips"] == {"h100_sxm": 1})
+    assert option["percentile"] == 99
+    rates = (option["requests_per_s"], 1.01 * option["requests_per_s"])
+    first, token = zip(*(arriving(rate) for rate in rates), strict=True)
+    assert first[0] == pytest.approx(option["ttft_s"], rel=1e-6)
+    assert first[0] <= 0.2
+    assert token[0] <= 0.03
+    assert first[1] > 0.2 or token[1] > 0.03
+    steady = json.loads(dse("fleet", written(tmp_path, PLAN), "--json").out)
+    most = next(row for row in steady["options"] if row["chips"] == {"h100_sxm": 1})
+    assert option["requests_per_s"] < most["requests_per_s"]
+    assert any("Poisson" in text and "99%" in text for text in answer["assumed"])
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "gpt-oss-120b"])
+def test_random_arrivals_never_serve_more_than_a_steady_load(tmp_path: Path, model: str):
+    """Whatever the percentile, and the fewer the rarer it is."""
+    text = PLAN.replace("llama-3-8b", model).replace("ttft: 1 s", "ttft: 300 ms")
+    rates = []
+    for line in ("", "percentile: 50\n    ", "percentile: 90\n    ", "percentile: 99\n    "):
+        said = dse("fleet", written(tmp_path, text.replace("tpot:", line + "tpot:")), "--json")
+        options = json.loads(said.out)["options"]
+        rates.append(
+            {row["on"]: row["requests_per_s"] for row in options if row["on"].endswith("h100_sxm")}
+        )
+    for more, fewer in itertools.pairwise(rates):
+        for on in more.keys() & fewer.keys():
+            assert fewer[on] <= more[on] * (1.0 + 1e-9)
+
+
+def arriving(rate: float) -> tuple[float, float]:
+    """The 99th percentile of the first token, and the time per token, of one H100."""
+    said = dse(
+        "estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--serving", "poisson",
+        "--requests-per-second", str(rate), "--prompt-tokens", "1024", "--output-tokens", "256",
+        "--json",
+    )  # fmt: skip
+    found = json.loads(said.out)
+    return found["ttft_p99_s"], found["tpot_s"]
+
+
+def test_a_trace_stands_for_lengths_and_rates(tmp_path: Path):
+    """Two requests a second for a minute, then one: 1.5 in the mean, 2 in the busiest window."""
+    times = [k / 2 for k in range(120)] + [60.0 + k for k in range(61)]
+    rows = [f"{time},1000,{300 if k % 2 else 100}" for k, time in enumerate(times)]
+    (tmp_path / "asked.csv").write_text("\n".join(["time,prompt,output", *rows]) + "\n")
+    lines = ("requests_per_second: 60", "prompt_tokens: 1024", "output_tokens: 256")
+    text = PLAN
+    for line in lines:
+        text = text.replace(f"    {line}\n", "" if line != lines[0] else "    trace: asked.csv\n")
+    found = load_plan(written(tmp_path, text), load_catalog()).demand[0]
+    assert found.requests_per_s == pytest.approx(180 / 120)
+    assert found.peak == pytest.approx(2.0 / 1.5)
+    assert found.prompt_tokens == pytest.approx(1000.0)
+    assert found.output_tokens == pytest.approx(200.0, rel=0.01)
+    assert len(found.streams) == 1
+    text = text.replace("tpot:", "percentile: 90\n    tpot:")
+    assert len(load_plan(written(tmp_path, text), load_catalog()).demand[0].streams) == 2
+    said = dse("fleet", written(tmp_path, text), "--json")
+    assert said.code == 0, said.err
+    assert any("asked.csv" in text for text in json.loads(said.out)["assumed"])
+    said = dse("fleet", written(tmp_path, text.replace("asked", "absent")))
+    assert said.code == 2
+    assert "absent.csv: no such file" in said.err
+    said = dse("fleet", written(tmp_path, text.replace("tpot:", "window: 200 s\n    tpot:")))
+    assert said.code == 2
+    assert "demand[0].window" in said.err
 
 
 def test_near_names(tmp_path: Path):

@@ -5,28 +5,58 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dse.economics.fleet import solve
-from dse.economics.fleet_cost import Mix, Option, capital_usd, count, discount
+from dse.economics.fleet_cost import (
+    Mix,
+    Option,
+    capital_usd,
+    count,
+    discount,
+    electricity_usd,
+    upkeep_usd,
+)
+from dse.economics.tco import usd_per_chip_hour
+from dse.specs.catalog import load_catalog
+from dse.specs.costs import Cost
+from dse.specs.owning import Owning
 from dse.specs.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Limits, Offer, Plan
+from dse.specs.plan_reader import load_plan
+from dse.specs.traffic import Class
 from dse.study.fleet.answer import answer_of, document
 from dse.study.fleet.changes import entries
 from dse.study.fleet.options import _efficient
 from dse.study.fleet.words import lead
 
+YEAR_S = 8760.0 * 3600.0
+
 
 def demand(name: str = "chat", per_s: float = 10.0, **more: float) -> DemandClass:
     given = {"peak": 1.0, "growth": 0.0} | more
     return DemandClass(
-        name, ("m",), per_s, 1000, 100, 1.0, 0.05, given["peak"], given["growth"], math.inf,
-        (), (), 0.0,
+        name, ("m",), per_s, (Class(1.0, 1000.0, 100.0, 0.0),), 1.0, 0.05, given["peak"],
+        given["growth"], math.inf, (), (),
     )  # fmt: skip
 
 
-def rent(chip: str, usd: float, **more) -> Offer:
-    return Offer(chip, RENT, f"{chip}, rent", usd, "a test", **({"term_quarters": 12} | more))
+COSTS = load_catalog().costs.changed(
+    {
+        "life": 4.0 * YEAR_S, "cost_of_capital": 0.08, "resale": 0.0, "maintenance": 0.05,
+        "staff": 150.0, "space": 100.0, "electricity": 0.1,
+    }
+)  # fmt: skip
+FREE = COSTS.changed(dict.fromkeys(("maintenance", "staff", "space"), 0.0))
+
+
+def rent(chip: str, usd: float, **more: Any) -> Offer:
+    given: dict[str, Any] = {"term_quarters": 12} | more
+    return Offer(chip, RENT, f"{chip}, rent", usd, "a test", **given)
 
 
 def buy(chip: str, usd: float, **more) -> Offer:
@@ -34,7 +64,13 @@ def buy(chip: str, usd: float, **more) -> Offer:
 
 
 def chip(name: str, *offers: Offer, server: int = 2, stock: int = 0, watts: float = 1e3):
-    return FleetChip(name, server, watts, "", 4 * server, "", stock, offers)
+    bought = [offer.usd for offer in offers if offer.way == BUY]
+    figure = Cost("price", 1.0, "", "assumed", "a test", "", "")
+    owning = Owning(bought[0] if bought else 1e4, 0.0, watts, watts, figure, figure)
+    return FleetChip(
+        name, server, watts, "", 4 * server, "", stock, offers,
+        owning=owning if bought or stock else None,
+    )  # fmt: skip
 
 
 def option(chips: dict[str, int], rate: float, klass: str = "chat") -> Option:
@@ -43,7 +79,7 @@ def option(chips: dict[str, int], rate: float, klass: str = "chat") -> Option:
 
 def plan(*chips: FleetChip, **more) -> Plan:
     given = {
-        "quarters": 2, "discount_rate": 0.08, "usd_per_kwh": 0.1, "spare_servers": 0,
+        "quarters": 2, "discount_rate": 0.08, "costs": COSTS, "spare_servers": 0,
         "spare_share": 0.0, "demand": (demand(),), "limits": Limits(),
     } | more  # fmt: skip
     return Plan(
@@ -80,15 +116,15 @@ def brute(one: Plan, options: list[Option], most: int = 3) -> float:
 
 
 def _quarter(one: Plan, options: list[Option], q: int, rented, owned):
-    """The fewest owned servers, by their electricity, with which some instances serve quarter q."""
+    """The owned servers that cost least to run, with which some instances serve quarter q."""
     names = [c.chip for c in one.chips]
     best = None
     for servers in itertools.product(*(range(owned[name] + 1) for name in names)):
-        watts = sum(
-            n * one.chip(name).server * one.chip(name).watts
+        usd = sum(
+            n * one.chip(name).server * (upkeep_usd(one, name) + electricity_usd(one, name))
             for n, name in zip(servers, names, strict=True)
         )
-        if best is not None and watts >= best[0]:
+        if best is not None and usd >= best[0]:
             continue
         have = dict(zip(names, servers, strict=True))
         for runs in itertools.product(range(6), repeat=len(options)):
@@ -106,7 +142,7 @@ def _quarter(one: Plan, options: list[Option], q: int, rented, owned):
                 for name in names
             )
             if served and fits:
-                best = (watts, {(n, q): have[n] for n in names if have[n]}, mix.instances)
+                best = (usd, {(n, q): have[n] for n in names if have[n]}, mix.instances)
                 break
     return None if best is None else best[1:]
 
@@ -144,6 +180,13 @@ CASES = {
         ),
         [option({"a": 2}, 4.0), option({"b": 2}, 4.0), option({"a": 1, "b": 1}, 3.5)],
     ),
+    "buy one and rent another": (
+        plan(
+            chip("a", buy("a", 3e4, price_change=-0.1)), chip("b", rent("b", 2.6), stock=2),
+            demand=(demand(per_s=7.0, growth=0.5),),
+        ),
+        [option({"a": 2}, 4.0), option({"b": 1}, 2.0)],
+    ),
     "cash": (
         plan(
             chip("a", rent("a", 3.0), buy("a", 2e4)), quarters=1,
@@ -166,20 +209,96 @@ def test_the_program_is_as_cheap_as_every_mix_tried(name: str):
     assert found.usd == pytest.approx(brute(one, options), rel=1e-6)
 
 
+USD_PER_HOUR = st.floats(0.5, 5.0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    capital=st.floats(1e3, 9e4), first=USD_PER_HOUR, second=USD_PER_HOUR,
+    stock=st.sampled_from([0, 2]), per_s=st.floats(1.0, 12.0),
+)  # fmt: skip
+def test_no_other_mix_is_cheaper_whatever_the_prices(
+    capital: float, first: float, second: float, stock: int, per_s: float
+):
+    """To buy, to rent or to run what is owned: as cheap as every mix tried; both counts agree."""
+    one = plan(
+        chip("a", buy("a", capital), rent("a", first, term_quarters=1), stock=stock),
+        chip("b", rent("b", second)),
+        demand=(demand(per_s=per_s),), quarters=1,
+    )  # fmt: skip
+    options = [option({"a": 2}, 5.0), option({"b": 1}, 3.0)]
+    found = solve(one, options)
+    assert found.mix is not None
+    counted = count(one, options, found.mix)
+    assert not counted.broken
+    assert counted.usd == pytest.approx(found.usd, rel=1e-9)
+    assert found.usd == pytest.approx(brute(one, options, most=3), rel=2e-4)
+
+
 def test_a_rent_costs_what_multiplication_says():
     one = plan(chip("a", rent("a", 2.0)), discount_rate=0.0)
     options = [option({"a": 2}, 4.0)]
     assert solve(one, options).usd == pytest.approx(3 * 2 * 2.0 * QUARTER_HOURS * 2)
 
 
-def test_capital_is_charged_as_an_annuity():
+def test_capital_is_repaid_with_interest_over_its_life():
     offer = buy("a", 1000.0, life_quarters=16.0)
     one = plan(chip("a", offer))
-    charged = capital_usd(one, offer, 0)
-    interest = 1.08**0.25 - 1.0
-    worth = sum(charged / (1.0 + interest) ** k for k in range(1, 17))
+    yearly = 4.0 * capital_usd(one, offer, 0)
+    assert sum(yearly / 1.08**k for k in range(1, 5)) == pytest.approx(1000.0)
+    resold = replace(one, costs=COSTS.changed({"resale": 0.3}))
+    yearly = 4.0 * capital_usd(resold, offer, 0)
+    worth = sum(yearly / 1.08**k for k in range(1, 5)) + 300.0 / 1.08**4
     assert worth == pytest.approx(1000.0)
-    assert capital_usd(replace(one, discount_rate=0.0), offer, 0) == pytest.approx(1000.0 / 16.0)
+    free = replace(one, costs=COSTS.changed({"cost_of_capital": 0.0}))
+    assert capital_usd(free, offer, 0) == pytest.approx(1000.0 / 16.0)
+
+
+@pytest.mark.parametrize("name", ["h100_sxm", "b200_sxm", "gb200_nvl72"])
+def test_a_chip_bought_and_always_on_costs_its_owned_tco_price(name: str, tmp_path: Path):
+    """Over its life of five years, per hour, undiscounted."""
+    path = tmp_path / "plan.yaml"
+    path.write_text(OWNED.replace("CHIP", name), encoding="utf-8")
+    catalog = load_catalog()
+    one = load_plan(path, catalog)
+    server = one.chip(name).server
+    mix = Mix(
+        {(f"{name}, bought", 0): 1},
+        {(name, q): 1 for q in range(20)},
+        {(0, q): 1 for q in range(20)},
+    )
+    counted = count(one, [option({name: server}, 4.0)], mix)
+    assert not counted.broken
+    hourly = counted.usd / (20 * QUARTER_HOURS * server)
+    assert hourly == pytest.approx(usd_per_chip_hour(catalog, name, "owned_tco").usd_per_chip_hour)
+    solved = solve(one, [option({name: server}, 4.0)])
+    assert solved.usd == pytest.approx(counted.usd)
+
+
+OWNED = """\
+name: owned
+title: One server, bought
+quarters: 20
+price_basis: rental_3yr
+discount_rate: 0 %
+demand:
+  - {name: chat, model: llama-3-8b, requests_per_second: 1, prompt_tokens: 9, output_tokens: 9,
+     ttft: 1 s, tpot: 50 ms}
+chips:
+  - {chip: CHIP, buy: {}}
+"""
+
+
+def test_a_server_that_is_off_pays_its_capital_alone():
+    one = plan(chip("a", buy("a", 1e4)), quarters=1, demand=(demand(per_s=3.0),))
+    mix = Mix({("a, bought", 0): 1}, {}, {})
+    assert count(one, [option({"a": 2}, 4.0)], mix).usd == pytest.approx(
+        2 * capital_usd(one, one.offers[0], 0)
+    )
+    on = count(one, [option({"a": 2}, 4.0)], replace(mix, on={("a", 0): 1})).quarters[0]
+    hourly = 1e4 * 0.05 / 8760 + 150 / 8760 + 1.0 * 100 / 730
+    assert on.spend["a"].upkeep == pytest.approx(2 * QUARTER_HOURS * hourly)
+    assert on.spend["a"].electricity == pytest.approx(2 * QUARTER_HOURS * 1.0 * 0.1)
 
 
 def test_one_price_moves_the_answer_as_arithmetic_says():
@@ -202,6 +321,34 @@ def test_one_price_moves_the_answer_as_arithmetic_says():
     assert found["b"].used
     assert found["b"].usd_at == pytest.approx(3.75, rel=1e-4)
     assert found["b"].without == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("stock", [0, 2])
+def test_the_price_of_what_is_bought_moves_the_answer_as_arithmetic_says(stock: int):
+    """Capital p of a against a rent of 3 for b: even where a's hour, maintenance included, costs
+    what b's does. Chips of a that are owned already pay maintenance at that price as well."""
+    options = [option({"a": 2}, 4.0), option({"b": 2}, 4.0)]
+
+    def at(usd: float) -> Plan:
+        rented = rent("b", 3.0, term_quarters=1)
+        return plan(
+            chip("a", buy("a", usd), stock=stock), chip("b", rented), discount_rate=0.0,
+        )  # fmt: skip
+
+    def hour(usd: float) -> float:
+        years = 0.08 / (1.0 - 1.08**-4)
+        return usd * (years + 0.05) / 8760 + 150 / 8760 + 100 / 730 + 0.1
+
+    even = (3.0 - 150 / 8760 - 100 / 730 - 0.1) * 8760 / (0.08 / (1.0 - 1.08**-4) + 0.05)
+    assert hour(even) == pytest.approx(3.0)
+    for usd, bought in ((0.98 * even, True), (1.02 * even, False)):
+        one = at(usd)
+        found = solve(one, options)
+        assert found.mix is not None
+        assert bool(found.mix.orders.get(("a, bought", 0))) is bought
+        row = entries(one, options, found, print)[0]
+        assert row.used is bought
+        assert row.usd_at == pytest.approx(even, rel=1e-3)
 
 
 def test_dearer_is_never_cheaper():
@@ -265,11 +412,23 @@ def test_what_is_rented_beyond_the_horizon_is_counted_apart():
     assert counted.committed_usd == pytest.approx(counted.usd / 2 * 3)
 
 
-def test_sunk_stock_pays_electricity_alone():
-    one = plan(chip("old", stock=6, watts=800.0), quarters=3)
+def test_sunk_stock_pays_electricity_and_upkeep_alone():
+    one = plan(chip("old", stock=6, watts=800.0), quarters=3, costs=FREE)
     options = [option({"old": 2}, 4.0)]
     usd = 6 * 0.8 * QUARTER_HOURS * 0.1
     assert solve(one, options).usd == pytest.approx(sum(usd * discount(one, q) for q in range(3)))
+
+
+def test_what_becomes_of_the_stock_is_said():
+    def said(usd: float, growth: float) -> str:
+        one = plan(chip("old", stock=6), chip("a", rent("a", usd)), demand=(demand(growth=growth),))
+        return lead(answer_of(one, [option({"old": 2}, 4.0), option({"a": 2}, 20.0)]))[0]
+
+    assert "run 6 of the 6 old that are owned:" in said(9.0, 0.0)
+    assert "leave the 6 old that are owned off:" in said(0.01, 0.0)
+    assert "run up to 6 of the 6 old that are owned (6 in quarter 1, 4 in quarter 2):" in said(
+        9.0, -0.4
+    )
 
 
 def test_an_option_that_smaller_ones_replace_is_left_out():

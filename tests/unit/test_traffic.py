@@ -17,16 +17,9 @@ from dse.specs.catalog import load_catalog
 from dse.specs.model_catalog import resolve_model
 from dse.specs.study import Study, load_study
 from dse.specs.trace import Trace, read_trace
+from dse.specs.traffic import GROUPS, Class, Traffic, traffic_of
 from dse.study.estimate import estimate
-from dse.whatif.traffic import (
-    GROUPS,
-    Class,
-    Targets,
-    Traffic,
-    size_fleets,
-    traffic_of,
-    traffic_of_study,
-)
+from dse.whatif.traffic import Targets, size_fleets, traffic_of_study
 from tests import simulation
 from tests.cli.conftest import SMALL
 from tests.unit.test_poisson import rank

@@ -6,15 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dse.economics.fleet import Solved, solve
+from dse.economics.fleet import MANY, Solved, many, solve
 from dse.economics.fleet_cost import Counted, Option, count
+from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.specs.catalog import Catalog
-from dse.specs.plan import BUY, QUARTER_HOURS, Plan
+from dse.specs.own_prices import in_force
+from dse.specs.plan import BUY, QUARTER_HOURS, DemandClass, Plan
 from dse.study.fleet.changes import Entry, Loosened, entries, loosened
 from dse.study.fleet.infeasible import Gives, must_give, waits_for
 from dse.study.fleet.options import Refusal, options_of
 
+# Costs of owning that the answer names, as `dse.specs.costs.RULES` does, in words.
+OWNED_COSTS = {
+    "resale": "resale", "server_factor": "server over chips", "network_share": "network",
+    "maintenance": "maintenance", "staff": "staff", "space": "space",
+    "electricity": "electricity",
+}  # fmt: skip
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
 
 Progress = Callable[[str], None]
@@ -106,6 +114,8 @@ def document(answer: Answer, sentences: Sequence[str]) -> dict[str, Any]:
         "orders": _orders(answer),
         "by_quarter": [] if counted is None else _quarters(answer, counted),
         "instances": _instances(answer),
+        "changes_with_split_instances": counted is not None and split(answer),
+        "owned_prices": [one.as_json() for one in owned_prices(plan)],
         "prices": [_offer(answer, row) for row in answer.entries],
         "limits": [
             {
@@ -134,6 +144,11 @@ def document(answer: Answer, sentences: Sequence[str]) -> dict[str, Any]:
         "options": [_option(option) for option in answer.options],
         "assumed": assumptions(answer),
     }
+
+
+def split(answer: Answer) -> bool:
+    """Whether the prices and changes are those of instances that need not be whole."""
+    return many(answer.plan, answer.options)
 
 
 def per_million(plan: Plan, counted: Counted) -> float:
@@ -179,7 +194,8 @@ def _quarters(answer: Answer, counted: Counted) -> list[dict[str, Any]]:
             },
             "rent_usd": sum(spend.rent for spend in one.spend.values()),
             "capital_usd": sum(spend.capital for spend in one.spend.values()),
-            "running_usd": sum(spend.running for spend in one.spend.values()),
+            "upkeep_usd": sum(spend.upkeep for spend in one.spend.values()),
+            "electricity_usd": sum(spend.electricity for spend in one.spend.values()),
             "usd": one.usd,
             "cash_usd": one.cash_usd,
             "watts": one.watts,
@@ -243,18 +259,86 @@ def assumptions(answer: Answer) -> list[str]:
     """What the answer rests on."""
     plan = answer.plan
     rests = [
-        f"capital costs {plan.discount_rate:.0%} a year, and later quarters are discounted so; "
-        f"electricity {plan.usd_per_kwh:g} USD/kWh for owned chips that are on, at all-in power "
-        "around the clock: rents include it",
-        "rates are predictions of the roofline model at the highest load within the latency "
-        "limits, medians of a steady load (dse validate says how close they are); arrivals are "
-        "taken as even within the peak",
+        f"later quarters are discounted by {plan.discount_rate:.0%} a year",
+        *_owned_words(plan),
+        *_rate_words(plan),
         "every instance of a class stands ready for its peak; requests go to any of them",
     ]
+    if answer.counted is not None and split(answer):
+        rests.append(
+            f"more than {MANY} instances: prices at which the mix changes, and what more of a "
+            "limit, supply or demand does, are of a program whose instances need not be whole "
+            "(split), before and after: one is small beside the fleet"
+        )
+    rests += _prices_in_force(plan)
     rests += [f"{offer.label}: {offer.words}" for offer in plan.offers]
     rests += [
-        f"{chip.chip}: {chip.watts / 1e3:.3g} kW a chip, {chip.power_words}; "
+        f"{chip.chip}: {chip.watts / 1e3:.3g} kW a chip at the meter ({chip.power_words}); "
         f"{chip.chips_per_rack} chips a rack ({chip.rack_words})"
         for chip in plan.chips
     ]
     return [*rests, *plan.assumed]
+
+
+def percentile_words(one: DemandClass) -> str:
+    """Of which first tokens the limit of a class holds."""
+    return "the median" if one.percentile in (None, 50) else f"{one.percentile}%"
+
+
+def _rate_words(plan: Plan) -> list[str]:
+    """At which load each class is served."""
+    found = ["rates are predictions of the roofline model (dse validate says how close they are)"]
+    steady = [one.name for one in plan.demand if one.percentile is None]
+    if steady:
+        found.append(
+            f"{', '.join(steady)}: the highest steady load within the limits, in the median; "
+            "arrivals are taken as even within the peak"
+        )
+    found += [
+        f"{one.name}: the highest rate of random (Poisson) arrivals that keeps "
+        f"{percentile_words(one)} of first tokens in time; each instance takes its share at random"
+        + (f", in {len(one.streams)} groups of lengths" if len(one.streams) > 1 else "")
+        for one in plan.demand
+        if one.percentile is not None
+    ]
+    found += [
+        f"{one.name} from {one.source}" + (", at its mean lengths" if len(one.streams) == 1 else "")
+        for one in plan.demand
+        if one.source
+    ]
+    return found
+
+
+def _owned_words(plan: Plan) -> list[str]:
+    """How what is owned is counted, and what of it is assumed."""
+    if not owned_prices(plan):
+        return []
+    costs = plan.costs.inputs
+    given = ", ".join(f"{words} {costs[name].text}" for name, words in OWNED_COSTS.items())
+    found = [
+        "owned chips cost what the basis owned_tco says: capital as level payments over "
+        f"{costs['life'].text} at {costs['cost_of_capital'].text} a year, that of stock is sunk; "
+        "maintenance, staff, space and electricity around the clock while they are on; one that "
+        "is off pays its capital alone. Rents include all of it",
+        f"costs of owning: {given} (maintenance a year, staff a chip)",
+    ]
+    assumed = [name for name, one in costs.items() if one.kind == "assumed" and name in OWNED_COSTS]
+    if assumed:
+        found.append(f"of these, assumed: {', '.join(assumed)}")
+    return found
+
+
+def _prices_in_force(plan: Plan) -> list[str]:
+    """Files and the date of the user's own that the prices rest on."""
+    own = in_force()
+    found = [f"prices of {file} before the shipped ones" for file in own.prices]
+    if own.as_of is not None:
+        found.append(f"shipped prices as they were known in {own.as_of} (--as-of)")
+    return found + [f"costs of owning of {file}" for file in plan.costs.files]
+
+
+def owned_prices(plan: Plan) -> list[Breakdown]:
+    """What an hour of each chip that is owned or may be bought costs, by its parts."""
+    return [
+        owned(chip.chip, chip.owning, plan.costs) for chip in plan.chips if chip.owning is not None
+    ]

@@ -4,7 +4,8 @@ the fleet, and the program is solved in a fraction of the time.
 
 The price at which an offer enters or leaves is exact: with x the cheapest mix at a price, the cost
 of x is B + A price; the next price is where that equals the cost without the offer, until no mix
-that uses it is cheaper (Dinkelbach, on a cost that is the lowest of straight lines).
+that uses it is cheaper (Dinkelbach, on a cost that is the lowest of straight lines). The price of
+what is bought also moves the maintenance of as many chips that are owned already.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from dse.economics.fleet import GAP, Solved, many, solve
 from dse.economics.fleet_cost import Mix, Option, count
-from dse.specs.plan import Offer, Plan
+from dse.specs.plan import BUY, FleetChip, Offer, Plan
 
 MORE = 0.1  # by which a limit or a demand is changed
 STEPS = 16  # of the search for a price
@@ -23,6 +24,8 @@ STARTS = (0.5, 0.02)  # of the price, where it begins
 QUICK = 200  # nodes of one solve
 LOOSE = 0.01  # a larger gap is no answer
 TIGHT = 5 * GAP  # a smaller difference is no difference
+
+EVEN = "in or out: the same to the gap of the program"
 
 Progress = Callable[[str], None]
 
@@ -127,23 +130,23 @@ def entry(
     without = base
     if base.mix is None or _uses(base.mix, offer):
         without = solve(_without(plan, offer), options, nodes=QUICK, split=split)
-    if without.gap > LOOSE:
+    if without.mix is None or without.gap > LOOSE:
         late = "not known: the limit of nodes was reached"
         reason = "nothing keeps the plan without it" if without.status == "infeasible" else late
         return Entry(offer, used, None, None, reason)
     more = without.usd / base.usd - 1.0 if base.usd > 0.0 else 0.0
     if used != (base.mix is not None and _uses(base.mix, offer)):
-        return Entry(offer, used, offer.usd, more, "in or out: the same to the gap of the program")
+        return Entry(offer, used, offer.usd, more, EVEN)
     if not any(offer.chip in option.chips for option in options):
         return Entry(offer, used, None, more, "serves no class within its limits")
-    found = next(
-        (
-            found
-            for factor in STARTS
-            if (found := _break_even(plan, options, offer, factor, without.usd, split)) is not None
-        ),
-        None,
-    )
+    if used and base.mix is not None:
+        even = _even(plan, options, offer, base.mix, without.mix)
+        found = _break_even(plan, options, offer, even, without.mix, split) or even
+    else:
+        tried = (_break_even(plan, options, offer, at, without.mix, split) for at in STARTS)
+        found = next((at for at in tried if at is not None), None)
+    if found is not None and (found < 1.0 if used else found > 1.0):
+        return Entry(offer, used, offer.usd, more, EVEN)
     reason = "" if found is not None else "not even nearly free"
     usd = None if found is None else offer.usd * found
     return Entry(offer, used, usd, more, reason)
@@ -154,7 +157,7 @@ def _break_even(
     options: Sequence[Option],
     offer: Offer,
     factor: float,
-    without_usd: float,
+    without: Mix,
     split: bool,
 ) -> float | None:
     """The share of its price at which the offer enters, from below; None where the cheapest mix
@@ -165,13 +168,20 @@ def _break_even(
         again = solve(at, options, nodes=QUICK, gap=GAP, split=split)
         if again.mix is None or not _uses(again.mix, offer):
             break
-        free = count(with_offer(plan, replace(offer, usd=0.0)), options, again.mix).usd
-        whole = count(plan, options, again.mix).usd
-        following = (without_usd - free) / (whole - free) if whole > free else 0.0
+        following = _even(plan, options, offer, again.mix, without)
         if following <= factor * (1.0 + GAP):
             break
         factor = found = following
     return found
+
+
+def _even(plan: Plan, options: Sequence[Option], offer: Offer, mix: Mix, without: Mix) -> float:
+    """The share of the price of an offer at which a mix costs as much as one without it."""
+    nothing = with_offer(plan, replace(offer, usd=0.0))
+    free, without_free = (count(nothing, options, one).usd for one in (mix, without))
+    usd, without_usd = (count(plan, options, one).usd for one in (mix, without))
+    slope = (usd - free) - (without_usd - without_free)
+    return (without_free - free) / slope if slope > 0.0 else 0.0
 
 
 def _uses(mix: Mix, offer: Offer) -> bool:
@@ -179,14 +189,24 @@ def _uses(mix: Mix, offer: Offer) -> bool:
 
 
 def with_offer(plan: Plan, offer: Offer) -> Plan:
-    """The plan with the offer of that label replaced."""
-    chips = tuple(
-        replace(
-            chip, offers=tuple(offer if one.label == offer.label else one for one in chip.offers)
-        )
-        for chip in plan.chips
-    )
-    return replace(plan, chips=chips)
+    """The plan with the offer of that label replaced. With the price of what is bought goes its
+    maintenance, a share of it."""
+
+    def changed(chip: FleetChip) -> FleetChip:
+        if all(one.label != offer.label for one in chip.offers):
+            return chip
+        owning = chip.owning
+        if offer.way == BUY and owning is not None:
+            share = offer.usd / owning.capital_usd
+            owning = replace(
+                owning,
+                server_usd=owning.server_usd * share,
+                network_usd=owning.network_usd * share,
+            )
+        offers = tuple(offer if one.label == offer.label else one for one in chip.offers)
+        return replace(chip, offers=offers, owning=owning)
+
+    return replace(plan, chips=tuple(changed(chip) for chip in plan.chips))
 
 
 def _without(plan: Plan, offer: Offer) -> Plan:

@@ -20,6 +20,7 @@ from dse.specs.backend import find_backend
 from dse.specs.catalog import Catalog
 from dse.specs.model_catalog import resolve_model
 from dse.specs.plan import DemandClass, Plan
+from dse.study.fleet.arrivals import NONE, poisson_points
 from dse.study.fleet.pools import pool_options
 from dse.study.scale.sizes import Point, instance_sizes
 from dse.study.scale.subject import Subject, scale_subject
@@ -86,7 +87,7 @@ def workload_of(plan: Plan, catalog: Catalog, one: DemandClass) -> Workload:
         one.output_tokens,
         "continuous",
         find_backend(catalog.backends, plan.backend),
-        prefix_hit_rate=one.prefix_hit_rate,
+        prefix_hit_rate=one.mean.cached,
     )
 
 
@@ -121,12 +122,15 @@ def _served(
             except NothingFeasible as error:
                 reason = str(error).split(". A lower")[0]
                 continue
-            points = tuple(row.within for row in rows if row.within is not None)
+            points = [row.within for row in rows if row.within is not None]
+            if points and one.percentile is not None:
+                points = poisson_points(subject, one, points)
+                reason = "" if points else NONE
+            elif not points:
+                reason = str(rows[-1].within_reason)
             if points:
                 words = f"{weight or 'checkpoint format'}, {kv or 'its own'} cache"
-                found.append(Served(one, subject, words, points))
-            else:
-                reason = str(rows[-1].within_reason)
+                found.append(Served(one, subject, words, tuple(points)))
     return found, reason
 
 
@@ -184,6 +188,7 @@ def _option(row: Served, point: Point) -> Option:
         tpot_s=point.tpot_s,
         label=f"{size} x {row.subject.chip}",
         detail={
+            "percentile": one.percentile,
             "formats": row.formats,
             "division": division(point),
             "concurrency": point.concurrency,

@@ -92,6 +92,7 @@ def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[
                     f"{split[1]} x {second.subject.chip}"
                 ),
                 detail={
+                    "percentile": None,
                     "formats": first.formats,
                     "division": f"{workers} x ({division(a)}), {others} x ({division(b)})",
                     "concurrency": int(load),

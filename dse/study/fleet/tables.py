@@ -3,8 +3,9 @@ of fleet.csv."""
 
 from __future__ import annotations
 
-from dse.economics.fleet_cost import Counted
-from dse.study.fleet.answer import Answer
+from dse.economics.fleet_cost import Counted, Option
+from dse.specs.plan import BUY
+from dse.study.fleet.answer import Answer, owned_prices, split
 from dse.study.fleet.changes import MORE
 from dse.study.fleet.words import dollars, limit_words, price, value_words
 from dse.study.scale.words import milliseconds, significant
@@ -12,7 +13,8 @@ from dse.study.text_table import Table
 
 CSV = (
     "quarter", "chip", "ordered_chips", "rented_chips", "owned_chips", "owned_on_chips",
-    "serving_chips", "kilowatts", "rent_usd", "capital_usd", "running_usd", "usd", "bought_usd",
+    "serving_chips", "kilowatts", "rent_usd", "capital_usd", "upkeep_usd",
+    "electricity_usd", "usd", "bought_usd",
 )  # fmt: skip
 
 
@@ -22,8 +24,10 @@ def tables(answer: Answer) -> list[Table]:
     if answer.counted is not None:
         made = [
             chip_table(answer, answer.counted),
-            quarter_table(answer, answer.counted),
+            spend_table(answer.counted),
+            use_table(answer.counted),
             instance_table(answer),
+            *([owned_table(answer)] if owned_prices(answer.plan) else []),
             price_table(answer),
             change_table(answer),
         ]
@@ -78,7 +82,8 @@ def csv_rows(answer: Answer, counted: Counted) -> list[dict]:
                     "kilowatts": (rented + on) * chip.watts / 1e3,
                     "rent_usd": spend.rent,
                     "capital_usd": spend.capital,
-                    "running_usd": spend.running,
+                    "upkeep_usd": spend.upkeep,
+                    "electricity_usd": spend.electricity,
                     "usd": spend.usd,
                     "bought_usd": spend.bought,
                 }
@@ -86,56 +91,108 @@ def csv_rows(answer: Answer, counted: Counted) -> list[dict]:
     return rows
 
 
-def quarter_table(answer: Answer, counted: Counted) -> Table:
-    names = [one.name for one in answer.plan.demand]
+def spend_table(counted: Counted) -> Table:
     rows = []
     for q, one in enumerate(counted.quarters):
         spends = one.spend.values()
-        rows.append(
-            (
-                str(q + 1), dollars(sum(s.rent for s in spends)),
-                dollars(sum(s.capital for s in spends)), dollars(sum(s.running for s in spends)),
-                dollars(one.usd), dollars(one.cash_usd), f"{one.watts / 1e3:,.1f}", str(one.racks),
-                *(
-                    f"{one.peak[name] / one.capacity[name]:.0%} / "
-                    f"{one.mean[name] / one.capacity[name]:.0%}"
-                    for name in names
-                ),
-            )
+        each = (
+            sum(s.rent for s in spends), sum(s.capital for s in spends),
+            sum(s.upkeep for s in spends), sum(s.electricity for s in spends),
+            one.usd, one.cash_usd,
         )  # fmt: skip
+        rows.append((str(q + 1), *map(dollars, each), f"{one.watts / 1e3:,.1f}", str(one.racks)))
     return Table(
-        "Spend and use by quarter",
-        ("quarter", "rent", "capital charge", "electricity", "cost", "cash paid", "kW", "racks",
-         *(f"{name}, peak / mean use" for name in names)),
+        "Spend by quarter",
+        ("quarter", "rent", "capital charge", "upkeep", "electricity", "cost", "cash paid", "kW",
+         "racks"),
         rows,
-        tuple(range(8 + len(names))),
+        tuple(range(9)),
         ("Cost charges what is bought over its life; cash pays it whole when it arrives. Neither "
-         "is discounted. kW and racks are those that count against limits.",),
+         "is discounted. Upkeep is maintenance, staff and space. kW and racks are those that count "
+         "against limits.",),
     )  # fmt: skip
 
 
+def use_table(counted: Counted) -> Table:
+    """The share of what the instances can serve, for classes by quarter."""
+    rows = [
+        (name, words, *(f"{of(one)[name] / one.capacity[name]:.0%}" for one in counted.quarters))
+        for name in counted.quarters[0].peak
+        for words, of in (("peak", lambda one: one.peak), ("mean", lambda one: one.mean))
+    ]
+    quarters = tuple(f"Q{q + 1}" for q in range(len(counted.quarters)))
+    return Table(
+        "Use of the instances by quarter",
+        ("class", "demand", *quarters),
+        rows,
+        tuple(range(2, 2 + len(quarters))),
+        ("Demand over what the instances can serve within the latency limits.",),
+    )
+
+
 def instance_table(answer: Answer) -> Table:
+    """Quarters that follow each other with as many of the same instances share a row."""
     mix = answer.solved.mix
     assert mix is not None
+    spans: list[tuple[int, int, int, int]] = []  # first and last quarter, option, instances
+    for (k, q), instances in sorted(mix.instances.items()):
+        if spans and spans[-1][1:] == (q - 1, k, instances):
+            spans[-1] = (spans[-1][0], q, k, instances)
+        else:
+            spans.append((q, q, k, instances))
     rows = []
-    for (k, q), instances in sorted(mix.instances.items(), key=lambda item: item[0][::-1]):
+    for first, last, k, instances in sorted(spans):
         option = answer.options[k]
+        quarters = str(first + 1) if first == last else f"{first + 1} to {last + 1}"
         rows.append(
             (
-                str(q + 1), option.klass, option.model, f"{instances:,}", option.label,
-                str(option.detail.get("division", "")), str(option.detail.get("formats", "")),
-                significant(option.requests_per_s), significant(option.ttft_s),
-                milliseconds(option.tpot_s),
+                quarters, option.klass, option.model, f"{instances:,}",
+                f"{option.label}{_division(option)}",
+                str(option.detail.get("formats", "")).removesuffix(" cache"),
+                significant(option.requests_per_s), f"{significant(option.ttft_s)} s",
+                f"{milliseconds(option.tpot_s)} ms",
             )
         )  # fmt: skip
     return Table(
         "Instances by quarter",
-        ("quarter", "class", "model", "instances", "each on", "division", "weights, cache",
-         "requests/s each", "first token, s", "ms per token"),
+        ("quarter", "class", "model", "number", "each on", "formats", "rate", "first", "token"),
         rows,
-        (0, 3, 7, 8, 9),
-        ("tp, pp, dp, ep: tensor, pipeline, attention-data and expert parallel.",),
+        (0, 3, 6, 7, 8),
+        ("Formats: of weights and cache. Rate: requests per second, at most. First: time to the "
+         "first token; token: time of each later one. tp, pp, dp, ep: tensor, pipeline, "
+         "attention-data and expert parallel.",),
     )  # fmt: skip
+
+
+def _division(option: Option) -> str:
+    """How an instance of several chips is divided."""
+    division = str(option.detail.get("division", ""))
+    return f", {division}" if division and sum(option.chips.values()) > 1 else ""
+
+
+def owned_table(answer: Answer) -> Table:
+    """Dollars per hour that an owned chip is on, over its life."""
+    prices = owned_prices(answer.plan)
+    parts = [part.name for part in prices[0].parts]
+    rows = [
+        (
+            one.chip, *(f"{part.usd_per_chip_hour:.3f}" for part in one.parts),
+            f"{one.usd_per_chip_hour:.3f}",
+        )
+        for one in prices
+    ]  # fmt: skip
+    return Table(
+        "What an owned chip costs by the hour, dollars",
+        ("chip", *parts, "in all"),
+        rows,
+        tuple(range(1, len(parts) + 2)),
+        ("As the basis owned_tco, on around the clock. Of chips that are owned already, the first "
+         "three are spent and not counted; of one that is off, they alone are paid.",),
+    )  # fmt: skip
+
+
+def _split(answer: Answer) -> str:
+    return ", instances split" if split(answer) else ""
 
 
 def price_table(answer: Answer) -> Table:
@@ -149,13 +206,18 @@ def price_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        "Prices at which the mix changes",
+        f"Prices at which the mix changes{_split(answer)}",
         ("offer", "price", "in the mix", "enters or leaves at", "cost without it", ""),
         rows,
         (1, 3, 4),
         ("An offer is in the mix below the price of the fourth column, all others as they are. "
-         "The fifth: the discounted cost of the plan.",),
+         "The fifth: the discounted cost of the plan." + _bought(answer),),
     )  # fmt: skip
+
+
+def _bought(answer: Answer) -> str:
+    bought = any(offer.way == BUY for offer in answer.plan.offers)
+    return " What is bought has its share of server and network in its price." if bought else ""
 
 
 def change_table(answer: Answer) -> Table:
@@ -178,7 +240,7 @@ def change_table(answer: Answer) -> Table:
             )
         )  # fmt: skip
     return Table(
-        f"What {MORE:.0%} more of each limit, supply and demand does",
+        f"What {MORE:.0%} more of each limit, supply and demand does{_split(answer)}",
         ("what", "now", "with more", "the plan", "a unit of it"),
         rows,
         (1, 2, 3, 4),

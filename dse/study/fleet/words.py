@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from dse import units
 from dse.economics.fleet import DEMAND, SUPPLY
-from dse.specs.plan import BUY, Offer
-from dse.study.fleet.answer import Answer, per_million
+from dse.economics.fleet_cost import Counted
+from dse.specs.plan import BUY, FleetChip, Offer
+from dse.study.fleet.answer import Answer, per_million, split
 from dse.study.fleet.changes import Entry
 
 LIMITS = {
@@ -66,20 +67,27 @@ def _what(answer: Answer) -> str:
         if any(label == offer.label for label, _ in mix.orders)
     ]
     what = and_(parts) if parts else "order nothing"
-    on = [
-        f"{max(q.owned_on.get(chip.chip, 0) for q in counted.quarters) * chip.server:,} of the "
-        f"{chip.stock:,} {chip.chip} that are owned"
-        for chip in plan.chips
-        if chip.stock
-    ]
+    on = [_on(chip, counted) for chip in plan.chips if chip.stock]
     if on:
-        what += f"; run up to {and_(on)}"
+        what += f"; {and_(on)}"
     cost = sum(one.usd for one in counted.quarters)
     return (
         f"{upper(what)}: {dollars(cost)} over {plan.quarters} "
         f"quarter{'s' * (plan.quarters > 1)}, "
         f"${per_million(plan, counted):.3g} per million tokens."
     )
+
+
+def _on(chip: FleetChip, counted: Counted) -> str:
+    """Run up to 496 of the 512 a100_80_sxm that are owned (496 in quarter 1, 72 in quarter 6)."""
+    on = [one.owned_on.get(chip.chip, 0) * chip.server for one in counted.quarters]
+    owned = f"the {chip.stock:,} {chip.chip} that are owned"
+    if not any(on):
+        return f"leave {owned} off"
+    if len(set(on)) == 1:
+        return f"run {on[0]:,} of {owned}"
+    ends = f"{on[0]:,} in quarter 1, {on[-1]:,} in quarter {len(on)}"
+    return f"run up to {max(on):,} of {owned} ({ends})"
 
 
 def _orders(answer: Answer, offer: Offer) -> str:
@@ -126,6 +134,11 @@ def _how_sure(answer: Answer) -> str:
 
 def _changes(answer: Answer) -> list[str]:
     found = []
+    if split(answer):
+        found.append(
+            "The prices and savings that follow are of a program with split instances, which need "
+            "not be whole: in so large a fleet, one makes little difference."
+        )
     unused = [e for e in answer.entries if not e.used and e.usd_at and not e.reason]
     if unused:
         nearest = max(unused, key=_ratio)
