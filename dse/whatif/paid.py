@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dse.economics.tco import Breakdown, usd_per_chip_hour
 from dse.specs.catalog import Catalog
+from dse.specs.costs import BASIS as OWNED
 from dse.specs.own_prices import OWN, OwnPrices, in_force
-from dse.specs.prices import COMPUTED
 from dse.specs.study import Study
 from dse.study.text_table import Table
 
@@ -36,10 +36,7 @@ def paid_with(catalog: Catalog, study: Study, chips: Sequence[str]) -> Paid:
     basis, prices = study.price_basis, catalog.prices.select(study.price_basis)
     priced = [chip for chip in chips if chip in prices]
     owned = [chip for chip in priced if any(row.note.startswith(OWN) for row in prices[chip].rows)]
-    computed = priced if basis in COMPUTED else []
-    parts = [
-        usd_per_chip_hour(catalog, chip, basis, study.costs, study.purchase) for chip in computed
-    ]
+    parts = [usd_per_chip_hour(catalog, chip, OWNED) for chip in priced if basis == OWNED]
     sale = {chip: catalog.chips[chip].availability for chip in chips}
     unsold = {chip: word.replace("_", ", ") for chip, word in sale.items() if word in UNSOLD}
     return Paid(basis, in_force(), tuple(owned), tuple(parts), unsold)
@@ -70,7 +67,7 @@ def paid_sentences(paid: Paid) -> list[str]:
     if paid.own.as_of is not None:
         words.append(f"prices as they were known in {paid.own.as_of} (--as-of)")
     if paid.own.costs is not None:
-        read = " (not read: the basis is not owned_tco)" if paid.basis != "owned_tco" else ""
+        read = f" (not read: the basis is not {OWNED})" if paid.basis != OWNED else ""
         words.append(f"costs of owning of yours: {Path(paid.own.costs).name}{read}")
     assumed = dict.fromkeys(
         one.name for found in paid.parts for one in found.inputs if one.kind == "assumed"
