@@ -37,6 +37,20 @@ class Whole(click.ParamType):
         return number
 
 
+def out_option(stem: str) -> Callable[[F], F]:
+    """--out DIR of a verb that writes STEM.html, .json, .csv and .xlsx."""
+
+    def given(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+        if value == "":
+            from dse.errors import InputError
+
+            raise InputError("--out is empty", accepted="a folder")
+        return None if value is None else Path(value)
+
+    text = f"Write {stem}.html, {stem}.json, {stem}.csv and {stem}.xlsx there."
+    return click.option("--out", metavar="DIR", callback=given, help=text)
+
+
 lease_option = click.option(
     "--lease",
     metavar="SECONDS",

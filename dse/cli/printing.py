@@ -28,6 +28,15 @@ def say(text: str, indent: str = "") -> None:
     click.echo("\n".join(lines))
 
 
+def say_command(text: str) -> None:
+    """A command line, indented, that goes on after a backslash where it is too wide."""
+    import textwrap
+
+    from dse.study.shell import continued
+
+    click.echo(textwrap.indent(continued(text, width() - 2), "  "))
+
+
 def print_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
 ) -> None:

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from dse.cli.options import Between, Whole, json_option
-from dse.cli.printing import print_json, print_rests, print_tables, say
+from dse.cli.options import Between, Whole, json_option, out_option, price_options
+from dse.cli.printing import (
+    command_line,
+    print_json,
+    print_rests,
+    print_tables,
+    say,
+    say_command,
+)
 from dse.cli.progress import CountProgress
 
 
 @click.command("risk")
 @click.argument("source", metavar="SPACE|STUDY")
-@click.option("--point", help="Of a STUDY that searched shapes: the point whose shape it is.")
+@click.option(
+    "--point",
+    "points",
+    multiple=True,
+    metavar="POINT",
+    help="Of a STUDY that searched shapes: the point whose shape it is. Given several times, the "
+    "shapes are compared, where the study limits their quality.",
+)
 @click.option("--draws", type=Whole(1_000, 1_000_000), default=10_000, help="Draws.")
 @click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="The same seed, the same answer.")
 @click.option(
@@ -35,16 +51,19 @@ from dse.cli.progress import CountProgress
     is_flag=True,
     help="Choose configurations again in every draw, not only the load.",
 )
+@price_options
+@out_option("risk")
 @json_option
 def command(
     source: str,
-    point: str | None,
+    points: tuple[str, ...],
     draws: int,
     seed: int,
     objective: str | None,
     price_interval: float | None,
     demand: str | None,
     retune: bool,
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """How often each chip stays the best choice when prices, efficiency and demand are drawn from
@@ -53,21 +72,16 @@ def command(
     \b
     dse risk deploy-llama-3-70b
     dse risk deploy-llama-3-70b --price-interval 0.25 --demand 5..40
+    dse risk deploy-llama-3-70b --prices mine.csv --out risk
     dse risk studies/quickstart --point knee
+    dse risk studies/shape-for-8xh200 --point cheapest --point knee
 
     SPACE is a shipped name or a path, with one model; STUDY is the folder of a finished study.
     Exit code 3: no chip keeps the limits.
     """
     from dse.whatif.risk import Asked, demand_of, risk
-    from dse.whatif.risk_words import (
-        MEANING,
-        commands,
-        document,
-        facts,
-        lead,
-        rests_on,
-        tables,
-    )
+    from dse.whatif.risk_document import commands, document
+    from dse.whatif.risk_words import MEANING, facts, lead, rests_on, tables
 
     asked = Asked(
         draws=draws,
@@ -77,18 +91,23 @@ def command(
         demand=None if demand is None else demand_of(demand),
         retune=retune,
     )
-    found = risk(source, point, asked, CountProgress())
+    found = risk(source, points, asked, CountProgress())
     if as_json:
         print_json(document(found))
-        return
-    say(found.study.title or found.study.name)
-    for sentence in lead(found):
-        say(f"- {sentence}", "  ")
-    say(facts(found))
-    print_tables(tables(found))
-    say(MEANING)
-    if found.measurements and (lines := commands(found, found.measurements[0])):
-        click.echo("\nTo make the first measurement, of a server deployed so:")
-        for line in lines:
-            click.echo(f"  {line}")
-    print_rests(rests_on(found))
+    else:
+        say(found.study.title or found.study.name)
+        for sentence in lead(found):
+            say(f"- {sentence}", "  ")
+        say(facts(found))
+        print_tables(tables(found))
+        say(MEANING)
+        if found.measurements and (lines := commands(found, found.measurements[0])):
+            click.echo("\nTo make the first measurement, of a server deployed so:")
+            for line in lines:
+                say_command(line)
+        print_rests(rests_on(found))
+    if out is not None:
+        from dse.report.risk import write_risk
+
+        page = write_risk(out, {**document(found), "command": command_line()}, tables(found))
+        click.echo(f"Report: {page}", err=as_json)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import Between, Whole, json_option
-from dse.cli.printing import print_json, print_rests, print_tables, say
+from dse.cli.options import Between, Whole, json_option, out_option, price_options
+from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import CountProgress
 
 if TYPE_CHECKING:
     from dse.specs.study import Study
-    from dse.specs.traffic import Traffic
+    from dse.specs.traffic import Traffic, Windows
     from dse.whatif.traffic import Targets
 
 
@@ -43,17 +43,20 @@ if TYPE_CHECKING:
     help="Groups of prompt lengths, with two of output lengths in each; 1, 4 and 8 for the median, "
     "the 90th and the 99th percentile if left out.",
 )  # fmt: skip
+@price_options
+@out_option("traffic")
 @json_option
 def command(
     space: str, trace: Path | None, rate: float | None, percentile: str, ttft: str | None,
-    tpot: str | None, window: str, share: float, groups: int | None, as_json: bool,
+    tpot: str | None, window: str, share: float, groups: int | None, out: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """The cheapest fleet on each chip of SPACE for a trace of requests, large enough that a
     percentile of first tokens comes in time, and its tokens per dollar.
 
     \b
     dse traffic deploy-llama-3-70b --trace requests.csv --percentile 99 --ttft 1s
-    dse traffic deploy-llama-3-70b --rate 20 --percentile 90
+    dse traffic deploy-llama-3-70b --rate 20 --percentile 90 --out traffic
 
     SPACE is a shipped name or a path, with one model. Exit code 3: no chip keeps the targets.
     """
@@ -62,7 +65,8 @@ def command(
     from dse.specs.study import load_study, resolve_space
     from dse.specs.traffic import GROUPS
     from dse.study.physics import on_terms
-    from dse.whatif.traffic import size_fleets
+    from dse.whatif.paid import paid_with
+    from dse.whatif.traffic import Answer, size_fleets
     from dse.whatif.traffic_words import document, lead, rests_on, tables
 
     if (trace is None) == (rate is None):
@@ -71,31 +75,40 @@ def command(
     study = load_study(resolve_space(space))
     targets = _targets(study, int(percentile), ttft, tpot)
     groups = groups or GROUPS[targets.percentile]
-    known = _traffic(study, trace, rate, window, share, groups)
+    known, windows = _traffic(study, trace, rate, window, share, groups)
     catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
     found = size_fleets(study, catalog, known, targets, CountProgress())
+    paid = paid_with(catalog, study, [one.chip for one in found.fleets])
+    answer = Answer(study, known, targets, found, paid, windows, share)
     if as_json:
-        print_json(document(study, known, targets, found, trace is not None))
-        return
-    say(study.title or study.name)
-    for sentence in lead(study, known, targets, found):
-        say(f"- {sentence}", "  ")
-    print_tables(tables(study, known, targets, found))
-    print_rests(rests_on(trace is not None, found))
+        print_json(document(answer))
+    else:
+        say(study.title or study.name)
+        for sentence in lead(answer):
+            say(f"- {sentence}", "  ")
+        print_tables(tables(answer))
+        print_rests(rests_on(answer))
+    if out is not None:
+        from dse.report.traffic import write_traffic
+
+        written = {**document(answer), "command": command_line()}
+        page = write_traffic(out, written, tables(answer))
+        click.echo(f"Report: {page}", err=as_json)
 
 
 def _traffic(
     study: Study, trace: Path | None, rate: float | None, window: str, share: float, groups: int
-) -> Traffic:
+) -> tuple[Traffic, Windows | None]:
     from dse.specs.trace import read_trace
-    from dse.specs.traffic import traffic_of
+    from dse.specs.traffic import traffic_of, windows_of
     from dse.whatif.traffic import traffic_of_study
 
     seconds = _seconds(window, "--window")
     if trace is None:
         assert rate is not None
-        return traffic_of_study(study, rate)
-    return traffic_of(read_trace(trace), seconds, share, groups)
+        return traffic_of_study(study, rate), None
+    read = read_trace(trace)
+    return traffic_of(read, seconds, share, groups), windows_of(read, seconds)
 
 
 def _targets(study: Study, percentile: int, ttft: str | None, tpot: str | None) -> Targets:

@@ -65,12 +65,20 @@ class Traffic:
         return mean_of(self.classes)
 
 
-def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:
-    """The trace as classes and rates: `share` of its windows, 0 to 1, are no busier than the one
-    that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Whole windows of a trace in order: `requests` (w,) that came in each of `seconds`."""
 
-    Raises InputError where the trace has not two whole windows, or too many to count.
-    """
+    seconds: float
+    requests: NDArray[np.int64]
+
+    @property
+    def per_s(self) -> Floats:
+        return self.requests / self.seconds
+
+
+def windows_of(trace: Trace, window_s: float) -> Windows:
+    """Raises InputError where the trace has not two whole windows, or too many to count."""
     windows = math.floor(trace.span_s / window_s * (1.0 + 1e-12))
     if windows < 2:
         raise InputError(
@@ -83,8 +91,16 @@ def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traf
             field="--window", accepted=f"at least {trace.span_s / MOST_WINDOWS:.3g} s",
         )  # fmt: skip
     place = np.floor((trace.time_s - trace.time_s[0]) / window_s).astype(np.int64)
-    counts = np.bincount(place[place < windows], minlength=windows)
-    busy = float(np.quantile(counts, share, method="higher")) / window_s
+    return Windows(window_s, np.bincount(place[place < windows], minlength=windows))
+
+
+def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:
+    """The trace as classes and rates: `share` of its windows, 0 to 1, are no busier than the one
+    that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
+
+    Raises InputError where the trace has not two whole windows, or too many to count.
+    """
+    busy = float(np.quantile(windows_of(trace, window_s).per_s, share, method="higher"))
     return Traffic(_classes(trace, groups), (len(trace) - 1) / trace.span_s, busy)
 
 

@@ -11,7 +11,7 @@ the same configuration beat in cost and in all limited times.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from dse.study.robust import ends
 CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
 RETUNED = 12  # configurations of each chip that are kept where all are tried
+IN_FLIGHT = "concurrency"
 LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
 Progress = Callable[[str, int, int], None]
 
@@ -64,9 +65,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chip and its k deployments. `configuration` (k,) numbers those that share an error;
-    `requests_per_s` (k,) is what one deployment serves; `best` is the row that is cheapest at the
-    prediction within the limits, `kind` how its kernel laws are known."""
+    """A chip and its k deployments, of `shape` where several are compared. `configuration` (k,)
+    numbers those that share an error; `requests_per_s` (k,) is what one deployment serves; `best`
+    is the row that is cheapest at the prediction within the limits, `kind` how its kernel laws are
+    known."""
 
     chip: str
     cost: Moved
@@ -76,10 +78,26 @@ class Choice:
     best: int
     kind: str
     deployments: tuple[Mapping[str, Any], ...]
+    shape: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.chip} ({self.shape})" if self.shape else self.chip
 
     @property
     def configurations(self) -> int:
         return int(self.configuration.max()) + 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What names each configuration on its chip: a deployment less its requests in flight."""
+        _, rows = np.unique(self.configuration, return_index=True)
+        held = [
+            sorted((name, value) for name, value in self.deployments[row].items()
+                   if name != IN_FLIGHT)
+            for row in rows
+        ]  # fmt: skip
+        return tuple(f"{self.chip} {one}" for one in held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +155,21 @@ def choices_of(
     if not items:
         raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
     return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
+
+
+def joined(shapes: Mapping[str, Choices]) -> Choices:
+    """The choices of several shapes, by the names of these, as one."""
+    first = next(iter(shapes.values()))
+    return replace(
+        first,
+        items=tuple(replace(item, shape=name) for name, of in shapes.items() for item in of.items),
+        left_out={
+            f"{chip} ({name})": why
+            for name, of in shapes.items()
+            for chip, why in of.left_out.items()
+        },
+        points=sum(of.points for of in shapes.values()),
+    )
 
 
 def _objective(problem: PhysicsProblem, asked: str | None) -> str:

@@ -1,12 +1,13 @@
 """What to measure before buying: the value of learning one number.
 
-A measurement of configuration j of chip i tells its error e = sqrt(shared) A + sqrt(1 - shared) B
-exactly, and by A something of every other configuration of the chip; a quote tells a chip's price.
-What is learned is a standard normal m, to within a cell of EDGES: which requests in flight keep the
-limits is a staircase in m, and points between would miss its steps. Within a cell the draws take
-values of m by its density, and are conditioned by the residual (Matheron's rule)
+A measurement of configuration j of chip i tells its error e exactly, and something of every other
+error that is correlated with it: of the chip's other configurations, and of those of its kin. A
+quote tells a chip's price. What is learned is a standard normal m, to within a cell of EDGES: which
+requests in flight keep the limits is a staircase in m, and points between would miss its steps.
+Within a cell the draws take values of m by its density, and are conditioned by the residual
+(Matheron's rule)
 
-    A' = A + sqrt(shared) (m - e)        B_j' = B_j + sqrt(1 - shared) (m - e)
+    e_k' = e_k + correlation(e_k, e) (m - e)        all errors are standard normal
 
 so that every measurement is judged on the same draws. With a choice made after it,
 
@@ -30,6 +31,7 @@ from dse.candidates import Floats
 from dse.whatif.robust import (
     Draws,
     Robust,
+    Served,
     Uncertain,
     errors,
     judge,
@@ -92,10 +94,13 @@ def measure_next(
 
 
 def _asked(uncertain: Uncertain, robust: Robust) -> Iterator[Measurement]:
+    quoted = set()
     for i, item in enumerate(uncertain.items):
         if robust.chance_first[i] < LIKELY and i != robust.predicted:
             continue
-        if uncertain.choices.priced and uncertain.price_sd[i] > 0.0:
+        certain = uncertain.price_sd[i] == 0.0 or item.chip in quoted
+        if uncertain.choices.priced and not certain:
+            quoted.add(item.chip)
             yield Measurement("price", i, -1, item.best, *(math.nan,) * 5)
         own = int(item.configuration[item.best])
         often = (own, *(int(j) for j in robust.configurations[i] if j != own))
@@ -118,11 +123,12 @@ def _learned(
         at_price, at_own = price.copy(), own.copy()
         if asked.what == "price":
             moved = np.exp(uncertain.price_sd[i] * (m - draws.price[:, i]))
-            at_price[:, i] *= moved
-            at_own[:, i] *= moved
+            same = uncertain.chip == uncertain.chip[i]
+            at_price[:, same] *= moved[:, None]
+            at_own[:, same] *= moved[:, None]
         else:
-            one = _given(uncertain, draws, i, asked.configuration, m)
-            at_price[:, i], at_own[:, i] = one
+            for k, one in _given(uncertain, draws, i, asked.configuration, m):
+                at_price[:, k], at_own[:, k] = one.price, one.own
         judged = judge(at_price, at_own)
         chance[cell] = np.bincount(judged.first[judged.first >= 0], minlength=count) / len(draws)
         regret[cell] = judged.regret.mean(axis=0)
@@ -140,14 +146,12 @@ def _learned(
 
 def _given(
     uncertain: Uncertain, draws: Draws, i: int, configuration: int, m: Floats
-) -> tuple[Floats, Floats]:
-    """Choice i in draws in which the error of one of its configurations is m (N,)."""
-    shared = uncertain.choices.shared
-    error = errors(uncertain, draws, i)
-    rest = m - error[:, configuration]
-    error = error + shared * rest[:, None]
-    error[:, configuration] = m
+) -> Iterator[tuple[int, Served]]:
+    """Choice i and its kin in draws in which the error of one of its configurations is m (N,)."""
+    rest = m - errors(uncertain, draws, i)[:, configuration]
     demand = None if uncertain.demand is None else uncertain.demand.draw(draws.demand)
-    factor = price_factors(uncertain, draws.price)[:, i]
-    one = served(uncertain.items[i], error, factor, demand)
-    return one.price, one.own
+    factor = price_factors(uncertain, draws.price)
+    for k in map(int, np.flatnonzero(uncertain.eldest == uncertain.eldest[i])):
+        told = uncertain.correlation(i, configuration, k) * rest[:, None]
+        error = errors(uncertain, draws, k) + told
+        yield k, served(uncertain.items[k], error, factor[:, k], demand)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,19 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.specs.catalog import Catalog, load_catalog
+from dse.specs.own_prices import OwnPrices, in_force, using_prices
 from dse.specs.study import Study, load_study, resolve_space
 from dse.study.folder import find_item, read_study
 from dse.study.physics import on_terms, pose
 from dse.study.require import space_of
-from dse.whatif.choices import RETUNED, Progress, choices_of
+from dse.whatif.choices import RETUNED, Choices, Progress, choices_of, joined
+from dse.whatif.kin import kin_of
 from dse.whatif.measure_next import Measurement, measure_next
+from dse.whatif.paid import Paid, paid_with
 from dse.whatif.price_spread import PriceSpread, price_spreads
 from dse.whatif.robust import Demand, Robust, Uncertain, draw, robustness
 
+QUALITY = ("predicted_loss", "dense_equivalent_parameters")
 BY_TORCH = ("NVIDIA", "AMD")  # whose chips PyTorch reaches as `dse calibrate` needs
 
 
@@ -38,6 +43,15 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """The shape of a point of a study, or of several that have the same; its quality in words."""
+
+    name: str
+    config: Mapping[str, Any]
+    quality: str
+
+
+@dataclass(frozen=True, slots=True)
 class Risk:
     """The answer to `asked` of a study."""
 
@@ -47,8 +61,9 @@ class Risk:
     prices: tuple[PriceSpread, ...]
     robust: Robust
     measurements: tuple[Measurement, ...]
-    shape: str | None  # the point whose shape it is
+    shapes: tuple[Shape, ...]  # none where the space has one model
     reached: frozenset[str]  # chips that `dse calibrate` can measure
+    paid: Paid
 
     @property
     def objective(self) -> str:
@@ -57,55 +72,76 @@ class Risk:
 
 def risk(
     source: str,
-    point: str | None,
+    points: Sequence[str],
     asked: Asked,
     progress: Progress = lambda what, done, total: None,
 ) -> Risk:
-    """Of a space (a shipped name or a path) or of the folder of a finished study; `point` of that
-    study names the shape, where the space searches shapes.
+    """Of a space (a shipped name or a path) or of the folder of a finished study; `points` of that
+    study name the shape, where the space searches shapes, or the shapes that are compared.
 
-    Raises InputError for a wrong source, point, objective or demand, and NothingFeasible where no
-    chip keeps the limits.
+    Raises InputError for a wrong source, point, objective or demand, for several shapes of a study
+    that limits no quality, and NothingFeasible where no chip keeps the limits.
     """
-    study, config = _source(source, point)
-    catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
-    return risk_of(study, catalog, config, point, asked, progress)
+    with _prices_of(source):
+        study, shapes = _source(source, points)
+        catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
+        return risk_of(study, catalog, shapes, asked, progress)
 
 
 def risk_of(
     study: Study,
     catalog: Catalog,
-    config: Mapping[str, Any] | None,
-    point: str | None,
+    shapes: Sequence[Shape],
     asked: Asked,
     progress: Progress = lambda what, done, total: None,
 ) -> Risk:
-    """The same of a study that was read."""
+    """The same of a study that was read; no shape where its model is one."""
     problem = pose(study, catalog)
     configurations = RETUNED if asked.retune else 1
-    choices = choices_of(problem, asked.objective, config, configurations, progress)
+
+    def of(shape: Shape | None) -> Choices:
+        config = None if shape is None else shape.config
+        return choices_of(problem, asked.objective, config, configurations, progress)
+
+    if len(shapes) > 1:
+        choices = joined({shape.name: of(shape) for shape in shapes})
+    else:
+        choices = of(shapes[0] if shapes else None)
     if asked.demand is not None:
         _check_demand(study, choices.priced)
-    chips = [item.chip for item in choices.items]
-    prices = price_spreads(catalog.prices, study.price_basis, chips, asked.price_interval)
-    moved = np.array([one.sd if choices.priced else 0.0 for one in prices])
-    uncertain = Uncertain(choices, moved, asked.demand)
+    chips = list(dict.fromkeys(item.chip for item in choices.items))
+    prices: tuple[PriceSpread, ...] = ()
+    if choices.priced:
+        prices = price_spreads(catalog.prices, study.price_basis, chips, asked.price_interval)
+    sd = {one.chip: one.sd for one in prices}
+    moved = np.array([sd.get(item.chip, 0.0) for item in choices.items])
+    kin = tuple(kin_of(catalog, item.chip) for item in choices.items)
+    uncertain = Uncertain(choices, moved, asked.demand, kin)
     draws = draw(uncertain, asked.draws, asked.seed)
     robust = robustness(uncertain, draws)
     found = measure_next(uncertain, draws, robust, progress)
     reached = frozenset(chip for chip in chips if catalog.chips[chip].vendor in BY_TORCH)
-    return Risk(study, asked, uncertain, prices, robust, tuple(found), point, reached)
+    paid = paid_with(catalog, study, chips)
+    return Risk(study, asked, uncertain, prices, robust, tuple(found), tuple(shapes), reached, paid)
 
 
-def _source(source: str, point: str | None) -> tuple[Study, Mapping[str, Any] | None]:
+def _prices_of(source: str) -> AbstractContextManager[None]:
+    """The prices that a study was made with in force, unless others are given."""
+    folder = Path(source)
+    if not folder.is_dir() or in_force() != OwnPrices():
+        return nullcontext()
+    return using_prices(**read_study(folder)[0].get("own_prices", {}))
+
+
+def _source(source: str, points: Sequence[str]) -> tuple[Study, list[Shape]]:
     folder = Path(source)
     if not folder.is_dir():
-        if point is not None:
+        if points:
             raise InputError(
-                f"read {point!r} of {source}, which is no study",
+                f"read {points[0]!r} of {source}, which is no study",
                 field="--point", accepted="the folder of a finished study as STUDY",
             )  # fmt: skip
-        return load_study(resolve_space(source)), None
+        return load_study(resolve_space(source)), []
     document, _ = read_study(folder)
     study = load_study(resolve_space(space_of(document)), law=document.get("quality_law"))
     if study.fingerprint != document["fingerprint"]:
@@ -113,12 +149,41 @@ def _source(source: str, point: str | None) -> tuple[Study, Mapping[str, Any] | 
             f"{study.path} is not the space that {folder} was made from",
             field="STUDY", accepted="a new `dse run` of this space",
         )  # fmt: skip
-    if point is None and study.model is None:
+    if not points and study.model is None:
         raise InputError(
             f"{folder} searched shapes: of which point?",
             field="--point", accepted="its number in front.csv, or cheapest, fastest, best, knee",
         )  # fmt: skip
-    return study, None if point is None else find_item(folder, point)["model"]
+    shapes = _shapes(folder, points)
+    if len(shapes) > 1 and not quality_limits(study):
+        raise InputError(
+            f"{study.name} limits no quality, and the cheapest of several shapes is the smallest",
+            field="--point",
+            accepted=f"one point, or a space with a limit on {' or '.join(QUALITY)}",
+        )  # fmt: skip
+    return study, shapes
+
+
+def _shapes(folder: Path, points: Sequence[str]) -> list[Shape]:
+    """Unlike shapes of the points, each by the names that were asked for."""
+    found: list[tuple[list[str], dict[str, Any]]] = []
+    for point in dict.fromkeys(points):
+        item = find_item(folder, point)
+        alike = [names for names, known in found if known["model"] == item["model"]]
+        alike[0].append(point) if alike else found.append(([point], item))
+    return [
+        Shape(", ".join(names), item["model"], _quality(item["metrics"])) for names, item in found
+    ]
+
+
+def _quality(metrics: Mapping[str, Any]) -> str:
+    loss = metrics.get("predicted_loss")
+    return "predicted loss not known" if loss is None else f"predicted loss {loss:.4g}"
+
+
+def quality_limits(study: Study) -> list[str]:
+    """Limits of a study by which all its points are good enough."""
+    return [limit.text for limit in study.constraints if limit.metric in QUALITY]
 
 
 def _check_demand(study: Study, priced: bool) -> None:

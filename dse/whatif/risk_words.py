@@ -1,14 +1,11 @@
-"""`dse risk` in sentences, tables and JSON."""
+"""`dse risk` in sentences and tables."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from dse.study.loads import held
-from dse.study.numbers import number, percent
+from dse.study.numbers import number, percent, tenths
 from dse.study.text_table import Table
 from dse.study.words import (
     DEPLOYMENT_KEY,
@@ -21,8 +18,10 @@ from dse.study.words import (
     show,
 )
 from dse.whatif.choices import Choice
+from dse.whatif.kin import COMMON, MEASURED
 from dse.whatif.measure_next import Measurement
-from dse.whatif.risk import Risk
+from dse.whatif.paid import left_out, paid_sentences, paid_tables, unsold_words
+from dse.whatif.risk import Risk, quality_limits
 
 MOST = 6  # measurements that a table shows
 MEANING = (
@@ -33,45 +32,65 @@ MEANING = (
 
 
 def lead(found: Risk) -> list[str]:
-    """The answer."""
-    robust, chips = found.robust, [item.chip for item in found.uncertain.items]
-    now, likely = robust.predicted, robust.likeliest
-    chance = robust.chance_first
-    drawn = (
-        f"of {found.asked.draws:,} draws (seed {found.asked.seed}, standard error "
-        f"{100 * robust.standard_error.max():.2g}%)"
-    )
-    words = [
-        f"{chips[now]} is the best choice at the prediction and in {percent(chance[now])} {drawn}: "
-        f"the chance that it is the wrong one is {percent(1.0 - chance[now])}."
-    ]
-    if likely != now:
-        words[0] = (
-            f"{chips[now]} is the best choice at the prediction, but in {percent(chance[now])} "
-            f"{drawn} only; {chips[likely]} is in {percent(chance[likely])}."
-        )
+    """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
+    chips = [item.name for item in found.uncertain.items]
+    chip = found.uncertain.items[found.robust.least_regret].chip
+    words = [_advice(found, chips), *unsold_words(found.paid, chip)]
     if len(chips) == 1:
         return [*words, "There is no other choice."]
-    rest = [i for i in np.argsort(-chance, kind="stable") if i != now and chance[i] > 0.0][:3]
+    robust = found.robust
+    chance, advised = robust.chance_first, robust.least_regret
+    rest = [i for i in np.argsort(-chance, kind="stable") if i != advised and chance[i] > 0.0][:3]
     if rest:
-        others = ", ".join(f"{chips[i]} {percent(float(chance[i]))}" for i in rest)
-        words.append(f"Next most often first: {others}.")
-    words.append(_regret(found, chips))
-    words.append(_worst(found, chips))
-    if found.robust.none > 0.0:
-        words.append(f"In {percent(found.robust.none)} of the draws no choice keeps the limits.")
+        others = ", ".join(f"{chips[i]} in {percent(float(chance[i]))}" for i in rest)
+        words.append(f"Next most often best: {others}.")
+    words += [_regret(found, chips), _worst(found, chips)]
+    if robust.none > 0.0:
+        words.append(f"In {percent(robust.none)} of the draws no choice keeps the limits.")
     if found.measurements:
         words.append(_measure(found))
     return words
 
 
+def _advice(found: Risk, chips: list[str]) -> str:
+    """The choice of least expected regret, and the chance that another is better."""
+    robust = found.robust
+    take, now = robust.least_regret, robust.predicted
+    item = found.uncertain.items[take]
+    said = (
+        f"Take {item.chip}, served on {deployment(found, item, item.best)}: "
+        f"{_figure(found.objective, robust.nominal[take])} at the prediction"
+    )
+    chance = tenths(robust.chance_first[take])
+    draws = f"{found.asked.draws:,} draws"
+    if take == now:
+        said += f", the best there and in {chance} of {draws}"
+        if len(chips) == 1:
+            return f"{said}."
+        return f"{said}; in {tenths(1.0 - robust.chance_first[take])} another choice is better."
+    return (
+        f"{said} and the best in {chance} of {draws}; it is the safest. {chips[now]} is best at "
+        f"the prediction and in {tenths(robust.chance_first[now])} of the draws, and costs more "
+        "where it is not."
+    )
+
+
+def _figure(objective: str, value: float) -> str:
+    """`$0.07 per million total tokens`, `time per output token 20 ms`."""
+    shown, name = show(objective, number(value)), SHOWN.get(objective, objective)
+    return f"${shown} {name[2:]}" if name.startswith("$ ") else f"{name} {shown}"
+
+
 def _regret(found: Risk, chips: list[str]) -> str:
     robust = found.robust
-    least, now = robust.least_regret, robust.predicted
-    said = f"Least expected regret: {chips[least]}, {_share(robust.expected_regret[least])}"
-    if least != now:
-        said += f" ({chips[now]}: {_share(robust.expected_regret[now])})"
-    return said + "."
+    order = np.argsort(robust.expected_regret, kind="stable")
+    take, after_it = int(order[0]), int(order[1])
+    return (
+        f"What it gives away to the best choice of each draw (its regret): "
+        f"{_share(robust.expected_regret[take])} in the mean, {_share(robust.regret_95[take])} or "
+        f"more in one draw of twenty. {chips[after_it]} follows with "
+        f"{_share(robust.expected_regret[after_it])} in the mean."
+    )
 
 
 def _worst(found: Risk, chips: list[str]) -> str:
@@ -81,7 +100,7 @@ def _worst(found: Risk, chips: list[str]) -> str:
         f"With every interval at its end against it, {chips[regret]} has the least worst regret, "
         f"{_share(robust.worst_regret[regret])}"
     )
-    worst = show(found.objective, number(robust.worst_price[price]))
+    worst = _figure(found.objective, robust.worst_price[price])
     name = "it has" if regret == price else f"{chips[price]} has"
     if not np.isfinite(robust.worst_price[price]):
         return said + "; no choice then keeps the limits."
@@ -94,9 +113,10 @@ def _measure(found: Risk) -> str:
     if best.chance_saved < 0.0005:
         return "No single measurement would lower the chance of a wrong choice by 0.05 points."
     return (
-        f"Measure next: {_name(found, best)}. A choice made after it is wrong in "
-        f"{percent(wrong)} instead of {percent(1.0 - found.robust.chance_first.max())}, its "
-        f"expected regret {_share(regret)} instead of {_share(found.robust.expected_regret.min())}."
+        f"Before buying, measure {measured(found, best)}: a choice made after it is wrong in "
+        f"{tenths(wrong)} instead of {tenths(1.0 - found.robust.chance_first.max())}, and its "
+        f"expected regret is {_share(regret)} instead of "
+        f"{_share(found.robust.expected_regret.min())}."
     )
 
 
@@ -113,15 +133,18 @@ def _share(value: float) -> str:
     return f"{100 * value:.3g}%" if value < 1.0 else f"{100 * value:,.0f}%"
 
 
-def _name(found: Risk, one: Measurement) -> str:
+def measured(found: Risk, one: Measurement) -> str:
+    """What is learned."""
     item = found.uncertain.items[one.i]
     if one.what == "price":
         return f"a quote for {item.chip}"
-    return f"serving on {_deployment(found, item, one.row)}"
+    return f"serving on {deployment(found, item, one.row)}"
 
 
-def _deployment(found: Risk, item: Choice, row: int) -> str:
-    return short_deployment(item.deployments[row], held=_held(found))
+def deployment(found: Risk, item: Choice, row: int) -> str:
+    """A row of a choice in short, with its shape where several are compared."""
+    shape = f" ({item.shape})" if item.shape else ""
+    return short_deployment(item.deployments[row], held=_held(found)) + shape
 
 
 def _held(found: Risk) -> bool:
@@ -133,15 +156,21 @@ def facts(found: Risk) -> str:
     loads = [load.row() for load in found.study.workloads]
     choices = found.uncertain.choices
     limits = "; ".join(limit.text for limit in found.study.constraints) or "none"
-    shape = f"; shape of point {found.shape}" if found.shape else ""
+    points = ", ".join(shape.name for shape in found.shapes)
+    shape = f"; {_plural(found, 'shape')} of {_plural(found, 'point')} {points}" if points else ""
     demand = found.asked.demand
     wanted = f"; demand {demand.low:g} to {demand.high:g} requests/s" if demand else ""
-    chips = len(choices.items) + len(choices.left_out)
+    chips = (len(choices.items) + len(choices.left_out)) // max(len(found.shapes), 1)
     return (
         f"{choices.points:,} deployments on {chips} chip{'s' if chips > 1 else ''}; "
         f"{load_words(loads[0]) if len(loads) == 1 else mix_words(loads)}; limits: {limits}; "
-        f"prices: {found.study.price_basis}{wanted}{shape}."
+        f"prices: {found.study.price_basis}{wanted}{shape}. Seed {found.asked.seed}; standard "
+        f"error of a chance {100 * found.robust.standard_error.max():.2g}%."
     )
+
+
+def _plural(found: Risk, word: str) -> str:
+    return f"{word}s" if len(found.shapes) > 1 else word
 
 
 def tables(found: Risk) -> list[Table]:
@@ -150,6 +179,7 @@ def tables(found: Risk) -> list[Table]:
         _choices(found),
         *([_measurements(found)] if found.measurements else []),
         *([_prices(found)] if found.uncertain.choices.priced else []),
+        *paid_tables(found.paid),
     ]
 
 
@@ -157,7 +187,7 @@ def _choices(found: Risk) -> Table:
     robust, items = found.robust, found.uncertain.items
     rows = [
         (
-            _deployment(found, items[i], items[i].best),
+            deployment(found, items[i], items[i].best),
             items[i].kind,
             show(found.objective, number(robust.nominal[i])),
             f"{show(found.objective, number(robust.low[i]))} to "
@@ -178,8 +208,11 @@ def _choices(found: Risk) -> Table:
     return Table(
         "Choices, the one most often first on top", titles, rows, (2, 4, 5, 6, 7, 8),
         (
-            f"{key}. The figure is {SHOWN.get(found.objective, found.objective)}. Regret: "
-            "the mean, the 95th percentile, and the worst with every interval at its end.",
+            f"{key}. laws: how the kernel laws of the chip are known. The figure is "
+            f"{SHOWN.get(found.objective, found.objective)}. first: share of the draws in which it "
+            "is the best. regret: in the mean, its 95th percentile, and the worst with every "
+            "80% interval at its end against it. misses limits: share of the draws in which no "
+            "load keeps them.",
         ),
     )  # fmt: skip
 
@@ -194,11 +227,11 @@ def _measurements(found: Risk) -> Table:
         wrong, regret = after(found, one)
         rows.append(
             (
-                _name(found, one),
+                measured(found, one),
                 f"{100 * wrong:.1f}%",
-                f"{100 * one.chance_saved:.1f}%",
+                f"{100 * max(one.chance_saved, 0.0):.1f}%",
                 f"{100 * regret:.0f}%",
-                f"{100 * one.regret_saved:.0f}%",
+                f"{100 * max(one.regret_saved, 0.0):.0f}%",
                 percent(one.changes),
             )
         )
@@ -230,12 +263,13 @@ def rests_on(found: Risk) -> list[str]:
     """What is assumed, and how draws were made."""
     choices = found.uncertain.choices
     kinds = {one.kind for one in found.prices} if choices.priced else set()
-    loose = [item.chip for item in choices.items if item.kind != "fitted"]
+    loose = dict.fromkeys(item.chip for item in choices.items if item.kind != "fitted")
     words = [
         "errors of times and costs: the 80% intervals of the model, log-normal on either side; "
         f"{choices.shared:.0%} of the variance is shared by all configurations of a chip (fitted), "
         "the rest is each configuration's own, whatever is in flight (assumed)",
     ]
+    words += [*_kin(found), *_shapes(found)]
     if loose:
         words.append(f"kernel laws not measured on the chip, wider intervals: {', '.join(loose)}")
     words.append(
@@ -257,106 +291,34 @@ def rests_on(found: Risk) -> list[str]:
             "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
             "the drawn rate needs"
         )
-    words += [f"left out: {chip}, {why}" for chip, why in choices.left_out.items()]
-    return words
+    return [*words, *paid_sentences(found.paid), *left_out(found.study, choices.left_out)]
 
 
-def commands(found: Risk, one: Measurement) -> list[str]:
-    """Command lines that make a measurement and bring it in."""
-    item = found.uncertain.items[one.i]
-    if one.what == "price":
+def _kin(found: Risk) -> list[str]:
+    """Chips that err together."""
+    groups: dict[str, dict[str, None]] = {}
+    for item, kin in zip(found.uncertain.items, found.uncertain.kin, strict=True):
+        groups.setdefault(kin, {})[item.chip] = None
+    several = ["; ".join(", ".join(chips) for chips in groups.values() if len(chips) > 1)]
+    return [
+        f"chips whose kernel laws have one origin err together in {COMMON:.0%} of that shared "
+        f"part ({MEASURED}): {names}"
+        for names in several
+        if names
+    ]
+
+
+def _shapes(found: Risk) -> list[str]:
+    """What is held and what is asked where shapes are compared."""
+    if not found.shapes:
         return []
-    deployment = item.deployments[one.row]
-    lines = [_benchmark(load.row(), deployment) for load in found.study.workloads]
-    if item.kind != "fitted" and item.chip in found.reached:
-        lines.insert(0, f"dse calibrate --chip {item.chip} --full")
-    return [*lines, "dse validate --data measured.csv"]
-
-
-def _benchmark(load: Mapping[str, Any], deployment: Mapping[str, Any]) -> str:
-    """vLLM's own benchmark of a server that was started as `dse export` writes it."""
-    flight = int(deployment["concurrency"])
-    rate = load.get("requests_per_second")
-    asked = f"--request-rate {rate:g}" if rate else f"--max-concurrency {flight}"
-    return (
-        f"vllm bench serve --dataset-name random --random-input-len {load['prompt_tokens']:.0f} "
-        f"--random-output-len {load['output_tokens']:.0f} --ignore-eos {asked} --num-prompts "
-        f"{max(10 * flight, 1000 if rate else 100)}"
-    )
-
-
-def document(found: Risk) -> dict[str, Any]:
-    """`dse risk --json`."""
-    robust, asked = found.robust, found.asked
-    items = found.uncertain.items
-    return {
-        "space": found.study.name,
-        "point": found.shape,
-        "objective": found.objective,
-        "price_basis": found.study.price_basis,
-        "draws": asked.draws,
-        "seed": asked.seed,
-        "standard_error": float(robust.standard_error.max()),
-        "retune": asked.retune,
-        "demand": None
-        if asked.demand is None
-        else {"requests_per_s_low": asked.demand.low, "requests_per_s_high": asked.demand.high},
-        "answer": lead(found),
-        "predicted_best": items[robust.predicted].chip,
-        "most_often_first": items[robust.likeliest].chip,
-        "least_expected_regret": items[robust.least_regret].chip,
-        "least_worst_regret": items[robust.least_worst_regret].chip,
-        "least_worst_price": items[robust.least_worst_price].chip,
-        "chance_wrong": float(1.0 - robust.chance_first[robust.predicted]),
-        "share_without_answer": robust.none,
-        "choices": [_choice(found, i) for i in range(len(items))],
-        "measure_next": [_measurement(found, one) for one in found.measurements],
-        "prices": [
-            {
-                "chip": one.chip,
-                "usd_per_chip_hour": one.usd_per_chip_hour,
-                "interval": list(one.ends),
-                "rows": one.rows,
-                "kind": one.kind,
-            }
-            for one in found.prices
-        ],
-        "left_out": dict(found.uncertain.choices.left_out),
-        "rests_on": rests_on(found),
-    }
-
-
-def _choice(found: Risk, i: int) -> dict[str, Any]:
-    robust, item = found.robust, found.uncertain.items[i]
-    return {
-        "chip": item.chip,
-        "deployment": dict(item.deployments[item.best]),
-        "efficiency": item.kind,
-        "predicted": number(robust.nominal[i]),
-        "interval": [number(robust.low[i]), number(robust.high[i])],
-        "chance_first": float(robust.chance_first[i]),
-        "chance_first_as_deployed": float(robust.same_deployment[i]),
-        "standard_error": float(robust.standard_error[i]),
-        "expected_regret": number(robust.expected_regret[i]),
-        "regret_95": number(robust.regret_95[i]),
-        "worst_regret": number(robust.worst_regret[i]),
-        "worst_price": number(robust.worst_price[i]),
-        "chance_misses_limits": float(robust.chance_missed[i]),
-    }
-
-
-def _measurement(found: Risk, one: Measurement) -> dict[str, Any]:
-    item = found.uncertain.items[one.i]
-    wrong, regret = after(found, one)
-    return {
-        "what": one.what,
-        "chip": item.chip,
-        "deployment": dict(item.deployments[one.row]) if one.what == "serving" else None,
-        "chance_wrong_now": float(1.0 - found.robust.chance_first.max()),
-        "chance_wrong_after": wrong,
-        "chance_saved": one.chance_saved,
-        "expected_regret_after": regret,
-        "expected_regret_saved": one.regret_saved,
-        "changes_choice": one.changes,
-        "commands": commands(found, one),
-    }
+    each = "; ".join(f"{shape.name}: {shape.quality}" for shape in found.shapes)
+    words = [f"quality is not judged, nor how sure it is ({each})"]
+    if len(found.shapes) > 1:
+        words = [
+            "all shapes keep the limit of the study on quality "
+            f"({'; '.join(quality_limits(found.study))}), and within it {words[0]}",
+            "shapes on one chip have its price and its part of the error in common, and in one "
+            "configuration all of the error, so that their order there is taken for sure (assumed)",
+        ]
+    return words

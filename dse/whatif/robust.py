@@ -1,9 +1,11 @@
 """How often each choice stays first, and what it costs to be wrong.
 
 Notation: N draws, C choices (chips), k deployments of a choice. In a draw every configuration of a
-chip has an error e, standard normal, of which `shared` of the variance is the chip's:
+chip has an error e, standard normal, of which `shared` of the variance is the chip's, and of that
+COMMON is that of its kin, the chips whose kernel laws err together (`dse.whatif.kin`):
 
     e = sqrt(shared) A + sqrt(1 - shared) B        A by chip, B by chip and configuration
+    A = sqrt(COMMON) K + sqrt(1 - COMMON) O        K by kin, O by chip
 
 z = e / P90 moves its times and costs along their 80% intervals (`dse.study.robust`). Prices are
 log-normal, independent by chip; demand is log-normal. The price of a choice in a draw is that of
@@ -17,6 +19,7 @@ choice costs. With F the least price of all,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +28,7 @@ from numpy.typing import NDArray
 from dse.candidates import Floats
 from dse.study.robust import P90
 from dse.whatif.choices import Choice, Choices
+from dse.whatif.kin import COMMON
 
 CHUNK = 1_000  # draws at a time
 
@@ -46,21 +50,49 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """Choices with what is not known of them: `price_sd` (C,) of the logarithm, demand or None."""
+    """Choices with what is not known of them: `price_sd` (C,) of the logarithm, demand or None.
+    `kin` names those that err together, C names or none, where each chip errs for itself. Shapes on
+    one chip have its price and its error, and that of a configuration that they both run in."""
 
     choices: Choices
     price_sd: Floats
     demand: Demand | None = None
+    kin: tuple[str, ...] = ()
 
     @property
     def items(self) -> tuple[Choice, ...]:
         return self.choices.items
 
+    @property
+    def eldest(self) -> NDArray[np.intp]:
+        """(C,) the first choice of the same kin."""
+        return _first(self.kin) if self.kin else self.chip
+
+    @property
+    def chip(self) -> NDArray[np.intp]:
+        """(C,) the first choice on the same chip."""
+        return _first([item.chip for item in self.items])
+
+    def correlation(self, i: int, configuration: int, k: int) -> Floats:
+        """(configurations of k,) of their errors with that of one configuration of choice i."""
+        shared, mine = self.choices.shared, self.items[i].keys[configuration]
+        if self.eldest[i] != self.eldest[k]:
+            return np.zeros(self.items[k].configurations)
+        part = shared if self.chip[i] == self.chip[k] else shared * COMMON
+        same = np.array([key == mine for key in self.items[k].keys])
+        return np.where(same, 1.0, part)
+
+
+def _first(names: Sequence[str]) -> NDArray[np.intp]:
+    """(C,) where each name stands first."""
+    return np.array([names.index(name) for name in names], dtype=np.intp)
+
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Standard normals: `chip` (N, C) and `own`, (N, configurations) for each choice, of errors;
-    `price` (N, C); `demand` (N,). `within` (N,) is uniform: where in a cell a measured value lies
+    """Standard normals: `chip` (N, C), the same on a chip and alike within a kin, and `own`,
+    (N, configurations) for each choice, of errors; `price` (N, C), the same on a chip; `demand`
+    (N,). `within` (N,) is uniform: where in a cell a measured value lies
     (`dse.whatif.measure_next`)."""
 
     chip: Floats
@@ -84,13 +116,26 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
     children = np.random.SeedSequence(seed).spawn(len(uncertain.items) + 1)
     shared = np.random.default_rng(children[0])
     demand, within = shared.standard_normal(count), shared.uniform(1e-6, 1.0 - 1e-6, count)
-    chip, own, price = [], [], []
+    chip, own, price, kin = [], [], [], []
     for item, child in zip(uncertain.items, children[1:], strict=True):
         rng = np.random.default_rng(child)
         chip.append(rng.standard_normal(count))
         price.append(rng.standard_normal(count))
         own.append(rng.standard_normal((count, item.configurations)))
-    return Draws(np.stack(chip, axis=1), tuple(own), np.stack(price, axis=1), demand, within)
+        kin.append(rng.standard_normal(count))
+    by_chip, by_price = (np.stack(of, axis=1)[:, uncertain.chip] for of in (chip, price))
+    common = np.stack(kin, axis=1)[:, uncertain.eldest]
+    alike = math.sqrt(COMMON) * common + math.sqrt(1.0 - COMMON) * by_chip
+    return Draws(alike, _by_key(uncertain.items, own), by_price, demand, within)
+
+
+def _by_key(items: Sequence[Choice], own: Sequence[Floats]) -> tuple[Floats, ...]:
+    """`own` (N, configurations) of each choice, with one column for one configuration of a chip."""
+    seen: dict[str, Floats] = {}
+    return tuple(
+        np.stack([seen.setdefault(key, of) for key, of in zip(item.keys, each.T, strict=True)], 1)
+        for item, each in zip(items, own, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +238,7 @@ class Robust:
     worst_price: Floats
     worst_regret: Floats
     none: float
+    margin: Floats  # (N,) of `least_regret`: the logarithm of the best other price over its own
     configurations: tuple[NDArray[np.intp], ...]  # of each choice, most often chosen first
 
     @property
@@ -230,12 +276,13 @@ def robustness(uncertain: Uncertain, draws: Draws) -> Robust:
         np.where(judged.missed, np.inf, price), [0.1, 0.9], axis=0, method="nearest"
     )
     worst_price, worst_regret = corners(uncertain)
+    expected = judged.regret.mean(axis=0)
     return Robust(
         nominal=np.array([_at(uncertain, i, 0.0, 0.0, None).price[0] for i in range(len(items))]),
         chance_first=chance,
         standard_error=np.sqrt(chance * (1.0 - chance) / count),
         same_deployment=same,
-        expected_regret=judged.regret.mean(axis=0),
+        expected_regret=expected,
         regret_95=np.quantile(judged.regret, 0.95, axis=0),
         chance_missed=judged.missed.mean(axis=0),
         low=low,
@@ -243,8 +290,16 @@ def robustness(uncertain: Uncertain, draws: Draws) -> Robust:
         worst_price=worst_price,
         worst_regret=worst_regret,
         none=float((judged.first < 0).mean()),
+        margin=_margin(price, int(np.argmin(expected))),
         configurations=tuple(_often(item, one) for item, one in zip(items, found, strict=True)),
     )
+
+
+def _margin(price: Floats, i: int) -> Floats:
+    """(N,) of `price` (N, C); minus infinity where choice i keeps the limits with nothing."""
+    others = np.delete(price, i, axis=1).min(axis=1, initial=np.inf)
+    own = price[:, i]
+    return np.where(np.isfinite(own), np.log(others) - np.log(np.where(own > 0, own, 1)), -np.inf)
 
 
 def _often(item: Choice, found: Served) -> NDArray[np.intp]:

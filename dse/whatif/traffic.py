@@ -25,12 +25,14 @@ from dse.space.space import Space
 from dse.specs.backend import Backend, find_backend
 from dse.specs.catalog import Catalog
 from dse.specs.study import Study
-from dse.specs.traffic import PERCENTILES, Class, Traffic
+from dse.specs.traffic import PERCENTILES, Class, Traffic, Windows
 from dse.study.describe import describe_deployment
 from dse.study.physics import PhysicsProblem, pose
+from dse.whatif.paid import Paid
 
 CHUNK, LARGEST = 4_000, 200_000  # deployments at a time, in all
 MOST_INSTANCES = 4_096
+LEVELS, MOST_HEADROOM = 40, 10.0
 LATENCIES = ("ttft_s", "ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "tpot_s")
 Progress = Callable[[str, int, int], None]
 
@@ -61,7 +63,8 @@ class Targets:
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The cheapest fleet on one chip. `first_s` is the percentile asked for of the worst class;
-    dollars per million tokens over the trace's mean rate, and at the rate that it is sized for."""
+    dollars per million tokens over the trace's mean rate, and at the rate that it is sized for;
+    `most_per_s` requests per second still keep the targets."""
 
     chip: str
     deployment: dict[str, object]
@@ -74,7 +77,8 @@ class Fleet:
     tokens_per_usd: float
     usd_per_million_mean: float
     usd_per_million_busy: float
-    instances_by_means: int
+    instances_by_means: int = 0
+    most_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,20 @@ class Sized:
 
     fleets: tuple[Fleet, ...]
     left_out: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The fleets of a study for a traffic; `windows` of the trace where there is one, of which the
+    `share` is no busier than the one that they are sized for."""
+
+    study: Study
+    traffic: Traffic
+    targets: Targets
+    sized: Sized
+    paid: Paid
+    windows: Windows | None
+    share: float
 
 
 def size_fleets(
@@ -99,29 +117,50 @@ def size_fleets(
     """
     problem = _problem(study, catalog)
     backend = find_backend(catalog.backends, study.workloads[0].backend)
-    typical = Traffic((traffic.mean,), traffic.mean_per_s, traffic.mean_per_s)
-    mix, means = _mix(traffic, backend), _mix(typical, backend)
-    best: dict[str, Fleet] = {}
+    problem = replace(problem, mix=_mix(traffic, backend))
+    chips = problem.machines.ids
+    least, count = np.full(len(chips), np.inf), np.zeros(len(chips))
+    where = np.zeros(len(chips), dtype=np.int64)
     size = problem.space.size
     for start in range(0, size, CHUNK):
         ids = np.arange(start, min(start + CHUNK, size), dtype=np.int64)
         batch = problem.batch(problem.space.unrank(ids))
-        for fleet in _cheapest(replace(problem, mix=mix), batch, traffic, targets, means, progress):
-            known = best.get(fleet.chip)
-            if known is None or fleet.usd_per_hour < known.usd_per_hour:
-                best[fleet.chip] = fleet
-    if not best:
+        needed = _instances(problem, batch, targets, least, progress)
+        usd = _usd_per_hour(problem, batch, needed)
+        for code in np.unique(batch.chip):
+            rows = np.flatnonzero(batch.chip == code)
+            row = rows[np.argmin(usd[rows])]
+            if usd[row] < least[code]:
+                least[code], count[code], where[code] = usd[row], needed[row], ids[row]
+    found = np.flatnonzero(np.isfinite(least))
+    if not found.size:
         raise NothingFeasible(
-            f"no deployment of {len(problem.machines.ids)} chips keeps the targets with up to "
+            f"no deployment of {len(chips)} chips keeps the targets with up to "
             f"{MOST_INSTANCES:,} instances"
         )
+    batch = problem.batch(problem.space.unrank(where[found]))
+    fleet = replace(batch, replicas=count[found])
+    metrics = _metrics(problem, fleet)
+    typical = Traffic((traffic.mean,), traffic.mean_per_s, traffic.mean_per_s)
+    means = replace(problem, mix=_mix(typical, backend), limits=())
+    by_means = _instances(
+        means, batch, replace(targets, percentile=50), np.full(len(chips), np.inf)
+    )
+    most = traffic.busy_per_s * _headroom(problem, fleet, targets)
+    fleets = [
+        replace(
+            _fleet(problem, fleet, metrics, row, traffic, targets),
+            instances_by_means=round(by_means[row]) if np.isfinite(by_means[row]) else 0,
+            most_per_s=float(most[row]),
+        )
+        for row in range(len(fleet))
+    ]
     left_out = {
         chip: "no deployment of the space keeps the targets"
-        for chip in problem.machines.ids
-        if chip not in best
+        for code, chip in enumerate(chips)
+        if code not in found
     }
-    fleets = sorted(best.values(), key=lambda one: (one.usd_per_hour, one.chip))
-    return Sized(tuple(fleets), left_out)
+    return Sized(tuple(sorted(fleets, key=lambda one: (one.usd_per_hour, one.chip))), left_out)
 
 
 def _problem(study: Study, catalog: Catalog) -> PhysicsProblem:
@@ -160,57 +199,40 @@ def _mix(traffic: Traffic, backend: Backend) -> Mix:
     )  # fmt: skip
 
 
-def _cheapest(
-    problem: PhysicsProblem,
-    batch: CandidateBatch,
-    traffic: Traffic,
-    targets: Targets,
-    means: Mix,
-    progress: Progress,
-) -> list[Fleet]:
-    """The cheapest fleet of each chip in `batch`."""
-    needed = _instances(problem, batch, targets, progress)
-    usable = np.isfinite(needed)
-    if not usable.any():
-        return []
-    batch, needed = batch[np.flatnonzero(usable)], needed[usable]
-    fleet = replace(batch, replicas=needed)
-    metrics = _metrics(problem, fleet)
-    amounts = [limit.amount(metrics) for limit in problem.limits]
-    kept = np.ones(len(fleet), dtype=bool)
-    for amount in amounts:
-        kept &= amount <= 0.0
-    per_hour = problem.machines.usd_per_chip_hour[fleet.chip] * fleet.chips
-    per_hour = np.where(kept & np.isfinite(per_hour), per_hour, np.inf)
-    found = []
-    for code in np.unique(fleet.chip):
-        rows = np.flatnonzero(fleet.chip == code)
-        row = int(rows[np.argmin(per_hour[rows])])
-        if np.isfinite(per_hour[row]):
-            one = batch[row : row + 1]
-            mean = _instances(replace(problem, mix=means), one, replace(targets, percentile=50))
-            found.append(_fleet(problem, fleet, metrics, row, traffic, targets, float(mean[0])))
-    return found
-
-
 def _instances(
     problem: PhysicsProblem,
     batch: CandidateBatch,
     targets: Targets,
+    least: Floats,
     progress: Progress = lambda what, done, total: None,
 ) -> Floats:
-    """(n,) fewest instances that keep the targets, inf beyond MOST_INSTANCES. Fewer requests at
-    each make no instance slower, so that the number is bracketed in growing steps from what the
-    load of one instance says, and bisected."""
+    """(n,) fewest instances that keep the targets. Infinite beyond MOST_INSTANCES, where the fleet
+    of so many breaks a limit of the problem, and where it would cost more than the cheapest of its
+    chip, known before as `least` (chips,) USD an hour or found here.
+
+    Fewer requests at each make no instance slower, so that the number is bracketed in growing steps
+    from what the load of one instance says, and bisected.
+    """
+    least = least.copy()
+    sound = np.zeros(len(batch), dtype=bool)  # the limits hold at the last number that was kept
 
     def keeps(rows: NDArray[np.intp], count: Floats) -> NDArray[np.bool_]:
         metrics = _metrics(problem, replace(batch[rows], replicas=count))
-        first = _worst(metrics, PERCENTILES[targets.percentile])
-        last = _worst(metrics, "tpot_s")
-        return metrics.feasible & (first <= targets.ttft_s) & (last <= targets.tpot_s)
+        kept = _in_time(metrics, targets)
+        limits = [limit.amount(metrics) <= 0.0 for limit in problem.limits]
+        sound[rows[kept]] = np.logical_and.reduce([kept, *limits])[kept]
+        return kept
 
-    every = np.arange(len(batch))
+    def worthwhile(at: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Of `at` those that may still be the cheapest of their chip."""
+        usd = _usd_per_hour(problem, batch[rows], high)
+        done = (low + 1.0 == high) & kept & sound[rows]
+        np.minimum.at(least, batch.chip[rows[done]], usd[done])
+        floor = _usd_per_hour(problem, batch[rows], low + 1.0)
+        return at[floor[at] <= least[batch.chip[rows[at]]]]
+
     needed = np.full(len(batch), np.inf)
+    every = np.arange(len(batch))
     rows = every[keeps(every, np.full(len(batch), float(MOST_INSTANCES)))]
     if not len(rows):
         return needed
@@ -218,19 +240,58 @@ def _instances(
     known = np.where(np.isfinite(load["utilisation"]), load["utilisation"], 0.0)
     low = np.clip(np.floor(0.9 * known) - 1.0, 0.0, MOST_INSTANCES - 1.0)  # does not keep them
     high, step = low + 1.0, 1.0
-    going = np.arange(len(rows))
+    kept = np.zeros(len(rows), dtype=bool)  # `high` keeps them
+    going = worthwhile(np.arange(len(rows)))
     while len(going):
         progress("deployments sized", len(rows) - len(going), len(rows))
-        going = going[~keeps(rows[going], high[going])]
+        kept[going] = keeps(rows[going], high[going])
+        going = going[~kept[going]]
         low[going] = high[going]
         high[going] = np.minimum(high[going] + step, MOST_INSTANCES)
         step *= 2.0
-    while (wide := np.flatnonzero(high - low > 1.0)).size:
+        going = worthwhile(going)
+    while (wide := worthwhile(np.flatnonzero(kept & (high - low > 1.0)))).size:
         middle = np.floor((low[wide] + high[wide]) / 2.0)
         enough = keeps(rows[wide], middle)
         high[wide[enough]], low[wide[~enough]] = middle[enough], middle[~enough]
-    needed[rows] = high
+    done = kept & (high - low == 1.0) & sound[rows]
+    needed[rows[done]] = high[done]
     return needed
+
+
+def _headroom(problem: PhysicsProblem, fleet: CandidateBatch, targets: Targets) -> Floats:
+    """(n,) how many times its traffic a fleet serves within the targets: the last of LEVELS even
+    steps from 1 to the inverse of its load, beyond which none serves more."""
+    load = _metrics(problem, fleet).values["utilisation"]
+    most = 1.0 / np.clip(load, 1.0 / MOST_HEADROOM, 1.0)
+    steps = 1.0 + (most - 1.0)[:, None] * np.arange(LEVELS) / LEVELS
+    factor = steps.ravel()
+    mix = tuple(
+        replace(
+            one,
+            workload=replace(one.workload, requests_per_s=one.workload.requests_per_s * factor),
+        )
+        for one in problem.mix
+    )
+    rows = np.repeat(np.arange(len(fleet)), LEVELS)
+    kept = _in_time(_metrics(replace(problem, mix=mix), fleet[rows]), targets)
+    last = np.logical_and.accumulate(kept.reshape(steps.shape), axis=1).sum(axis=1) - 1
+    return steps[np.arange(len(fleet)), np.maximum(last, 0)]
+
+
+def _in_time(metrics: Metrics, targets: Targets) -> NDArray[np.bool_]:
+    """(n,) whether a fleet can be served so and every class keeps the targets."""
+    first = _worst(metrics, PERCENTILES[targets.percentile])
+    return (
+        metrics.feasible & (first <= targets.ttft_s) & (_worst(metrics, "tpot_s") <= targets.tpot_s)
+    )
+
+
+def _usd_per_hour(problem: PhysicsProblem, batch: CandidateBatch, instances: Floats) -> Floats:
+    """(n,) of so many instances each; infinite where there is no price."""
+    chips = replace(batch, replicas=np.ones(len(batch))).chips * instances
+    usd = problem.machines.usd_per_chip_hour[batch.chip] * chips
+    return np.where(np.isnan(usd), np.inf, usd)
 
 
 def _metrics(problem: PhysicsProblem, batch: CandidateBatch) -> Metrics:
@@ -250,7 +311,6 @@ def _fleet(
     row: int,
     traffic: Traffic,
     targets: Targets,
-    by_means: float,
 ) -> Fleet:
     values, chips = metrics.values, float(batch.chips[row])
     chip = int(batch.chip[row])
@@ -269,5 +329,4 @@ def _fleet(
         tokens_per_usd=mean / usd,
         usd_per_million_mean=1e6 * usd / mean,
         usd_per_million_busy=1e6 * usd / busy,
-        instances_by_means=round(by_means) if math.isfinite(by_means) else 0,
     )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -87,6 +90,18 @@ def space(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+def unmarked(page: str) -> str:
+    """A page without the marks of words that it explains."""
+    return re.sub(r"</?abbr[^>]*>", "", page)
+
+
+def sheets(book: Path) -> list[str]:
+    """The names of the sheets of a workbook."""
+    with zipfile.ZipFile(book) as parts:
+        root = ElementTree.fromstring(parts.read("xl/workbook.xml"))  # noqa: S314
+    return [str(one.get("name")) for one in root.iter() if one.tag.endswith("}sheet")]
 
 
 def fits(text: str, columns: int) -> bool:

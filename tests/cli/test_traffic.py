@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import html
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import dse, fits, sheets, unmarked
 
 
 @pytest.fixture
@@ -39,7 +42,9 @@ def test_the_answer_comes_first_and_fits_the_console(
         2,
     )
     assert said.code == 0, said.err
-    assert "million tokens per dollar, 99th percentile" in said.out.replace("\n ", "")
+    said_so = " ".join(said.out.split())
+    assert said_so.split(" - ")[1].startswith("Take ")
+    assert "99th percentile of times to first token within 2 s" in said_so
     assert fits(said.out, 100)
 
 
@@ -58,9 +63,57 @@ def test_a_rate_in_place_of_a_trace(space: Callable[..., Path]) -> None:
     assert found["requests_per_s"] == {"mean": 30.0, "busy": 30.0}
 
 
+def test_a_fleet_serves_at_least_what_it_is_sized_for(
+    space: Callable[..., Path], requests: Path
+) -> None:
+    """And no more than its load says; up to that the fleet is the same, beyond it another."""
+
+    def asked(rate: float) -> dict:
+        found = dse("traffic", space(), "--rate", rate, "--tpot", "40ms", "--json").json()
+        return found["fleets"][0]
+
+    one = asked(100.0)
+    assert 100.0 <= one["most_requests_per_s"] <= 100.0 / one["load"]
+    same, more = (asked(share * one["most_requests_per_s"]) for share in (0.99, 1.05))
+    assert same["usd_per_hour"] == one["usd_per_hour"]
+    assert more["usd_per_hour"] > one["usd_per_hour"]
+
+
+def test_the_files_say_what_the_document_says(
+    space: Callable[..., Path], requests: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "traffic"
+    options = ("--trace", requests, "--tpot", "40ms", "--json", "--out", out)
+    found = dse("traffic", space(), *options).json()
+    written = json.loads((out / "traffic.json").read_text("utf-8"))
+    assert {name: written[name] for name in found} == found
+    rows = list(csv.DictReader((out / "traffic.csv").read_text("utf-8").splitlines()))
+    assert [row["chip"] for row in rows] == [one["chip"] for one in found["fleets"]]
+    assert not any("{" in cell for row in rows for cell in row.values())
+    page = (out / "traffic.html").read_text("utf-8")
+    assert html.escape(found["answer"][0]) in unmarked(page)
+    assert 'id="arrivals"' in page
+    names = {"Answer", "Fleets", "Classes", "Arrivals", "Rests on"}
+    assert names <= set(sheets(out / "traffic.xlsx"))
+
+
+def test_a_dearer_hour_is_paid_for(space: Callable[..., Path], tmp_path: Path) -> None:
+    prices = tmp_path / "mine.csv"
+    prices.write_text(
+        "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+        "h100_sxm,rental_3yr,100,us,2026-11,quote,\n", "utf-8",
+    )  # fmt: skip
+    options = ("--rate", 30, "--tpot", "40ms", "--json")
+    found = dse("traffic", space(), *options, "--prices", prices).json()
+    best = found["fleets"][0]
+    assert best["usd_per_hour"] == pytest.approx(100.0 * best["chips"])
+    assert "prices of yours (mine.csv): h100_sxm" in found["rests_on"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("--rate", "3", "--tpot", "1s", "--out", ""), "--out"),
         ((), "neither --trace nor --rate"),
         (("--trace", "{}", "--rate", "3"), "one of the two"),
         (("--rate", "3"), "--tpot"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from dse.specs.catalog import load_catalog
 from dse.specs.prices import PriceRow, PriceTable
 from dse.study.robust import P90
 from dse.whatif.choices import Choice, Choices, Held, Moved
+from dse.whatif.kin import COMMON, kin_of
 from dse.whatif.measure_next import measure_next
 from dse.whatif.price_spread import ASSUMED, price_spreads
 from dse.whatif.robust import (
     Demand,
     Uncertain,
     draw,
+    errors,
     judge,
     outcomes,
     robustness,
@@ -42,17 +46,17 @@ def choice(
     numbers = np.zeros(k, dtype=np.intp) if configuration is None else np.asarray(configuration)
     return Choice(
         name, price, held, numbers, np.full(k, rate), int(np.argmin(price.value)), "fitted",
-        ({},) * k,
+        tuple({"number": int(number)} for number in numbers),
     )  # fmt: skip
 
 
 def uncertain(
     *items: Choice, prices: tuple[float, ...] | None = None, shared: float = 0.5,
-    demand: Demand | None = None,
+    demand: Demand | None = None, kin: tuple[str, ...] = (),
 ) -> Uncertain:  # fmt: skip
     sd = np.zeros(len(items)) if prices is None else np.array(prices)
     known = Choices("usd_per_million_total_tokens", items, {}, 0, shared)
-    return Uncertain(known, sd, demand)
+    return Uncertain(known, sd, demand, kin)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +170,75 @@ def test_the_same_seed_draws_the_same_and_more_choices_do_not_move_it() -> None:
         np.testing.assert_array_equal(a[i].price, again[i].price)
         np.testing.assert_array_equal(a[i].price, more[i].price)
         assert (a[i].price != other[i].price).any()
+
+
+def kinned(kin: tuple[str, ...], shared: float = 0.6, sd: float = 0.3) -> Uncertain:
+    """Three chips, the second a tenth dearer than the first, the third far off."""
+    items = [choice(name, cost, sd) for name, cost in (("a", 1.0), ("b", 1.1), ("c", 50.0))]
+    return uncertain(*items, shared=shared, kin=kin)
+
+
+def test_kin_err_together_and_others_do_not() -> None:
+    case = kinned(("x", "x", "y"))
+    draws = draw(case, 4 * N, 0)
+    error = np.concatenate([errors(case, draws, i) for i in range(3)], axis=1)
+    np.testing.assert_allclose(error.std(axis=0), 1.0, atol=0.02)
+    expected = np.eye(3)
+    expected[0, 1] = expected[1, 0] = 0.6 * COMMON
+    np.testing.assert_allclose(np.corrcoef(error.T), expected, atol=0.02)
+
+
+@pytest.mark.parametrize("shared", [0.3, 1.0])
+def test_of_two_kin_the_cheaper_stays_so_more_often(shared: float) -> None:
+    """ln cost differs with variance 2 sd^2 (1 - shared COMMON); of strangers, with 2 sd^2."""
+    chance = {}
+    for name, kin in (("kin", ("x", "x", "y")), ("strangers", ("x", "y", "z"))):
+        case = kinned(kin, shared)
+        chance[name] = robustness(case, draw(case, N, 3)).chance_first[0]
+    for name, part in (("kin", shared * COMMON), ("strangers", 0.0)):
+        sd = 0.3 * math.sqrt(2.0 * (1.0 - part))
+        assert chance[name] == pytest.approx(norm.cdf(math.log(1.1) / sd), abs=0.012)
+    assert chance["kin"] > chance["strangers"]
+
+
+def test_measuring_one_of_two_kin_tells_of_the_other() -> None:
+    """a's error m leaves b at N(rho m, 1 - rho^2): a is then wrong by the normal integral."""
+    case = kinned(("x", "x", "y"), shared=0.8, sd=0.25)
+    draws = draw(case, N, 5)
+    found = {one.i: one for one in measure_next(case, draws, robustness(case, draws))}
+    rho, m = 0.8 * COMMON, np.linspace(-6, 6, 4001)
+    weight = norm.pdf(m) * (m[1] - m[0])
+    gap = math.log(1.1) - 0.25 * m * (1.0 - rho)
+    expected = (weight * norm.cdf(-np.abs(gap) / (0.25 * math.sqrt(1.0 - rho**2)))).sum()
+    assert found[0].wrong_after == pytest.approx(expected, abs=0.015)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_two_shapes_on_one_chip_have_its_price_and_its_shared_error(same: bool) -> None:
+    """ln cost differs with variance 2 sd^2 (1 - shared), and in one configuration with none,
+    whatever the price does."""
+    x, y = choice("a", 1.0, 0.3), choice("a", 1.1, 0.3)
+    other = y.deployments if same else ({"number": 7},)
+    items = replace(x, shape="x"), replace(y, shape="y", deployments=other)
+    case = uncertain(*items, prices=(0.5, 0.5), shared=0.6)
+    draws = draw(case, N, 2)
+    found = robustness(case, draws)
+    expected = 1.0 if same else norm.cdf(math.log(1.1) / (0.3 * math.sqrt(2.0 * (1.0 - 0.6))))
+    assert found.chance_first[0] == pytest.approx(expected, abs=0.012)
+    learned = measure_next(case, draws, found)
+    quotes = [one for one in learned if one.what == "price"]
+    assert [one.i for one in quotes] == [0]
+    assert quotes[0].chance_saved == pytest.approx(0.0, abs=1e-12)
+
+
+def test_kin_are_chips_whose_laws_have_one_origin() -> None:
+    catalog = load_catalog()
+    kin = {chip: kin_of(catalog, chip) for chip in catalog.chips}
+    assert kin["gb200_nvl72"] == kin["gb300_nvl72"] == kin["b200_sxm"] == "blackwell"
+    assert kin["gh200_141"] == kin["h200_sxm"] == kin["h100_sxm"]
+    assert kin["rtx4090"] == kin["l40s"]  # lent
+    assert kin["mi300x"] == kin["mi355x"] != kin["b200_sxm"]
+    assert kin["tpu_v6e"] != kin["mi300x"]
 
 
 def test_a_limit_is_kept_by_the_next_deployment_or_missed() -> None:

@@ -105,6 +105,26 @@ def test_the_fleet_is_the_smallest_that_keeps_the_targets(study: Study) -> None:
         assert kept == (count == best.instances), count
 
 
+def test_no_deployment_alone_is_cheaper_than_the_cheapest_of_all(
+    study: Study, tmp_path: Path
+) -> None:
+    """Dear deployments are dropped unfinished; each alone has nothing to be dropped for."""
+    catalog = load_catalog()
+    traffic = traffic_of_study(study, 150.0)
+    together = size_fleets(study, catalog, traffic, TARGETS)
+    alone: dict[str, float] = {}
+    text = study.path.read_text("utf-8")
+    for tensor_parallel in (1, 2, 4):
+        for dtype in ("bf16", "fp8"):
+            path = tmp_path / "one.yaml"
+            one = text.replace("[1, 2, 4]", str(tensor_parallel)).replace("[bf16, fp8]", dtype)
+            path.write_text(one, "utf-8")
+            for fleet in size_fleets(load_study(path), catalog, traffic, TARGETS).fleets:
+                known = alone.get(fleet.chip, np.inf)
+                alone[fleet.chip] = min(known, fleet.usd_per_hour)
+    assert {one.chip: one.usd_per_hour for one in together.fleets} == alone
+
+
 def test_more_requests_and_higher_percentiles_need_no_smaller_fleet(study: Study) -> None:
     def cheapest(rate: float, percentile: int) -> float:
         targets = replace(TARGETS, percentile=percentile)

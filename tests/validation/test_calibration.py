@@ -29,6 +29,7 @@ from dse.validation.calibrate import (
     row_weights,
 )
 from dse.validation.crossvalidate import without_each
+from dse.validation.kin import correlations
 from dse.validation.spread import spread_table, weighted_quantile
 
 CHIPS = ("h100_sxm", "b200_sxm", "mi300x", "trn1", "gaudi2")
@@ -307,3 +308,22 @@ def test_a_class_of_metrics_without_rows_is_a_factor_of_two() -> None:
     found = spread_table(table, np.linspace(0.8, 1.3, 6), np.zeros(6))
     assert found["throughput"]["fitted"] == pytest.approx((0.5, 2.0))
     assert found["step"]["fitted"][0] < 1.0 < found["step"]["fitted"][1]
+
+
+@pytest.mark.parametrize("truth", [0.0, 0.5, 0.9])
+def test_the_correlation_of_two_chips_comes_back(truth: float) -> None:
+    """Normal errors of 400 models on two chips of one family and one of another."""
+    rng = np.random.default_rng(1)
+    common, own = rng.standard_normal((400, 1)), rng.standard_normal((400, 2))
+    kin = np.sqrt(truth) * common + np.sqrt(1.0 - truth) * own
+    logs = np.concatenate([kin, rng.standard_normal((400, 1))], axis=1)
+    rows = [
+        {"metric": "tpot_s", "serving": "continuous", "model": f"m{k}", "chip": chip, "log": log}
+        for k, line in enumerate(logs)
+        for chip, log in zip("abc", line, strict=True)
+        for _ in range(5)
+    ]
+    table = pd.DataFrame(rows)
+    found = correlations(table, np.exp(table["log"].to_numpy()), {"a": "x", "b": "x", "c": "y"})
+    assert found["same"] == (400, pytest.approx(truth, abs=0.15))
+    assert found["other"] == (800, pytest.approx(0.0, abs=0.15))

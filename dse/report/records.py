@@ -1,0 +1,66 @@
+"""Rows of a document as CSV and as the sheets of a workbook."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dse.report.xlsx import Cell
+
+Row = Mapping[str, Any]
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Rows of equal keys under a head, numbers in nine significant digits; "" for no row."""
+    if not rows:
+        return ""
+    text = io.StringIO()
+    lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    lines.writeheader()
+    lines.writerows({name: _nine(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _nine(value: Any) -> Any:
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def sheet(rows: Sequence[Row]) -> list[list[Cell]]:
+    """The same for a workbook, numbers as they are."""
+    if not rows:
+        return []
+    return [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+
+
+def _cell(value: Any) -> Cell:
+    return ("yes" if value else "no") if isinstance(value, bool) else value
+
+
+def lines(texts: Sequence[str]) -> list[list[Cell]]:
+    """Sentences, a row each."""
+    return [[text] for text in texts]
+
+
+def kept(*sheets: tuple[str, list[list[Cell]]]) -> list[tuple[str, list[list[Cell]]]]:
+    """Those with a row."""
+    return [(name, cells) for name, cells in sheets if cells]
+
+
+def flat(row: Row) -> dict[str, Any]:
+    """A row without objects inside it: an interval becomes its ends, a deployment its degrees;
+    command lines are left out."""
+    made: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "interval":
+            made["low"], made["high"] = value
+        elif name == "deployment":
+            made |= {
+                key: one
+                for key, one in (value or {}).items()
+                if key not in row and not isinstance(one, dict)
+            }
+        elif name != "commands":
+            made[name] = value
+    return made
