@@ -18,7 +18,6 @@ that carry the cost, `utilisation`.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -28,7 +27,7 @@ from dse.errors import InputError
 from dse.specs.catalog import Catalog
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.costs import Cost, Costs
-from dse.specs.owning import capital_rows, lacks_for_owning, own_cost
+from dse.specs.owning import Owning, lacks_for_owning, owning
 from dse.specs.prices import PriceRow
 from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.purchase import YEAR_HOURS, PurchaseTerms
@@ -125,7 +124,8 @@ def usd_per_chip_hour(
     """
     catalog.chip(chip)
     if basis == OWNED:
-        return _owned(catalog, chip, costs or catalog.costs)
+        costs = costs or catalog.costs
+        return owned(chip, owning(catalog, chip, costs), costs)
     priced = with_basis(catalog, basis, terms=terms or PurchaseTerms())
     price = priced.prices.select(basis).get(chip)
     if price is None:
@@ -162,7 +162,7 @@ def with_basis(
         return catalog
     costs = costs or catalog.costs
     rows = tuple(
-        _price_row(_owned(catalog, chip, costs))
+        _price_row(owned(chip, owning(catalog, chip, costs), costs))
         for chip in catalog.chips
         if lacks_for_owning(catalog, chip, costs) is None
     )
@@ -175,37 +175,6 @@ def _price_row(found: Breakdown) -> PriceRow:
     rule = " + ".join(f"{part.name} {part.usd_per_chip_hour:.3g}" for part in found.parts)
     sources = "; ".join(dict.fromkeys(one.source for one in found.facts))
     return PriceRow(found.chip, OWNED, found.usd_per_chip_hour, rule, found.date, sources, "", 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Owning:
-    """What an owned chip takes: dollars of the chip with its share of the server and of the network
-    between them, watts of the server and at the meter, and the figures that these rest on."""
-
-    server_usd: float
-    network_usd: float
-    server_w: float
-    meter_w: float
-    price: Cost
-    power: Cost
-
-    @property
-    def capital_usd(self) -> float:
-        return self.server_usd + self.network_usd
-
-
-def owning(catalog: Catalog, chip: str, costs: Costs | None = None) -> Owning:
-    """What a chip takes to own, on the catalog's costs or others.
-
-    Raises InputError for a chip that lacks a price or a power.
-    """
-    lack = lacks_for_owning(catalog, chip, costs)
-    if lack is not None:
-        raise InputError(lack, field="chip", accepted="a chip with that figure")
-    costs = costs or catalog.costs
-    price, server = _server_price(catalog, chip, costs)
-    power, server_w, meter_w = _power(catalog, chip, costs)
-    return Owning(server, server * costs.value("network_share"), server_w, meter_w, price, power)
 
 
 def upkeep_usd_per_hour(found: Owning, costs: Costs) -> dict[str, float]:
@@ -227,9 +196,8 @@ def life_years(costs: Costs) -> float:
     return costs.value("life") / _YEAR_S
 
 
-def _owned(catalog: Catalog, chip: str, costs: Costs) -> Breakdown:
-    """Of a chip that lacks nothing."""
-    found = owning(catalog, chip, costs)
+def owned(chip: str, found: Owning, costs: Costs) -> Breakdown:
+    """The price of an hour that a chip is owned, by its parts."""
     get: Mapping[str, float] = {name: one.value for name, one in costs.inputs.items()}
     years, rate, busy = life_years(costs), get["cost_of_capital"], get["utilisation"]
     hours = YEAR_HOURS * busy
@@ -267,44 +235,3 @@ def _owned(catalog: Catalog, chip: str, costs: Costs) -> Breakdown:
     unused |= {"server_power_factor"} if found.power.name != "tdp" else set()
     inputs = tuple(one for name, one in costs.inputs.items() if name not in unused)
     return Breakdown(chip, OWNED, parts, (found.price, found.power), inputs, found.price.date)
-
-
-def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, float]:
-    """(what the capital rests on, dollars of a chip with its share of the server)."""
-    names = {chip, catalog.chips[chip].derived_from}
-    factor = 1.0 if names & costs.whole_machines else costs.value("server_factor")
-    if (given := own_cost(catalog, costs, chip, "server_price")) is not None:
-        return given, given.value
-    if (given := own_cost(catalog, costs, chip, "price")) is not None:
-        return given, given.value * factor
-    rows = capital_rows(catalog, chip)
-    usd = statistics.median(row.usd_per_chip for row in rows)
-    kinds = ", ".join(dict.fromkeys(f"{row.kind}, {row.provider}" for row in rows))
-    cost = Cost(
-        name="server_price" if rows[0].kind == "purchase_system" else "price",
-        value=usd,
-        text=f"{usd:,.0f} USD",
-        kind="claimed",
-        source="; ".join(dict.fromkeys(row.source for row in rows)),
-        date=max(row.date for row in rows),
-        note=f"median of {len(rows)}: {kinds}" if len(rows) > 1 else kinds,
-    )
-    return cost, usd if cost.name == "server_price" else usd * factor
-
-
-def _power(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, float, float]:
-    """(what it rests on, watts of a chip with its share of the server, watts at the meter)."""
-    facility, spec = costs.value("facility_factor"), catalog.chips[chip]
-    if (given := own_cost(catalog, costs, chip, "power")) is not None:
-        return given, given.value / facility, given.value
-    figure = spec.figure("system_power") or spec.figure("tdp")
-    assert figure is not None, "a chip without power lacks_for_owning"
-    rest = (figure.kind, figure.source, str(figure.date), figure.note or "")
-    cost = Cost(figure.name, figure.value, figure.text, *rest)
-    names = {chip, spec.derived_from}
-    if names & costs.all_in_power and figure.name == "system_power":
-        return cost, figure.value / facility, figure.value
-    server_w = figure.value
-    if figure.name == "tdp" and not names & costs.whole_machines:
-        server_w *= costs.value("server_power_factor")
-    return cost, server_w, server_w * facility
