@@ -20,8 +20,8 @@ from dse import units
 from dse.errors import InputError
 from dse.specs.catalog import Catalog
 from dse.specs.metrics import METRICS, parse_limit
-from dse.study.physics import PhysicsProblem
 from dse.whatif.breakeven import COST, Best, keep_better
+from dse.whatif.demand import Demanded
 from dse.whatif.inputs import Subject, show_limit
 from dse.whatif.solve import Points, Solved, chunks, describe
 
@@ -166,7 +166,7 @@ def _in_racks(budget: float, needed: np.ndarray) -> np.ndarray:
     return np.where(per_rack >= 1.0, budget * per_rack, np.floor(budget / over))
 
 
-def _budget_of(problem: PhysicsProblem, before: Solved, costs: Costs) -> float:
+def _budget_of(problem: Demanded, before: Solved, costs: Costs) -> float:
     """What ten of the winner's deployments take: enough that whole deployments compare fairly."""
     assert before.winner_id is not None
     batch = problem.batch(problem.space.unrank(np.array([before.winner_id])))
@@ -180,7 +180,7 @@ def _budget_of(problem: PhysicsProblem, before: Solved, costs: Costs) -> float:
 
 
 def _at_level(
-    problem: PhysicsProblem, points: Points, before: Solved, kind: str, at: float | None
+    problem: Demanded, points: Points, before: Solved, kind: str, at: float | None
 ) -> dict[str, Any]:
     metric = LEVELS[kind]
     default = at is None
@@ -217,7 +217,7 @@ def _at_level(
 
 
 def _document(
-    problem: PhysicsProblem,
+    problem: Demanded,
     kind: str,
     level: float,
     unit: str,

@@ -17,7 +17,9 @@ from dse.errors import InputError
 from dse.specs.metrics import METRICS
 from dse.whatif.change import best
 from dse.whatif.inputs import (
+    DEMAND,
     FIGURES,
+    PEAK,
     PRICE,
     Change,
     Input,
@@ -47,6 +49,8 @@ def sensitivity_inputs(subject: Subject, chip: str) -> list[Input]:
     names += [
         name for name in known if name.startswith("workload.") and (name.count(".") == 2) == several
     ]
+    if subject.problem.demand is not None:
+        names += [DEMAND, PEAK]
     names += [name for name in known if name.startswith("purchase.")]
     return [known[name] for name in names if (known[name].now or 0.0) > 0.0]
 

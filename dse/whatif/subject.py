@@ -13,6 +13,7 @@ import yaml
 
 from dse.errors import InputError, InputErrors
 from dse.specs.catalog import chip_and_files, data_digest, load_catalog
+from dse.specs.load import Demand, read_demand
 from dse.specs.metrics import METRICS, parse_constraint
 from dse.specs.model import Model
 from dse.specs.model_catalog import resolve_model
@@ -21,6 +22,7 @@ from dse.study.describe import Limit
 from dse.study.folder import STUDY, read_study
 from dse.study.physics import pose
 from dse.study.require import space_of
+from dse.whatif.demand import demanded
 from dse.whatif.inputs import Subject
 
 COST = "usd_per_million_total_tokens"
@@ -143,6 +145,19 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
     return replace(found, notes=("what the flags leave open of the deployment is looked for",))
 
 
+def under(asked: Asked, average: str | None, peak_over_average: float | None) -> Asked:
+    """The same under a demand, of which each figure that is given takes the place of the space's.
+    Raises InputError, its field `average` or `peak_over_average`."""
+    problem = asked.subject.problem
+    now = problem.demand or Demand(None, 1.0)
+    ratio = now.peak_over_average if peak_over_average is None else peak_over_average
+    demand = read_demand(average, ratio)
+    if average is None:
+        demand = replace(demand, average_tokens_per_s=now.average_tokens_per_s)
+    subject = replace(asked.subject, problem=replace(problem, demand=demand))
+    return replace(asked, subject=subject)
+
+
 def _as_flags(error: InputError) -> InputError:
     """A mistake of the space that was made of flags, as one of the flags."""
     first = error.errors[0] if isinstance(error, InputErrors) else error
@@ -211,7 +226,7 @@ def _asked(
     notes: Sequence[str],
 ) -> Asked:
     catalog = load_catalog(extra_chip_files=study.chip_files)
-    problem = pose(study, catalog)
+    problem = demanded(pose(study, catalog), catalog, study.demand)
     if limits:
         more = tuple(_limit(text) for text in limits)
         problem = replace(problem, limits=(*problem.limits, *more))

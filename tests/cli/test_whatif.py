@@ -154,7 +154,7 @@ def test_a_sweep_says_where_nothing_is_left():
                "fp8", "--requests-per-second", 4, "--sweep", "demand=1..12:3")  # fmt: skip
     assert said.code == 0, said.err
     text = " ".join(said.out.split())
-    assert "between 6.5 and 12 nothing keeps the limits any more" in text
+    assert "between 6.5 requests/s and 12 requests/s nothing keeps the limits any more" in text
     assert "The one point of the space was evaluated" in text
 
 
