@@ -73,6 +73,9 @@ def command(a: Path, b: Path, as_json: bool) -> None:
 def _print_prices(document: dict[str, Any]) -> None:
     """Which prices differ, and what became of the chosen points."""
     prices = document["prices"]
+    if costs := document["costs"]:
+        each = [f"{row['name']} {row['a'] or '-'} -> {row['b'] or '-'}" for row in costs]
+        say(f"Costs of owning that differ: {', '.join(each)}.", "  ")
     if not prices:
         return
     print_table(

@@ -81,7 +81,7 @@ def command(
         if not held(loads):
             taken = (*taken, "concurrency")
         refuse(taken, f"--why-not, which takes it from {why_not}")
-        asked = {key: study_document.get(key) for key in ("price_basis", "purchase", "costs")}
+        asked = {key: study_document.get(key) for key in ("price_basis", "costs")}
         ctx = click.get_current_context()
         ctx.with_resource(using_prices(**study_document.get("own_prices", {})))
         asked["law"] = study_document.get("quality_law")

@@ -189,7 +189,7 @@ _POINT_OPTIONS = (
     click.option(
         "--price-basis",
         default="rental_3yr",
-        help="Basis of hardware/prices.csv, or one that is computed: purchase, owned_tco.",
+        help="Basis of hardware/prices.csv, or owned_tco, which is computed.",
     ),
     click.option(
         "--average-load",
@@ -359,7 +359,6 @@ def estimate_flags(
     from dse.specs.costs import costs_of
     from dse.specs.derive import derive
     from dse.specs.model_catalog import resolve_model
-    from dse.specs.purchase import PurchaseTerms
     from dse.specs.rack import load_rack, resolve_rack
     from dse.study.energy import check_power_cap
     from dse.study.estimate import estimate
@@ -378,10 +377,8 @@ def estimate_flags(
     if flags["settings"]:
         hypothetical = derive(catalog, chip, flags["settings"])
         catalog, chip = with_own_chips(catalog, [hypothetical]), hypothetical.chip.id
-    terms, costs = PurchaseTerms(**(flags.get("purchase") or {})), flags.get("costs")
-    catalog = with_basis(
-        catalog, flags["price_basis"], terms=terms, costs=costs_of(costs) if costs else None
-    )
+    costs = flags.get("costs")
+    catalog = with_basis(catalog, flags["price_basis"], costs_of(costs) if costs else None)
     model = resolve_model(flags["model"])
     if flags["training_tokens"]:
         model = trained_on(model, flags["training_tokens"])

@@ -74,7 +74,7 @@ MOST_CHIPS = 4096
 @click.option(
     "--price-basis",
     default="rental_3yr",
-    help="Basis of hardware/prices.csv, or one that is computed: purchase, owned_tco.",
+    help="Basis of hardware/prices.csv, or owned_tco, which is computed.",
 )
 @click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."

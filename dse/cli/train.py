@@ -61,7 +61,7 @@ FLAGS = {field: flag for flag, field in FIELDS.items()}
     help="Steps between two exchanges of sites (DiLoCo).",
 )
 @click.option(
-    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or owned_tco."
 )
 @click.option("--memory", is_flag=True, help="Only the memory, of the model whole and of a chip.")
 @efficiency_option

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, LOAD, Between, efficiency_option, json_option
+from dse.cli.options import DEGREE, LOAD, Between, efficiency_option, json_option, price_options
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
 
@@ -28,7 +28,7 @@ OF_A_MODEL = (
     "settings",
     multiple=True,
     metavar="INPUT=CHANGE",
-    help="Change an input: chip.h100_sxm.price=-20%, limit.tpot_s=30ms, workload.prompt_tokens=2x.",
+    help="Change an input: chip.h100_sxm.price=-20%, limit.tpot_s=30ms, costs.electricity=+50%.",
 )
 @click.option("--scenario", metavar="FILE", help="Scenarios of a YAML file, each against today.")
 @click.option(
@@ -66,11 +66,12 @@ OF_A_MODEL = (
 @click.option("--requests-per-second", type=Between(1e-9, 1e9), help="Poisson arrivals.")
 @click.option("--backend", help="Serving software (hardware/backends); else a current one.")
 @click.option(
-    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or purchase."
+    "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or owned_tco."
 )
 @click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
+@price_options
 @efficiency_option
 @click.option("--out", metavar="DIR", help="Write whatif.html, whatif.md and whatif.json there.")
 @json_option

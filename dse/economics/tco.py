@@ -1,4 +1,4 @@
-"""What a chip costs by the hour on every basis: rented, bought, or owned with everything around it.
+"""What a chip costs by the hour on every basis: rented, or owned with everything around it.
 
 Owned (`owned_tco`), dollars for an hour that a chip is owned:
 
@@ -21,16 +21,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dse.economics.ownership import usd_per_chip_hour as bought
-from dse.economics.ownership import with_purchase_prices
 from dse.errors import InputError
 from dse.specs.catalog import Catalog
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.costs import Cost, Costs
-from dse.specs.owning import Owning, lacks_for_owning, owning
+from dse.specs.owning import YEAR_HOURS, Owning, lacks_for_owning, owning
 from dse.specs.prices import PriceRow
-from dse.specs.purchase import BASIS as PURCHASE
-from dse.specs.purchase import YEAR_HOURS, PurchaseTerms
 
 MONTH_HOURS = YEAR_HOURS / 12.0
 _YEAR_S = YEAR_HOURS * 3600.0
@@ -111,14 +107,9 @@ def yearly_capital(usd: float, rate: float, years: float, resale: float) -> tupl
 
 
 def usd_per_chip_hour(
-    catalog: Catalog,
-    chip: str,
-    basis: str,
-    costs: Costs | None = None,
-    terms: PurchaseTerms | None = None,
+    catalog: Catalog, chip: str, basis: str, costs: Costs | None = None
 ) -> Breakdown:
-    """The price of a chip on a basis, by its parts. `costs` take the place of the catalog's,
-    `terms` are those of `purchase`.
+    """The price of a chip on a basis, by its parts. `costs` take the place of the catalog's.
 
     Raises InputError for an unknown chip or basis, and for a chip without a price on it.
     """
@@ -126,38 +117,20 @@ def usd_per_chip_hour(
     if basis == OWNED:
         costs = costs or catalog.costs
         return owned(chip, owning(catalog, chip, costs), costs)
-    priced = with_basis(catalog, basis, terms=terms or PurchaseTerms())
-    price = priced.prices.select(basis).get(chip)
+    price = catalog.prices.select(basis).get(chip)
     if price is None:
         raise InputError(
             f"{chip} has no price on basis {basis}",
             field="chip",
             accepted="a chip that has one, or --prices FILE with a row of yours",
         )
-    total, date = price.usd_per_chip_hour, price.newest_date
-    if basis != PURCHASE:
-        return Breakdown(chip, basis, (Part("rent", total, price.rule),), (), (), date)
-    watts, terms = catalog.chips[chip].tdp_w or 0.0, terms or PurchaseTerms()
-    power = bought(0.0, watts, terms)
-    parts = (
-        Part("chip", total - power, price.rule.split(" + ")[0]),
-        Part("electricity", power, price.rule.split(" + ")[-1]),
-    )
-    return Breakdown(chip, basis, parts, (), (), date)
+    rent = Part("rent", price.usd_per_chip_hour, price.rule)
+    return Breakdown(chip, basis, (rent,), (), (), price.newest_date)
 
 
-def with_basis(
-    catalog: Catalog,
-    basis: str,
-    *,
-    terms: PurchaseTerms | None = None,
-    costs: Costs | None = None,
-) -> Catalog:
-    """The catalog with the prices of a computed basis: `purchase` on `terms`, `owned_tco` on
-    `costs` (by default those of the catalog). Other bases are in it already. A chip that lacks a
-    figure has no price."""
-    if basis == PURCHASE:
-        return with_purchase_prices(catalog, terms or PurchaseTerms())
+def with_basis(catalog: Catalog, basis: str, costs: Costs | None = None) -> Catalog:
+    """The catalog with the prices of the computed basis `owned_tco` on `costs` (by default those of
+    the catalog). Other bases are in it already. A chip that lacks a figure has no price."""
     if basis != OWNED:
         return catalog
     costs = costs or catalog.costs

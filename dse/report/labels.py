@@ -203,8 +203,7 @@ GLOSSARY: dict[str, str] = {
 BASES = {
     "rental_3yr": "chips rented on a three-year contract",
     "on_demand": "chips rented by the hour, without commitment",
-    "owned_tco": "chips owned: purchase, power and housing over their life",
-    "purchase": "chips bought: their purchase price and electricity over their years of service",
+    "owned_tco": "chips owned: server, network, capital, upkeep and power over their life",
 }
 
 BOUNDS = {

@@ -114,14 +114,13 @@ def price_basis(folder: StudyFolder) -> str:
 
 def _terms(folder: StudyFolder) -> str:
     """`, over 4 years of which they serve 60%, at $0.12 per kWh`; empty where chips are rented."""
-    terms = folder.study.get("purchase")
-    if not terms:
+    costs = folder.study.get("costs")
+    if not costs:
         return ""
-    years = terms["life_s"] / YEAR
-    return (
-        f", over {years:.3g} years of which they serve {terms['utilisation']:.0%}, at "
-        f"${terms['usd_per_kwh']:.3g} per kWh"
+    life, busy, usd = (
+        costs["inputs"][name]["value"] for name in ("life", "utilisation", "electricity")
     )
+    return f", over {life / YEAR:.3g} years of which they serve {busy:.0%}, at ${usd:.3g} per kWh"
 
 
 def training(folder: StudyFolder) -> str:

@@ -4,6 +4,7 @@ that take the place of any line of it."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,13 +12,17 @@ from typing import Any
 
 from dse import units
 from dse.errors import InputError, InputErrors
-from dse.specs.loader import Document, KeyPath, did_you_mean, dotted, load_yaml
+from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml
 
 FILE = "costs.yaml"
 BASIS = "owned_tco"
 _SOURCED = ("value", "kind", "source", "date", "note")
 _LISTS = ("all_in_power", "whole_machines")
+# Prices of a chip, of which one is said.
+_PRICES = ("price", "server_price")
+_YEAR_S = 365 * 86400.0
 _SHARE = {"%": 0.01, "": 1.0}
+_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*")
 _UNITS: dict[str, dict[str, float]] = {
     "share": _SHARE,
     "usd/kWh": {"USD/kWh": 1.0, "$/kWh": 1.0},
@@ -27,7 +32,7 @@ _UNITS: dict[str, dict[str, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class Rule:
     """What a line may say: its unit, and from which value to which."""
 
     unit: str
@@ -36,30 +41,54 @@ class _Rule:
     accepted: str
     above: bool = False  # more than `least`, not equal to it
 
+    def allows(self, value: float) -> bool:
+        return value <= self.most and (value > self.least if self.above else value >= self.least)
+
+    def read(self, written: Any) -> float:
+        """A written value in the unit of `Cost`. Raises InputError."""
+        try:
+            value = _parse(written, self.unit)
+        except InputError:
+            value = math.nan
+        if self.allows(value):
+            return value
+        raise InputError(f"read {written!r}", accepted=self.accepted)
+
+    def show(self, value: float) -> str:
+        """A value as a person reads it."""
+        if self.unit == "share":
+            return f"{value:.6g}"
+        if self.unit == "s":
+            return f"{value / _YEAR_S:.6g} years"
+        if self.unit == "W":
+            return units.format(value, "W", 6)
+        number = f"{value:,.0f}" if value >= 1e4 else f"{value:.6g}"
+        return f"{number} {self.unit.replace('usd', 'USD')}"
+
 
 _ANY = 1e6
-RULES: Mapping[str, _Rule] = {
-    "life": _Rule("s", 3600.0, 1e10, "a time of at least 1 h, such as 5 years"),
-    "cost_of_capital": _Rule("share", 0.0, 1.0, "0 to 100 % a year, such as 10 %"),
-    "resale": _Rule("share", 0.0, 1.0, "0 to 100 % of the capital"),
-    "server_factor": _Rule("share", 1.0, 100.0, "1 or more, such as 1.4"),
-    "network_share": _Rule("share", 0.0, 10.0, "0 to 1000 %, such as 19 %"),
-    "maintenance": _Rule("share", 0.0, 1.0, "0 to 100 % of the capital a year"),
-    "staff": _Rule("usd/year", 0.0, _ANY, "dollars a chip and year, such as 150 USD/year"),
-    "server_power_factor": _Rule("share", 1.0, 100.0, "1 or more, such as 1.82"),
-    "facility_factor": _Rule("share", 1.0, 100.0, "1 or more, such as 1.36"),
-    "electricity": _Rule("usd/kWh", 0.0, 100.0, "a price such as 0.087 USD/kWh"),
-    "load_share": _Rule("share", 0.0, 1.0, "0 to 100 % of the power"),
-    "space": _Rule("usd/kW-month", 0.0, _ANY, "a rent such as 184 USD/kW-month"),
-    "utilisation": _Rule("share", 0.0, 1.0, "more than 0 % and at most 100 %", above=True),
+RULES: Mapping[str, Rule] = {
+    "life": Rule("s", 3600.0, 1e10, "a time of at least 1 h, such as 5 years"),
+    "cost_of_capital": Rule("share", 0.0, 1.0, "0 to 100 % a year, such as 10 %"),
+    "resale": Rule("share", 0.0, 1.0, "0 to 100 % of the capital"),
+    "server_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.4"),
+    "network_share": Rule("share", 0.0, 10.0, "0 to 1000 %, such as 19 %"),
+    "maintenance": Rule("share", 0.0, 1.0, "0 to 100 % of the capital a year"),
+    "staff": Rule("usd/year", 0.0, _ANY, "dollars a chip and year, such as 150 USD/year"),
+    "server_power_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.82"),
+    "facility_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.36"),
+    "electricity": Rule("usd/kWh", 0.0, 100.0, "a price such as 0.087 USD/kWh"),
+    "load_share": Rule("share", 0.0, 1.0, "0 to 100 % of the power"),
+    "space": Rule("usd/kW-month", 0.0, _ANY, "a rent such as 184 USD/kW-month"),
+    "utilisation": Rule("share", 0.0, 1.0, "more than 0 % and at most 100 %", above=True),
 }
 # Of one chip, in place of what the catalog and the lines above give.
-CHIP_RULES: Mapping[str, _Rule] = {
-    "price": _Rule("usd", 0.0, 1e9, "more than 0 USD, the chip alone, such as 30000 USD", True),
-    "server_price": _Rule(
+CHIP_RULES: Mapping[str, Rule] = {
+    "price": Rule("usd", 0.0, 1e9, "more than 0 USD, the chip alone, such as 30000 USD", True),
+    "server_price": Rule(
         "usd", 0.0, 1e9, "more than 0 USD, a chip with its share of the server", True
     ),
-    "power": _Rule("W", 0.0, 1e7, "more than 0 W at the meter, such as 1.73 kW", True),
+    "power": Rule("W", 0.0, 1e7, "more than 0 W at the meter, such as 1.73 kW", True),
 }
 
 
@@ -124,16 +153,25 @@ class Costs:
             **{name: sorted(chips) for name, chips in lists.items()},
         }
 
-    def changed(self, values: Mapping[str, float], source: str = "given") -> Costs:
-        """The same with inputs set, in the units of `Cost`. Raises InputError for a name that does
-        not exist or a value that it cannot have."""
-        new = dict(self.inputs)
-        for name, value in values.items():
-            rule = _rule(name, RULES, InputError(f"no cost {name!r}", accepted=", ".join(RULES)))
-            if not _allowed(value, rule):
-                raise InputError(f"read {value!r}", field=name, accepted=rule.accepted)
-            new[name] = Cost(name, value, f"{value:.6g}", "given", source, "", "")
-        return replace(self, inputs=new)
+    def changed(
+        self,
+        values: Mapping[str, float],
+        chips: Mapping[str, Mapping[str, float]] | None = None,
+        source: str = "given",
+    ) -> Costs:
+        """The same with inputs set, and those of single chips, in the units of `Cost`; of a chip's
+        `price` and `server_price`, one takes the place of the other. Raises InputError for a name
+        that does not exist or a value that it cannot have."""
+        own = {chip: dict(lines) for chip, lines in self.chips.items()}
+        for chip, lines in (chips or {}).items():
+            if set(_PRICES) <= set(lines):
+                message = f"price and server_price of {chip}: both say what it costs to buy"
+                raise InputError(message, accepted="one of the two")
+            new = _set(lines, CHIP_RULES, source)
+            drop = _PRICES if set(_PRICES) & set(new) else ()
+            kept = {name: one for name, one in own.get(chip, {}).items() if name not in drop}
+            own[chip] = kept | new
+        return replace(self, inputs={**self.inputs, **_set(values, RULES, source)}, chips=own)
 
 
 NO_COSTS = Costs()
@@ -239,7 +277,7 @@ def _names(document: Document, at: KeyPath, written: Any) -> frozenset[str]:
     return frozenset(written)
 
 
-def _read(document: Document, at: KeyPath, name: str, written: Any, rule: _Rule, own: bool) -> Cost:
+def _read(document: Document, at: KeyPath, name: str, written: Any, rule: Rule, own: bool) -> Cost:
     """One line: a mapping with its source, or, in a file of the user's own, a bare value."""
     if not isinstance(written, Mapping):
         if not own:
@@ -263,36 +301,35 @@ def _read(document: Document, at: KeyPath, name: str, written: Any, rule: _Rule,
     return Cost(name, value, str(written["value"]), **rest)
 
 
-def _value(document: Document, at: KeyPath, written: Any, rule: _Rule) -> float:
+def _value(document: Document, at: KeyPath, written: Any, rule: Rule) -> float:
     try:
-        value = _parse(written, rule.unit)
-    except InputError:
-        value = math.nan
-    if not _allowed(value, rule):
-        raise document.error(at, f"read {written!r}", rule.accepted)
-    return value
+        return rule.read(written)
+    except InputError as error:
+        raise document.error(at, error.message, rule.accepted) from None
 
 
 def _parse(written: Any, unit: str) -> float:
     if unit not in _UNITS:
         return units.parse(written, unit)
-    number, _, rest = str(written).strip().partition(" ")
-    if number.endswith("%"):
-        number, rest = number[:-1], "%"
-    factor = None if isinstance(written, bool) else _UNITS[unit].get(rest.strip())
-    try:
-        if factor is None:
-            raise ValueError
-        return float(number) * factor
-    except ValueError:
-        raise InputError(f"read {written!r}", field=dotted((unit,))) from None
+    found = _NUMBER.fullmatch(str(written))
+    factor = None if found is None or isinstance(written, bool) else _UNITS[unit].get(found[2])
+    if found is None or factor is None:
+        raise InputError(f"read {written!r}")
+    return float(found[1]) * factor
 
 
-def _allowed(value: float, rule: _Rule) -> bool:
-    return value <= rule.most and (value > rule.least if rule.above else value >= rule.least)
+def _set(values: Mapping[str, float], rules: Mapping[str, Rule], source: str) -> dict[str, Cost]:
+    """The lines that values make. Raises InputError."""
+    new = {}
+    for name, value in values.items():
+        rule = _rule(name, rules, InputError(f"no cost {name!r}", accepted=", ".join(rules)))
+        if not rule.allows(value):
+            raise InputError(f"read {value!r}", field=name, accepted=rule.accepted)
+        new[name] = Cost(name, value, rule.show(value), "given", source, "", "")
+    return new
 
 
-def _rule(name: str, rules: Mapping[str, _Rule], absent: InputError) -> _Rule:
+def _rule(name: str, rules: Mapping[str, Rule], absent: InputError) -> Rule:
     if name in rules:
         return rules[name]
     raise InputError(

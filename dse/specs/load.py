@@ -36,6 +36,17 @@ def read_demand(average: Any, peak_over_average: Any) -> Demand:
     return Demand(None if average is None else read_rate(average), ratio)
 
 
+def check_idle_once(utilisation: float) -> None:
+    """Raises InputError where owned chips whose price carries idle hours, `utilisation` below 1,
+    are priced for a demand, which counts the idle hours itself."""
+    if utilisation < 1.0:
+        raise InputError(
+            f"the costs' utilisation of {utilisation:.4g} and a demand both count idle hours",
+            accepted="one of the two: drop `utilisation` from the costs (it is then 100%), or drop "
+            "the demand (--average-load, --demand, --peak-over-average, or `demand:` of a space)",
+        )
+
+
 def read_rate(written: Any) -> float:
     """Tokens a second of `1B/day`. Raises InputError, its field `average`."""
     found = _RATE.fullmatch(str(written))

@@ -4,13 +4,33 @@ which chips can be priced as owned (`owned_tco`)."""
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dse.errors import InputError
 from dse.specs.catalog import Catalog
 from dse.specs.costs import Cost, Costs
 from dse.specs.prices import PurchaseRow
-from dse.specs.purchase import buyers_rows
+
+# What a buyer pays, most telling kind first: the street, the list, a share of a whole system, the
+# list at launch. Ends of a range, what a chip costs to make and guesses are no buyer's price.
+KINDS = (
+    ("purchase_street", "purchase_new"),
+    ("msrp", "purchase_msrp", "purchase_kit", "list_single_unit"),
+    ("purchase_system",),
+    ("msrp_launch",),
+)
+HOUR = 3600.0
+YEAR_HOURS = 8760.0
+
+
+def buyers_rows(rows: Iterable[PurchaseRow], chip: str) -> tuple[PurchaseRow, ...]:
+    """The rows of a chip that are of the first kind of KINDS that it has any of."""
+    mine = [row for row in rows if row.chip == chip]
+    for kinds in KINDS:
+        if found := tuple(row for row in mine if row.kind in kinds):
+            return found
+    return ()
 
 
 def capital_rows(catalog: Catalog, chip: str) -> tuple[PurchaseRow, ...]:

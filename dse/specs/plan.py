@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from dse.specs.loader import STRICT
-from dse.specs.purchase import YEAR_HOURS
+from dse.specs.owning import YEAR_HOURS
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
 RENT, BUY = "rent", "buy"

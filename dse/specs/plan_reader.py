@@ -14,6 +14,7 @@ from dse.specs.all_in_power import power_of
 from dse.specs.catalog import Catalog
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.model_catalog import resolve_model
+from dse.specs.owning import HOUR, buyers_rows
 from dse.specs.plan import (
     BUY,
     QUARTER_HOURS,
@@ -29,7 +30,6 @@ from dse.specs.plan import (
     PlanFile,
     RentFile,
 )
-from dse.specs.purchase import HOUR, buyers_rows
 from dse.specs.workloads import CURRENT_BACKEND
 
 DAY_S = 86400.0

@@ -17,7 +17,7 @@ from dse.specs.loader import did_you_mean
 COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
 PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source", "note")
 # Bases that are computed (`dse.economics.tco`): no row of a file is on them.
-COMPUTED = ("owned_tco", "purchase")
+COMPUTED = ("owned_tco",)
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"
 
@@ -83,12 +83,10 @@ class PriceTable:
         """
         if basis not in self.bases():
             known = sorted({*self.bases(), *COMPUTED})
-            raise InputError(
-                f"unknown price basis {basis!r}{did_you_mean(basis, known)}",
-                file=self.file,
-                field="basis",
-                accepted=", ".join(known),
-            )
+            near = did_you_mean(basis, known)
+            if basis == "purchase":
+                near = ": owned_tco prices a chip that is bought, with `costs:` or --costs FILE"
+            raise InputError(f"unknown price basis {basis!r}{near}", accepted=", ".join(known))
         chips: dict[str, list[PriceRow]] = {}
         for row in self.rows:
             if row.basis == basis and not row.note.startswith(SUPERSEDED):

@@ -21,14 +21,12 @@ from dse.specs.catalog import Catalog, is_chip_file, load_catalog
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.costs import Costs, check_chips, read_costs
 from dse.specs.lifetime import LifetimeFile, LifetimeTerms
-from dse.specs.load import Demand, read_demand
+from dse.specs.load import Demand, check_idle_once, read_demand
 from dse.specs.loader import Document, KeyPath, did_you_mean, load_yaml, validate
 from dse.specs.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.specs.model_catalog import resolve_model
 from dse.specs.own_chip import read_own_chip
 from dse.specs.owning import lacks_for_owning
-from dse.specs.purchase import BASIS as PURCHASE
-from dse.specs.purchase import PurchaseFile, PurchaseTerms, lacks_for_purchase
 from dse.specs.rack import Rack, load_rack, resolve_rack
 from dse.specs.rack import refusal as rack_refusal
 from dse.specs.training_run import TrainingFile, TrainingTerms
@@ -64,14 +62,13 @@ class Study:
     else it is None and one of `training_compute` (FLOP) and `training_tokens` is given. Axes and
     objectives stand in an order that does not depend on the order of the file. `left_out` names
     the chips that were asked for and have no price on the basis, or lack a figure that the space
-    needs, and `why_left_out` says which. `purchase` holds the terms on which chips are bought, and
-    `costs` those on which they are owned, None on every other price basis. `chip_files` are the
-    paths of chip files that the space names. Points of the front are also priced at the average
-    load of `demand`; no objective or limit reads that. `rack` is what a hypothetical scale-up
-    domain stands in, where one is searched. `training` says how every shape is trained and
-    `lifetime` how much it then serves, each None where it is not asked. `quality_law` names the law
-    that predicts the loss. `views` are questions beside the front, which decide nothing of the
-    search.
+    needs, and `why_left_out` says which. `costs` are those on which chips are owned, None on every
+    other price basis. `chip_files` are the paths of chip files that the space names. Points of the
+    front are also priced at the average load of `demand`; no objective or limit reads that. `rack`
+    is what a hypothetical scale-up domain stands in, where one is searched. `training` says how
+    every shape is trained and `lifetime` how much it then serves, each None where it is not asked.
+    `quality_law` names the law that predicts the loss. `views` are questions beside the front,
+    which decide nothing of the search.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -81,7 +78,6 @@ class Study:
     description: str
     workloads: tuple[WorkloadSpec, ...]
     price_basis: str
-    purchase: PurchaseTerms | None
     training_compute: float | None
     training_tokens: float | None
     model: str | None
@@ -118,7 +114,6 @@ class _StudyFile(BaseModel):
     workload: WorkloadFile | None = None
     workloads: list[WeightedFile] | None = None
     price_basis: str
-    purchase: PurchaseFile | None = None
     costs: Any = None
     demand: Any = None
     training_compute: Any = None
@@ -174,7 +169,6 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
     basis = document.data.get("price_basis")
     costs = _costs(document, basis, catalog, mistakes)
     unpriced = _unpriced(basis, catalog, costs, mistakes)
-    purchase = _purchase(frame.purchase, basis, mistakes) if frame else None
     most = _largest_instance(document)
     rack = _rack(frame.rack, document, mistakes) if frame else None
     chips = {
@@ -191,11 +185,11 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
     training = _training(document, mistakes)
     law = _law(law, document, mistakes)
     trained, life = (
-        read_training(frame.training, frame.lifetime, basis, catalog, mistakes)
+        read_training(frame.training, frame.lifetime, basis, catalog, costs, mistakes)
         if frame
         else (None, None)
     )
-    demand = _demand(document, mistakes)
+    demand = _demand(document, costs, mistakes)
     files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
@@ -236,8 +230,6 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
             for c in constraints
         ],
     }
-    if purchase is not None:
-        content["purchase"] = asdict(purchase)
     if costs is not None:
         content["costs"] = costs.values()
     if chip_files:
@@ -256,7 +248,6 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         description=frame.description,
         workloads=workloads,
         price_basis=frame.price_basis,
-        purchase=purchase,
         training_compute=training[0],
         training_tokens=training[1],
         model=fixed,
@@ -376,9 +367,6 @@ def _unpriced(
     """Chips that have no price on the basis, with the reason."""
     if not isinstance(basis, str):
         return {}
-    if basis == PURCHASE:
-        reasons = {chip: lacks_for_purchase(catalog, chip) for chip in catalog.chips}
-        return {chip: reason for chip, reason in reasons.items() if reason is not None}
     if basis == OWNED:
         reasons = {chip: lacks_for_owning(catalog, chip, costs) for chip in catalog.chips}
         return {chip: reason for chip, reason in reasons.items() if reason is not None}
@@ -408,7 +396,7 @@ def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistak
     return costs
 
 
-def _demand(document: Document, mistakes: Mistakes) -> Demand | None:
+def _demand(document: Document, costs: Costs | None, mistakes: Mistakes) -> Demand | None:
     """The demand that the points of the front are priced for as well, where one is written."""
     written = document.data.get("demand")
     if written is None:
@@ -423,25 +411,13 @@ def _demand(document: Document, mistakes: Mistakes) -> Demand | None:
             mistakes.add(("demand", str(name)), f"no such field{hint}", ", ".join(fields))
             return None
     try:
-        return read_demand(written.get("average"), written.get("peak_over_average", 1.0))
+        demand = read_demand(written.get("average"), written.get("peak_over_average", 1.0))
+        if costs is not None:
+            check_idle_once(costs.value("utilisation"))
     except InputError as error:
-        mistakes.place(("demand", str(error.field)), error)
+        mistakes.place(("demand", *filter(None, [error.field])), error)
         return None
-
-
-def _purchase(
-    written: PurchaseFile | None, basis: object, mistakes: Mistakes
-) -> PurchaseTerms | None:
-    """The terms of a purchase, where the basis is one."""
-    if basis != PURCHASE:
-        if written is not None:
-            mistakes.add(("purchase",), f"read price_basis {basis!r}", f"price_basis: {PURCHASE}")
-        return None
-    try:
-        return (written or PurchaseFile()).terms()
-    except InputError as error:
-        mistakes.place(("purchase", str(error.field)), error)
-        return None
+    return demand
 
 
 def _fixed_model(text: str, document: Document, mistakes: Mistakes) -> str:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from dse.errors import InputError
 from dse.specs.axis_reader import Mistakes
 from dse.specs.catalog import Catalog
+from dse.specs.costs import BASIS as OWNED
+from dse.specs.costs import Costs
 from dse.specs.lifetime import LifetimeFile, LifetimeTerms
 from dse.specs.loader import Document, KeyPath
 from dse.specs.metrics import METRICS
-from dse.specs.purchase import BASIS as PURCHASE
-from dse.specs.purchase import lacks_for_purchase
+from dse.specs.owning import lacks_for_owning
 from dse.specs.training_run import TrainingFile, TrainingTerms
 
 # Metrics whose names begin so need the section.
@@ -26,6 +27,7 @@ def read_training(
     life: LifetimeFile | None,
     basis: object,
     catalog: Catalog,
+    costs: Costs | None,
     mistakes: Mistakes,
 ) -> tuple[TrainingTerms | None, LifetimeTerms | None]:
     """The terms, the price basis of the study where the section names none. What is wrong goes to
@@ -35,7 +37,7 @@ def read_training(
         try:
             terms = training.terms()
             terms = replace(terms, price_basis=terms.price_basis or str(basis))
-            _check_chip(terms, catalog)
+            _check_chip(terms, catalog, costs)
         except InputError as error:
             terms = None
             mistakes.place(("training", *filter(None, [error.field])), error)
@@ -50,14 +52,14 @@ def read_training(
     return terms, forecast
 
 
-def _check_chip(terms: TrainingTerms, catalog: Catalog) -> None:
+def _check_chip(terms: TrainingTerms, catalog: Catalog, costs: Costs | None) -> None:
     """Raises InputError where the chip does not exist, lacks a figure or has no price."""
     catalog.chip(terms.chip)
     refused = catalog.refusal(terms.chip, terms.chips / terms.sites)
     if refused is not None:
         raise InputError(refused, field="chip", accepted="a chip with that figure")
-    if terms.price_basis == PURCHASE:
-        lacking = lacks_for_purchase(catalog, terms.chip)
+    if terms.price_basis == OWNED:
+        lacking = lacks_for_owning(catalog, terms.chip, costs)
     else:
         priced = terms.chip in catalog.prices.select(str(terms.price_basis))
         lacking = None if priced else f"{terms.chip} has no price on basis {terms.price_basis}"

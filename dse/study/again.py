@@ -14,7 +14,6 @@ from dse.specs.load import Demand
 from dse.specs.overrides import using
 from dse.specs.own_config import model_of
 from dse.specs.own_prices import using_prices
-from dse.specs.purchase import PurchaseTerms
 from dse.specs.rack import load_rack, resolve_rack
 from dse.study.describe import limits_of
 from dse.study.estimate import Estimate, estimate
@@ -42,13 +41,9 @@ def estimate_item(
     own = study.get("own_prices", {})
     with using(study.get("efficiency_files", ())), using_prices(**own):
         catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
-    terms, costs = study.get("purchase"), study.get("costs")
-    catalog = with_basis(
-        catalog,
-        study["price_basis"],
-        terms=PurchaseTerms(**terms) if terms else None,
-        costs=costs_of(costs) if costs else None,
-    )
+    costs = costs_of(study["costs"]) if study.get("costs") else None
+    for basis in {study["price_basis"], (study.get("training") or study)["price_basis"]}:
+        catalog = with_basis(catalog, basis, costs)
     deployment = item["deployment"]
     rack = study.get("rack")
     model = model_of(item["model"], source)

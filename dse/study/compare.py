@@ -12,7 +12,7 @@ import numpy as np
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
 from dse.specs.workloads import DETAILS
-from dse.study.compare_prices import chosen_changes, price_changes
+from dse.study.compare_prices import chosen_changes, cost_changes, price_changes
 from dse.study.folder import read_study
 from dse.study.loads import loads_of
 
@@ -22,9 +22,9 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
 
     Both fronts are scaled by the enumerated front where one of the studies enumerated its space,
     and their prices are the same, else by the front of their union. `prices` says which prices
-    differ, `chosen` what became of the cheapest, fastest, best and knee. `entered` and `left` are
-    points of B and A that the other does not have. Raises InputError for studies of different
-    objectives or price bases.
+    differ, `costs` which costs of owning, `chosen` what became of the cheapest, fastest, best and
+    knee. `entered` and `left` are points of B and A that the other does not have. Raises
+    InputError for studies of different objectives or price bases.
     """
     studies, fronts = zip(*(read_study(folder) for folder in (a, b)), strict=True)
     objectives = studies[0]["objectives"]
@@ -38,12 +38,6 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
         raise InputError(
             f"{a} has prices on basis {bases[0]}, {b} on {bases[1]}: they do not compare",
             accepted="two studies of one price basis",
-        )
-    terms = [study.get("purchase") for study in studies]
-    if terms[0] != terms[1]:
-        raise InputError(
-            f"{a} and {b} spread a purchase over another life, utilisation or price of electricity",
-            accepted="two studies of the same purchase terms",
         )
     prices = price_changes(studies[0], studies[1])
     values = [_values(items, objectives) for items in fronts]
@@ -75,6 +69,7 @@ def compare(a: Path, b: Path) -> dict[str, Any]:
         "entered": sorted(point for key, point in keys[1].items() if key not in keys[0]),
         "left": sorted(point for key, point in keys[0].items() if key not in keys[1]),
         "prices": prices,
+        "costs": cost_changes(studies[0], studies[1]),
         "chosen": chosen_changes(fronts[0], fronts[1], objectives),
     }
 

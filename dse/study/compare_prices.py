@@ -28,6 +28,17 @@ def price_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, 
     return rows
 
 
+def cost_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each cost of owning that differs, as its file says it: of every chip, and of single
+    chips as `h100_sxm price`."""
+    first, second = (_costs(study.get("costs")) for study in (a, b))
+    return [
+        {"name": name, "a": first.get(name), "b": second.get(name)}
+        for name in dict.fromkeys([*first, *second])
+        if first.get(name) != second.get(name)
+    ]
+
+
 def chosen_changes(
     a: Sequence[Mapping[str, Any]],
     b: Sequence[Mapping[str, Any]],
@@ -56,6 +67,17 @@ def chosen_changes(
         for name in first
         if name in second
     ]
+
+
+def _costs(costs: Mapping[str, Any] | None) -> dict[str, str]:
+    if not costs:
+        return {}
+    own = {
+        f"{chip} {name}": one["text"]
+        for chip, lines in costs["chips"].items()
+        for name, one in lines.items()
+    }
+    return {name: one["text"] for name, one in costs["inputs"].items()} | own
 
 
 def _prices(study: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

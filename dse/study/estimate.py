@@ -27,7 +27,7 @@ from dse.specs.catalog import Catalog
 from dse.specs.chip import GENERIC, Chip
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.efficiency import NOISY, Efficiency
-from dse.specs.load import Demand
+from dse.specs.load import Demand, check_idle_once
 from dse.specs.model import Model
 from dse.specs.own_config import config_of
 from dse.specs.own_prices import OWN, in_force
@@ -119,6 +119,8 @@ def estimate(
     `demand` asks for the prices at its average load. Raises InputError for an unknown chip, dtype,
     price basis or law, and for a chip without a figure that the point needs."""
     find_law(law)
+    if demand is not None and price_basis == OWNED:
+        check_idle_once(catalog.costs.value("utilisation"))
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
     if DOMAIN_AXIS in deployment:

@@ -90,8 +90,11 @@ class PhysicsProblem:
 
 
 def on_terms(catalog: Catalog, study: Study) -> Catalog:
-    """The catalog with the prices of bought or owned chips, where the study asks for them."""
-    return with_basis(catalog, study.price_basis, terms=study.purchase, costs=study.costs)
+    """The catalog with the prices of owned chips, where the study or its training asks for them."""
+    catalog = with_basis(catalog, study.price_basis, study.costs)
+    if study.training is None or study.training.price_basis == study.price_basis:
+        return catalog
+    return with_basis(catalog, str(study.training.price_basis))
 
 
 def pose(study: Study, catalog: Catalog) -> PhysicsProblem:

@@ -27,10 +27,10 @@ from dse.errors import InputError
 from dse.evaluate import RULES
 from dse.perf.serving import BOTTLENECKS
 from dse.specs.catalog import data_digest, load_catalog
+from dse.specs.costs import BASIS as OWNED
 from dse.specs.derive import derive
 from dse.specs.loader import did_you_mean
 from dse.specs.own_config import config_of, model_of
-from dse.specs.purchase import BASIS as PURCHASE
 from dse.specs.study import load_study, resolve_space
 from dse.study.deployments import count_deployments, deployments
 from dse.study.describe import describe_deployment
@@ -318,7 +318,7 @@ def _price(trials: Trials, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "tried_to": tried_to,
         "needed": f"{usd:.4g} USD/h",
         "factor": usd / price if price else None,
-        "setting": None if trials.basis == PURCHASE else setting,
+        "setting": None if trials.basis == OWNED else setting,
         "changes": [],
         "entry": _entry(trials, at(usd), items),
     }

@@ -255,7 +255,6 @@ def _documents(
         "engine": result.engine,
         "why_engine": result.why,
         "price_basis": study.price_basis,
-        "purchase": asdict(study.purchase) if study.purchase else None,
         **({"costs": study.costs.as_json()} if study.costs else {}),
         **({"demand": asdict(study.demand)} if study.demand else {}),
         **({"own_prices": own.as_json()} if (own := in_force()) != OwnPrices() else {}),

@@ -21,7 +21,7 @@ from dse.whatif import equal as iso
 from dse.whatif.breakeven import break_even
 from dse.whatif.change import Scenario, Sweep, best, scenario_row, sweep_rows
 from dse.whatif.inputs import Change, Input, apply, inputs_of, show
-from dse.whatif.sensitivity import sensitivities, shadow_prices
+from dse.whatif.sensitivity import sensitivities, sensitivity_inputs, shadow_prices
 from dse.whatif.solve import (
     Points,
     Progress,
@@ -76,11 +76,7 @@ def answer(
         "space": study.name,
         "size": problem.space.size,
         "price_basis": study.price_basis,
-        "purchase": study.purchase and {
-            "life_s": study.purchase.life_s,
-            "utilisation": study.purchase.utilisation,
-            "usd_per_kwh": study.purchase.usd_per_kwh,
-        },
+        "costs": study.costs and study.costs.as_json(),
         "workloads": [load_row(share) for share in problem.mix],
         "limits": [limit.text for limit in problem.limits],
         "objective": objective,
@@ -115,6 +111,8 @@ def answer(
         found = iso.equal(subject, points, before, kind, at, questions.rack_w)
         document["equal"].append(found)
     document["assumed"] = _rests_on(asked, _first_choices(document))
+    if questions.break_even:
+        document["assumed"] += _owning_rests_on(document["break_even"]["owning"])
     return document
 
 
@@ -156,12 +154,29 @@ def _rests_on(asked: Asked, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(sentences))
 
 
+def _owning_rests_on(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the owned hours rest on: price and power of each chip, and every cost."""
+    lines = [
+        (one["of"], f"{row['chip']} " if one["of"] == "chip" else "", one)
+        for row in rows
+        for one in row["price"]["inputs"]
+        if one["name"] != "utilisation"  # an answer here, no input
+    ]
+    return list(
+        dict.fromkeys(
+            f"owning: {whose}{one['name'].replace('_', ' ')} {one['text']} "
+            f"({', '.join(filter(None, (one['kind'], one['date'])))}; {one['source']})"
+            for _, whose, one in sorted(lines, key=lambda line: line[0])
+        )
+    )
+
+
 def _sensitivities(
     asked: Asked, points: Points, before: Solved, chip: str, progress: Progress
 ) -> dict[str, Any]:
     """Of all points where they are few, else of those that a small change can make the winner."""
     subject, objective = asked.subject, asked.objective
-    passes = 5 * 16
+    passes = 5 * len(sensitivity_inputs(subject, chip))
     looked = points
     words = "the optimum was found again among all points"
     if len(points.ids) * passes > MOST_EVALUATIONS:

@@ -7,11 +7,12 @@ fewest, whatever the price. So chip B costs as much as chip A at
 
     price B = price A x chip-hours A / chip-hours B.
 
-A bought chip costs, by the hour that it serves at utilisation u, capital / (life x u) + electricity
-(`dse.economics.ownership`); it costs what one does that is rented by use, paid only while it
-serves, at
+An owned chip that serves the share u of its hours costs, by the hour that it is owned,
+A + E (1 - d + d u), on the costs of `dse.economics.tco`: A its capital and upkeep, E its
+electricity when busy, d the share of that which depends on the load. One that is rented by use, at
+r and paid only while it serves, costs r u. The two are equal at
 
-    u = capital / life / (rent - electricity).
+    u = (A + E (1 - d)) / (r - E d).
 
 A rent that is committed for years is paid whether or not the chip serves, as capital is; the two
 are held against each other always busy. One instance that is owned and would serve R tokens/s at
@@ -21,29 +22,28 @@ most reaches that at a demand of u x R.
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import numpy as np
 
-from dse.economics.ownership import usd_per_chip_hour
+from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.specs.catalog import Catalog
-from dse.specs.purchase import BASIS as PURCHASE
-from dse.specs.purchase import HOUR, YEAR_HOURS, PurchaseTerms, buyers_rows, lacks_for_purchase
-from dse.study.physics import PhysicsProblem
+from dse.specs.costs import BASIS, Costs
+from dse.specs.owning import lacks_for_owning
+from dse.whatif.demand import Demanded
 from dse.whatif.inputs import Subject
 from dse.whatif.solve import Points, chunks, describe
 
 COST = "usd_per_million_total_tokens"
 CURVE_POINTS = 25
 ON_DEMAND = "on_demand"  # the basis of a chip that is paid only while it is used
-# Bases that are paid for years, used or not, and those that are no rent.
+# Bases that are paid for years, used or not, and those of owned chips, which are no rent.
 COMMITTED, OWNED = ("rental_", "reserved_"), ("owned_",)
 Best = dict[int, tuple[float, int]]  # chip code: (cost, point)
 
 
-def cheapest(problem: PhysicsProblem, points: Points) -> Best:
+def cheapest(problem: Demanded, points: Points) -> Best:
     """The cheapest feasible point of every chip, by the code of the chip."""
     found: Best = {}
     for ids, metrics, judged in chunks(problem, points.ids):
@@ -52,7 +52,7 @@ def cheapest(problem: PhysicsProblem, points: Points) -> Best:
     return found
 
 
-def keep_better(found: Best, problem: PhysicsProblem, ids: np.ndarray, value: np.ndarray) -> None:
+def keep_better(found: Best, problem: Demanded, ids: np.ndarray, value: np.ndarray) -> None:
     """Puts the smallest value of each chip, and of equal ones the first point, into `found`."""
     chip = problem.batch(problem.space.unrank(ids)).chip
     for code in np.unique(chip):
@@ -62,7 +62,7 @@ def keep_better(found: Best, problem: PhysicsProblem, ids: np.ndarray, value: np
             found[int(code)] = (float(value[row]), int(ids[row]))
 
 
-def price_rows(problem: PhysicsProblem, best: Best) -> list[dict[str, Any]]:
+def price_rows(problem: Demanded, best: Best) -> list[dict[str, Any]]:
     """Each chip against the cheapest one: the price at which it would cost as much, and that of
     the cheapest chip itself against the next."""
     order = sorted(best, key=lambda code: best[code][0])
@@ -89,7 +89,7 @@ def price_rows(problem: PhysicsProblem, best: Best) -> list[dict[str, Any]]:
     return rows
 
 
-def concurrency_rows(problem: PhysicsProblem, points: Points, a: int, b: int) -> dict[str, Any]:
+def concurrency_rows(problem: Demanded, points: Points, a: int, b: int) -> dict[str, Any]:
     """The lowest cost of two chips at each number of requests in flight a chip may be given, under
     the limits, and where one overtakes the other."""
     axis = problem.space.names.index("concurrency")
@@ -131,57 +131,51 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def owning(
-    catalog: Catalog, chip: str, rent: float | None, terms: PurchaseTerms
-) -> dict[str, Any] | None:
-    """Owned against rented by use at `rent` (None: nobody rents it so), by the chip-hour; None
-    where the chip has no price to buy it at."""
-    if lacks_for_purchase(catalog, chip) is not None:
+def owning(catalog: Catalog, chip: str, rent: float | None, costs: Costs) -> dict[str, Any] | None:
+    """Owned against rented by use at `rent` (None: nobody rents it so), dollars by the chip-hour;
+    None where the chip cannot be priced as owned. `curve` and `owned_at_full_use` are by the hour
+    that it serves, `price` is the latter by its parts."""
+    if lacks_for_owning(catalog, chip, costs) is not None:
         return None
-    rows = buyers_rows(catalog.purchases, chip)
-    usd = statistics.median(row.usd_per_chip for row in rows)
-    watts = catalog.chips[chip].tdp_w or 0.0
-    power = watts / 1000.0 * terms.usd_per_kwh
-    per_hour = usd / (terms.life_s / HOUR)
-    even = per_hour / (rent - power) if rent is not None and rent > power else math.inf
+    price = usd_per_chip_hour(catalog, chip, BASIS, costs.changed({"utilisation": 1.0}))
+    power = next(part.usd_per_chip_hour for part in price.parts if part.name == "electricity")
+    held, by_load = price.usd_per_chip_hour - power, power * costs.value("load_share")
+    idle = held + power - by_load
+    even = idle / (rent - by_load) if rent is not None and rent > by_load else math.inf
     return {
         "chip": chip,
-        "usd_to_buy": usd,
-        "price_kinds": sorted({row.kind for row in rows}),
-        "life_years": terms.life_s / HOUR / YEAR_HOURS,
-        "usd_per_kwh": terms.usd_per_kwh,
+        "price": price.as_json(),
+        "held_usd_per_hour": held,
         "electricity_usd_per_hour": power,
+        "electricity_load_share": costs.value("load_share"),
         "rent_usd_per_hour": rent,
         "utilisation": even if even <= 1.0 else None,
-        "owned_at_full_use": usd_per_chip_hour(usd, watts, _used(terms, 1.0)),
+        "owned_at_full_use": price.usd_per_chip_hour,
         "curve": [
-            {"utilisation": u, "owned": usd_per_chip_hour(usd, watts, _used(terms, u))}
+            {"utilisation": u, "owned": idle / u + by_load}
             for u in np.linspace(0.04, 1.0, CURVE_POINTS).tolist()
         ],
     }
 
 
-def _used(terms: PurchaseTerms, utilisation: float) -> PurchaseTerms:
-    return PurchaseTerms(terms.life_s, utilisation, terms.usd_per_kwh)
-
-
 def own_rows(subject: Subject, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Owning each chip against renting it by use, with the demand on one instance at which they
-    cost the same, and against a committed rent where the study's basis is one: by use, that of
-    ON_DEMAND then counts."""
-    basis = subject.problem.study.price_basis
-    if basis == PURCHASE or basis.startswith(OWNED):
-        return []
+    cost the same, and against a committed rent where the study's basis is one. Where the basis is
+    committed, or owned, ON_DEMAND is the rent by use."""
+    study, catalog = subject.problem.study, subject.catalog
+    basis, costs = study.price_basis, study.costs or catalog.costs
     committed = basis.startswith(COMMITTED)
-    prices = subject.catalog.prices
-    by_use = prices.select(ON_DEMAND) if committed and ON_DEMAND in prices.bases() else {}
+    other = committed or basis.startswith(OWNED)
+    by_use = {}
+    if other and ON_DEMAND in catalog.prices.bases():
+        by_use = catalog.prices.select(ON_DEMAND)
     found = []
     for row in rows:
         chip, price = row["chip"], row["usd_per_chip_hour"]
         rent = price
-        if committed:
+        if other:
             rent = by_use[chip].usd_per_chip_hour if chip in by_use else None
-        one = owning(subject.catalog, chip, rent, PurchaseTerms())
+        one = owning(catalog, chip, rent, costs)
         if one is None:
             continue
         point = row["point"]
@@ -191,7 +185,7 @@ def own_rows(subject: Subject, rows: list[dict[str, Any]]) -> list[dict[str, Any
         found.append(
             {
                 **one,
-                "rent_basis": ON_DEMAND if committed else basis,
+                "rent_basis": ON_DEMAND if other else basis,
                 "committed_basis": basis if committed else None,
                 "committed_usd_per_hour": price if committed else None,
                 "instance": point["words"],
@@ -204,8 +198,8 @@ def own_rows(subject: Subject, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 def break_even(subject: Subject, points: Points) -> dict[str, Any]:
-    """Everything of this page. Raises InputError for a study without prices or with one chip whose
-    purchase nobody priced."""
+    """Everything of this page. Raises InputError for a study without prices or with one chip that
+    cannot be priced as owned."""
     problem = subject.problem
     best = cheapest(problem, points)
     rows = price_rows(problem, best)
@@ -216,8 +210,8 @@ def break_even(subject: Subject, points: Points) -> dict[str, Any]:
     owned = own_rows(subject, rows)
     if len(rows) < 2 and not owned:
         raise InputError(
-            "nothing to compare: one feasible chip, and no price to buy it at",
-            field="--break-even", accepted="two chips, or one with a rental and a purchase price",
+            "nothing to compare: one feasible chip, and no price to own it at",
+            field="--break-even", accepted="two chips, or one with a rent and a price to buy it at",
         )  # fmt: skip
     silent = [chip for k, chip in enumerate(problem.machines.ids) if k not in best]
     return {
@@ -232,7 +226,7 @@ def break_even(subject: Subject, points: Points) -> dict[str, Any]:
     }
 
 
-def _held(problem: PhysicsProblem) -> bool:
+def _held(problem: Demanded) -> bool:
     return "concurrency" in problem.space.names and all(
         share.workload.serving != "poisson" for share in problem.mix
     )

@@ -21,7 +21,7 @@ from dse.evaluate import Metrics
 from dse.perf.machines import Machines
 from dse.specs.catalog import Catalog
 from dse.specs.costs import BASIS as OWNED
-from dse.specs.load import Demand
+from dse.specs.load import Demand, check_idle_once
 from dse.specs.owning import lacks_for_owning, lacks_power, power_at_meter
 from dse.study.numbers import number
 from dse.study.physics import PhysicsProblem
@@ -37,11 +37,17 @@ PRICES = (
 class Demanded(PhysicsProblem):
     """A problem whose prices of tokens are those at the average of `demand`, where there is one.
     `load_share` (chips,): of a chip-hour's price, what an idle chip does not cost; `meter_w`
-    (chips,): watts at the meter, NaN where they are not known."""
+    (chips,): watts at the meter, NaN where they are not known. Raises InputError for owned chips
+    whose price carries idle hours as the demand does."""
 
     demand: Demand | None
     load_share: Floats
     meter_w: Floats
+
+    def __post_init__(self) -> None:
+        costs = self.study.costs
+        if self.demand is not None and costs is not None:
+            check_idle_once(costs.value("utilisation"))
 
     @property
     def busy(self) -> Demanded:

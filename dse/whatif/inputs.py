@@ -8,7 +8,8 @@ them changed.
                           at one deployment
     peak_over_average     of the demand
     limit.METRIC          a limit of the study, or a new one
-    purchase.TERM         terms of a purchase, on that price basis
+    costs.NAME            a cost of owning, on the price basis owned_tco; costs.ID.price,
+                          server_price or power of one chip
 
 A changed figure of a chip is a hypothetical chip (`dse.specs.derive`) in the place of the chip:
 what was measured on it is kept as a fraction of the figure.
@@ -19,16 +20,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dse import units
+from dse.economics.tco import owning
 from dse.errors import InputError
 from dse.mix import Mix, Share
 from dse.perf.machines import compile_machines
 from dse.perf.workload import POISSON
 from dse.specs.catalog import Catalog, with_own_chips
+from dse.specs.costs import BASIS as OWNED
+from dse.specs.costs import CHIP_RULES, RULES, Rule
 from dse.specs.derive import derive
 from dse.specs.load import Demand, rate_words, read_rate
 from dse.specs.loader import did_you_mean
@@ -60,7 +64,7 @@ LOADS = {
     "network_overlap": ("fraction", 0.0, 1.0),
     "requests_per_second": ("count", 1e-9, 1e9),
 }
-TERMS = {"life_s": "life", "utilisation": "utilisation", "usd_per_kwh": "usd_per_kwh"}
+COSTS = "costs."
 WAYS = "a factor (1.2x), a percentage (+10%) or a value with its unit"
 _FACTOR = re.compile(r"([-+0-9.eE]+)\s*[x×]|[x×]\s*([-+0-9.eE]+)")
 _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
@@ -69,7 +73,7 @@ _NO_UNIT = ("fraction", "count", "tokens")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A posed study with the catalog that it was posed against, before terms of purchase."""
+    """A posed study with the catalog that it was posed against, before prices of owned chips."""
 
     problem: Demanded
     catalog: Catalog
@@ -77,8 +81,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input: its dimension (of `dse.units` or `dse.specs.metrics`) and its value now, SI; None
-    where it has none yet, or not one."""
+    """One input: its dimension (of `dse.units` or `dse.specs.metrics`, of a cost that of
+    `dse.specs.costs`) and its value now, SI; None where it has none yet, or not one."""
 
     name: str
     dimension: str
@@ -130,11 +134,36 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
         for name, metric in METRICS.items()
         if name not in limited
     ]
-    if problem.study.purchase is not None:
-        for term, value in asdict(problem.study.purchase).items():
-            unit = "s" if term == "life_s" else "fraction"
-            found.append(Input(f"purchase.{TERMS[term]}", unit, value))
+    found += _cost_inputs(subject)
     return {one.name: one for one in found}
+
+
+def _cost_inputs(subject: Subject) -> list[Input]:
+    """Every cost of owning, and what it rests on of each chip; none where chips are rented."""
+    costs = subject.problem.study.costs
+    if costs is None:
+        return []
+    found = [Input(f"{COSTS}{name}", rule.unit, costs.value(name)) for name, rule in RULES.items()]
+    for chip in subject.problem.machines.ids:
+        one = owning(subject.catalog, chip, costs)
+        now = {one.price.name: one.price.value, "power": one.meter_w}
+        found += [
+            Input(f"{COSTS}{chip}.{name}", rule.unit, now.get(name))
+            for name, rule in CHIP_RULES.items()
+        ]
+    return found
+
+
+def _cost(name: str) -> tuple[str, str]:
+    """(chip, cost) of `costs.h100_sxm.price`; the chip is empty for a cost of all."""
+    chip, _, cost = name.removeprefix(COSTS).rpartition(".")
+    return chip, cost
+
+
+def _rule(one: Input) -> Rule:
+    """Of an input that is a cost."""
+    chip, cost = _cost(one.name)
+    return (CHIP_RULES if chip else RULES)[cost]
 
 
 def _demand_inputs(problem: Demanded, rates: bool) -> list[Input]:
@@ -177,6 +206,11 @@ def find_input(name: str, known: Mapping[str, Input], field: str = "--set") -> I
     name = name.strip()
     if name in known:
         return known[name]
+    if name.startswith(COSTS) and not any(one.startswith(COSTS) for one in known):
+        raise InputError(
+            f"{name}: costs of owning count on the price basis {OWNED} only", field=field,
+            accepted=f"{OWNED} as the price basis, or chip.ID.{PRICE} on this one",
+        )  # fmt: skip
     raise InputError(
         f"unknown input {name!r}{did_you_mean(name, known)}", field=field, accepted=_names(known)
     )
@@ -185,8 +219,10 @@ def find_input(name: str, known: Mapping[str, Input], field: str = "--set") -> I
 def _names(known: Mapping[str, Input]) -> str:
     chips = sorted({name.split(".")[1] for name in known if name.startswith("chip.")} - {ALL})
     figures = "|".join([PRICE, *FIGURES])
-    rest = [name for name in known if not name.startswith(("chip.", "limit."))]
-    return f"chip.ID.{figures} of {ALL}, {', '.join(chips)}; {', '.join(rest)}; limit.METRIC"
+    rest = [name for name in known if not name.startswith(("chip.", "limit.", COSTS))]
+    owned = any(name.startswith(COSTS) for name in known)
+    costs = f"; {COSTS}{'|'.join(RULES)}, {COSTS}ID.{'|'.join(CHIP_RULES)}" if owned else ""
+    return f"chip.ID.{figures} of {ALL}, {', '.join(chips)}; {', '.join(rest)}; limit.METRIC{costs}"
 
 
 def read_change(written: str, known: Mapping[str, Input], field: str = "--set") -> Change:
@@ -220,6 +256,8 @@ def _value(one: Input, text: str, field: str) -> float:
     if text.lstrip().startswith("-"):
         raise InputError(f"read {text!r}: negative", field=field, accepted=WAYS)
     try:
+        if one.name.startswith(COSTS):
+            return _rule(one).read(text)
         if one.name.startswith("limit.") or one.dimension == "fraction":
             return parse_limit(text, one.dimension)
         if one.name == DEMAND:
@@ -247,17 +285,21 @@ def checked(change: Change, field: str) -> Change:
             message = f"{one.name} has no value that could be multiplied"
             raise InputError(message, field=field, accepted="a value with its unit")
         return change
+    if change.value is None and one.now == 0.0 and change.factor != 1.0:
+        message = f"{one.name} is 0, which no factor changes"
+        raise InputError(message, field=field, accepted="a value with its unit")
+    if one.name.startswith(COSTS):
+        if not _rule(one).allows(after):
+            message = f"{one.name} would be {show(one, after)}"
+            raise InputError(message, field=field, accepted=_rule(one).accepted)
+        return change
     name = one.name.rpartition(".")[2]
     least, most = 0.0, math.inf
     if one.name.startswith("workload."):
         least, most = LOADS[name][1:]
     elif one.name == PEAK:
         least, most = 1.0, 1e6
-    elif one.name == "purchase.utilisation":
-        least, most = 1e-3, 1.0
-    elif one.name == "purchase.life":
-        least = 3600.0
-    zero = one.name.startswith(("workload.", "purchase.")) or name in (PRICE, "link_latency")
+    zero = one.name.startswith("workload.") or name == "link_latency"
     if not least <= after <= most or (after == 0.0 and not zero):
         accepted = f"{least:g} to {most:g}" if most < math.inf else "more than 0"
         message = f"{one.name} would be {show(one, after)}"
@@ -271,6 +313,8 @@ def show(one: Input, value: float | None) -> str:
         return "–"
     if one.name == DEMAND and one.dimension != ARRIVALS:
         return rate_words(value)
+    if one.name.startswith(COSTS):
+        return _rule(one).show(value)
     if one.dimension == "usd/h":
         return f"{value:.4g} USD/h"
     if one.dimension == "fraction":
@@ -291,9 +335,7 @@ def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
     last = {change.input.name: change for change in changes}
     ordered = sorted(last.values(), key=lambda one: not one.input.name.startswith(f"chip.{ALL}."))
     problem = subject.problem
-    terms = _terms(problem, ordered)
-    if terms is not problem.study:
-        problem = replace(problem, study=terms)
+    problem = replace(problem, study=_owned(problem.study, ordered))
     problem = _machines(subject, problem, ordered)
     mix, limits, demand = problem.mix, problem.limits, problem.demand
     for change in ordered:
@@ -317,18 +359,17 @@ def _changed_demand(demand: Demand | None, change: Change) -> Demand:
     return replace(demand, peak_over_average=after)
 
 
-def _terms(problem: Demanded, changes: Sequence[Change]) -> Study:
-    """The study with its terms of purchase changed."""
-    wanted = {
-        term: change.after
-        for change in changes
-        for term, name in TERMS.items()
-        if change.input.name == f"purchase.{name}"
-    }
-    study = problem.study
-    if not wanted or study.purchase is None:
+def _owned(study: Study, changes: Sequence[Change]) -> Study:
+    """The study with its costs of owning changed."""
+    values: dict[str, float] = {}
+    chips: dict[str, dict[str, float]] = {}
+    for change in changes:
+        if change.input.name.startswith(COSTS) and change.after is not None:
+            chip, name = _cost(change.input.name)
+            (chips.setdefault(chip, {}) if chip else values)[name] = change.after
+    if study.costs is None or not (values or chips):
         return study
-    return replace(study, purchase=replace(study.purchase, **wanted))
+    return replace(study, costs=study.costs.changed(values, chips, "a what-if"))
 
 
 def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) -> Demanded:
@@ -348,9 +389,8 @@ def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) ->
             if chip == ALL and _figure(subject.catalog, one, figure) is None:
                 continue
             settings.setdefault(one, {})[figure] = _setting(figure, change)
-    terms = problem.study is not subject.problem.study
     machines = problem.machines
-    if settings or terms:
+    if settings or problem.study is not subject.problem.study:
         catalog = on_terms(with_figures(subject.catalog, settings), problem.study)
         study = problem.study
         machines = compile_machines(catalog, ids, study.price_basis, study.rack)

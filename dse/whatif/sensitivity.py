@@ -1,7 +1,8 @@
 """Elasticities, shadow prices and the tornado: how the winner's cost moves with each input.
 
 An elasticity is d ln y / d ln x by central differences of a step of 1% on either side:
-(ln y(x (1 + h)) - ln y(x (1 - h))) / (ln(1 + h) - ln(1 - h)). It is given of the winner as it is
+(ln y(x (1 + h)) - ln y(x (1 - h))) / (ln(1 + h) - ln(1 - h)), from x itself on the side on which
+the input has no other value (a share of 100%). It is given of the winner as it is
 deployed, and of the optimum that is found again at either side: the envelope, never above the
 winner's own. A shadow price is what a finite step of a limit or a memory is worth.
 """
@@ -14,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from dse.errors import InputError
+from dse.specs.costs import CHIP_RULES, RULES
 from dse.specs.metrics import METRICS
 from dse.whatif.change import best
+from dse.whatif.demand import Demanded
 from dse.whatif.inputs import (
+    COSTS,
     DEMAND,
     FIGURES,
     PEAK,
@@ -42,7 +46,7 @@ GIGABYTES = 10e9
 
 def sensitivity_inputs(subject: Subject, chip: str) -> list[Input]:
     """The inputs of the winner that have a value above zero: of its chip, of the workloads, the
-    demand, and the terms of a purchase."""
+    demand, and the costs of owning."""
     known = inputs_of(subject)
     names = [f"chip.{chip}.{figure}" for figure in (PRICE, *FIGURES)]
     several = len(subject.problem.mix) > 1
@@ -51,16 +55,18 @@ def sensitivity_inputs(subject: Subject, chip: str) -> list[Input]:
     ]
     if subject.problem.demand is not None:
         names += [DEMAND, PEAK]
-    names += [name for name in known if name.startswith("purchase.")]
-    return [known[name] for name in names if (known[name].now or 0.0) > 0.0]
+    names += [f"{COSTS}{name}" for name in RULES]
+    names += [f"{COSTS}{chip}.{name}" for name in CHIP_RULES]
+    return [known[name] for name in names if name in known and (known[name].now or 0.0) > 0.0]
 
 
-def elasticity(y_low: float | None, y_high: float | None, step: float = STEP) -> float | None:
-    """d ln y / d ln x; None where y is not known on both sides."""
-    if not (y_low and y_high and y_low > 0.0 and y_high > 0.0):
+def elasticity(
+    y_low: float | None, y_high: float | None, low: float = 1.0 - STEP, high: float = 1.0 + STEP
+) -> float | None:
+    """d ln y / d ln x of y at x times `low` and `high`; None where y is not known at both."""
+    if not (y_low and y_high and y_low > 0.0 and y_high > 0.0) or low == high:
         return None
-    found = (math.log(y_high) - math.log(y_low)) / (math.log1p(step) - math.log1p(-step))
-    return found + 0.0
+    return (math.log(y_high) - math.log(y_low)) / (math.log(high) - math.log(low)) + 0.0
 
 
 def sensitivities(
@@ -77,12 +83,10 @@ def sensitivities(
     rows = []
     for one in sensitivity_inputs(subject, chip):
         progress(f"sensitivity to {one.name}")
-        ends = {factor: _at(subject, one, 1.0 + factor) for factor in (-STEP, STEP)}
-        own = [_fixed(problem, before.winner_id, objective) for problem in ends.values()]
-        again = [
-            None if problem is None else best(solve(problem, points, objective), objective)
-            for problem in ends.values()
-        ]
+        ends = [_end(subject, one, 1.0 + step) for step in (-STEP, STEP)]
+        low, high = (factor for factor, _ in ends)
+        own = [_fixed(problem, before.winner_id, objective) for _, problem in ends]
+        again = [best(solve(problem, points, objective), objective) for _, problem in ends]
         wide = [_optimum(subject, points, one, 1.0 + f, objective) for f in (-TORNADO, TORNADO)]
         base = best(before, objective)
         assert base is not None
@@ -92,9 +96,9 @@ def sensitivities(
                 "now": one.now,
                 "words": show(one, one.now),
                 "unit": one.dimension,
-                "elasticity": elasticity(own[0][0], own[1][0]),
-                "elasticity_tpot": elasticity(own[0][1], own[1][1]),
-                "elasticity_optimum": elasticity(again[0], again[1]),
+                "elasticity": elasticity(own[0][0], own[1][0], low, high),
+                "elasticity_tpot": elasticity(own[0][1], own[1][1], low, high),
+                "elasticity_optimum": elasticity(again[0], again[1], low, high),
                 "at_10_percent_less": None if wide[0] is None else wide[0] / base - 1.0,
                 "at_10_percent_more": None if wide[1] is None else wide[1] / base - 1.0,
             }
@@ -107,7 +111,7 @@ def _strength(row: dict[str, Any]) -> float:
     return max((abs(end) for end in ends if end is not None), default=0.0)
 
 
-def _at(subject: Subject, one: Input, factor: float):
+def _at(subject: Subject, one: Input, factor: float) -> Demanded | None:
     """The study with one input times a factor; None where the input cannot have that value."""
     try:
         return apply(subject, [_multiplied(one, factor)])
@@ -115,14 +119,18 @@ def _at(subject: Subject, one: Input, factor: float):
         return None
 
 
+def _end(subject: Subject, one: Input, factor: float) -> tuple[float, Demanded]:
+    """(factor, the study with one input times it), (1, the study) where it cannot have that."""
+    problem = _at(subject, one, factor)
+    return (1.0, subject.problem) if problem is None else (factor, problem)
+
+
 def _multiplied(one: Input, factor: float) -> Change:
     return checked(Change(one, factor, None, f"{factor:g}x"), one.name)
 
 
-def _fixed(problem: Any, point: int, objective: str) -> tuple[float | None, float | None]:
+def _fixed(problem: Demanded, point: int, objective: str) -> tuple[float | None, float | None]:
     """(objective, time per output token) of a deployment that stays, feasible or not."""
-    if problem is None:
-        return None, None
     values = metrics_at(problem, np.array([point])).values
     found = [float(values[name][0]) for name in (objective, TPOT)]
     return (

@@ -222,7 +222,7 @@ def _break_even_tables(document: Json) -> list[Table]:
             )
         )  # fmt: skip
     if document["owning"]:
-        found.append(_owning_table(document))
+        found += [_owning_table(document), _owned_parts(document["owning"])]
     return found
 
 
@@ -230,34 +230,49 @@ def _owning_table(document: Json) -> Table:
     def usd(value: float | None) -> str:
         return NONE if value is None else f"${significant(value)}"
 
+    first = document["owning"][0]
+    committed, left = first["committed_basis"], document["owning_left_out"]
     rows = [
         (
-            row["chip"], f"${row['usd_to_buy']:,.0f}", usd(row["owned_at_full_use"]),
-            usd(row["committed_usd_per_hour"]), usd(row["rent_usd_per_hour"]),
+            row["chip"],
+            usd(row["owned_at_full_use"]),
+            *([usd(row["committed_usd_per_hour"])] if committed else []),
+            usd(row["rent_usd_per_hour"]),
             NONE if row["utilisation"] is None else f"{row['utilisation']:.0%}",
-            NONE if row["utilisation"] is None
-            else f"{row['demand_output_tokens_per_s']:,.0f}",
+            NONE if row["utilisation"] is None else f"{row['demand_output_tokens_per_s']:,.0f}",
             row["instance"],
         )
         for row in document["owning"]
-    ]  # fmt: skip
-    first = document["owning"][0]
-    left = document["owning_left_out"]
-    committed = first["committed_basis"]
+    ]
+    titles = (
+        "chip", "owned, always busy", *([committed] if committed else []),
+        f"by use ({first['rent_basis']})", "owning wins from", "output tokens/s", "of an instance",
+    )  # fmt: skip
+    notes = ["owned: paid busy or not, but for the electricity that depends on the load"]
+    if committed:
+        notes.append(f"{committed} is paid busy or not, too; by use, only while it serves")
+    if left:
+        notes.append(f"no price or power to own it at: {', '.join(left)}")
     return Table(
-        "Owning against renting, per chip-hour",
-        ("chip", "to buy", "owned, always busy", committed or "committed",
-         f"by use ({first['rent_basis']})", "owning wins from", "output tokens/s",
-         "of an instance"),
-        rows, (1, 2, 3, 4, 5, 6),
+        "Owning against renting, per chip-hour", titles, rows,
+        tuple(range(1, len(titles) - 1)), tuple(notes),
+    )  # fmt: skip
+
+
+def _owned_parts(owning: list[Json]) -> Table:
+    """Each owned chip's hour by its parts."""
+    names = [part["name"] for part in owning[0]["price"]["parts"]]
+    rows = [
         (
-            *([f"{committed} is paid busy or not, as capital is; by use, only while it serves"]
-              if committed else []),
-            f"{first['life_years']:g} years of use, {first['usd_per_kwh']:g} USD per kWh while it "
-            "serves (assumed); the chip alone: no host, network, housing, interest or resale, so "
-            "that owning looks better than it is",
-            *([f"no price to buy it at: {', '.join(left)}"] if left else []),
-        ),
+            row["chip"],
+            *(f"${part['usd_per_chip_hour']:.3f}" for part in row["price"]["parts"]),
+            f"${row['owned_at_full_use']:.3f}",
+        )
+        for row in owning
+    ]
+    return Table(
+        "An owned chip-hour by its parts, always busy", ("chip", *names, "total"), rows,
+        tuple(range(1, len(names) + 2)), ("costs of hardware/costs.yaml, or yours in their place",),
     )  # fmt: skip
 
 

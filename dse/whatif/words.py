@@ -198,13 +198,11 @@ def _owning(row: Json) -> str:
             f"from {even:.0%} utilisation: {row['demand_output_tokens_per_s']:,.0f} output "
             f"tokens/s on one instance of {chips_words(row['instance_chips'])}"
         )
+    said += f"; always busy it costs ${significant(row['owned_at_full_use'])} per chip-hour"
     if row["committed_usd_per_hour"] is not None:
-        owned, committed = row["owned_at_full_use"], row["committed_usd_per_hour"]
-        said += (
-            f"; always busy it costs ${significant(owned)} per chip-hour, against "
-            f"${significant(committed)} on {row['committed_basis']}"
-        )
-    return f"{said[0].upper()}{said[1:]} (chip alone: no host, network, housing or interest)."
+        committed = row["committed_usd_per_hour"]
+        said += f", against ${significant(committed)} on {row['committed_basis']}"
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _rise(change: float) -> str:

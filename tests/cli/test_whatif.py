@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import dse, fits
 
 MODEL = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--chip", "mi300x", "--concurrency", "16")
-OWN = ("price_basis: rental_3yr", "price_basis: purchase")
+OWN = ("price_basis: rental_3yr", "price_basis: owned_tco")
 
 
 def test_help_is_short_and_has_examples():
@@ -96,11 +96,37 @@ def test_a_study_folder_is_read_again(tiny: Path):
     assert document["scenarios"][0]["winner"]["chip"] == "h200_sxm"
 
 
-def test_a_bought_chip_has_terms_that_move_its_price(space: Callable[..., Path]):
-    said = dse("whatif", space(*OWN), "--set", "purchase.utilisation=0.5x", "--json")
+def test_an_owned_chip_has_costs_that_move_its_price(space: Callable[..., Path]):
+    said = dse("whatif", space(*OWN), "--set", "costs.utilisation=0.5x", "--json")
     assert said.json()["scenarios"][0]["change"] > 0.9
-    said = dse("whatif", space(*OWN), "--set", "chip.h100_sxm.tdp=1.2x", "--json")
-    assert 0.0 < said.json()["scenarios"][0]["change"] < 0.1  # its electricity
+    said = dse("whatif", space(*OWN), "--set", "costs.electricity=+50%", "--json")
+    assert 0.0 < said.json()["scenarios"][0]["change"] < 0.1
+    said = dse("whatif", space(*OWN), "--sensitivities", "--break-even")
+    assert said.code == 0, said.err
+    assert fits(said.out, 100)
+    for words in ("costs.life", "An owned chip-hour by its parts", "- owning: electricity 0.0869"):
+        assert words in said.out
+    said = dse("whatif", space(), "--set", "costs.electricity=+50%")
+    assert (said.code, said.out) == (2, "")
+    assert "costs.electricity: costs of owning count on the price basis owned_tco only" in said.err
+
+
+def test_break_even_takes_costs_of_ones_own(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("chips: {h100_sxm: {server_price: 20000 USD}}\n", encoding="utf-8")
+    asked = ("whatif", *MODEL, "--break-even", "--json")
+    shipped, mine = (
+        next(
+            row
+            for row in dse(*asked, *more).json()["break_even"]["owning"]
+            if row["chip"] == "h100_sxm"
+        )
+        for more in ((), ("--costs", file))
+    )
+    assert mine["owned_at_full_use"] < shipped["owned_at_full_use"]
+    assert mine["utilisation"] < shipped["utilisation"]
+    (price,) = [one for one in mine["price"]["inputs"] if one["name"] == "server_price"]
+    assert (price["text"], price["source"]) == ("20000 USD", str(file))
 
 
 def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
@@ -123,6 +149,8 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         (("tests",), "tests is no finished study"),
         ((*MODEL, "--set", "chip.h100.price=2x"), "did you mean chip.h100_sxm.price?"),
         ((*MODEL, "--set", "chip.h100_sxm.price=-120%"), "would be negative"),
+        ((*MODEL, "--set", "chip.h100_sxm.price=-100%"), "chip.h100_sxm.price would be 0 USD/h"),
+        ((*MODEL, "--price-basis", "purchase"), "owned_tco prices a chip that is bought"),
         ((*MODEL, "--sweep", "chip.all.price=1x..2x:1"), "a sweep of one point"),
         ((*MODEL, "--equal", "powr"), "did you mean power?"),
         ((*MODEL, "--at", "3kW"), "--at needs one --equal"),

@@ -274,10 +274,11 @@ def test_the_interval_of_the_loss_holds_the_loss(dtype: str) -> None:
     assert low < answer["predicted_loss"] < high
 
 
-def test_bought_chips_state_their_terms() -> None:
+def test_owned_chips_state_their_terms() -> None:
     front, study = both()
-    study["price"]["basis"] = "purchase"
-    study["purchase"] = {"life_s": 4 * 31536000.0, "utilisation": 0.6, "usd_per_kwh": 0.12}
+    study["price"]["basis"] = "owned_tco"
+    values = {"life": 4 * 31536000.0, "utilisation": 0.6, "electricity": 0.12}
+    study["costs"] = {"inputs": {name: {"value": value} for name, value in values.items()}}
     text = price_basis(_folder(front, study))
     assert "over 4 years of which they serve 60%, at $0.12 per kWh" in text
 

@@ -14,12 +14,12 @@ from dse.errors import InputError, InputErrors
 from dse.specs.catalog import data_digest, load_catalog, with_own_chips
 from dse.specs.costs import RULES, Costs, load_costs
 from dse.specs.derive import derive
-from dse.specs.load import Demand, read_demand
+from dse.specs.load import Demand, check_idle_once, read_demand
 from dse.specs.own_prices import first_day, last_day, using_prices
-from dse.specs.owning import lacks_for_owning
-from dse.specs.prices import load_prices
+from dse.specs.owning import buyers_rows, lacks_for_owning
+from dse.specs.prices import PurchaseRow, load_prices
 from dse.specs.study import load_study, shipped_spaces
-from dse.study.physics import on_terms
+from dse.study.physics import on_terms, pose
 
 CATALOG = load_catalog()
 COSTS = CATALOG.costs
@@ -182,15 +182,62 @@ def test_a_chip_without_a_price_says_what_to_write(tmp_path: Path) -> None:
         usd_per_chip_hour(CATALOG, "trn2_16", "owned_tco")
 
 
-def test_rent_is_one_part_and_purchase_two() -> None:
+def test_rent_is_one_part_and_bases_have_near_names() -> None:
     rent = usd_per_chip_hour(CATALOG, "h100_sxm", "rental_3yr")
     assert [part.name for part in rent.parts] == ["rent"]
-    bought = usd_per_chip_hour(CATALOG, "h100_sxm", "purchase")
-    price = with_basis(CATALOG, "purchase").prices.select("purchase")["h100_sxm"]
-    assert [part.name for part in bought.parts] == ["chip", "electricity"]
-    assert bought.usd_per_chip_hour == pytest.approx(price.usd_per_chip_hour, rel=1e-12)
-    with pytest.raises(InputError, match="did you mean on_demand"):
+    with pytest.raises(InputError, match="did you mean on_demand") as caught:
         usd_per_chip_hour(CATALOG, "h100_sxm", "on_demnd")
+    assert "/" not in str(caught.value)  # no path of the shipped file
+    with pytest.raises(InputError, match="owned_tco prices a chip that is bought"):
+        usd_per_chip_hour(CATALOG, "h100_sxm", "purchase")
+
+
+def row(kind: str, usd: float, chip: str = "x") -> PurchaseRow:
+    return PurchaseRow(chip, kind, usd, "shop", "2026", "a page", "", 2)
+
+
+def test_the_street_price_comes_before_the_list_and_guesses_never_count() -> None:
+    rows = [row("msrp_launch", 1), row("msrp", 2), row("purchase_street", 3)]
+    assert [r.usd_per_chip for r in buyers_rows(rows, "x")] == [3]
+    assert [r.usd_per_chip for r in buyers_rows(rows[:2], "x")] == [2]
+    assert buyers_rows([row("cogs_estimate", 4), row("model_capex_input", 5)], "x") == ()
+    assert buyers_rows(rows, "y") == ()
+
+
+EDGE = shipped_spaces()["shape-for-edge"].read_text(encoding="utf-8")
+
+
+def test_a_card_of_ones_own_carries_its_machine_and_its_idle_hours() -> None:
+    """A PC of 8,565 USD x 1.43 without interest or repair over 4 years of which it serves a
+    quarter, and 600 W x 1.4 at 0.17 USD/kWh, of which 1 - 0.7 x 0.75 is drawn."""
+    study = load_study(shipped_spaces()["shape-for-edge"])
+    assert study.costs is not None
+    costs = study.costs.changed({"cost_of_capital": 0.0, "maintenance": 0.0})
+    hourly = usd_per_chip_hour(CATALOG, "rtx_pro_6000", "owned_tco", costs).usd_per_chip_hour
+    by_hand = (8565 * 1.43 / 35_040 + 0.6 * 1.4 * 0.17 * (1 - 0.7 * 0.75)) / 0.25
+    assert hourly == pytest.approx(by_hand, rel=1e-12)
+    machines = pose(study, CATALOG).machines
+    assert (machines.usd_per_chip_hour > 0.0).all()
+    spark = usd_per_chip_hour(CATALOG, "dgx_spark", "owned_tco", study.costs)
+    assert spark.parts[0].rule.startswith("4,699 USD")  # a whole machine needs no PC
+    assert "m4_max has no price that a buyer pays" in study.why_left_out["m4_max"]
+    assert "no rated power" in study.why_left_out["m2_ultra"]
+
+
+def test_a_space_of_the_old_basis_is_told_of_costs(tmp_path: Path) -> None:
+    text = EDGE.replace("price_basis: owned_tco", "price_basis: purchase")
+    with pytest.raises(InputErrors, match="owned_tco prices a chip that is bought, with `costs:`"):
+        load_study(write(tmp_path, text, "edge.yaml"))
+
+
+def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
+    demand = "demand: {average: 1M/day, peak_over_average: 2}\ntraining_tokens"
+    path = write(tmp_path, EDGE.replace("training_tokens", demand), "edge.yaml")
+    with pytest.raises(InputErrors, match=r"edge.yaml:\d+: demand: .*0.25 and a demand both count"):
+        load_study(path)
+    check_idle_once(1.0)
+    with pytest.raises(InputError, match="one of the two: drop `utilisation`"):
+        check_idle_once(0.999)
 
 
 def test_own_prices_take_the_place_of_a_chips_rows(tmp_path: Path) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dse.economics.ownership import usd_per_chip_hour
+from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError, NothingFeasible
 from dse.search.run import search
 from dse.specs.catalog import load_catalog, with_own_chips
+from dse.specs.costs import RULES
 from dse.specs.derive import derive
-from dse.specs.purchase import PurchaseTerms
 from dse.specs.study import load_study
 from dse.study.physics import pose
 from dse.whatif import solve as solving
@@ -266,16 +268,59 @@ def test_a_sweep_of_the_price_switches_at_break_even(pair):
     assert costs == sorted(costs)
 
 
-def test_an_owned_chip_costs_its_rent_at_break_even_utilisation():
-    catalog, terms = load_catalog(), PurchaseTerms()
-    found = owning(catalog, "h100_sxm", 2.0, terms)
+def owned_at(chip: str, use: float) -> float:
+    """Dollars by the hour that it serves, as `dse hardware prices --basis owned_tco` says them."""
+    catalog = load_catalog()
+    costs = catalog.costs.changed({"utilisation": use})
+    return usd_per_chip_hour(catalog, chip, "owned_tco", costs).usd_per_chip_hour
+
+
+@given(rent=st.floats(0.05, 20.0), chip=st.sampled_from(["h100_sxm", "mi300x", "l40s"]))
+@settings(max_examples=30, deadline=None)
+def test_an_owned_chip_costs_its_rent_at_break_even_utilisation(rent: float, chip: str):
+    """The closed form is where the two curves cross, found by bisection."""
+    catalog = load_catalog()
+    found = owning(catalog, chip, rent, catalog.costs)
     assert found is not None
-    watts = catalog.chips["h100_sxm"].tdp_w or 0.0
-    used = PurchaseTerms(terms.life_s, found["utilisation"], terms.usd_per_kwh)
-    assert usd_per_chip_hour(found["usd_to_buy"], watts, used) == pytest.approx(2.0, rel=1e-12)
-    cheap = owning(catalog, "h100_sxm", found["electricity_usd_per_hour"] / 2, terms)
-    assert cheap is not None
-    assert cheap["utilisation"] is None
+    assert found["owned_at_full_use"] == pytest.approx(owned_at(chip, 1.0), rel=1e-12)
+    for point in found["curve"]:
+        owned = owned_at(chip, point["utilisation"])
+        assert point["owned"] == pytest.approx(owned, rel=1e-12)
+    low, high = 1e-3, 1.0
+    if owned_at(chip, high) > rent:
+        assert found["utilisation"] is None
+        return
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if owned_at(chip, middle) > rent else (low, middle)
+    assert found["utilisation"] == pytest.approx(high, rel=1e-9)
+
+
+def test_the_parts_of_an_owned_hour_are_said_with_their_sources(pair):
+    document = answer(pair[0], Questions(break_even=True))
+    row = document["break_even"]["owning"][0]
+    parts = row["price"]["parts"]
+    assert math.fsum(part["usd_per_chip_hour"] for part in parts) == pytest.approx(
+        row["owned_at_full_use"], rel=1e-12
+    )
+    said = [text for text in document["assumed"] if text.startswith("owning: ")]
+    for name in ("life 5 years", "electricity 0.0869 USD/kWh", f"{row['chip']} "):
+        assert any(text.startswith(f"owning: {name}") for text in said), name
+    assert all("; " in text for text in said)  # each with its source
+
+
+def test_owned_chips_are_held_against_rent_by_use(tmp_path: Path):
+    text = SPACE.format(**PAIR).replace("rental_3yr", "owned_tco")
+    asked = asked_of(tmp_path, text)
+    points = all_points(asked.subject.problem, "auto", 0)
+    rows = {row["chip"]: row for row in break_even(asked.subject, points)["owning"]}
+    on_demand = asked.subject.catalog.prices.select("on_demand")["h100_sxm"]
+    assert rows["h100_sxm"]["rent_basis"] == "on_demand"
+    assert rows["h100_sxm"]["rent_usd_per_hour"] == on_demand.usd_per_chip_hour
+    assert rows["h100_sxm"]["committed_usd_per_hour"] is None
+    assert 0.0 < rows["h100_sxm"]["utilisation"] < 1.0
+    price = float(asked.subject.problem.machines.usd_per_chip_hour[0])
+    assert rows["h100_sxm"]["owned_at_full_use"] == pytest.approx(price, rel=1e-12)
 
 
 def test_a_committed_rent_is_no_rent_by_use(pair):
@@ -288,7 +333,8 @@ def test_a_committed_rent_is_no_rent_by_use(pair):
     assert (
         row["committed_usd_per_hour"] == prices.select("rental_3yr")[row["chip"]].usd_per_chip_hour
     )
-    nobody = owning(asked.subject.catalog, row["chip"], None, PurchaseTerms())
+    catalog = asked.subject.catalog
+    nobody = owning(catalog, row["chip"], None, catalog.costs)
     assert nobody is not None
     assert nobody["utilisation"] is None
 
@@ -364,17 +410,6 @@ def test_the_demand_of_arrivals_keeps_their_shares(tmp_path: Path):
     assert best(more, COST) < best(solve(subject.problem, points, COST), COST)
 
 
-def test_a_demand_without_arrivals_is_a_limit_on_the_rate(pair):
-    asked, points, _ = pair
-    problem = changed(asked.subject, "demand=3000 tokens/s")
-    assert problem.limits[-1].text == "output_tokens_per_s >= 3000 tokens/s"
-    after = solve(problem, points, COST)
-    values = problem.metrics(problem.space.unrank(after.ids)).values
-    assert (values[RATE] >= 3000.0).all()
-    with pytest.raises(InputError, match="no value that could be multiplied"):
-        changed(asked.subject, "demand=2x")
-
-
 def test_one_chip_by_name_takes_the_place_of_all(pair):
     subject = pair[0].subject
     for texts in (
@@ -396,6 +431,13 @@ def test_one_chip_by_name_takes_the_place_of_all(pair):
         ("chip.h100_sxm.price=-150%", "would be negative"),
         ("chip.h100_sxm.price=-2 USD/h", "negative"),
         ("chip.h100_sxm.price=3 GB", "a size, not a price per hour"),
+        ("chip.h100_sxm.price=-100%", "chip.h100_sxm.price would be 0 USD/h .*more than 0"),
+        ("chip.h100_sxm.price=0x", "chip.h100_sxm.price would be 0 USD/h"),
+        ("chip.h100_sxm.price=0 USD/h", "chip.h100_sxm.price would be 0 USD/h"),
+        ("chip.all.price=-100%", "a factor of 0"),
+        ("chip.all.price=0 USD/h", "chip.all.price would be 0 USD/h"),
+        ("costs.electricity=+50%", "count on the price basis owned_tco only"),
+        ("workload.network_overlap=2x", "is 0, which no factor changes"),
         ("chip.h100_sxm.memory_bandwidth=0x", "would be 0 B/s"),
         ("chip.h100_sxm.tdp=1e9x", "1e-6 to 1e6"),
         ("workload.prefix_hit_rate=1.5", "would be 1.5"),
@@ -481,6 +523,127 @@ def test_elasticity_of_a_power_law_is_its_exponent():
         low, high = ((1.0 + h) ** power for h in (-STEP, STEP))
         assert elasticity(low, high) == pytest.approx(power, abs=1e-12)
     assert elasticity(None, 1.0) is None
+    assert elasticity(0.99**-2, 1.0, 0.99, 1.0) == pytest.approx(-2.0, abs=1e-12)  # at a bound
+
+
+OWNED = """\
+price_basis: owned_tco
+costs: {{{costs}}}
+"""
+COSTS = {
+    "life": "4 years", "cost_of_capital": "9 %", "resale": "12 %", "server_factor": "1.4",
+    "network_share": "19 %", "maintenance": "5 %", "staff": "150 USD/year",
+    "server_power_factor": "1.82", "facility_factor": "1.36", "electricity": "0.09 USD/kWh",
+    "load_share": "70 %", "space": "184 USD/kW-month", "utilisation": "60 %",
+}  # fmt: skip
+
+
+def owned_space(folder: Path, chips: str = "{}", **changed: float) -> Path:
+    """A space of one L40S, priced as a card with its rated power; each of `changed` multiplies a
+    cost as its owner would write it anew."""
+    lines = []
+    for name, text in COSTS.items():
+        number, _, unit = text.partition(" ")
+        lines.append(f"{name}: {float(number) * changed.get(name, 1.0)!r} {unit}".strip())
+    costs = ", ".join([*lines, f"chips: {chips}"])
+    text = SPACE.format(**{**PAIR, "chips": "l40s"}).replace("[1, 2, 4]", "[1]")
+    text = text.replace("price_basis: rental_3yr\n", OWNED.format(costs=costs))
+    file = folder / "owned.yaml"
+    file.write_text(text.replace("tpot_s <= 20 ms", "tpot_s <= 60 ms"), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def owned(tmp_path_factory: pytest.TempPathFactory):
+    asked = of_study(str(owned_space(tmp_path_factory.mktemp("owned"))))
+    points = all_points(asked.subject.problem, "auto", 0)
+    before = solve(asked.subject.problem, points, COST)
+    return asked, points, before, sensitivities(asked.subject, points, before, COST, "l40s")
+
+
+def lowest(path: Path) -> float:
+    catalog = load_catalog()
+    return float(search(pose(load_study(path, catalog), catalog), "exhaustive").front.F[:, 0].min())
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_elasticity_to_a_cost_is_a_full_reruns(tmp_path: Path, owned, name: str):
+    mine = next(row for row in owned[3] if row["input"] == f"costs.{name}")
+    low, high = (lowest(owned_space(tmp_path, **{name: x})) for x in (0.99, 1.01))
+    expected = (math.log(high) - math.log(low)) / (math.log(1.01) - math.log(0.99))
+    assert mine["elasticity_optimum"] == pytest.approx(expected, abs=1e-9)
+    assert mine["elasticity_tpot"] == 0.0
+
+
+@pytest.mark.parametrize(("name", "unit"), [("price", "USD"), ("power", "W")])
+def test_the_elasticity_to_a_chips_own_cost_is_a_full_reruns(tmp_path, owned, name, unit):
+    mine = next(row for row in owned[3] if row["input"] == f"costs.l40s.{name}")
+    low, high = (
+        lowest(owned_space(tmp_path, f"{{l40s: {{{name}: {mine['now'] * x!r} {unit}}}}}"))
+        for x in (0.99, 1.01)
+    )
+    expected = (math.log(high) - math.log(low)) / (math.log(1.01) - math.log(0.99))
+    assert mine["elasticity_optimum"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_cost_at_its_bound_is_differed_on_one_side(tmp_path: Path):
+    """No more than every hour can carry the cost: only less of it is looked at."""
+    asked = asked_of(tmp_path, SPACE.format(**PAIR).replace("rental_3yr", "owned_tco"))
+    points = all_points(asked.subject.problem, "auto", 0)
+    before = solve(asked.subject.problem, points, COST)
+    chip = chip_of(before)
+    rows = sensitivities(asked.subject, points, before, COST, chip)
+    mine = next(row for row in rows if row["input"] == "costs.utilisation")
+    expected = math.log(owned_at(chip, 0.99) / owned_at(chip, 1.0)) / math.log(0.99)
+    assert mine["elasticity"] == pytest.approx(expected, abs=1e-9)
+    assert mine["at_10_percent_more"] is None
+    assert "costs.resale" not in [row["input"] for row in rows]  # 0
+
+
+def test_a_price_of_a_chip_takes_the_place_of_that_of_its_server(owned):
+    subject = owned[0].subject
+    for texts, usd in ((["costs.l40s.price=10000 USD"], 14000), (["costs.l40s.price=2x"], 22400),
+                       (["costs.l40s.server_price=20 kUSD"], 20000)):  # fmt: skip
+        costs = changed(subject, *texts).study.costs
+        price = usd_per_chip_hour(subject.catalog, "l40s", "owned_tco", costs)
+        assert price.parts[0].rule.startswith(f"{usd:,} USD")
+    with pytest.raises(InputError, match="both say what it costs to buy"):
+        changed(subject, "costs.l40s.price=1 USD", "costs.l40s.server_price=2 USD")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("costs.elektricity=2x", "did you mean costs.electricity"),
+        ("costs.electricity=0.1 EUR/kWh", "0.087 USD/kWh"),
+        ("costs.electricity=-0.1 USD/kWh", "negative"),
+        ("costs.utilisation=2x", "costs.utilisation would be 1.2 .*at most 100 %"),
+        ("costs.utilisation=0 %", "more than 0 %"),
+        ("costs.server_factor=0.5x", "1 or more"),
+        ("costs.l40s.price=0 USD", "more than 0 USD"),
+        ("costs.l40s.price=-100%", "would be 0 USD .*more than 0 USD"),
+        ("costs.l40s.server_price=2x", "no value that could be multiplied"),
+    ],
+)
+def test_wrong_costs_say_what_is_accepted(owned, text: str, says: str):
+    with pytest.raises(InputError, match=says) as caught:
+        changed(owned[0].subject, text)
+    assert "accepted" in str(caught.value)
+
+
+def test_costs_are_swept_and_stand_in_scenarios(owned, tmp_path: Path):
+    asked, points, before, _ = owned
+    known = inputs_of(asked.subject)
+    sweep = read_sweep("costs.utilisation=30%..90%:3", known)
+    found = [row["objective"] for row in sweep_rows(asked.subject, sweep, points, COST)["rows"]]
+    assert found[1] == pytest.approx(best(before, COST), rel=1e-12)
+    assert found == sorted(found, reverse=True)
+    file = tmp_path / "s.yaml"
+    file.write_text("scenarios: {dear: {costs.electricity: 0.18USD/kWh, costs.l40s.power: 1 kW}}")
+    (scenario,) = from_file(str(file), known)
+    row = scenario_row(asked.subject, scenario, points, before, COST)
+    again = lowest(owned_space(tmp_path, "{l40s: {power: 1 kW}}", electricity=2.0))
+    assert row["winner"]["metrics"][COST] == pytest.approx(again, rel=1e-12)
 
 
 def test_a_change_to_a_value_keeps_it(pair):

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dse.economics.ownership import with_purchase_prices
+from dse.economics.tco import with_basis
 from dse.specs.catalog import load_catalog
-from dse.specs.purchase import BASIS as PURCHASE
-from dse.specs.purchase import PurchaseTerms
+from dse.specs.costs import BASIS as OWNED
 from dse.study.numbers import digits, percent, times
 from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.validation.claims.points import Point, predict
@@ -52,10 +51,10 @@ def find() -> Finding:
         shares = [found["tokens_per_s"] / whole["tokens_per_s"] for found in rates]
         kept[bandwidth], local[bandwidth] = max(shares[:2]), shares[2]
         rows.append((bandwidth, *map(percent, shares)))
-    catalog = with_purchase_prices(load_catalog(), PurchaseTerms())
-    chips = [chip for chip in (NEW, *OLDER) if chip in catalog.prices.select(PURCHASE)]
+    catalog = with_basis(load_catalog(), OWNED)
+    chips = [chip for chip in (NEW, *OLDER) if chip in catalog.prices.select(OWNED)]
     points = [Point(SERVED, chip, concurrency=REQUESTS, weight="int8") for chip in chips]
-    found = predict(points, 1024.0, 256.0, catalog=catalog, price_basis=PURCHASE)
+    found = predict(points, 1024.0, 256.0, catalog=catalog, price_basis=OWNED)
     price, rate = found["usd_per_million_total_tokens"], found["output_tokens_per_s_per_chip"]
     fits = [bool(found.feasible[k]) for k in range(len(chips))]
     dollars = [float(price[k] / price[0]) for k in range(1, len(chips)) if fits[k]]
@@ -80,7 +79,7 @@ def find() -> Finding:
         figures,
         f"{MODEL} on {CHIPS:,} x {CHIP} in {SITES} sites {LATENCY} apart, best plan each; {SERVED} "
         f"with 8-bit weights on one chip, {REQUESTS:g} requests, 1,024 prompt and 256 output "
-        "tokens; chips bought (4 years, 60% in use).",
+        "tokens; chips owned, always busy (hardware/costs.yaml).",
         (
             Table(
                 "Share of the training rate of one site that is kept, by bandwidth of a site",
