@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dse import units
 from dse.specs.metrics import METRICS
-from dse.study.numbers import significant, tenths
+from dse.study.numbers import percent, significant, tenths
 from dse.study.scale.words import chips_words
 from dse.study.words import SHOWN, load_words, show
 from dse.whatif.equal import RATE, level_words
@@ -37,13 +38,14 @@ def heading(document: Json) -> str:
     """What is asked of what, in a line."""
     loads = "; ".join(load_words(load) for load in document["workloads"])
     limits = ", ".join(document["limits"]) or "no limit"
-    return f"{document['title']}: {loads}; {limits}; prices: {document['price_basis']}"
+    demand = f"demand: {document['demand']['words']}; " if document["demand"] else ""
+    return f"{document['title']}: {loads}; {demand}{limits}; prices: {document['price_basis']}"
 
 
 def sentences(document: Json) -> list[str]:
     """The answer, each question's in the order it was asked, the winner as things stand first."""
     metric = document["objective"]
-    found = [_winner(document)]
+    found = [_winner(document), *_demand(document)]
     found += [_scenario(row, metric) for row in document["scenarios"]]
     found += [_sweep(row, metric) for row in document["sweeps"]]
     if document["sensitivities"] is not None:
@@ -69,6 +71,57 @@ def _winner(document: Json) -> str:
     return f"As things stand, {said} ({sure})."
 
 
+def _demand(document: Json) -> list[str]:
+    """What the demand takes of the winner; nothing without a demand."""
+    demand, load = document["demand"], document["winner"]["at_average_load"]
+    if demand is None:
+        return []
+    busy = (
+        f"{percent(load['busy_share'])} busy on average; a token of a busy deployment costs "
+        f"${significant(load['busy_usd_per_million_total_tokens'])} per million"
+    )
+    said = demand["words"]
+    said = f"{said[0].upper()}{said[1:]}"
+    if load["deployments"] is None:
+        return [f"{said}, is served {busy}; deployments of any size."]
+    ends = load["deployments_interval"]
+    between = (
+        "" if ends is None or ends[0] == ends[1] else f" (80% interval {ends[0]:,} to {ends[1]:,})"
+    )
+    parts = [f"{counted(load['deployments'], 'deployment')}{between}"]
+    parts.append(f"{counted(load['chips'], 'chip')} in all")
+    if load["meter_w"] is not None:
+        parts.append(f"{units.format(load['meter_w'], 'W', 3)} at the meter")
+    if demand["racks"] is not None:
+        parts.append(f"{counted(demand['racks'], 'rack')} of {units.format(demand['rack_w'], 'W')}")
+    paid = (
+        f"${money(load['usd_per_hour'])} an hour, ${load['usd_per_year']:,.0f} a year, "
+        f"${significant(load['usd_per_million_total_tokens'])} per million tokens"
+    )
+    return [f"{said}, takes {', '.join(parts)}: {paid}; {busy}."]
+
+
+def counted(count: float, what: str) -> str:
+    """`1 chip`, `1,024 chips`."""
+    return f"{count:,.0f} {what}{'' if count == 1 else 's'}"
+
+
+def money(usd: float) -> str:
+    """Dollars an hour: 8.40, 1,230."""
+    return f"{usd:,.2f}" if usd < 1000.0 else f"{usd:,.0f}"
+
+
+def taking(point: Json | None) -> str:
+    """` with 4 deployments, 8 chips, $8.40 an hour`; nothing without a demand."""
+    load = None if point is None else point["at_average_load"]
+    if load is None or load["deployments"] is None:
+        return ""
+    return (
+        f" with {counted(load['deployments'], 'deployment')}, {counted(load['chips'], 'chip')}, "
+        f"${money(load['usd_per_hour'])} an hour"
+    )
+
+
 def _by(metric: str, change: float | None) -> str:
     """`29.0% cheaper`, `4.1% more`."""
     if change is None:
@@ -88,7 +141,7 @@ def _scenario(row: Json, metric: str) -> str:
     )
     if row["winner"] is None:
         return f"With {row['name']}, nothing is feasible: {row['infeasible_because']}."
-    value = dollars(metric, row["winner"]["metrics"][metric])
+    value = dollars(metric, row["winner"]["metrics"][metric]) + taking(row["winner"])
     if row["same_winner"]:
         return (
             f"With {row['name']}, it stays first at {value}, {_by(metric, row['change'])}; {moved}."
@@ -109,7 +162,9 @@ def _sweep(row: Json, metric: str) -> str:
     steps = row["rows"]
     ends = f"from {steps[0]['words']} to {steps[-1]['words']}"
     values = " to ".join(
-        "nothing feasible" if steps[k]["winner"] is None else dollars(metric, steps[k]["objective"])
+        "nothing feasible"
+        if steps[k]["winner"] is None
+        else dollars(metric, steps[k]["objective"]) + taking(steps[k]["winner"])
         for k in (0, -1)
     )
     found = f"{row['input']} {ends}: {values}"
@@ -227,7 +282,7 @@ def _equal(row: Json) -> str:
     first, rest = row["rows"][0], row["rows"][1:]
     more = row["metric"] == RATE
     value = (
-        f"{first['value']:,.0f} output tokens/s from {first['chips']} chips"
+        f"{first['value']:,.0f} output tokens/s from {counted(first['chips'], 'chip')}"
         if more
         else _priced(row["metric"], first["value"])
     )

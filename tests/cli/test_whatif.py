@@ -155,7 +155,7 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         ((*MODEL, "--equal", "powr"), "did you mean power?"),
         ((*MODEL, "--at", "3kW"), "--at needs one --equal"),
         ((*MODEL, "--equal", "power", "--at", "3GB"), "a size, not a power"),
-        ((*MODEL, "--equal", "power", "--at", "1W"), "buy no deployment"),
+        ((*MODEL, "--equal", "power", "--at", "1W"), "too little for any deployment"),
         ((*MODEL, "--scenario", "nowhere.yaml"), "nowhere.yaml"),
         ((*MODEL, "--objective", "tpot"), "unknown metric 'tpot'"),
         ((*MODEL, "--limit", "tpot_s < 3"), "--limit: read 'tpot_s < 3': not `metric <= limit`"),
