@@ -51,7 +51,7 @@ OF_A_MODEL = (
 @click.option("--at", help="The amount of --equal: 100kW, 64, 30ms; else that of the winner.")
 @click.option("--rack-power", default="40kW", help="What one rack carries, for --equal racks.")
 @click.option("--demand", metavar="TOKENS/TIME", help="Input and output tokens to serve: 1B/day.")
-@click.option("--peak-over-average", type=Between(1.0, 1e6), help="Of the demand; else 1.")
+@click.option("--peak-over-average", metavar="X", help="Of the demand; else 1.")
 @click.option("--limit", "limits", multiple=True, help='Another limit: "predicted_loss <= 1.9".')
 @click.option("--objective", help="What the winner is best in; else the cost.")
 @click.option("--tp", type=DEGREE, help="With --model: tensor parallelism; else looked for.")
@@ -139,7 +139,7 @@ def _asked(study: str | None, flags: dict[str, Any]) -> Any:
     return of_study(study, flags["limits"], flags["objective"])
 
 
-def _under(asked: Any, average: str | None, peak_over_average: float | None) -> Any:
+def _under(asked: Any, average: str | None, peak_over_average: str | None) -> Any:
     """The same under the demand of the flags."""
     from dse.errors import InputError
     from dse.whatif.subject import under
@@ -149,7 +149,8 @@ def _under(asked: Any, average: str | None, peak_over_average: float | None) -> 
     try:
         return under(asked, average, peak_over_average)
     except InputError as error:
-        flag = "--demand" if error.field == "average" else error.field
+        flags = {"average": "--demand", "peak_over_average": "--peak-over-average"}
+        flag = flags.get(str(error.field), error.field)
         raise InputError(error.message, field=flag, accepted=error.accepted) from None
 
 

@@ -55,16 +55,12 @@ class Budget:
 @dataclass(frozen=True, slots=True)
 class Draw:
     """Watts of a chip with its share of the server: `watts` at the server or at the meter, as
-    `figure` (of a chip file, or a cost) times or over `factors`, names of costs."""
+    `figure` (of a chip file, or a cost) times `factors`, or over them."""
 
     watts: float
     figure: Cost
-    factors: tuple[str, ...]
+    factors: tuple[Cost, ...]
     over: bool = False
-
-    @property
-    def published(self) -> bool:
-        return not self.factors
 
 
 def draw(catalog: Catalog, chip: str, costs: Costs, at_meter: bool) -> Draw | None:
@@ -73,13 +69,13 @@ def draw(catalog: Catalog, chip: str, costs: Costs, at_meter: bool) -> Draw | No
     if lacks_power(catalog, chip, costs) is not None:
         return None
     figure, server_w, meter_w = power_at_meter(catalog, chip, costs)
+    facility, server = costs.inputs["facility_factor"], costs.inputs["server_power_factor"]
     if figure.value == meter_w:  # stated at the meter
-        factors = () if at_meter else ("facility_factor",)
-        return Draw(meter_w if at_meter else server_w, figure, factors, over=True)
-    factors = () if figure.value == server_w else ("server_power_factor",)
-    if at_meter:
-        return Draw(meter_w, figure, (*factors, "facility_factor"))
-    return Draw(server_w, figure, factors)
+        return Draw(meter_w, figure, ()) if at_meter else Draw(server_w, figure, (facility,), True)
+    factors = () if figure.value == server_w else (server,)
+    return Draw(meter_w, figure, (*factors, facility)) if at_meter else Draw(
+        server_w, figure, factors
+    )  # fmt: skip
 
 
 def budget_of(subject: Subject, kind: str, rack_w: float) -> Budget:
@@ -93,8 +89,8 @@ def budget_of(subject: Subject, kind: str, rack_w: float) -> Budget:
     found = {chip: draw(catalog, chip, costs, kind == "power") for chip in machines.ids}
     watts = np.array([math.nan if one is None else one.watts for one in found.values()])
     draws = {chip: one for chip, one in found.items() if one is not None}
-    used = dict.fromkeys(name for one in draws.values() for name in one.factors)
-    notes = [f"{name}: {_factor_words(costs.inputs[name])}" for name in used]
+    used = dict.fromkeys(factor for one in draws.values() for factor in one.factors)
+    notes = [f"{factor.name}: {_factor_words(factor)}" for factor in used]
     if missing := [chip for chip, one in found.items() if one is None]:
         notes.append(f"no power is known of {', '.join(missing)}")
     if kind == "power":
@@ -227,11 +223,11 @@ def _at_budget(
 def _draw_row(one: Draw | None) -> dict[str, Any] | None:
     return one and {
         "watts_per_chip": one.watts,
-        "published": one.published,
+        "published": not one.factors,
         "figure": one.figure.name,
         "figure_w": one.figure.value,
         "kind": one.figure.kind,
-        "factors": list(one.factors),
+        "factors": {factor.name: factor.value for factor in one.factors},
         "over": one.over,
         "source": one.figure.source,
     }

@@ -163,7 +163,7 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
     return replace(found, notes=("what the flags leave open of the deployment is looked for",))
 
 
-def under(asked: Asked, average: str | None, peak_over_average: float | None) -> Asked:
+def under(asked: Asked, average: Any, peak_over_average: Any) -> Asked:
     """The same under a demand, of which each figure that is given takes the place of the space's.
     Raises InputError, its field `average` or `peak_over_average`."""
     problem = asked.subject.problem

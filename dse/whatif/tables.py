@@ -15,10 +15,16 @@ from dse.whatif.words import counted, dollars, money, named
 
 Json = Mapping[str, Any]
 FIGURE_WORDS = {
-    "power": "yours",
-    "system_power": "power with its share of the server",
-    "tdp": "rated power of the chip",
+    "power": "yours, at the meter",
+    "system_power": "with its share of the server",
+    "tdp": "rated, the chip alone",
 }
+# What a demand takes.
+HELD = ("held", "chips", "an hour", "if busy")
+HELD_NOTE = (
+    "held: deployments bought for the demand, with their chips and dollars in all; if busy: the "
+    "cost per million tokens of a deployment that never waits"
+)
 BAR = 9  # characters of half a bar
 
 
@@ -66,7 +72,7 @@ def _scenario_table(document: Json) -> Table:
     return Table(
         "Before and after: the winner",
         ("", "winner", *held, *(named(name) for name in names), "change", "front"),
-        rows, tuple(range(2, 4 + len(held) + len(names))),
+        rows, tuple(range(2, 4 + len(held) + len(names))), (HELD_NOTE,) if held else (),
     )  # fmt: skip
 
 
@@ -74,7 +80,7 @@ def _held_titles(points: Iterable[Json | None]) -> tuple[str, ...]:
     """Columns of what a demand takes, where one of the points serves one."""
     loads = [point["at_average_load"] for point in points if point is not None]
     some = any(load and load["deployments"] is not None for load in loads)
-    return ("deployments", "chips", "$ an hour") if some else ()
+    return HELD if some else ()
 
 
 def _held(point: Json | None, titles: tuple[str, ...]) -> tuple[str, ...]:
@@ -82,7 +88,10 @@ def _held(point: Json | None, titles: tuple[str, ...]) -> tuple[str, ...]:
     load = None if point is None else point["at_average_load"]
     if load is None or load["deployments"] is None:
         return (NONE,) * len(titles)
-    return (f"{load['deployments']:,}", f"{load['chips']:,.0f}", money(load["usd_per_hour"]))
+    return (
+        f"{load['deployments']:,}", f"{load['chips']:,.0f}", f"${money(load['usd_per_hour'])}",
+        f"${significant(load['busy_usd_per_million_total_tokens'])}",
+    )  # fmt: skip
 
 
 def _front_tables(row: Json, document: Json) -> list[Table]:
@@ -120,7 +129,8 @@ def _sweep_table(row: Json, metric: str) -> Table:
         cells = (dollars(metric, one["objective"]), *_held(one["winner"], held))
         rows.append((one["words"], *cells, now + mark))
         last = now
-    notes = ["* another winner than a line above"] if row["switches"] else []
+    notes = [HELD_NOTE] if held else []
+    notes += ["* another winner than a line above"] if row["switches"] else []
     if row["input"] == DEMAND and held and len(row["switches"]) > 0:
         notes.append(
             "deployments are whole, so that between two lines the lead may change more than once"
@@ -323,8 +333,13 @@ def _equal_table(row: Json, load: Json | None) -> Table:
         value = f"{one['value']:,.0f}" if more else dollars(row["metric"], one["value"])
         counts = (f"{one['deployments']:,}", f"{one['chips']:,}") if more else ()
         metrics = one["point"]["metrics"]
-        cells = [dollars(name, metrics.get(name)) for name in
-                 ("usd_per_million_total_tokens", "tpot_s")]  # fmt: skip
+        cost = metrics["usd_per_million_total_tokens"]
+        if own := one["point"]["at_average_load"]:  # a budget is served at the full rate
+            cost = own["busy_usd_per_million_total_tokens"]
+        cells = [
+            dollars("usd_per_million_total_tokens", cost),
+            dollars("tpot_s", metrics["tpot_s"]),
+        ]
         rows.append(
             (one["chip"], value, tenths(one["over_best"], sign=True), *counts,
              words(one["point"]), *(cells if more else cells[1:]))
@@ -359,18 +374,16 @@ def _draw_tables(row: Json) -> list[Table]:
     for one in row["rows"]:
         draw = one["draw"]
         sign = "/" if draw["over"] else "x"
-        known = "published" if draw["published"] else "".join(
-            f"{sign} {factor} " for factor in draw["factors"]
-        ).strip()  # fmt: skip
+        known = " ".join(f"{sign} {value:.4g} {name}" for name, value in draw["factors"].items())
         rows.append(
             (one["chip"], f"{draw['watts_per_chip']:,.0f} W", f"{draw['figure_w']:,.0f} W",
-             FIGURE_WORDS[draw["figure"]], draw["kind"], known)
+             f"{FIGURE_WORDS[draw['figure']]} ({draw['kind']})", known or "as published")
         )  # fmt: skip
     where = "at the meter" if row["kind"] == "power" else "of the server"
     return [
         Table(
             f"What a chip draws, {where}",
-            ("chip", "counted", "from", "which is", "kind", "published, or times"),
+            ("chip", "counted", "from", "what that is", "how it follows"),
             rows, (1, 2), tuple(row["assumed"]),
         )
     ]  # fmt: skip

@@ -77,8 +77,8 @@ def _demand(document: Json) -> list[str]:
     if demand is None:
         return []
     busy = (
-        f"{percent(load['busy_share'])} busy on average; a token of a busy deployment costs "
-        f"${significant(load['busy_usd_per_million_total_tokens'])} per million"
+        f"{percent(load['busy_share'])} busy on average, where one that never waits would cost "
+        f"${significant(load['busy_usd_per_million_total_tokens'])} per million tokens"
     )
     said = demand["words"]
     said = f"{said[0].upper()}{said[1:]}"
@@ -93,7 +93,9 @@ def _demand(document: Json) -> list[str]:
     if load["meter_w"] is not None:
         parts.append(f"{units.format(load['meter_w'], 'W', 3)} at the meter")
     if demand["racks"] is not None:
-        parts.append(f"{counted(demand['racks'], 'rack')} of {units.format(demand['rack_w'], 'W')}")
+        parts.append(
+            f"{counted(demand['racks'], 'rack')} of {units.format(demand['rack_w'], 'W', 3)}"
+        )
     paid = (
         f"${money(load['usd_per_hour'])} an hour, ${load['usd_per_year']:,.0f} a year, "
         f"${significant(load['usd_per_million_total_tokens'])} per million tokens"
