@@ -12,7 +12,7 @@ from dse.errors import InputError
 _SECONDS = {"s": 1.0, "second": 1.0, "hour": 3600.0, "h": 3600.0, "day": 86400.0, "d": 86400.0}
 _SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 _RATE = re.compile(r"\s*(.+?)\s*(?:/|\ba\b|\bper\b)\s*([a-z]+)\s*")
-_ACCEPTED = "tokens in a time, input and output together, such as 1B/day or 20000/s"
+_ACCEPTED = "tokens in a second, hour or day, input and output together, such as 1B/day or 20000/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ def check_idle_once(utilisation: float) -> None:
 
 def read_rate(written: Any) -> float:
     """Tokens a second of `1B/day`. Raises InputError, its field `average`."""
-    found = _RATE.fullmatch(str(written))
+    found, value = _RATE.fullmatch(str(written)), None
     if found is not None and found[2] in _SECONDS:
         try:
             value = units.parse(found[1], "tokens") / _SECONDS[found[2]]
         except InputError:
-            value = 0.0
-        if value > 0.0:
-            return value
-    message = f"read {written!r}: no rate of tokens above zero"
-    raise InputError(message, field="average", accepted=_ACCEPTED)
+            value = None
+    if value is None or value <= 0.0:
+        none = "" if value is None else ": not above zero"
+        raise InputError(f"read {written!r}{none}", field="average", accepted=_ACCEPTED)
+    return value
 
 
 def rate_words(tokens_per_s: float) -> str:

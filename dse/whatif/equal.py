@@ -212,10 +212,11 @@ def _at_budget(
                 }
             )
     if not rows:
-        least = f"{smallest:,.4g}" if math.isfinite(smallest) else "another limit"
+        known = math.isfinite(smallest)
+        accepted = f"at least {_counted(smallest, costs.words)}" if known else "another limit"
         raise InputError(
             f"{_counted(budget, costs.words)}: too little for any deployment that keeps the limits",
-            field="--at", accepted=f"at least {least} {costs.words}",
+            field="--at", accepted=accepted,
         )  # fmt: skip
     return _document(problem, kind, budget, costs.words, default, RATE, rows, list(costs.assumed))
 
@@ -328,13 +329,13 @@ def level_words(row: Mapping[str, Any]) -> str:
     kind, level = row["kind"], row["level"]
     if kind in LEVELS:
         return f"{LEVELS[kind]} <= {show_limit(LEVELS[kind], level)}"
-    if kind == "power":
-        return units.format(level, "W", 4)
     return _counted(level, row["unit"])
 
 
 def _counted(amount: float, unit: str) -> str:
-    """`1 rack`, `10 chips`, `23 USD per hour`."""
+    """`1 rack`, `10 chips`, `23 USD per hour`, `40 kW`."""
+    if unit == "W":
+        return units.format(amount, "W", 4)
     if amount == 1.0 and unit in ("racks", "chips"):
         unit = unit.removesuffix("s")
     return f"{amount:,.4g} {unit}"

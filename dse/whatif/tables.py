@@ -51,11 +51,11 @@ def tables(document: Json, bars: bool = True) -> list[Table]:
 
 def _scenario_table(document: Json) -> Table:
     metric = document["objective"]
-    extra = [name for name in ("tpot_s", "ttft_s") if name in document["winner"]["metrics"]]
-    names = list(dict.fromkeys([metric, *extra]))
-
     points = [document["winner"], *(row["winner"] for row in document["scenarios"])]
     held = _held_titles(points)
+    latencies = ("tpot_s",) if held else ("tpot_s", "ttft_s")
+    extra = [name for name in latencies if name in document["winner"]["metrics"]]
+    names = list(dict.fromkeys([metric, *extra]))
 
     def line(name: str, point: Json | None, change: str, front: str) -> tuple[str, ...]:
         cells = [NONE if point is None else dollars(n, point["metrics"].get(n)) for n in names]

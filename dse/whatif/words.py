@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse import units
+from dse.perf.workload import POISSON
 from dse.specs.metrics import METRICS
 from dse.study.numbers import percent, significant, tenths
 from dse.study.scale.words import chips_words
@@ -76,14 +77,17 @@ def _demand(document: Json) -> list[str]:
     demand, load = document["demand"], document["winner"]["at_average_load"]
     if demand is None:
         return []
+    arrive = any(one["serving"] == POISSON for one in document["workloads"])
+    of, full = ("given", " of the study's arrivals") if arrive else ("busy", "")
+    share = f"{of} {percent(load['busy_share'])}{full} on average"
     busy = (
-        f"{percent(load['busy_share'])} busy on average, where one that never waits would cost "
+        f"{share}, where one that {'gets them all' if arrive else 'never waits'} would cost "
         f"${significant(load['busy_usd_per_million_total_tokens'])} per million tokens"
     )
     said = demand["words"]
     said = f"{said[0].upper()}{said[1:]}"
     if load["deployments"] is None:
-        return [f"{said}, is served {busy}; deployments of any size."]
+        return [f"{said}: deployments of any size, {busy}."]
     ends = load["deployments_interval"]
     between = (
         "" if ends is None or ends[0] == ends[1] else f" (80% interval {ends[0]:,} to {ends[1]:,})"
@@ -100,7 +104,7 @@ def _demand(document: Json) -> list[str]:
         f"${money(load['usd_per_hour'])} an hour, ${load['usd_per_year']:,.0f} a year, "
         f"${significant(load['usd_per_million_total_tokens'])} per million tokens"
     )
-    return [f"{said}, takes {', '.join(parts)}: {paid}; {busy}."]
+    return [f"{said}, takes {', '.join(parts)}: {paid}; each is {busy}."]
 
 
 def counted(count: float, what: str) -> str:

@@ -167,7 +167,7 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         ((*MODEL, "--chip", "h100_sxm"), "each chip once"),
         ((*MODEL, "--set", "chip.all.price=2x", "--set", "chip.all.price=3x"), "is set twice"),
         ((*MODEL, "--rack-power", "0W", "--equal", "racks"), "a power above 0"),
-        ((*MODEL, "--demand", "0/day"), "--demand: read '0/day': no rate of tokens above zero"),
+        ((*MODEL, "--demand", "0/day"), "--demand: read '0/day': not above zero"),
         ((*MODEL, "--demand", "-1B/day"), "--demand: read '-1B/day'"),
         ((*MODEL, "--demand", "1B"), "such as 1B/day or 20000/s"),
         ((*MODEL, "--peak-over-average", "0.5"), "--peak-over-average"),

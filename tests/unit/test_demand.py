@@ -267,7 +267,7 @@ def test_a_demand_begins_is_multiplied_and_swept(rented):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("demand=0/day", "no rate of tokens above zero"),
+        ("demand=0/day", "not above zero"),
         ("demand=-1B/day", "negative"),
         ("demand=0x", "would be 0 tokens/day"),
         ("demand=-100%", "would be 0 tokens/day"),
