@@ -24,6 +24,7 @@ from dse.study.sources import price_rows
 from dse.whatif import equal as iso
 from dse.whatif.breakeven import break_even
 from dse.whatif.change import Scenario, Sweep, best, scenario_row, sweep_rows
+from dse.whatif.demand import Demanded
 from dse.whatif.inputs import DEMAND, PEAK, Change, Input, Subject, apply, inputs_of, show
 from dse.whatif.sensitivity import sensitivities, sensitivity_inputs, shadow_prices
 from dse.whatif.solve import (
@@ -93,7 +94,7 @@ def _answer(asked: Asked, questions: Questions, progress: Progress) -> dict[str,
         "how": points.how,
         "enumerated": points.enumerated,
         "seed": asked.seed,
-        "notes": [*asked.notes, *_of_demand(subject, questions)],
+        "notes": [*asked.notes, *_of_demand(subject, questions, objective)],
         "winner": winner,
         "front_size": len(before.ids),
         "feasible": before.feasible,
@@ -151,7 +152,13 @@ def _demand(subject: Subject, winner: Mapping[str, Any], rack_w: float) -> dict[
     return {**asdict(demand), "words": demand_words(demand), "racks": racks, "rack_w": rack_w}
 
 
-def _of_demand(subject: Subject, questions: Questions) -> list[str]:
+def _tie(problem: Demanded, objective: str) -> str:
+    """What tells points of the same objective apart."""
+    others = [named for one in problem.objectives if (named := one.metric) != objective]
+    return others[0] if others else "nothing else, by its number"
+
+
+def _of_demand(subject: Subject, questions: Questions, objective: str) -> list[str]:
     """What a reader must know of prices with and without a demand."""
     problem, notes = subject.problem, []
     arrive = any(share.workload.serving == POISSON for share in problem.mix)
@@ -171,7 +178,8 @@ def _of_demand(subject: Subject, questions: Questions) -> list[str]:
     if problem.demand is not None:
         notes.append(
             "deployments are bought until the peak of the demand is served, and paid around the "
-            "clock; prices of tokens are dollars paid over the tokens of the average"
+            "clock; prices of tokens are dollars paid over the tokens of the average; whole "
+            f"deployments may cost the same: the better one in {_tie(problem, objective)} is first"
         )
         if problem.study.price_basis == OWNED:
             notes.append("of owned chips that wait, the electricity that depends on load is saved")
@@ -210,7 +218,8 @@ def _rests_on(asked: Asked, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
     for point in by_chip.values():
         index = problem.space.unrank(np.array([point["id"]]))
         batch = problem.batch(index)
-        model = problem.model or model_at(batch, 0, "the winner", None)
+        tokens = number(problem.metrics(index).values["training_tokens"][0])
+        model = problem.model or model_at(batch, 0, "the winner", tokens)
         kind = KINDS.index(point["provenance"])
         sentences += assumptions(
             catalog, model, point["deployment"], problem.mix, kind, basis, problem.study.rack

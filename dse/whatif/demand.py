@@ -61,8 +61,13 @@ class Demanded(PhysicsProblem):
         metrics = PhysicsProblem.metrics_of(self, batch, machines, keep=keep)
         if self.demand is None:
             return metrics
-        dearer = self.load(self.demand, metrics, batch).dearer
-        paid = {name: metrics.values[name] * dearer for name in PRICES}
+        load = self.load(self.demand, metrics, batch)
+        paid = {name: metrics.values[name] * load.dearer for name in PRICES}
+        if load.usd_per_hour is not None and self.demand.average_tokens_per_s is not None:
+            # The same but for rounding, so that what costs the same is a tie.
+            paid[TOTAL] = np.asarray(
+                load.usd_per_hour / (self.demand.average_tokens_per_s * 3600.0 / 1e6)
+            )
         return replace(metrics, values=ChainMap(paid, metrics.values))  # pyright: ignore
 
     def load(

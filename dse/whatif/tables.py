@@ -129,6 +129,7 @@ def _sweep_table(row: Json, metric: str) -> Table:
         cells = (dollars(metric, one["objective"]), *_held(one["winner"], held))
         rows.append((one["words"], *cells, now + mark))
         last = now
+    title = row["input"].replace(".", " ") if held else row["input"]  # which may wrap
     notes = [HELD_NOTE] if held else []
     notes += ["* another winner than a line above"] if row["switches"] else []
     if row["input"] == DEMAND and held and len(row["switches"]) > 0:
@@ -136,7 +137,7 @@ def _sweep_table(row: Json, metric: str) -> Table:
             "deployments are whole, so that between two lines the lead may change more than once"
         )
     return Table(
-        f"Sweep of {row['input']}", (row["input"], named(metric), *held, "winner"), rows,
+        f"Sweep of {row['input']}", (title, named(metric), *held, "winner"), rows,
         tuple(range(2 + len(held))), tuple(notes),
     )  # fmt: skip
 

@@ -88,6 +88,7 @@ def _demand(document: Json) -> list[str]:
     said = f"{said[0].upper()}{said[1:]}"
     if load["deployments"] is None:
         return [f"{said}: deployments of any size, {busy}."]
+    who = "it" if load["deployments"] == 1 else "each"
     ends = load["deployments_interval"]
     between = (
         "" if ends is None or ends[0] == ends[1] else f" (80% interval {ends[0]:,} to {ends[1]:,})"
@@ -104,7 +105,7 @@ def _demand(document: Json) -> list[str]:
         f"${money(load['usd_per_hour'])} an hour, ${load['usd_per_year']:,.0f} a year, "
         f"${significant(load['usd_per_million_total_tokens'])} per million tokens"
     )
-    return [f"{said}, takes {', '.join(parts)}: {paid}; each is {busy}."]
+    return [f"{said}, takes {', '.join(parts)}: {paid}; {who} is {busy}."]
 
 
 def counted(count: float, what: str) -> str:
@@ -293,7 +294,8 @@ def _equal(row: Json) -> str:
         else _priced(row["metric"], first["value"])
     )
     verb = "serves most" if more else "is cheapest"
-    then = "; no other chip does" if not rest else (
+    none = "; no deployment of another chip fits" if more else "; no other chip keeps it"
+    then = none if not rest else (
         f"; next {rest[0]['chip']}, {tenths(rest[0]['over_best'], sign=True)}"
     )  # fmt: skip
     return f"At equal {row['kind']} ({level_words(row)}), {first['chip']} {verb}: {value}{then}."
