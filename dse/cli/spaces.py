@@ -11,6 +11,7 @@ from dse.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
     from dse.specs.axes import Axis
+    from dse.specs.costs import Costs
 
 
 @click.group("spaces")
@@ -55,11 +56,32 @@ def _facts(text: str) -> dict[str, Any]:
         ],
         "objectives": [f"{o.direction} {o.metric}" for o in study.objectives],
         "constraints": [c.text for c in study.constraints],
+        "costs": _own_costs(study.costs),
         "left_out": list(study.left_out),
         "why_left_out": dict(study.why_left_out),
         "not_seen": list(unseen(study.model_axes)),
         "fingerprint": study.fingerprint,
     }
+
+
+def _own_costs(costs: Costs | None) -> list[str]:
+    """`life 4 years (assumed: two generations of cards)`: costs of owning that are not shipped."""
+    from dse.specs.catalog import load_catalog
+
+    if costs is None:
+        return []
+    shipped = load_catalog().costs
+    own = [(name, one) for name, one in costs.inputs.items() if one != shipped.inputs[name]]
+    own += [
+        (f"{chip} {name}", one)
+        for chip, lines in costs.chips.items()
+        for name, one in lines.items()
+        if one != shipped.of_chip(chip, name)
+    ]
+    return [
+        f"{name.replace('_', ' ')} {one.text} ({one.kind}{': ' if one.note else ''}{one.note})"
+        for name, one in own
+    ]
 
 
 def _choice(value: Any, axis: Axis) -> str:
@@ -116,6 +138,8 @@ def show_space(space: str, as_json: bool) -> None:
         say(f"lifetime: {_forecast(row['lifetime'])} served")
     say("objectives: " + "; ".join(row["objectives"]), "  ")
     say("constraints: " + ("; ".join(row["constraints"]) or "none of the user's"), "  ")
+    if row["costs"]:
+        say("costs of its own: " + "; ".join(row["costs"]), "  ")
     for chip in row["left_out"]:
         say(f"left out: {row['why_left_out'][chip]}", "  ")
     for sentence in row["not_seen"]:

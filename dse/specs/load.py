@@ -41,7 +41,8 @@ def check_idle_once(utilisation: float) -> None:
     are priced for a demand, which counts the idle hours itself."""
     if utilisation < 1.0:
         raise InputError(
-            f"the costs' utilisation of {utilisation:.4g} and a demand both count idle hours",
+            f"the costs' utilisation of {100 * utilisation:.4g}% and a demand both count idle "
+            "hours",
             accepted="one of the two: drop `utilisation` from the costs (it is then 100%), or drop "
             "the demand (--average-load, --demand, --peak-over-average, or `demand:` of a space)",
         )

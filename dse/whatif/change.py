@@ -62,7 +62,8 @@ def from_flags(settings: Sequence[str], known: Mapping[str, Input]) -> list[Scen
 
 def _short(change: Change) -> str:
     """`h100_sxm price -20%`, which a narrow column can wrap."""
-    return f"{change.input.name.removeprefix('chip.').replace('.', ' ')} {change.written}"
+    name = change.input.name.removeprefix("chip.").removeprefix("costs.")
+    return f"{name.replace('.', ' ')} {change.written}"
 
 
 def from_file(path: str, known: Mapping[str, Input]) -> list[Scenario]:

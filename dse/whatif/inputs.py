@@ -40,6 +40,7 @@ from dse.specs.metrics import METRICS, parse_limit
 from dse.specs.study import Study
 from dse.study.describe import Limit
 from dse.study.physics import on_terms
+from dse.study.trained import trained_of
 from dse.whatif.demand import Demanded, with_power
 
 ALL = "all"
@@ -335,7 +336,10 @@ def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
     last = {change.input.name: change for change in changes}
     ordered = sorted(last.values(), key=lambda one: not one.input.name.startswith(f"chip.{ALL}."))
     problem = subject.problem
-    problem = replace(problem, study=_owned(problem.study, ordered))
+    study = _owned(problem.study, ordered)
+    if study is not problem.study:
+        trained = trained_of(study, on_terms(subject.catalog, study))
+        problem = replace(problem, study=study, trained=trained)
     problem = _machines(subject, problem, ordered)
     mix, limits, demand = problem.mix, problem.limits, problem.demand
     for change in ordered:

@@ -126,16 +126,43 @@ def test_a_study_of_owned_chips_says_so_and_compares(tmp_path: Path, mine: str) 
     (row,) = found["prices"]
     assert row["chip"] == "h100_sxm"
     assert row["ratio"] > 1.3
+    assert found["costs"] == [{"name": "h100_sxm server_price", "a": None, "b": "60000 USD"}]
     assert found["reference_front"] == "union of both"
     words = dse("compare", str(tmp_path / "a"), str(tmp_path / "b")).out
     assert "h100_sxm" in words
     assert "cheapest: " in words
+    assert "Costs of owning that differ: h100_sxm server_price - -> 60000 USD." in words
+
+
+def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("utilisation: 60 %\n", encoding="utf-8")
+    asked = ["estimate", *POINT, "--price-basis", "owned_tco", "--costs", str(file)]
+    for load in (["--average-load", "1B/day"], ["--peak-over-average", "2"]):
+        said = dse(*asked, *load)
+        assert (said.code, said.out) == (2, "")
+        assert "utilisation of 60% and a demand both count idle hours" in said.err
+        assert "drop `utilisation` from the costs" in said.err
+    assert dse(*asked).code == 0
+    rented = ["estimate", *POINT, "--costs", str(file), "--peak-over-average", "2"]
+    assert dse(*rented).code == 0
+
+
+def test_a_space_says_what_it_owns_at() -> None:
+    said = dse("spaces", "show", "consumer-fleet").out
+    words = " ".join(said.split())
+    assert "costs of its own: life 4 years (assumed: two generations of cards); " in words
+    assert "staff 0 USD/year (assumed: its owner sees to it)" in words
+    assert document("spaces", "show", "tiny")["costs"] == []
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["hardware", "prices", "--basis", "on_demnd"], "did you mean on_demand?"),
+        (["hardware", "prices", "--basis", "on_demnd"], "dse: unknown price basis 'on_demnd'"),
+        (["hardware", "prices", "--basis", "purchase"], "owned_tco prices a chip that is bought"),
+        (["train", "llama-3-8b", "--chip", "h100_sxm", "--chips", "8", "--tokens", "1T",
+          "--price-basis", "rental_3y"], "dse: unknown price basis 'rental_3y'; did you mean"),
         (["hardware", "prices", "--chip", "h100_smx"], "did you mean h100_sxm?"),
         (["hardware", "prices", "--as-of", "june"], "2025-06-30"),
         (["hardware", "prices", "--as-of", "2020"], "no price of any chip as of 2020"),

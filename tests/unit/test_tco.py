@@ -119,6 +119,21 @@ def test_published_totals_are_met_to_a_factor(who: str) -> None:
         assert all(0.8 < ratio < 1.35 for ratio in both.values()), both
 
 
+def test_the_page_says_how_far_off_as_computed() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.endswith("% |")]
+    assert len(rows) == 6
+    for chip, here, *published in rows:
+        owned = OWNED[chip].usd_per_chip_hour
+        assert float(here) == pytest.approx(owned, abs=0.0051)
+        for who, (usd, off) in {
+            "hyperscaler": published[:2], "neocloud": published[2:],
+        }.items():  # fmt: skip
+            price = CATALOG.prices.select(f"owned_tco_{who}")[chip].usd_per_chip_hour
+            assert float(usd) == pytest.approx(price, abs=0.0051)
+            assert float(off.rstrip("%")) / 100 == pytest.approx(owned / price - 1, abs=0.0051)
+
+
 def test_every_cost_has_its_source_date_and_kind() -> None:
     for cost in COSTS.inputs.values():
         assert cost.source
@@ -233,7 +248,7 @@ def test_a_space_of_the_old_basis_is_told_of_costs(tmp_path: Path) -> None:
 def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
     demand = "demand: {average: 1M/day, peak_over_average: 2}\ntraining_tokens"
     path = write(tmp_path, EDGE.replace("training_tokens", demand), "edge.yaml")
-    with pytest.raises(InputErrors, match=r"edge.yaml:\d+: demand: .*0.25 and a demand both count"):
+    with pytest.raises(InputErrors, match=r"edge.yaml:\d+: demand: .*25% and a demand both count"):
         load_study(path)
     check_idle_once(1.0)
     with pytest.raises(InputError, match="one of the two: drop `utilisation`"):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from dse.economics.lifetime import LossLaw, lifetime
+from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputErrors
 from dse.quality.laws.leverage import (
     LOSS_FLOOR,
@@ -25,6 +26,7 @@ from dse.study.again import estimate_again
 from dse.study.demand import FACTORS, training_document
 from dse.study.physics import PhysicsProblem, pose
 from dse.study.training.intervals import OF_TRAINING
+from dse.whatif.inputs import Subject, apply, inputs_of, read_change
 from tests.cli.conftest import dse
 
 SPACE: dict[str, Any] = {
@@ -113,6 +115,24 @@ def test_figures_hang_together(tmp_path: Path):
     # One shape is trained one way, however it is served.
     shapes = np.unique(np.stack([values["total_parameters"], values["training_usd"]]), axis=1)
     assert shapes.shape[1] == 9
+
+
+@pytest.mark.parametrize("basis", ["rental_3yr", "owned_tco"])
+def test_training_may_be_owned_on_either_basis(tmp_path: Path, basis: str):
+    terms = {"chip": "h100_sxm", "chips": 256, "price_basis": "owned_tco"}
+    posed = problem(tmp_path, price_basis=basis, training=terms)
+    metrics = posed.metrics(posed.space.unrank(np.arange(4)))
+    catalog = load_catalog()
+    owned = usd_per_chip_hour(catalog, "h100_sxm", "owned_tco").usd_per_chip_hour
+    hours = metrics.values["training_chip_hours"]
+    assert metrics.values["training_usd"] == pytest.approx(hours * owned)
+    if basis == "owned_tco":
+        subject = Subject(posed, catalog)
+        change = read_change("costs.electricity=2x", inputs_of(subject))
+        dearer = apply(subject, [change]).metrics(posed.space.unrank(np.arange(4)))
+        costs = catalog.costs.changed({"electricity": 2 * catalog.costs.value("electricity")})
+        usd = usd_per_chip_hour(catalog, "h100_sxm", "owned_tco", costs).usd_per_chip_hour
+        assert dearer.values["training_usd"] == pytest.approx(hours * usd)
 
 
 def test_a_point_does_not_depend_on_its_neighbours(tmp_path: Path):
