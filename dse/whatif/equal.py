@@ -55,11 +55,13 @@ class Budget:
 @dataclass(frozen=True, slots=True)
 class Draw:
     """Watts of a chip with its share of the server: `watts` at the server or at the meter, as
-    `figure` (of a chip file, or a cost) times `factors`, or over them."""
+    `figure` (of a chip file, or a cost) times `factors`, or over them; `of` is what the figure
+    counts."""
 
     watts: float
     figure: Cost
-    factors: tuple[Cost, ...]
+    of: str
+    factors: tuple[Cost, ...] = ()
     over: bool = False
 
 
@@ -70,12 +72,17 @@ def draw(catalog: Catalog, chip: str, costs: Costs, at_meter: bool) -> Draw | No
         return None
     figure, server_w, meter_w = power_at_meter(catalog, chip, costs)
     facility, server = costs.inputs["facility_factor"], costs.inputs["server_power_factor"]
-    if figure.value == meter_w:  # stated at the meter
-        return Draw(meter_w, figure, ()) if at_meter else Draw(server_w, figure, (facility,), True)
-    factors = () if figure.value == server_w else (server,)
-    return Draw(meter_w, figure, (*factors, facility)) if at_meter else Draw(
-        server_w, figure, factors
-    )  # fmt: skip
+    if figure.value == meter_w:
+        of = "all in, at the meter"
+        return Draw(meter_w, figure, of) if at_meter else Draw(
+            server_w, figure, of, (facility,), over=True
+        )  # fmt: skip
+    of, factors = "the chip with its share of the server", ()
+    if figure.value != server_w:
+        of, factors = "the chip alone, as rated", (server,)
+    if at_meter:
+        return Draw(meter_w, figure, of, (*factors, facility))
+    return Draw(server_w, figure, of, factors)
 
 
 def budget_of(subject: Subject, kind: str, rack_w: float) -> Budget:
@@ -227,6 +234,7 @@ def _draw_row(one: Draw | None) -> dict[str, Any] | None:
         "published": not one.factors,
         "figure": one.figure.name,
         "figure_w": one.figure.value,
+        "of": one.of,
         "kind": one.figure.kind,
         "factors": {factor.name: factor.value for factor in one.factors},
         "over": one.over,

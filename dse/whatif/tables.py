@@ -14,11 +14,6 @@ from dse.whatif.solve import words
 from dse.whatif.words import counted, dollars, money, named
 
 Json = Mapping[str, Any]
-FIGURE_WORDS = {
-    "power": "yours, at the meter",
-    "system_power": "with its share of the server",
-    "tdp": "rated, the chip alone",
-}
 # What a demand takes.
 HELD = ("held", "chips", "an hour", "if busy")
 HELD_NOTE = (
@@ -378,13 +373,13 @@ def _draw_tables(row: Json) -> list[Table]:
         known = " ".join(f"{sign} {value:.4g} {name}" for name, value in draw["factors"].items())
         rows.append(
             (one["chip"], f"{draw['watts_per_chip']:,.0f} W", f"{draw['figure_w']:,.0f} W",
-             f"{FIGURE_WORDS[draw['figure']]} ({draw['kind']})", known or "as published")
+             f"{draw['of']} ({draw['kind']})", known or "as published")
         )  # fmt: skip
     where = "at the meter" if row["kind"] == "power" else "of the server"
     return [
         Table(
             f"What a chip draws, {where}",
-            ("chip", "counted", "from", "what that is", "how it follows"),
+            ("chip", "counted", "from", "what that counts", "how it follows"),
             rows, (1, 2), tuple(row["assumed"]),
         )
     ]  # fmt: skip
