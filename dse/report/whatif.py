@@ -100,13 +100,10 @@ def figures(document: Json) -> dict[str, tuple[str, dict[str, Any]]]:
         if row["picture"]["after"][0]:
             made[f"front-{k}"] = (f"The front, before and after {row['name']}", _front(row))
     for k, row in enumerate(document["sweeps"]):
-        made[f"sweep-{k}"] = (
-            f"The winner along {row['input']}",
-            _sweep(row, document["objective"]),
-        )
+        along, metric = f"along {row['input']}{_dashed(row)}", document["objective"]
+        made[f"sweep-{k}"] = (f"The winner {along}", _sweep(row, metric))
         if _held(row):
-            title = f"Dollars an hour along {row['input']}"
-            made[f"hour-{k}"] = (title, _sweep(row, document["objective"], hourly=True))
+            made[f"hour-{k}"] = (f"Dollars an hour {along}", _sweep(row, metric, hourly=True))
     if document["sensitivities"]:
         name = label(document["objective"]).text
         made["tornado"] = (

@@ -60,10 +60,17 @@ def sentences(document: Json) -> list[str]:
 def _winner(document: Json) -> str:
     metric, winner = document["objective"], document["winner"]
     value = winner["metrics"][metric]
-    if metric.startswith("usd_per_million"):
+    load = winner["at_average_load"]
+    if not metric.startswith("usd_per_million"):
+        said = f"{words(winner)} is best: {named(metric)} {dollars(metric, value)}"
+    elif load is None or load["deployments"] is None:
         said = f"{words(winner)} is cheapest: {_priced(metric, value)}"
     else:
-        said = f"{words(winner)} is best: {named(metric)} {dollars(metric, value)}"
+        verb = "is" if load["deployments"] == 1 else "are"
+        said = (
+            f"{counted(load['deployments'], 'deployment')} of {words(winner)} {verb} cheapest for "
+            f"the demand: {_priced(metric, value)}"
+        )
     ends = winner["intervals"].get(metric)
     sure = f"kernel laws {winner['provenance']}"
     if ends:
