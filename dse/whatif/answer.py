@@ -28,12 +28,14 @@ from dse.whatif.demand import Demanded
 from dse.whatif.inputs import DEMAND, PEAK, Change, Input, Subject, apply, inputs_of, show
 from dse.whatif.sensitivity import sensitivities, sensitivity_inputs, shadow_prices
 from dse.whatif.solve import (
+    SLACK,
     Points,
     Progress,
     Solved,
     all_points,
     describe,
     near,
+    reach_of,
     require_winner,
     searched,
     solve,
@@ -258,8 +260,8 @@ def _sensitivities(
         sign = 1.0 if METRICS[objective].direction == "minimize" else -1.0
         looked = near(subject.problem, points, sign * value, objective)
         words = (
-            f"the optimum was found again among the {len(looked.ids):,} points within 60% of the "
-            "winner and 40% of the limits"
+            f"the optimum was found again among the {len(looked.ids):,} points within "
+            f"{reach_of(subject.problem) - 1.0:.0%} of the winner and {SLACK:.0%} of the limits"
         )
     return {
         "sensitivities": sensitivities(subject, looked, before, objective, chip, progress),

@@ -184,10 +184,15 @@ def require_winner(solved: Solved) -> int:
     return int(solved.ids[solved.winner])
 
 
+def reach_of(problem: Demanded) -> float:
+    """How far from the winner's objective `near` looks, as a factor."""
+    return NEAR if problem.demand is None else NEAR_AT_DEMAND
+
+
 def near(problem: Demanded, points: Points, best: float, objective: str) -> Points:
     """The points that a small change can make the winner; `best` is the winner's column of F."""
     column = [one.metric for one in problem.objectives].index(objective)
-    reach = NEAR if problem.demand is None else NEAR_AT_DEMAND
+    reach = reach_of(problem)
     bound = best * reach if best > 0.0 else best / reach
     kept = []
     for ids, _, found in chunks(problem, points.ids):

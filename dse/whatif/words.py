@@ -150,7 +150,8 @@ def _by(metric: str, change: float | None) -> str:
 def _scenario(row: Json, metric: str) -> str:
     front = row["front"]
     moved = (
-        f"{front['entered']['count']:,} enter the front and {front['left']['count']:,} leave it "
+        f"{_moving(front['entered']['count'], 'enter')} the front and "
+        f"{_moving(front['left']['count'], 'leave')} it "
         f"({front['size_before']:,} before, {front['size']:,} after)"
     )
     if row["winner"] is None:
@@ -170,6 +171,11 @@ def _scenario(row: Json, metric: str) -> str:
         f"With {row['name']}, {words(row['winner'])} wins at {value}, "
         f"{_by(metric, row['change'])}; {was}; {moved}."
     )
+
+
+def _moving(count: int, verb: str) -> str:
+    """`1 enters`, `14 enter`."""
+    return f"{count:,} {verb}{'s' if count == 1 else ''}"
 
 
 def _sweep(row: Json, metric: str) -> str:
