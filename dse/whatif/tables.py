@@ -364,15 +364,15 @@ def _whose(row: Json, load: Json | None) -> str:
 
 def _draw_tables(row: Json) -> list[Table]:
     """From which figure the watts of each chip follow; nothing where no watts are compared."""
-    if not any(one["draw"] for one in row["rows"]):
+    draws = [(one["chip"], one["draw"]) for one in row["rows"] if one["draw"]]
+    if not draws:
         return []
     rows = []
-    for one in row["rows"]:
-        draw = one["draw"]
+    for chip, draw in draws:
         sign = "/" if draw["over"] else "x"
         known = " ".join(f"{sign} {value:.4g} {name}" for name, value in draw["factors"].items())
         rows.append(
-            (one["chip"], f"{draw['watts_per_chip']:,.0f} W", f"{draw['figure_w']:,.0f} W",
+            (chip, f"{draw['watts_per_chip']:,.0f} W", f"{draw['figure_w']:,.0f} W",
              f"{draw['of']} ({draw['kind']})", known or "as published")
         )  # fmt: skip
     where = "at the meter" if row["kind"] == "power" else "of the server"

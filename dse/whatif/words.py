@@ -75,7 +75,8 @@ def _winner(document: Json) -> str:
     sure = f"kernel laws {winner['provenance']}"
     if ends:
         low, high = (dollars(metric, end) for end in ends)
-        sure = f"80% interval {low} to {high}, {sure}"
+        same = "the same at both ends of the 80% interval"
+        sure = f"{same if low == high else f'80% interval {low} to {high}'}, {sure}"
     return f"As things stand, {said} ({sure})."
 
 
