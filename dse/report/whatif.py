@@ -261,7 +261,7 @@ def _tornado(document: Json) -> dict[str, Any]:
     return {
         "data": traces,
         "layout": {
-            "height": 120 + 44 * max(len(rows), 1), "barmode": "overlay", "bargap": 0.35,
+            "height": 120 + 44 * max(len(rows), 1), "barmode": "group", "bargap": 0.35,
             "xaxis": {
                 "title": {"text": plain(f"change of {label(document['objective']).text} (%)")},
                 "zeroline": True,

@@ -218,9 +218,21 @@ def _moves(document: Json) -> str:
         if abs(row["elasticity_optimum"]) >= 0.005
     ]
     metric = named(document["objective"])
+    whole = _whole(document["sensitivities"])
     if not few:
-        return f"No input moves the {metric} near where it stands."
-    return f"One percent more of an input moves the {metric}, deployed anew, by: {', '.join(few)}."
+        return f"No input moves the {metric} near where it stands{whole}."
+    moved = f"One percent more of an input moves the {metric}, deployed anew, by"
+    return f"{moved}: {', '.join(few)}{whole}."
+
+
+def _whole(rows: list[Json]) -> str:
+    """What a tenth of the demand does, which buys or saves a whole deployment or none."""
+    for row in rows:
+        less, more = row["at_10_percent_less"], row["at_10_percent_more"]
+        if row["input"] == "demand" and None not in (less, more):
+            ends = f"10% less {tenths(less, sign=True)}, 10% more {tenths(more, sign=True)}"
+            return f"; of demand, since deployments are whole, {ends}"
+    return ""
 
 
 def _shadows(document: Json) -> list[str]:
