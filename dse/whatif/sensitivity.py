@@ -53,9 +53,9 @@ def sensitivity_inputs(subject: Subject, chip: str) -> list[Input]:
     names += [
         name for name in known if name.startswith("workload.") and (name.count(".") == 2) == several
     ]
-    if subject.problem.demand is not None:
-        names += [DEMAND, PEAK]
-    names += [f"{COSTS}{name}" for name in RULES]
+    demand = subject.problem.demand is not None  # which takes the place of a utilisation
+    names += [DEMAND, PEAK] if demand else []
+    names += [f"{COSTS}{name}" for name in RULES if not (demand and name == "utilisation")]
     names += [f"{COSTS}{chip}.{name}" for name in CHIP_RULES]
     return [known[name] for name in names if name in known and (known[name].now or 0.0) > 0.0]
 
