@@ -50,6 +50,8 @@ OF_A_MODEL = (
 )
 @click.option("--at", help="The amount of --equal: 100kW, 64, 30ms; else that of the winner.")
 @click.option("--rack-power", default="40kW", help="What one rack carries, for --equal racks.")
+@click.option("--demand", metavar="TOKENS/TIME", help="Input and output tokens to serve: 1B/day.")
+@click.option("--peak-over-average", metavar="X", help="Of the demand; else 1.")
 @click.option("--limit", "limits", multiple=True, help='Another limit: "predicted_loss <= 1.9".')
 @click.option("--objective", help="What the winner is best in; else the cost.")
 @click.option("--tp", type=DEGREE, help="With --model: tensor parallelism; else looked for.")
@@ -84,24 +86,22 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
     dse whatif deploy-llama-3-70b --set chip.h100_sxm.price=-30%
     dse whatif studies/tiny --sweep chip.all.memory_bandwidth=0.5x..2x:7
     dse whatif --model llama-3-70b --chip h100_sxm --chip mi300x --break-even
+    dse whatif deploy-llama-3-70b --demand 1B/day --peak-over-average 2.5 --sweep demand=1x..9x:5
     dse whatif deploy-llama-3-70b --sensitivities --equal power --out whatif
 
     STUDY is a folder of dse run, a shipped space or a space file. The winner is the cheapest point
-    under the limits, deployed anew. Exit code 3: no point keeps the limits.
+    under the limits, deployed anew; under a demand, the one that is cheapest to buy as often as the
+    peak takes. Exit code 3: no point keeps the limits.
     """
     from dse.study.words import DEPLOYMENT_KEY, HELD_KEY
     from dse.whatif.answer import answer
-    from dse.whatif.tables import inputs_table, tables
+    from dse.whatif.tables import tables
     from dse.whatif.words import heading, sentences
 
-    asked = _asked(study, flags)
+    asked = _under(_asked(study, flags), flags["demand"], flags["peak_over_average"])
     questions = _questions(asked, flags)
     document = answer(asked, questions, Progress())
     document["answer"] = sentences(document)
-    made = tables(document)
-    quiet = not made
-    if quiet:
-        made = [inputs_table(document)]
     if as_json:
         print_json(document)
     else:
@@ -109,7 +109,7 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
             say(f"- {sentence}", "  ")
         click.echo()
         say(heading(document), "  ")
-        print_tables(made)
+        print_tables(tables(document))
         print_rests(document["assumed"])
         click.echo()
         for note in [document["how"], *document["notes"]]:
@@ -119,7 +119,7 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
         from dse.report.whatif import write_whatif
 
         document["command"] = command_line()
-        plain = made if quiet else tables(document, bars=False)
+        plain = tables(document, bars=False)
         page = write_whatif(Path(out), document, plain, heading(document))
         click.echo(f"Page: {page}", err=as_json)
 
@@ -137,6 +137,21 @@ def _asked(study: str | None, flags: dict[str, Any]) -> Any:
         raise InputError(f"{given} does not go with a STUDY", accepted="one of the two")
     refuse(OF_A_MODEL, "a STUDY, which says it itself")
     return of_study(study, flags["limits"], flags["objective"])
+
+
+def _under(asked: Any, average: str | None, peak_over_average: str | None) -> Any:
+    """The same under the demand of the flags."""
+    from dse.errors import InputError
+    from dse.whatif.subject import under
+
+    if average is None and peak_over_average is None:
+        return asked
+    try:
+        return under(asked, average, peak_over_average)
+    except InputError as error:
+        flags = {"average": "--demand", "peak_over_average": "--peak-over-average"}
+        flag = flags.get(str(error.field), error.field)
+        raise InputError(error.message, field=flag, accepted=error.accepted) from None
 
 
 def _questions(asked: Any, flags: dict[str, Any]) -> Any:

@@ -18,76 +18,95 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from dse.errors import InputError
+import numpy as np
+from numpy.typing import NDArray
+
 from dse.specs.load import Demand
+
+# Rounding in the last place buys no deployment more.
+_EXACT = 1.0 - 1e-12
+Floats = NDArray[np.float64] | float
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a demand makes of a busy price. `tokens_per_s` are total tokens (input and output) that
-    one deployment serves, `deployments` how many are held (None where the demand is a ratio alone),
-    `busy` the share of their capacity that the average uses."""
+    """What a demand makes of busy prices, (n,) each. `tokens_per_s` are total tokens (input and
+    output) that one deployment serves, `deployments` how many are held (None where the demand is a
+    ratio alone), `busy` the share of their capacity that the average uses, `dearer` how many times
+    the busy price a token costs. NaN where a deployment serves nothing, or has no price."""
 
     demand: Demand
-    tokens_per_s: float
-    deployments: int | None
-    chips: float | None
-    busy: float
-    usd_per_hour: float | None
-    usd_per_million_input_tokens: float
-    usd_per_million_output_tokens: float
-    usd_per_million_total_tokens: float
+    tokens_per_s: Floats
+    deployments: Floats | None
+    chips: Floats | None
+    busy: Floats
+    dearer: Floats
+    usd_per_hour: Floats | None
+    usd_per_million_input_tokens: Floats
+    usd_per_million_output_tokens: Floats
+    usd_per_million_total_tokens: Floats
 
-    def as_json(self) -> dict:
+    def as_json(self, row: int = 0) -> dict[str, Any]:
+        """Of candidate `row`; null where a number is not known."""
+        held = _at(self.deployments, row)
         return {
             "average_tokens_per_s": self.demand.average_tokens_per_s,
             "peak_over_average": self.demand.peak_over_average,
-            "deployment_tokens_per_s": _known(self.tokens_per_s),
-            "deployments": self.deployments,
-            "chips": self.chips,
-            "busy_share": _known(self.busy),
-            "usd_per_hour": _known(self.usd_per_hour),
-            "usd_per_million_input_tokens": _known(self.usd_per_million_input_tokens),
-            "usd_per_million_output_tokens": _known(self.usd_per_million_output_tokens),
-            "usd_per_million_total_tokens": _known(self.usd_per_million_total_tokens),
+            "deployment_tokens_per_s": _at(self.tokens_per_s, row),
+            "deployments": None if held is None else round(held),
+            "chips": _at(self.chips, row),
+            "busy_share": _at(self.busy, row),
+            "usd_per_hour": _at(self.usd_per_hour, row),
+            "usd_per_million_input_tokens": _at(self.usd_per_million_input_tokens, row),
+            "usd_per_million_output_tokens": _at(self.usd_per_million_output_tokens, row),
+            "usd_per_million_total_tokens": _at(self.usd_per_million_total_tokens, row),
         }
 
 
 def at_load(
     demand: Demand,
     *,
-    tokens_per_s: float,
-    chips: float,
-    usd_per_chip_hour: float,
-    load_share: float,
-    usd_per_million: tuple[float, float, float],
+    tokens_per_s: Floats,
+    chips: Floats,
+    usd_per_chip_hour: Floats,
+    load_share: Floats,
+    usd_per_million: tuple[Floats, Floats, Floats],
 ) -> Load:
-    """The prices (input, output, total) of a deployment of `chips` at the average of a demand.
-
-    `load_share` is e above. Raises InputError where one deployment serves nothing.
-    """
-    if not tokens_per_s > 0.0:
-        raise InputError("this deployment serves no tokens", accepted="one that is feasible")
-    deployments = None
-    busy = 1.0 / demand.peak_over_average
-    if demand.average_tokens_per_s is not None:
-        peak = demand.average_tokens_per_s * demand.peak_over_average
-        deployments = max(math.ceil(peak / tokens_per_s * (1.0 - 1e-12)), 1)
-        busy = demand.average_tokens_per_s / (deployments * tokens_per_s)
+    """The prices (input, output, total) of deployments of `chips` at the average of a demand, (n,)
+    or one number each; `load_share` is e above."""
+    can = np.where(np.asarray(tokens_per_s) > 0.0, tokens_per_s, np.nan)
+    average, held = demand.average_tokens_per_s, None
+    busy = 1.0 / demand.peak_over_average + 0.0 * can
+    if average is not None:
+        peak = average * demand.peak_over_average
+        held = np.maximum(np.ceil(peak / can * _EXACT), 1.0)
+        busy = average / (held * can)
     drawn = 1.0 - load_share + load_share * busy
     dearer = drawn / busy
-    held = None if deployments is None else deployments * chips
+    in_all = None if held is None else held * chips
     return Load(
         demand,
-        tokens_per_s,
-        deployments,
+        can,
         held,
+        in_all,
         busy,
-        None if held is None else held * usd_per_chip_hour * drawn,
+        dearer,
+        None if in_all is None else in_all * usd_per_chip_hour * drawn,
         *(usd * dearer for usd in usd_per_million),
     )
 
 
-def _known(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def total_tokens_per_s(
+    chips: Floats, usd_per_chip_hour: Floats, usd_per_million_total_tokens: Floats
+) -> Floats:
+    """(n,) input and output tokens a second that a deployment serves, from its busy price."""
+    return chips * usd_per_chip_hour / 3600.0 / (usd_per_million_total_tokens / 1e6)
+
+
+def _at(value: Floats | None, row: int) -> float | None:
+    if value is None:
+        return None
+    found = float(np.atleast_1d(value)[row])
+    return found if math.isfinite(found) else None

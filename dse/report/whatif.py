@@ -17,6 +17,7 @@ from dse.study.text_table import Table
 
 Json = Mapping[str, Any]
 PAGE, TEXT, DATA = "whatif.html", "whatif.md", "whatif.json"
+DAY = 86_400.0  # seconds
 MOST_CHIPS = 7  # drawn in one picture, as many as the palette tells apart
 WORDS = {
     "winner": "the point that is best in the objective among all that keep the limits",
@@ -25,6 +26,8 @@ WORDS = {
     "shadow price": "what one step of a limit is worth: the gain where it is looser by that much",
     "break-even": "where two choices cost the same",
     "utilisation": "the share of its hours in which a chip serves",
+    "deployment": "one instance of the model with its replicas; a demand takes several",
+    "if busy": "the price of a token on a deployment that never waits for requests",
     "deployed anew": "with degrees, formats and load chosen again after the change",
     "envelope": "the best of all deployments at each value of an input",
     **{
@@ -97,7 +100,10 @@ def figures(document: Json) -> dict[str, tuple[str, dict[str, Any]]]:
         if row["picture"]["after"][0]:
             made[f"front-{k}"] = (f"The front, before and after {row['name']}", _front(row))
     for k, row in enumerate(document["sweeps"]):
-        made[f"sweep-{k}"] = (f"The winner along {row['input']}", _sweep(row, document))
+        along, metric = f"along {row['input']}{_dashed(row)}", document["objective"]
+        made[f"sweep-{k}"] = (f"The winner {along}", _sweep(row, metric))
+        if _held(row):
+            made[f"hour-{k}"] = (f"Dollars an hour {along}", _sweep(row, metric, hourly=True))
     if document["sensitivities"]:
         name = label(document["objective"]).text
         made["tornado"] = (
@@ -157,12 +163,32 @@ def _front(row: Json) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _sweep(row: Json, document: Json) -> dict[str, Any]:
-    """The winner's objective at every step, one colour and mark a chip."""
-    metric, steps = document["objective"], row["rows"]
-    x = [step["factor"] if step["factor"] is not None and step["value"] is None else step["value"]
-         for step in steps]  # fmt: skip
-    y = _scaled(metric, [step["objective"] for step in steps])
+def _hourly(step: Json) -> float | None:
+    """Dollars an hour that the demand takes at a step of a sweep."""
+    load = step["winner"] and step["winner"]["at_average_load"]
+    return load and load["usd_per_hour"]
+
+
+def _held(row: Json) -> bool:
+    """Whether a demand is served along a sweep."""
+    return any(_hourly(step) is not None for step in row["rows"])
+
+
+def _dashed(row: Json) -> str:
+    some = any(one["chip"] and one["words"] for one in row["switches"])
+    return " (dashed: another chip takes over)" if some else ""
+
+
+def _sweep(row: Json, metric: str, hourly: bool = False) -> dict[str, Any]:
+    """The winner's objective at every step, or what is paid an hour, one colour and mark a chip."""
+    steps = row["rows"]
+    of_demand = row["input"] == "demand" and row["unit"] == "tokens/s"
+    scale = DAY / 1e9 if of_demand else 1.0
+    x = [step["factor"] if step["factor"] is not None and step["value"] is None
+         else step["value"] * scale for step in steps]  # fmt: skip
+    y = [_hourly(step) for step in steps]
+    if not hourly:
+        y = _scaled(metric, [step["objective"] for step in steps])
     chips = list(dict.fromkeys(step["winner"]["chip"] for step in steps if step["winner"]))
     traces: list[dict[str, Any]] = [
         {
@@ -188,14 +214,20 @@ def _sweep(row: Json, document: Json) -> dict[str, Any]:
                 ],
             }
         )  # fmt: skip
-    unit = "factor" if steps[0]["value"] is None else row["unit"]
-    ends = [one["value"] if one["value"] is not None else one["factor"] for one in row["switches"]]
+    unit = "B tokens/day" if of_demand else row["unit"]
+    unit = "factor" if steps[0]["value"] is None else unit
+    ends = [
+        one["value"] * scale if one["value"] is not None else one["factor"]
+        for one in row["switches"]
+        if one["chip"]
+    ]
     return {
         "data": traces,
         "layout": {
             "height": 380, "hovermode": "closest",
             "xaxis": {"title": {"text": plain(f"{row['input']} ({unit})")}},
-            "yaxis": _axis(metric) | {"rangemode": "tozero"},
+            "yaxis": ({"title": {"text": "USD an hour"}} if hourly else _axis(metric))
+            | {"rangemode": "tozero"},
             "shapes": [_upright(end) for end in ends if end is not None],
         },
     }  # fmt: skip
@@ -212,7 +244,11 @@ def _tornado(document: Json) -> dict[str, Any]:
     """Bars of the change of the optimum, strongest on top; inputs without effect are left out."""
     ends = (("at_10_percent_less", "input 10% less", BLUE, ""),
             ("at_10_percent_more", "input 10% more", VERMILION, "/"))  # fmt: skip
-    rows = [row for row in document["sensitivities"] if any(row[key] for key, *_ in ends)][::-1]
+    rows = [
+        row
+        for row in document["sensitivities"]
+        if any(abs(row[key] or 0.0) >= 5e-4 for key, *_ in ends)
+    ][::-1]
     names = [plain(row["input"]) for row in rows]
     traces = [
         {
@@ -225,7 +261,7 @@ def _tornado(document: Json) -> dict[str, Any]:
     return {
         "data": traces,
         "layout": {
-            "height": 120 + 44 * max(len(rows), 1), "barmode": "overlay", "bargap": 0.35,
+            "height": 120 + 44 * max(len(rows), 1), "barmode": "group", "bargap": 0.35,
             "xaxis": {
                 "title": {"text": plain(f"change of {label(document['objective']).text} (%)")},
                 "zeroline": True,

@@ -10,8 +10,9 @@ from dse import units
 from dse.errors import InputError
 
 _SECONDS = {"s": 1.0, "second": 1.0, "hour": 3600.0, "h": 3600.0, "day": 86400.0, "d": 86400.0}
+_SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 _RATE = re.compile(r"\s*(.+?)\s*(?:/|\ba\b|\bper\b)\s*([a-z]+)\s*")
-_ACCEPTED = "tokens in a time, input and output together, such as 1B/day or 20000/s"
+_ACCEPTED = "tokens in a second, hour or day, input and output together, such as 1B/day or 20000/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def read_demand(average: Any, peak_over_average: Any) -> Demand:
         raise InputError(
             f"read {peak_over_average!r}", field="peak_over_average", accepted="1 or more, as 2.5"
         )
-    return Demand(None if average is None else _tokens_per_s(average), ratio)
+    return Demand(None if average is None else read_rate(average), ratio)
 
 
 def check_idle_once(utilisation: float) -> None:
@@ -43,17 +44,35 @@ def check_idle_once(utilisation: float) -> None:
             f"the costs' utilisation of {100 * utilisation:.4g}% and a demand both count idle "
             "hours",
             accepted="one of the two: drop `utilisation` from the costs (it is then 100%), or drop "
-            "the demand (--average-load and --peak-over-average, or `demand:` of a space)",
+            "the demand (--average-load, --demand, --peak-over-average, or `demand:` of a space)",
         )
 
 
-def _tokens_per_s(written: Any) -> float:
-    found = _RATE.fullmatch(str(written))
+def read_rate(written: Any) -> float:
+    """Tokens a second of `1B/day`. Raises InputError, its field `average`."""
+    found, value = _RATE.fullmatch(str(written)), None
     if found is not None and found[2] in _SECONDS:
         try:
             value = units.parse(found[1], "tokens") / _SECONDS[found[2]]
         except InputError:
-            value = 0.0
-        if value > 0.0:
-            return value
-    raise InputError(f"read {written!r}", field="average", accepted=_ACCEPTED)
+            value = None
+    if value is None or value <= 0.0:
+        none = "" if value is None else ": not above zero"
+        raise InputError(f"read {written!r}{none}", field="average", accepted=_ACCEPTED)
+    return value
+
+
+def rate_words(tokens_per_s: float) -> str:
+    """`1B tokens/day`: a rate as `read_rate` takes it."""
+    per_day = tokens_per_s * _SECONDS["day"]
+    size = next((one for one in _SIZES if per_day >= one[0]), (1.0, ""))
+    return f"{per_day / size[0]:.4g}{size[1]} tokens/day"
+
+
+def demand_words(demand: Demand) -> str:
+    """`1B tokens/day, peak 2.5 times that`."""
+    ratio, average = demand.peak_over_average, demand.average_tokens_per_s
+    if average is None:
+        return f"a peak of {ratio:g} times the average"
+    even = "steady" if ratio == 1.0 else f"peak {ratio:g} times that"
+    return f"{rate_words(average)}, {even}"

@@ -60,19 +60,22 @@ def in_force() -> OwnPrices:
 
 @contextmanager
 def using_prices(
-    prices: Iterable[str | Path] = (), as_of: str | None = None, costs: str | Path | None = None
+    prices: Iterable[str | Path] = (),
+    as_of: str | None = None,
+    costs: str | Path | None = None,
+    beneath: bool = False,
 ) -> Iterator[None]:
-    """Puts files and a date in force until the context ends. Raises InputError for a date that is
-    none."""
+    """Puts files and a date in force until the context ends, before what is in force already;
+    `beneath`: what is in force stays before them. Raises InputError for a date that is none."""
     if as_of is not None:
         last_day(as_of)
-    files = [_absolute(path) for path in prices]
+    files, now = [_absolute(path) for path in prices], in_force()
     new: dict[str, str] = {}
     if files:
-        new[PRICES] = os.pathsep.join([*in_force().prices, *files])
-    if as_of is not None:
+        new[PRICES] = os.pathsep.join([*files, *now.prices] if beneath else [*now.prices, *files])
+    if as_of is not None and not (beneath and now.as_of):
         new[AS_OF] = as_of
-    if costs is not None:
+    if costs is not None and not (beneath and now.costs):
         new[COSTS] = _absolute(costs)
     before = {name: os.environ.get(name) for name in new}
     os.environ.update(new)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dse.candidates import CandidateBatch
-from dse.economics.load import Load, at_load
+from dse.economics.load import Load, at_load, total_tokens_per_s
 from dse.economics.tco import Breakdown, usd_per_chip_hour
 from dse.errors import InputError
 from dse.evaluate import Metrics
@@ -160,7 +160,8 @@ def estimate(
 
 def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | None) -> Load:
     """The prices of candidate `row` at the average of a demand; `price` is its chip's by parts,
-    None where the chip is rented. Raises InputError for a chip without a price."""
+    None where the chip is rented. Raises InputError for a chip without a price, and where the
+    deployment serves nothing."""
     usd = float(metrics.values["chip_usd_per_hour"][row])
     chips = float(metrics.values["chips"][row])
     names = ("input", "output", "total")
@@ -171,9 +172,12 @@ def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | 
             field="demand",
             accepted="another price basis, or --prices FILE",
         )
+    can = total_tokens_per_s(chips, usd, each[2])
+    if not can > 0.0:
+        raise InputError("this deployment serves no tokens", accepted="one that is feasible")
     return at_load(
         demand,
-        tokens_per_s=chips * usd / 3600.0 / (each[2] / 1e6),
+        tokens_per_s=can,
         chips=chips,
         usd_per_chip_hour=usd,
         load_share=0.0 if price is None else price.load_share,

@@ -4,12 +4,16 @@ answer it."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from dse.economics.tco import usd_per_chip_hour
+from dse.perf.workload import POISSON
 from dse.specs.calibration import KINDS
+from dse.specs.costs import BASIS as OWNED
+from dse.specs.load import demand_words
 from dse.specs.metrics import METRICS
 from dse.study.estimate import assumptions
 from dse.study.loads import load_row
@@ -20,20 +24,23 @@ from dse.study.sources import price_rows
 from dse.whatif import equal as iso
 from dse.whatif.breakeven import break_even
 from dse.whatif.change import Scenario, Sweep, best, scenario_row, sweep_rows
-from dse.whatif.inputs import Change, Input, apply, inputs_of, show
+from dse.whatif.demand import Demanded
+from dse.whatif.inputs import DEMAND, PEAK, Change, Input, Subject, apply, inputs_of, show
 from dse.whatif.sensitivity import sensitivities, sensitivity_inputs, shadow_prices
 from dse.whatif.solve import (
+    SLACK,
     Points,
     Progress,
     Solved,
     all_points,
     describe,
     near,
+    reach_of,
     require_winner,
     searched,
     solve,
 )
-from dse.whatif.subject import Asked
+from dse.whatif.subject import Asked, terms_of
 
 # Evaluations that a question may spend on points far from the winner.
 MOST_EVALUATIONS = 4_000_000
@@ -58,6 +65,11 @@ def answer(
 ) -> dict[str, Any]:
     """Raises NothingFeasible where the study as it is has no feasible point, InputError for what
     cannot be asked of it."""
+    with terms_of(asked.made_with):
+        return _answer(asked, questions, progress)
+
+
+def _answer(asked: Asked, questions: Questions, progress: Progress) -> dict[str, Any]:
     subject, objective = asked.subject, asked.objective
     problem = subject.problem
     points = all_points(problem, asked.engine, asked.seed, progress)
@@ -78,12 +90,13 @@ def answer(
         "price_basis": study.price_basis,
         "costs": study.costs and study.costs.as_json(),
         "workloads": [load_row(share) for share in problem.mix],
+        "demand": _demand(subject, winner, questions.rack_w),
         "limits": [limit.text for limit in problem.limits],
         "objective": objective,
         "how": points.how,
         "enumerated": points.enumerated,
         "seed": asked.seed,
-        "notes": list(asked.notes),
+        "notes": [*asked.notes, *_of_demand(subject, questions, objective)],
         "winner": winner,
         "front_size": len(before.ids),
         "feasible": before.feasible,
@@ -110,10 +123,71 @@ def answer(
         at = iso.read_level(kind, questions.at)
         found = iso.equal(subject, points, before, kind, at, questions.rack_w)
         document["equal"].append(found)
-    document["assumed"] = _rests_on(asked, _first_choices(document))
-    if questions.break_even:
-        document["assumed"] += _owning_rests_on(document["break_even"]["owning"])
+    chosen = _first_choices(document)
+    document["assumed"] = _rests_on(asked, chosen)
+    document["prices"] = _prices(subject, chosen)
+    if document["prices"]:
+        document["assumed"] += _owning_rests_on(document["prices"])
+    elif document["break_even"]:  # in which utilisation is an answer, no input
+        owning = [row["price"] for row in document["break_even"]["owning"]]
+        document["assumed"] += _owning_rests_on(owning, but="utilisation")
     return document
+
+
+def _prices(subject: Subject, chosen: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The prices of the recommended chips by their parts, where they are owned."""
+    study = subject.problem.study
+    if study.price_basis != OWNED:
+        return []
+    chips = dict.fromkeys(point["chip"] for point in chosen)
+    return [
+        usd_per_chip_hour(subject.catalog, chip, OWNED, study.costs).as_json() for chip in chips
+    ]
+
+
+def _demand(subject: Subject, winner: Mapping[str, Any], rack_w: float) -> dict[str, Any] | None:
+    """The demand, and the racks that the winner takes for it."""
+    demand = subject.problem.demand
+    if demand is None:
+        return None
+    racks = iso.racks_held(subject, winner, rack_w)
+    return {**asdict(demand), "words": demand_words(demand), "racks": racks, "rack_w": rack_w}
+
+
+def _tie(problem: Demanded, objective: str) -> str:
+    """What tells points of the same objective apart."""
+    others = [named for one in problem.objectives if (named := one.metric) != objective]
+    return others[0] if others else "nothing else, by its number"
+
+
+def _of_demand(subject: Subject, questions: Questions, objective: str) -> list[str]:
+    """What a reader must know of prices with and without a demand."""
+    problem, notes = subject.problem, []
+    arrive = any(share.workload.serving == POISSON for share in problem.mix)
+    changes = [one for scenario in questions.scenarios for one in scenario.changes]
+    changes += [sweep.steps[0] for sweep in questions.sweeps]
+    asked = any(one.input.name in (DEMAND, PEAK) for one in changes)
+    if problem.demand is None and arrive and asked:
+        notes.append(
+            "requests arrive at random: demand is the rate at which they arrive at one deployment "
+            "with its replicas; --demand TOKENS/TIME buys as many deployments as a demand takes"
+        )
+    elif problem.demand is None and asked:
+        notes.append(
+            "as things stand there is no demand: its prices are those of a deployment that is "
+            "always busy, and the change is what a demand adds to them"
+        )
+    if problem.demand is not None:
+        notes.append(
+            "deployments are bought until the peak of the demand is served, and paid around the "
+            "clock; prices of tokens are dollars paid over the tokens of the average; whole "
+            f"deployments may cost the same: the better one in {_tie(problem, objective)} is first"
+        )
+        if problem.study.price_basis == OWNED:
+            notes.append("of owned chips that wait, the electricity that depends on load is saved")
+    if problem.demand is not None and arrive:
+        notes.append("each deployment is given the arrivals of the study, and no more at the peak")
+    return notes
 
 
 def _first_choices(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -146,7 +220,8 @@ def _rests_on(asked: Asked, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
     for point in by_chip.values():
         index = problem.space.unrank(np.array([point["id"]]))
         batch = problem.batch(index)
-        model = problem.model or model_at(batch, 0, "the winner", None)
+        tokens = number(problem.metrics(index).values["training_tokens"][0])
+        model = problem.model or model_at(batch, 0, "the winner", tokens)
         kind = KINDS.index(point["provenance"])
         sentences += assumptions(
             catalog, model, point["deployment"], problem.mix, kind, basis, problem.study.rack
@@ -154,13 +229,13 @@ def _rests_on(asked: Asked, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(sentences))
 
 
-def _owning_rests_on(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the owned hours rest on: price and power of each chip, and every cost."""
+def _owning_rests_on(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str]:
+    """What owned hours rest on: price and power of each chip, and every cost but one."""
     lines = [
-        (one["of"], f"{row['chip']} " if one["of"] == "chip" else "", one)
-        for row in rows
-        for one in row["price"]["inputs"]
-        if one["name"] != "utilisation"  # an answer here, no input
+        (one["of"], f"{price['chip']} " if one["of"] == "chip" else "", one)
+        for price in prices
+        for one in price["inputs"]
+        if one["name"] != but
     ]
     return list(
         dict.fromkeys(
@@ -185,8 +260,8 @@ def _sensitivities(
         sign = 1.0 if METRICS[objective].direction == "minimize" else -1.0
         looked = near(subject.problem, points, sign * value, objective)
         words = (
-            f"the optimum was found again among the {len(looked.ids):,} points within 60% of the "
-            "winner and 40% of the limits"
+            f"the optimum was found again among the {len(looked.ids):,} points within "
+            f"{reach_of(subject.problem) - 1.0:.0%} of the winner and {SLACK:.0%} of the limits"
         )
     return {
         "sensitivities": sensitivities(subject, looked, before, objective, chip, progress),

@@ -31,7 +31,7 @@ from dse.errors import InputError
 from dse.specs.catalog import Catalog
 from dse.specs.costs import BASIS, Costs
 from dse.specs.owning import lacks_for_owning
-from dse.study.physics import PhysicsProblem
+from dse.whatif.demand import Demanded
 from dse.whatif.inputs import Subject
 from dse.whatif.solve import Points, chunks, describe
 
@@ -43,7 +43,7 @@ COMMITTED, OWNED = ("rental_", "reserved_"), ("owned_",)
 Best = dict[int, tuple[float, int]]  # chip code: (cost, point)
 
 
-def cheapest(problem: PhysicsProblem, points: Points) -> Best:
+def cheapest(problem: Demanded, points: Points) -> Best:
     """The cheapest feasible point of every chip, by the code of the chip."""
     found: Best = {}
     for ids, metrics, judged in chunks(problem, points.ids):
@@ -52,7 +52,7 @@ def cheapest(problem: PhysicsProblem, points: Points) -> Best:
     return found
 
 
-def keep_better(found: Best, problem: PhysicsProblem, ids: np.ndarray, value: np.ndarray) -> None:
+def keep_better(found: Best, problem: Demanded, ids: np.ndarray, value: np.ndarray) -> None:
     """Puts the smallest value of each chip, and of equal ones the first point, into `found`."""
     chip = problem.batch(problem.space.unrank(ids)).chip
     for code in np.unique(chip):
@@ -62,7 +62,7 @@ def keep_better(found: Best, problem: PhysicsProblem, ids: np.ndarray, value: np
             found[int(code)] = (float(value[row]), int(ids[row]))
 
 
-def price_rows(problem: PhysicsProblem, best: Best) -> list[dict[str, Any]]:
+def price_rows(problem: Demanded, best: Best) -> list[dict[str, Any]]:
     """Each chip against the cheapest one: the price at which it would cost as much, and that of
     the cheapest chip itself against the next."""
     order = sorted(best, key=lambda code: best[code][0])
@@ -89,7 +89,7 @@ def price_rows(problem: PhysicsProblem, best: Best) -> list[dict[str, Any]]:
     return rows
 
 
-def concurrency_rows(problem: PhysicsProblem, points: Points, a: int, b: int) -> dict[str, Any]:
+def concurrency_rows(problem: Demanded, points: Points, a: int, b: int) -> dict[str, Any]:
     """The lowest cost of two chips at each number of requests in flight a chip may be given, under
     the limits, and where one overtakes the other."""
     axis = problem.space.names.index("concurrency")
@@ -226,7 +226,7 @@ def break_even(subject: Subject, points: Points) -> dict[str, Any]:
     }
 
 
-def _held(problem: PhysicsProblem) -> bool:
+def _held(problem: Demanded) -> bool:
     return "concurrency" in problem.space.names and all(
         share.workload.serving != "poisson" for share in problem.mix
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.specs.loader import load_yaml
-from dse.study.physics import PhysicsProblem
+from dse.whatif.demand import Demanded
 from dse.whatif.inputs import (
     Change,
     Input,
@@ -214,7 +214,7 @@ def _change_row(change: Change) -> dict[str, Any]:
     }
 
 
-def _chips(problem: PhysicsProblem, ids: np.ndarray) -> dict[str, int]:
+def _chips(problem: Demanded, ids: np.ndarray) -> dict[str, int]:
     """How many points of a front each chip has."""
     if not len(ids):
         return {}
@@ -223,7 +223,7 @@ def _chips(problem: PhysicsProblem, ids: np.ndarray) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-def _listed(problem: PhysicsProblem, ids: np.ndarray, solved: Solved) -> dict[str, Any]:
+def _listed(problem: Demanded, ids: np.ndarray, solved: Solved) -> dict[str, Any]:
     """How many, how many of each chip, and the first few by the objectives."""
     rows = np.flatnonzero(np.isin(solved.ids, ids))
     order = rows[np.lexsort((solved.ids[rows], *solved.F[rows].T[::-1]))] if len(rows) else rows

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,11 @@ import numpy as np
 from dse import units
 from dse.errors import InputError
 from dse.specs.catalog import Catalog
+from dse.specs.costs import Cost, Costs
 from dse.specs.metrics import METRICS, parse_limit
-from dse.study.physics import PhysicsProblem
+from dse.specs.owning import lacks_power, power_at_meter
 from dse.whatif.breakeven import COST, Best, keep_better
+from dse.whatif.demand import Demanded
 from dse.whatif.inputs import Subject, show_limit
 from dse.whatif.solve import Points, Solved, chunks, describe
 
@@ -33,51 +35,116 @@ KINDS = (*BUDGETS, *LEVELS)
 RACK_W = 40e3
 LARGEST_RACK = 144  # chips; a larger domain is joined by a network between racks
 RACK_NOTE = (
-    "a rack is taken to carry 40 kW (assumed: a common air-cooled limit; --rack-power changes it), "
-    "and a scale-up domain of more than 8 chips is a rack of its own, whatever it draws"
+    "a rack is taken to carry 40 kW (assumed: a common air-cooled limit; --rack-power changes it) "
+    "in whole servers of 8 chips; a scale-up domain of more than 8 is a rack of its own, whatever "
+    "it draws"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """What one chip takes of a budget, (chips,) in the order of the machines; NaN: not known."""
+class Budget:
+    """What one chip takes of a budget, (chips,) in the order of the machines; NaN: not known.
+    `draws` says of power and racks what each chip's watts rest on, by chip."""
 
     per_chip: np.ndarray
     words: str
-    assumed: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
+    draws: Mapping[str, Draw] = field(default_factory=dict)
 
 
-def all_in_w(catalog: Catalog, chip: str) -> tuple[float, bool]:
-    """(watts of a chip with its share of the server, whether somebody states them): without such
-    a figure, its rated power alone. NaN where neither is known."""
-    spec = catalog.chip(chip)
-    if spec.system_w_per_chip is not None:
-        return spec.system_w_per_chip, True
-    return (math.nan if spec.tdp_w is None else spec.tdp_w), False
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Watts of a chip with its share of the server: `watts` at the server or at the meter, as
+    `figure` (of a chip file, or a cost) times `factors`, or over them; `of` is what the figure
+    counts."""
+
+    watts: float
+    figure: Cost
+    of: str
+    factors: tuple[Cost, ...] = ()
+    over: bool = False
 
 
-def costs_of(subject: Subject, kind: str, rack_w: float) -> Costs:
+def draw(catalog: Catalog, chip: str, costs: Costs, at_meter: bool) -> Draw | None:
+    """What a chip draws at the meter or at the server, and from which figure that follows; None
+    where no power of it is known."""
+    if lacks_power(catalog, chip, costs) is not None:
+        return None
+    figure, server_w, meter_w = power_at_meter(catalog, chip, costs)
+    facility, server = costs.inputs["facility_factor"], costs.inputs["server_power_factor"]
+    if figure.value == meter_w:
+        of = "all in, at the meter"
+        return Draw(meter_w, figure, of) if at_meter else Draw(
+            server_w, figure, of, (facility,), over=True
+        )  # fmt: skip
+    of, factors = "the chip with its share of the server", ()
+    if figure.value != server_w:
+        of, factors = "the chip alone, as rated", (server,)
+    if at_meter:
+        return Draw(meter_w, figure, of, (*factors, facility))
+    return Draw(server_w, figure, of, factors)
+
+
+def budget_of(subject: Subject, kind: str, rack_w: float) -> Budget:
     """What one chip takes of a budget of `kind`."""
-    machines, catalog = subject.problem.machines, subject.catalog
+    problem, catalog = subject.problem, subject.catalog
+    machines, costs = problem.machines, problem.study.costs or catalog.costs
     if kind == "cost":
-        return Costs(machines.usd_per_chip_hour, "USD per hour", ())
+        return Budget(machines.usd_per_chip_hour, "USD per hour")
     if kind == "chips":
-        return Costs(np.ones(len(machines.ids)), "chips", ())
-    found = [all_in_w(catalog, chip) for chip in machines.ids]
-    watts = np.array([one for one, _ in found])
-    bare = [chip for chip, (_, known) in zip(machines.ids, found, strict=True) if not known]
-    notes = ["power is that of the chip with its share of the server, at its rating, no cooling"]
-    if bare:
-        notes.append(f"{', '.join(bare)}: the server's share is not known, the rated power counts")
+        return Budget(np.ones(len(machines.ids)), "chips")
+    found = {chip: draw(catalog, chip, costs, kind == "power") for chip in machines.ids}
+    watts = np.array([math.nan if one is None else one.watts for one in found.values()])
+    draws = {chip: one for chip, one in found.items() if one is not None}
+    used = dict.fromkeys(factor for one in draws.values() for factor in one.factors)
+    notes = [f"{factor.name}: {_factor_words(factor)}" for factor in used]
+    if missing := [chip for chip, one in found.items() if one is None]:
+        notes.append(f"no power is known of {', '.join(missing)}")
     if kind == "power":
-        return Costs(watts, "W", tuple(notes))
-    per_rack = []
-    for chip, one in zip(machines.ids, watts, strict=True):
-        domain = catalog.systems[catalog.chip(chip).system].levels[0].size or 1
-        whole = math.floor(rack_w / one / 8) * 8 if one > 0 else math.nan
-        per_rack.append(domain if 8 < domain <= LARGEST_RACK else whole)
-    racks = np.array([1.0 / one if one > 0 else math.nan for one in per_rack])
-    return Costs(racks, "racks", (*notes, RACK_NOTE))
+        where = "power is that at the meter: the chip with its share of server, network and cooling"
+        return Budget(watts, "W", (where, *notes), draws)
+    where = "a rack holds the power of its servers; cooling is outside it"
+    racks = np.array([
+        1.0 / _chips_of_rack(catalog, chip, one, rack_w)
+        for chip, one in zip(machines.ids, watts, strict=True)
+    ])  # fmt: skip
+    return Budget(racks, "racks", (where, *notes, RACK_NOTE), draws)
+
+
+def _factor_words(cost: Cost) -> str:
+    """`1.36, estimated: power at the meter over that of the servers ...`."""
+    return f"{cost.text}, {cost.kind}" + (f": {cost.note}" if cost.note else "")
+
+
+def _chips_of_rack(catalog: Catalog, chip: str, watts: float, rack_w: float) -> float:
+    """Chips that a rack holds: those of a scale-up domain that is a rack, else whole servers; NaN
+    where it holds none, or what one draws is not known."""
+    domain = catalog.systems[catalog.chip(chip).system].levels[0].size or 1
+    if 8 < domain <= LARGEST_RACK:
+        return float(domain)
+    whole = math.floor(rack_w / watts / 8) * 8 if watts > 0 else 0
+    return float(whole) if whole else math.nan
+
+
+def racks_held(subject: Subject, point: Mapping[str, Any], rack_w: float) -> float | None:
+    """Racks of the deployments that a demand takes; None where that is not known."""
+    load, problem = point["at_average_load"], subject.problem
+    if load is None or load["deployments"] is None:
+        return None
+    each = budget_of(subject, "racks", rack_w).per_chip[problem.machines.code(point["chip"])]
+    needed = point["deployment"]["chips"] * each
+    if not math.isfinite(needed):
+        return None
+    return _racks_of(load["deployments"], needed)
+
+
+def _racks_of(deployments: int, needed: float) -> int:
+    """Racks of so many deployments, each of which needs `needed` of one: several in one rack, or
+    one over several whole ones."""
+    in_one = math.floor(1.0 / needed * (1.0 + 1e-9))
+    if in_one:
+        return math.ceil(deployments / in_one)
+    return deployments * math.ceil(needed * (1.0 - 1e-9))
 
 
 def read_level(kind: str, text: str | None) -> float | None:
@@ -119,7 +186,7 @@ def _at_budget(
     subject: Subject, points: Points, before: Solved, kind: str, at: float | None, rack_w: float
 ) -> dict[str, Any]:
     problem = subject.problem
-    costs = costs_of(subject, kind, rack_w)
+    costs = budget_of(subject, kind, rack_w)
     default = at is None
     budget = at if at is not None else _budget_of(problem, before, costs)
     best: Best = {}
@@ -148,15 +215,31 @@ def _at_budget(
                     "deployments": round(-value / rate) if rate else 0,
                     "chips": round(-value / rate) * one["deployment"]["chips"] if rate else 0,
                     "point": one,
+                    "draw": _draw_row(costs.draws.get(problem.machines.ids[code])),
                 }
             )
     if not rows:
-        least = f"{smallest:,.4g}" if math.isfinite(smallest) else "another limit"
+        known = math.isfinite(smallest)
+        accepted = f"at least {_counted(smallest, costs.words)}" if known else "another limit"
         raise InputError(
-            f"{budget:,.4g} {costs.words} buy no deployment that keeps the limits",
-            field="--at", accepted=f"at least {least} {costs.words}",
+            f"{_counted(budget, costs.words)}: too little for any deployment that keeps the limits",
+            field="--at", accepted=accepted,
         )  # fmt: skip
     return _document(problem, kind, budget, costs.words, default, RATE, rows, list(costs.assumed))
+
+
+def _draw_row(one: Draw | None) -> dict[str, Any] | None:
+    return one and {
+        "watts_per_chip": one.watts,
+        "published": not one.factors,
+        "figure": one.figure.name,
+        "figure_w": one.figure.value,
+        "of": one.of,
+        "kind": one.figure.kind,
+        "factors": {factor.name: factor.value for factor in one.factors},
+        "over": one.over,
+        "source": one.figure.source,
+    }
 
 
 def _in_racks(budget: float, needed: np.ndarray) -> np.ndarray:
@@ -166,8 +249,9 @@ def _in_racks(budget: float, needed: np.ndarray) -> np.ndarray:
     return np.where(per_rack >= 1.0, budget * per_rack, np.floor(budget / over))
 
 
-def _budget_of(problem: PhysicsProblem, before: Solved, costs: Costs) -> float:
-    """What ten of the winner's deployments take: enough that whole deployments compare fairly."""
+def _budget_of(problem: Demanded, before: Solved, costs: Budget) -> float:
+    """What the winner's deployments take for the demand; without one, ten of them: enough that
+    whole deployments compare fairly."""
     assert before.winner_id is not None
     batch = problem.batch(problem.space.unrank(np.array([before.winner_id])))
     found = float(batch.chips[0] * costs.per_chip[batch.chip[0]])
@@ -176,11 +260,13 @@ def _budget_of(problem: PhysicsProblem, before: Solved, costs: Costs) -> float:
         raise InputError(
             f"how much {chip} takes is not known", field="--equal", accepted="--at AMOUNT"
         )
-    return math.ceil(10.0 * found) if costs.words == "racks" else 10.0 * found
+    load = describe(problem, np.array([before.winner_id]))[0]["at_average_load"]
+    held = 10 if load is None or load["deployments"] is None else load["deployments"]
+    return _racks_of(held, found) if costs.words == "racks" else held * found
 
 
 def _at_level(
-    problem: PhysicsProblem, points: Points, before: Solved, kind: str, at: float | None
+    problem: Demanded, points: Points, before: Solved, kind: str, at: float | None
 ) -> dict[str, Any]:
     metric = LEVELS[kind]
     default = at is None
@@ -205,6 +291,7 @@ def _at_level(
             "deployments": None,
             "chips": None,
             "point": describe(problem, np.array([point]), (metric, COST))[0],
+            "draw": None,
         }
         for code, (value, point) in best.items()
     ]
@@ -217,7 +304,7 @@ def _at_level(
 
 
 def _document(
-    problem: PhysicsProblem,
+    problem: Demanded,
     kind: str,
     level: float,
     unit: str,
@@ -250,6 +337,13 @@ def level_words(row: Mapping[str, Any]) -> str:
     kind, level = row["kind"], row["level"]
     if kind in LEVELS:
         return f"{LEVELS[kind]} <= {show_limit(LEVELS[kind], level)}"
-    if kind == "power":
-        return units.format(level, "W", 4)
-    return f"{level:,.4g} {row['unit']}"
+    return _counted(level, row["unit"])
+
+
+def _counted(amount: float, unit: str) -> str:
+    """`1 rack`, `10 chips`, `23 USD per hour`, `40 kW`."""
+    if unit == "W":
+        return units.format(amount, "W", 4)
+    if amount == 1.0 and unit in ("racks", "chips"):
+        unit = unit.removesuffix("s")
+    return f"{amount:,.4g} {unit}"

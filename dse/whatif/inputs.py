@@ -3,8 +3,10 @@ them changed.
 
     chip.ID.FIGURE        a figure or the price of one chip; chip.all.FIGURE of every one
     workload.FIGURE       lengths, cache hits, rate of arrivals; workload.NAME.FIGURE of one of many
-    demand                requests per second of Poisson arrivals, else the limit on
-                          output_tokens_per_s
+    demand                tokens a second to serve, input and output; where requests arrive at
+                          random and no such demand is given, the requests per second that arrive
+                          at one deployment
+    peak_over_average     of the demand
     limit.METRIC          a limit of the study, or a new one
     costs.NAME            a cost of owning, on the price basis owned_tco; costs.ID.price,
                           server_price or power of one chip
@@ -32,12 +34,14 @@ from dse.specs.catalog import Catalog, with_own_chips
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.costs import CHIP_RULES, RULES, Rule
 from dse.specs.derive import derive
+from dse.specs.load import Demand, rate_words, read_rate
 from dse.specs.loader import did_you_mean
 from dse.specs.metrics import METRICS, parse_limit
 from dse.specs.study import Study
 from dse.study.describe import Limit
-from dse.study.physics import PhysicsProblem, on_terms
+from dse.study.physics import on_terms
 from dse.study.trained import trained_of
+from dse.whatif.demand import Demanded, with_power
 
 ALL = "all"
 # Figures of a chip: the name that `derive` takes, and the dimension.
@@ -51,6 +55,8 @@ FIGURES = {
     "tdp": ("tdp", "W"),
 }
 PRICE = "price"
+DEMAND, PEAK = "demand", "peak_over_average"
+ARRIVALS = "requests/s"
 # Figures of a workload: dimension, least and most.
 LOADS = {
     "prompt_tokens": ("tokens", 1.0, 1e8),
@@ -70,7 +76,7 @@ _NO_UNIT = ("fraction", "count", "tokens")
 class Subject:
     """A posed study with the catalog that it was posed against, before prices of owned chips."""
 
-    problem: PhysicsProblem
+    problem: Demanded
     catalog: Catalog
 
 
@@ -119,7 +125,7 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
             if name != "requests_per_second" or rates:
                 now = None if own is None else _load(own, name)
                 found.append(Input(f"{prefix}{name}", unit, now))
-    found.append(_demand(problem, rates))
+    found += _demand_inputs(problem, rates)
     for limit in problem.limits:
         prefix = f"limit.{limit.workload}." if limit.workload else "limit."
         found.append(Input(f"{prefix}{limit.metric}", METRICS[limit.metric].dimension, limit.limit))
@@ -161,12 +167,13 @@ def _rule(one: Input) -> Rule:
     return (CHIP_RULES if chip else RULES)[cost]
 
 
-def _demand(problem: PhysicsProblem, rates: bool) -> Input:
-    if rates:
+def _demand_inputs(problem: Demanded, rates: bool) -> list[Input]:
+    demand = problem.demand
+    ratio = Input(PEAK, "fraction", None if demand is None else demand.peak_over_average)
+    if demand is None and rates:
         total = math.fsum(float(share.workload.requests_per_s[0]) for share in problem.mix)
-        return Input("demand", "count", total)
-    least = [one.limit for one in problem.limits if one.metric == "output_tokens_per_s"]
-    return Input("demand", "tokens/s", least[0] if least else None)
+        return [Input(DEMAND, ARRIVALS, total), ratio]
+    return [Input(DEMAND, "tokens/s", demand and demand.average_tokens_per_s), ratio]
 
 
 def _known(value: float) -> float | None:
@@ -252,12 +259,20 @@ def _value(one: Input, text: str, field: str) -> float:
     try:
         if one.name.startswith(COSTS):
             return _rule(one).read(text)
-        if one.name.startswith("limit.") or one.dimension in ("fraction", "tokens/s"):
+        if one.name.startswith("limit.") or one.dimension == "fraction":
             return parse_limit(text, one.dimension)
+        if one.name == DEMAND:
+            return _demand_value(one, text)
         return units.parse(text, one.dimension)
     except InputError as error:
         accepted = f"1.2x, +10%, or {error.accepted}"
         raise InputError(error.message, field=field, accepted=accepted) from None
+
+
+def _demand_value(one: Input, text: str) -> float:
+    if one.dimension == ARRIVALS:
+        return units.parse(text.removesuffix(ARRIVALS), "count")
+    return read_rate(text)
 
 
 def checked(change: Change, field: str) -> Change:
@@ -283,6 +298,8 @@ def checked(change: Change, field: str) -> Change:
     least, most = 0.0, math.inf
     if one.name.startswith("workload."):
         least, most = LOADS[name][1:]
+    elif one.name == PEAK:
+        least, most = 1.0, 1e6
     zero = one.name.startswith("workload.") or name == "link_latency"
     if not least <= after <= most or (after == 0.0 and not zero):
         accepted = f"{least:g} to {most:g}" if most < math.inf else "more than 0"
@@ -295,6 +312,8 @@ def show(one: Input, value: float | None) -> str:
     """A value of an input as a person reads it."""
     if value is None:
         return "–"
+    if one.name == DEMAND and one.dimension != ARRIVALS:
+        return rate_words(value)
     if one.name.startswith(COSTS):
         return _rule(one).show(value)
     if one.dimension == "usd/h":
@@ -308,7 +327,7 @@ def show(one: Input, value: float | None) -> str:
     return f"{value:.4g} {one.dimension}"
 
 
-def apply(subject: Subject, changes: Sequence[Change]) -> PhysicsProblem:
+def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
     """The study with its inputs changed: the same space, other machines, workloads and limits.
 
     A later change of an input takes the place of an earlier one of the same input; `chip.all` comes
@@ -322,14 +341,26 @@ def apply(subject: Subject, changes: Sequence[Change]) -> PhysicsProblem:
         trained = trained_of(study, on_terms(subject.catalog, study))
         problem = replace(problem, study=study, trained=trained)
     problem = _machines(subject, problem, ordered)
-    mix, limits = problem.mix, problem.limits
+    mix, limits, demand = problem.mix, problem.limits, problem.demand
     for change in ordered:
         name = change.input.name
-        if name.startswith("workload.") or (name == "demand" and change.input.dimension == "count"):
+        if name.startswith("workload.") or change.input.dimension == ARRIVALS:
             mix = _changed_mix(mix, change)
-        elif name == "demand" or name.startswith("limit."):
+        elif name in (DEMAND, PEAK):
+            demand = _changed_demand(demand, change)
+        elif name.startswith("limit."):
             limits = _changed_limits(limits, change)
-    return replace(problem, mix=mix, limits=limits)
+    return replace(problem, mix=mix, limits=limits, demand=demand)
+
+
+def _changed_demand(demand: Demand | None, change: Change) -> Demand:
+    """The demand with one of its figures changed; without one, a steady demand begins."""
+    after = change.after
+    assert after is not None
+    demand = demand or Demand(None, 1.0)
+    if change.input.name == DEMAND:
+        return replace(demand, average_tokens_per_s=after)
+    return replace(demand, peak_over_average=after)
 
 
 def _owned(study: Study, changes: Sequence[Change]) -> Study:
@@ -345,9 +376,7 @@ def _owned(study: Study, changes: Sequence[Change]) -> Study:
     return replace(study, costs=study.costs.changed(values, chips, "a what-if"))
 
 
-def _machines(
-    subject: Subject, problem: PhysicsProblem, changes: Sequence[Change]
-) -> PhysicsProblem:
+def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) -> Demanded:
     """The problem with figures and prices of its chips changed."""
     ids = problem.machines.ids
     settings: dict[str, dict[str, str]] = {}
@@ -369,6 +398,7 @@ def _machines(
         catalog = on_terms(with_figures(subject.catalog, settings), problem.study)
         study = problem.study
         machines = compile_machines(catalog, ids, study.price_basis, study.rack)
+        problem = with_power(problem, catalog)
     if prices:
         usd = machines.usd_per_chip_hour.copy()
         for chip, change in prices:
@@ -435,7 +465,6 @@ def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, .
     """The limits with one changed or added."""
     rest = change.input.name.removeprefix("limit.")
     workload, _, metric = rest.rpartition(".")
-    metric = "output_tokens_per_s" if rest == "demand" else metric
     after = change.after
     assert after is not None
     value = show_limit(metric, after)

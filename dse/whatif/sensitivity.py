@@ -17,11 +17,13 @@ import numpy as np
 from dse.errors import InputError
 from dse.specs.costs import CHIP_RULES, RULES
 from dse.specs.metrics import METRICS
-from dse.study.physics import PhysicsProblem
 from dse.whatif.change import best
+from dse.whatif.demand import Demanded
 from dse.whatif.inputs import (
     COSTS,
+    DEMAND,
     FIGURES,
+    PEAK,
     PRICE,
     Change,
     Input,
@@ -51,7 +53,9 @@ def sensitivity_inputs(subject: Subject, chip: str) -> list[Input]:
     names += [
         name for name in known if name.startswith("workload.") and (name.count(".") == 2) == several
     ]
-    names += [f"{COSTS}{name}" for name in RULES]
+    demand = subject.problem.demand is not None  # which takes the place of a utilisation
+    names += [DEMAND, PEAK] if demand else []
+    names += [f"{COSTS}{name}" for name in RULES if not (demand and name == "utilisation")]
     names += [f"{COSTS}{chip}.{name}" for name in CHIP_RULES]
     return [known[name] for name in names if name in known and (known[name].now or 0.0) > 0.0]
 
@@ -107,7 +111,7 @@ def _strength(row: dict[str, Any]) -> float:
     return max((abs(end) for end in ends if end is not None), default=0.0)
 
 
-def _at(subject: Subject, one: Input, factor: float) -> PhysicsProblem | None:
+def _at(subject: Subject, one: Input, factor: float) -> Demanded | None:
     """The study with one input times a factor; None where the input cannot have that value."""
     try:
         return apply(subject, [_multiplied(one, factor)])
@@ -115,7 +119,7 @@ def _at(subject: Subject, one: Input, factor: float) -> PhysicsProblem | None:
         return None
 
 
-def _end(subject: Subject, one: Input, factor: float) -> tuple[float, PhysicsProblem]:
+def _end(subject: Subject, one: Input, factor: float) -> tuple[float, Demanded]:
     """(factor, the study with one input times it), (1, the study) where it cannot have that."""
     problem = _at(subject, one, factor)
     return (1.0, subject.problem) if problem is None else (factor, problem)
@@ -125,9 +129,7 @@ def _multiplied(one: Input, factor: float) -> Change:
     return checked(Change(one, factor, None, f"{factor:g}x"), one.name)
 
 
-def _fixed(
-    problem: PhysicsProblem, point: int, objective: str
-) -> tuple[float | None, float | None]:
+def _fixed(problem: Demanded, point: int, objective: str) -> tuple[float | None, float | None]:
     """(objective, time per output token) of a deployment that stays, feasible or not."""
     values = metrics_at(problem, np.array([point])).values
     found = [float(values[name][0]) for name in (objective, TPOT)]

@@ -26,9 +26,10 @@ from dse.specs.calibration import KINDS
 from dse.specs.own_config import config_of
 from dse.study.describe import describe_deployment, describe_metrics
 from dse.study.numbers import number, significant
-from dse.study.physics import KNOWN, PhysicsProblem
+from dse.study.physics import KNOWN
 from dse.study.shapes import model_at
 from dse.study.words import short_deployment, short_shape
+from dse.whatif.demand import Demanded, at_demand
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -41,8 +42,8 @@ STRUCTURAL = tuple(
     if rule not in ("memory_capacity", "arrivals_within_capacity") and "tier" not in rule
 )
 # The points that a small change can make the winner: within so much of it in the objective, and
-# within so much of every limit.
-NEAR, SLACK = 1.6, 0.4
+# within so much of every limit. Under a demand, one deployment more may double what is paid.
+NEAR, NEAR_AT_DEMAND, SLACK = 1.6, 3.2, 0.4
 Progress = Callable[[str], None]
 
 
@@ -75,7 +76,7 @@ class Solved:
     that is best in the objective, None where nothing is feasible; `miss` then says what is in the
     way."""
 
-    problem: PhysicsProblem
+    problem: Demanded
     ids: Ids
     F: Floats
     winner: int | None
@@ -88,7 +89,7 @@ class Solved:
 
 
 def chunks(
-    problem: PhysicsProblem, ids: Ids, threads: int = THREADS
+    problem: Demanded, ids: Ids, threads: int = THREADS
 ) -> Iterator[tuple[Ids, Metrics, Evaluation]]:
     """(ids, metrics, F and G) of the points, in order, CHUNK at a time."""
 
@@ -106,7 +107,7 @@ def chunks(
 
 
 def all_points(
-    problem: PhysicsProblem, engine: str, seed: int, progress: Progress = lambda text: None
+    problem: Demanded, engine: str, seed: int, progress: Progress = lambda text: None
 ) -> Points:
     """What is looked at: every point whose shape and degrees agree, or those that a search finds
     and their neighbours."""
@@ -122,7 +123,7 @@ def all_points(
     return Points(_around(problem, found.front.ids), False, found.engine, found.evaluations)
 
 
-def _around(problem: PhysicsProblem, front: Ids) -> Ids:
+def _around(problem: Demanded, front: Ids) -> Ids:
     """A front and all points one parameter away from it."""
     if not len(front):
         return front
@@ -131,7 +132,7 @@ def _around(problem: PhysicsProblem, front: Ids) -> Ids:
     return np.unique(np.concatenate([front, near]))
 
 
-def searched(problem: PhysicsProblem, points: Points, seed: int) -> Points:
+def searched(problem: Demanded, points: Points, seed: int) -> Points:
     """Where the space is not enumerated, the points with those of a search of this problem too."""
     if points.enumerated:
         return points
@@ -140,7 +141,7 @@ def searched(problem: PhysicsProblem, points: Points, seed: int) -> Points:
     return Points(ids, False, points.engine, points.evaluations + found.evaluations)
 
 
-def solve(problem: PhysicsProblem, points: Points | Ids, objective: str) -> Solved:
+def solve(problem: Demanded, points: Points | Ids, objective: str) -> Solved:
     """The front among the points and its winner in `objective`."""
     ids = points.ids if isinstance(points, Points) else points
     archive = Archive(len(problem.objectives))
@@ -163,7 +164,7 @@ def solve(problem: PhysicsProblem, points: Points | Ids, objective: str) -> Solv
     return Solved(problem, archive.ids, F, winner, feasible, nearest[1])
 
 
-def _missed(problem: PhysicsProblem, G: Floats) -> str:
+def _missed(problem: Demanded, G: Floats) -> str:
     """What the nearest miss breaks."""
     pairs = zip(problem.constraints, G, strict=True)
     broken = [(name, amount) for name, amount in pairs if amount > 0.0]
@@ -183,10 +184,16 @@ def require_winner(solved: Solved) -> int:
     return int(solved.ids[solved.winner])
 
 
-def near(problem: PhysicsProblem, points: Points, best: float, objective: str) -> Points:
+def reach_of(problem: Demanded) -> float:
+    """How far from the winner's objective `near` looks, as a factor."""
+    return NEAR if problem.demand is None else NEAR_AT_DEMAND
+
+
+def near(problem: Demanded, points: Points, best: float, objective: str) -> Points:
     """The points that a small change can make the winner; `best` is the winner's column of F."""
     column = [one.metric for one in problem.objectives].index(objective)
-    bound = best * NEAR if best > 0.0 else best / NEAR
+    reach = reach_of(problem)
+    bound = best * reach if best > 0.0 else best / reach
     kept = []
     for ids, _, found in chunks(problem, points.ids):
         close = (found.F[:, column] <= bound) & (found.G <= SLACK).all(axis=1)
@@ -194,19 +201,18 @@ def near(problem: PhysicsProblem, points: Points, best: float, objective: str) -
     return Points(np.concatenate(kept), points.enumerated, points.engine, points.evaluations)
 
 
-def metrics_at(problem: PhysicsProblem, ids: Ids) -> Metrics:
+def metrics_at(problem: Demanded, ids: Ids) -> Metrics:
     return problem.metrics(problem.space.unrank(np.asarray(ids, dtype=np.int64)))
 
 
-def describe(
-    problem: PhysicsProblem, ids: Ids, asked: tuple[str, ...] = ()
-) -> list[dict[str, Any]]:
-    """Points as JSON: id, deployment, shape where it is searched, and the metrics that a buyer
-    looks at."""
+def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Points as JSON: id, deployment, shape where it is searched, the metrics that a buyer looks
+    at, and under a demand what it takes to serve that."""
     if not len(ids):
         return []
     index = problem.space.unrank(np.asarray(ids, dtype=np.int64))
     batch, metrics = problem.batch(index), problem.metrics(index)
+    busy = metrics if problem.demand is None else problem.busy.metrics(index)
     names = dict.fromkeys(
         [
             *(one.metric for one in problem.objectives), *(one.metric for one in problem.limits),
@@ -221,6 +227,9 @@ def describe(
         shape = None
         if problem.model is None:
             shape = short_shape(config_of(model_at(batch, i, "", None)))
+        load, intervals = None, describe_metrics(busy, i, batch)["intervals"]
+        if problem.demand is not None:
+            load, intervals = at_demand(problem, batch, busy, i, intervals)
         found.append(
             {
                 "id": int(point),
@@ -229,7 +238,8 @@ def describe(
                 "shape": shape,
                 "deployment": deployment,
                 "metrics": {name: number(metrics.values[name][i]) for name in names},
-                "intervals": describe_metrics(metrics, i, batch)["intervals"],
+                "intervals": intervals,
+                "at_average_load": load,
                 "provenance": KINDS[metrics.provenance[i]],
             }
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,22 @@ import yaml
 
 from dse.errors import InputError, InputErrors
 from dse.specs.catalog import chip_and_files, data_digest, load_catalog
+from dse.specs.load import Demand, read_demand
 from dse.specs.metrics import METRICS, parse_constraint
 from dse.specs.model import Model
 from dse.specs.model_catalog import resolve_model
+from dse.specs.overrides import using
+from dse.specs.own_prices import OwnPrices, in_force, using_prices
 from dse.specs.study import Study, load_study, resolve_space
 from dse.study.describe import Limit
 from dse.study.folder import STUDY, read_study
 from dse.study.physics import pose
 from dse.study.require import space_of
+from dse.whatif.demand import demanded
 from dse.whatif.inputs import Subject
 
+# Of study.json: what a finished study was made with beside its space.
+MADE_WITH = ("efficiency_files", "own_prices")
 COST = "usd_per_million_total_tokens"
 # The deployments of a model that are looked at where nothing is said of them.
 DENSE = {
@@ -47,7 +54,8 @@ LIMITS = ("ttft_s <= 2 s", "tpot_s <= 50 ms")
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A subject, what it is called, the seed and engine that find its front, and what its reader
-    must know of it. `objective` is the metric that the winner is best in."""
+    must know of it. `objective` is the metric that the winner is best in; `made_with` is what
+    study.json says of the prices and kernel laws that a finished study was made with."""
 
     subject: Subject
     title: str
@@ -55,6 +63,15 @@ class Asked:
     engine: str
     objective: str
     notes: tuple[str, ...]
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+
+
+def terms_of(made_with: Mapping[str, Any]) -> ExitStack:
+    """The prices and kernel laws of a finished study in force, beneath those of the command."""
+    stack = ExitStack()
+    stack.enter_context(using(made_with.get("efficiency_files", ())))
+    stack.enter_context(using_prices(**made_with.get("own_prices", {}), beneath=True))
+    return stack
 
 
 def of_study(text: str, limits: Sequence[str] = (), objective: str | None = None) -> Asked:
@@ -63,33 +80,36 @@ def of_study(text: str, limits: Sequence[str] = (), objective: str | None = None
     Raises InputError for what is neither, for a study whose space file has changed since, or one
     that was evaluated by a function of the user.
     """
-    notes: list[str] = []
-    seed, engine = 0, "auto"
-    if (Path(text) / STUDY).is_file():
-        document, _ = read_study(Path(text))
-        if "--evaluator" in document.get("command", ""):
-            raise InputError(
-                f"{text} was evaluated by a function of your own", field="STUDY",
-                accepted="a study of the built-in model",
-            )  # fmt: skip
+    if not (Path(text) / STUDY).is_file():
+        if Path(text).is_dir():
+            accepted = "a folder that `dse run` wrote"
+            raise InputError(f"{text} is no finished study", field="STUDY", accepted=accepted)
+        return _asked(load_study(resolve_space(text)), limits, objective, 0, "auto", ())
+    document, _ = read_study(Path(text))
+    if "--evaluator" in document.get("command", ""):
+        raise InputError(
+            f"{text} was evaluated by a function of your own", field="STUDY",
+            accepted="a study of the built-in model",
+        )  # fmt: skip
+    made_with = {key: document[key] for key in MADE_WITH if key in document}
+    given = in_force() != OwnPrices()
+    with terms_of(made_with):
         study = load_study(resolve_space(space_of(document)), law=document.get("quality_law"))
         if study.fingerprint != document["fingerprint"]:
             raise InputError(
                 f"{study.path} has changed since {text} was made from it", field="STUDY",
                 accepted="that space file as it was, or a new `dse run` of this one",
             )  # fmt: skip
-        if document.get("data_digest") != data_digest():
+        notes = []
+        if given:
+            notes.append(f"prices and costs as this command gives them, not those of {text}")
+        elif document.get("data_digest") != data_digest():
             notes.append(
                 f"the hardware data have changed since {text}: before and after are both today's"
             )
         seed, engine = document["seed"], document["engine"]
-    elif Path(text).is_dir():
-        raise InputError(
-            f"{text} is no finished study", field="STUDY", accepted="a folder that `dse run` wrote"
-        )
-    else:
-        study = load_study(resolve_space(text))
-    return _asked(study, limits, objective, seed, engine, notes)
+        asked = _asked(study, limits, objective, seed, engine, notes)
+    return replace(asked, made_with=made_with)
 
 
 def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | None) -> Asked:
@@ -141,6 +161,19 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
     if found.subject.problem.space.size == 1:
         return found
     return replace(found, notes=("what the flags leave open of the deployment is looked for",))
+
+
+def under(asked: Asked, average: Any, peak_over_average: Any) -> Asked:
+    """The same under a demand, of which each figure that is given takes the place of the space's.
+    Raises InputError, its field `average` or `peak_over_average`."""
+    problem = asked.subject.problem
+    now = problem.demand or Demand(None, 1.0)
+    ratio = now.peak_over_average if peak_over_average is None else peak_over_average
+    demand = read_demand(average, ratio)
+    if average is None:
+        demand = replace(demand, average_tokens_per_s=now.average_tokens_per_s)
+    subject = replace(asked.subject, problem=replace(problem, demand=demand))
+    return replace(asked, subject=subject)
 
 
 def _as_flags(error: InputError) -> InputError:
@@ -211,7 +244,7 @@ def _asked(
     notes: Sequence[str],
 ) -> Asked:
     catalog = load_catalog(extra_chip_files=study.chip_files)
-    problem = pose(study, catalog)
+    problem = demanded(pose(study, catalog), catalog, study.demand)
     if limits:
         more = tuple(_limit(text) for text in limits)
         problem = replace(problem, limits=(*problem.limits, *more))

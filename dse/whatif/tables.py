@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dse.study.numbers import NONE, digits, significant, tenths
 from dse.study.text_table import Table
 from dse.whatif.equal import RATE, level_words
+from dse.whatif.inputs import ARRIVALS, DEMAND
 from dse.whatif.solve import words
-from dse.whatif.words import dollars, named
+from dse.whatif.words import counted, dollars, money, named
 
 Json = Mapping[str, Any]
+# What a demand takes.
+HELD = ("held", "chips", "an hour", "if busy")
+HELD_NOTE = (
+    "held: deployments bought for the demand, with their chips and dollars in all; if busy: the "
+    "cost per million tokens of a deployment that never waits"
+)
 BAR = 9  # characters of half a bar
 
 
 def tables(document: Json, bars: bool = True) -> list[Table]:
-    """Every table, in the order of the questions; `bars`: with bars of text."""
+    """Every table, in the order of the questions, of the inputs where nothing was asked; then an
+    hour of each recommended chip by its parts, where chips are owned. `bars`: with bars of text."""
     metric = document["objective"]
     found = [_scenario_table(document)] if document["scenarios"] else []
     for row in document["scenarios"]:
@@ -27,18 +35,26 @@ def tables(document: Json, bars: bool = True) -> list[Table]:
         found += [_sensitivity_table(document, bars), _shadow_table(document)]
     if document["break_even"] is not None:
         found += _break_even_tables(document["break_even"])
-    found += [_equal_table(row) for row in document["equal"]]
+    for row in document["equal"]:
+        found += [_equal_table(row, document["winner"]["at_average_load"]), *_draw_tables(row)]
+    found = found or [_inputs_table(document)]
+    shown = document["break_even"] and document["break_even"]["owning"]
+    if document["prices"] and not shown:
+        found.append(_parts_table("An owned chip-hour by its parts", document["prices"]))
     return found
 
 
 def _scenario_table(document: Json) -> Table:
     metric = document["objective"]
-    extra = [name for name in ("tpot_s", "ttft_s") if name in document["winner"]["metrics"]]
+    points = [document["winner"], *(row["winner"] for row in document["scenarios"])]
+    held = _held_titles(points)
+    latencies = ("tpot_s",) if held else ("tpot_s", "ttft_s")
+    extra = [name for name in latencies if name in document["winner"]["metrics"]]
     names = list(dict.fromkeys([metric, *extra]))
 
     def line(name: str, point: Json | None, change: str, front: str) -> tuple[str, ...]:
         cells = [NONE if point is None else dollars(n, point["metrics"].get(n)) for n in names]
-        return (name, words(point), *cells, change, front)
+        return (name, words(point), *_held(point, held), *cells, change, front)
 
     rows = [line("as things stand", document["winner"], "", f"{document['front_size']:,}")]
     for row in document["scenarios"]:
@@ -50,8 +66,26 @@ def _scenario_table(document: Json) -> Table:
             rows.append(line(name, old, "", ""))
     return Table(
         "Before and after: the winner",
-        ("", "winner", *(named(name) for name in names), "change", "front"),
-        rows, tuple(range(2, 4 + len(names))),
+        ("", "winner", *held, *(named(name) for name in names), "change", "front"),
+        rows, tuple(range(2, 4 + len(held) + len(names))), (HELD_NOTE,) if held else (),
+    )  # fmt: skip
+
+
+def _held_titles(points: Iterable[Json | None]) -> tuple[str, ...]:
+    """Columns of what a demand takes, where one of the points serves one."""
+    loads = [point["at_average_load"] for point in points if point is not None]
+    some = any(load and load["deployments"] is not None for load in loads)
+    return HELD if some else ()
+
+
+def _held(point: Json | None, titles: tuple[str, ...]) -> tuple[str, ...]:
+    """The cells of these columns."""
+    load = None if point is None else point["at_average_load"]
+    if load is None or load["deployments"] is None:
+        return (NONE,) * len(titles)
+    return (
+        f"{load['deployments']:,}", f"{load['chips']:,.0f}", f"${money(load['usd_per_hour'])}",
+        f"${significant(load['busy_usd_per_million_total_tokens'])}",
     )  # fmt: skip
 
 
@@ -83,15 +117,23 @@ def _front_tables(row: Json, document: Json) -> list[Table]:
 
 def _sweep_table(row: Json, metric: str) -> Table:
     last, rows = None, []
+    held = _held_titles(one["winner"] for one in row["rows"])
     for one in row["rows"]:
         now = words(one["winner"])
         mark = "" if last is None or now == last else "*"
-        rows.append((one["words"], dollars(metric, one["objective"]), now + mark))
+        cells = (dollars(metric, one["objective"]), *_held(one["winner"], held))
+        rows.append((one["words"], *cells, now + mark))
         last = now
-    notes = ("* another winner than a line above",) if row["switches"] else ()
+    title = row["input"].replace(".", " ") if held else row["input"]  # which may wrap
+    notes = [HELD_NOTE] if held else []
+    notes += ["* another winner than a line above"] if row["switches"] else []
+    if row["input"] == DEMAND and held and len(row["switches"]) > 0:
+        notes.append(
+            "deployments are whole, so that between two lines the lead may change more than once"
+        )
     return Table(
-        f"Sweep of {row['input']}", (row["input"], named(metric), "winner"), rows, (0, 1),
-        notes,
+        f"Sweep of {row['input']}", (title, named(metric), *held, "winner"), rows,
+        tuple(range(2 + len(held))), tuple(notes),
     )  # fmt: skip
 
 
@@ -222,7 +264,11 @@ def _break_even_tables(document: Json) -> list[Table]:
             )
         )  # fmt: skip
     if document["owning"]:
-        found += [_owning_table(document), _owned_parts(document["owning"])]
+        prices = [row["price"] for row in document["owning"]]
+        found += [
+            _owning_table(document),
+            _parts_table("An owned chip-hour by its parts, always busy", prices),
+        ]
     return found
 
 
@@ -259,32 +305,37 @@ def _owning_table(document: Json) -> Table:
     )  # fmt: skip
 
 
-def _owned_parts(owning: list[Json]) -> Table:
-    """Each owned chip's hour by its parts."""
-    names = [part["name"] for part in owning[0]["price"]["parts"]]
+def _parts_table(caption: str, prices: Sequence[Json]) -> Table:
+    """Each chip's owned hour by its parts."""
+    names = [part["name"] for part in prices[0]["parts"]]
     rows = [
         (
-            row["chip"],
-            *(f"${part['usd_per_chip_hour']:.3f}" for part in row["price"]["parts"]),
-            f"${row['owned_at_full_use']:.3f}",
+            price["chip"],
+            *(f"${part['usd_per_chip_hour']:.3f}" for part in price["parts"]),
+            f"${price['usd_per_chip_hour']:.3f}",
         )
-        for row in owning
+        for price in prices
     ]
     return Table(
-        "An owned chip-hour by its parts, always busy", ("chip", *names, "total"), rows,
-        tuple(range(1, len(names) + 2)), ("costs of hardware/costs.yaml, or yours in their place",),
+        caption, ("chip", *names, "total"), rows, tuple(range(1, len(names) + 2)),
+        ("costs of hardware/costs.yaml, or yours in their place",),
     )  # fmt: skip
 
 
-def _equal_table(row: Json) -> Table:
+def _equal_table(row: Json, load: Json | None) -> Table:
     more = row["metric"] == RATE
     rows = []
     for one in row["rows"]:
         value = f"{one['value']:,.0f}" if more else dollars(row["metric"], one["value"])
         counts = (f"{one['deployments']:,}", f"{one['chips']:,}") if more else ()
         metrics = one["point"]["metrics"]
-        cells = [dollars(name, metrics.get(name)) for name in
-                 ("usd_per_million_total_tokens", "tpot_s")]  # fmt: skip
+        cost = metrics["usd_per_million_total_tokens"]
+        if own := one["point"]["at_average_load"]:  # a budget is served at the full rate
+            cost = own["busy_usd_per_million_total_tokens"]
+        cells = [
+            dollars("usd_per_million_total_tokens", cost),
+            dollars("tpot_s", metrics["tpot_s"]),
+        ]
         rows.append(
             (one["chip"], value, tenths(one["over_best"], sign=True), *counts,
              words(one["point"]), *(cells if more else cells[1:]))
@@ -294,20 +345,58 @@ def _equal_table(row: Json) -> Table:
          "per token")
         if more else ("chip", named(row["metric"]), "to best", "deployed", "per token")
     )  # fmt: skip
-    notes = list(row["assumed"])
+    notes = []
     if row["level_is_the_winners"]:
-        whose = "that of ten of the winner's deployments" if more else "the winner's"
-        notes.append(f"without --at, the level is {whose}")
+        notes.append(f"without --at, the level is {_whose(row, load)}")
     if row["without"]:
         notes.append(f"no deployment: {', '.join(row['without'])}")
     right = (1, 2, 3, 4, 6, 7) if more else (1, 2, 4)
     return Table(f"At equal {row['kind']}: {level_words(row)}", titles, rows, right, tuple(notes))
 
 
-def inputs_table(document: Json) -> Table:
+def _whose(row: Json, load: Json | None) -> str:
+    if row["metric"] != RATE:
+        return "the winner's"
+    if load is None or load["deployments"] is None:
+        return "that of ten of the winner's deployments"
+    return f"that of the winner's {counted(load['deployments'], 'deployment')} for the demand"
+
+
+def _draw_tables(row: Json) -> list[Table]:
+    """From which figure the watts of each chip follow; nothing where no watts are compared."""
+    draws = [(one["chip"], one["draw"]) for one in row["rows"] if one["draw"]]
+    if not draws:
+        return []
+    rows = []
+    for chip, draw in draws:
+        sign = "/" if draw["over"] else "x"
+        known = " ".join(f"{sign} {value:.4g} {name}" for name, value in draw["factors"].items())
+        rows.append(
+            (chip, f"{draw['watts_per_chip']:,.0f} W", f"{draw['figure_w']:,.0f} W",
+             f"{draw['of']} ({draw['kind']})", known or "as published")
+        )  # fmt: skip
+    where = "at the meter" if row["kind"] == "power" else "of the server"
+    return [
+        Table(
+            f"What a chip draws, {where}",
+            ("chip", "counted", "from", "what that counts", "how it follows"),
+            rows, (1, 2), tuple(row["assumed"]),
+        )
+    ]  # fmt: skip
+
+
+def _inputs_table(document: Json) -> Table:
     """The inputs that have a value, for a question that changes none."""
     rows = [(row["input"], row["words"]) for row in document["inputs"] if row["now"] is not None]
+    notes = ["also limit.METRIC of any metric, chip.all.FIGURE of every chip"]
+    if document["demand"] is None:
+        notes.append("also demand=1B/day, input and output tokens, and peak_over_average")
+    if any(row["unit"] == ARRIVALS for row in document["inputs"]):
+        notes[-1] = (
+            "demand is the rate at which requests arrive at one deployment with its replicas; "
+            "--demand 1B/day buys as many deployments as a demand takes"
+        )
     return Table(
         "What --set and --sweep may change, and its value now", ("input", "now"), rows,
-        (1,), ("also limit.METRIC of any metric, chip.all.FIGURE of every chip",),
+        (1,), tuple(notes),
     )  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dse import units
+from dse.perf.workload import POISSON
 from dse.specs.metrics import METRICS
-from dse.study.numbers import significant, tenths
+from dse.study.numbers import percent, significant, tenths
 from dse.study.scale.words import chips_words
 from dse.study.words import SHOWN, load_words, show
 from dse.whatif.equal import RATE, level_words
@@ -37,13 +39,14 @@ def heading(document: Json) -> str:
     """What is asked of what, in a line."""
     loads = "; ".join(load_words(load) for load in document["workloads"])
     limits = ", ".join(document["limits"]) or "no limit"
-    return f"{document['title']}: {loads}; {limits}; prices: {document['price_basis']}"
+    demand = f"demand: {document['demand']['words']}; " if document["demand"] else ""
+    return f"{document['title']}: {loads}; {demand}{limits}; prices: {document['price_basis']}"
 
 
 def sentences(document: Json) -> list[str]:
     """The answer, each question's in the order it was asked, the winner as things stand first."""
     metric = document["objective"]
-    found = [_winner(document)]
+    found = [_winner(document), *_demand(document)]
     found += [_scenario(row, metric) for row in document["scenarios"]]
     found += [_sweep(row, metric) for row in document["sweeps"]]
     if document["sensitivities"] is not None:
@@ -57,16 +60,81 @@ def sentences(document: Json) -> list[str]:
 def _winner(document: Json) -> str:
     metric, winner = document["objective"], document["winner"]
     value = winner["metrics"][metric]
-    if metric.startswith("usd_per_million"):
+    load = winner["at_average_load"]
+    if not metric.startswith("usd_per_million"):
+        said = f"{words(winner)} is best: {named(metric)} {dollars(metric, value)}"
+    elif load is None or load["deployments"] is None:
         said = f"{words(winner)} is cheapest: {_priced(metric, value)}"
     else:
-        said = f"{words(winner)} is best: {named(metric)} {dollars(metric, value)}"
+        verb = "is" if load["deployments"] == 1 else "are"
+        said = (
+            f"{counted(load['deployments'], 'deployment')} of {words(winner)} {verb} cheapest for "
+            f"the demand: {_priced(metric, value)}"
+        )
     ends = winner["intervals"].get(metric)
     sure = f"kernel laws {winner['provenance']}"
     if ends:
         low, high = (dollars(metric, end) for end in ends)
-        sure = f"80% interval {low} to {high}, {sure}"
+        same = "the same at both ends of the 80% interval"
+        sure = f"{same if low == high else f'80% interval {low} to {high}'}, {sure}"
     return f"As things stand, {said} ({sure})."
+
+
+def _demand(document: Json) -> list[str]:
+    """What the demand takes of the winner; nothing without a demand."""
+    demand, load = document["demand"], document["winner"]["at_average_load"]
+    if demand is None:
+        return []
+    arrive = any(one["serving"] == POISSON for one in document["workloads"])
+    of, full = ("given", " of the study's arrivals") if arrive else ("busy", "")
+    share = f"{of} {percent(load['busy_share'])}{full} on average"
+    busy = (
+        f"{share}, where one that {'gets them all' if arrive else 'never waits'} would cost "
+        f"${significant(load['busy_usd_per_million_total_tokens'])} per million tokens"
+    )
+    said = demand["words"]
+    said = f"{said[0].upper()}{said[1:]}"
+    if load["deployments"] is None:
+        return [f"{said}: deployments of any size, {busy}."]
+    who = "it" if load["deployments"] == 1 else "each"
+    ends = load["deployments_interval"]
+    between = (
+        "" if ends is None or ends[0] == ends[1] else f" (80% interval {ends[0]:,} to {ends[1]:,})"
+    )
+    parts = [f"{counted(load['deployments'], 'deployment')}{between}"]
+    parts.append(f"{counted(load['chips'], 'chip')} in all")
+    if load["meter_w"] is not None:
+        parts.append(f"{units.format(load['meter_w'], 'W', 3)} at the meter")
+    if demand["racks"] is not None:
+        parts.append(
+            f"{counted(demand['racks'], 'rack')} of {units.format(demand['rack_w'], 'W', 3)}"
+        )
+    paid = (
+        f"${money(load['usd_per_hour'])} an hour, ${load['usd_per_year']:,.0f} a year, "
+        f"${significant(load['usd_per_million_total_tokens'])} per million tokens"
+    )
+    return [f"{said}, takes {', '.join(parts)}: {paid}; {who} is {busy}."]
+
+
+def counted(count: float, what: str) -> str:
+    """`1 chip`, `1,024 chips`."""
+    return f"{count:,.0f} {what}{'' if count == 1 else 's'}"
+
+
+def money(usd: float) -> str:
+    """Dollars an hour: 8.40, 1,230."""
+    return f"{usd:,.2f}" if usd < 1000.0 else f"{usd:,.0f}"
+
+
+def taking(point: Json | None) -> str:
+    """` with 4 deployments, 8 chips, $8.40 an hour`; nothing without a demand."""
+    load = None if point is None else point["at_average_load"]
+    if load is None or load["deployments"] is None:
+        return ""
+    return (
+        f" with {counted(load['deployments'], 'deployment')}, {counted(load['chips'], 'chip')}, "
+        f"${money(load['usd_per_hour'])} an hour"
+    )
 
 
 def _by(metric: str, change: float | None) -> str:
@@ -83,12 +151,13 @@ def _by(metric: str, change: float | None) -> str:
 def _scenario(row: Json, metric: str) -> str:
     front = row["front"]
     moved = (
-        f"{front['entered']['count']:,} enter the front and {front['left']['count']:,} leave it "
+        f"{_moving(front['entered']['count'], 'enter')} the front and "
+        f"{_moving(front['left']['count'], 'leave')} it "
         f"({front['size_before']:,} before, {front['size']:,} after)"
     )
     if row["winner"] is None:
         return f"With {row['name']}, nothing is feasible: {row['infeasible_because']}."
-    value = dollars(metric, row["winner"]["metrics"][metric])
+    value = dollars(metric, row["winner"]["metrics"][metric]) + taking(row["winner"])
     if row["same_winner"]:
         return (
             f"With {row['name']}, it stays first at {value}, {_by(metric, row['change'])}; {moved}."
@@ -105,11 +174,18 @@ def _scenario(row: Json, metric: str) -> str:
     )
 
 
+def _moving(count: int, verb: str) -> str:
+    """`1 enters`, `14 enter`."""
+    return f"{count:,} {verb}{'s' if count == 1 else ''}"
+
+
 def _sweep(row: Json, metric: str) -> str:
     steps = row["rows"]
     ends = f"from {steps[0]['words']} to {steps[-1]['words']}"
     values = " to ".join(
-        "nothing feasible" if steps[k]["winner"] is None else dollars(metric, steps[k]["objective"])
+        "nothing feasible"
+        if steps[k]["winner"] is None
+        else dollars(metric, steps[k]["objective"]) + taking(steps[k]["winner"])
         for k in (0, -1)
     )
     found = f"{row['input']} {ends}: {values}"
@@ -142,9 +218,21 @@ def _moves(document: Json) -> str:
         if abs(row["elasticity_optimum"]) >= 0.005
     ]
     metric = named(document["objective"])
+    whole = _whole(document["sensitivities"])
     if not few:
-        return f"No input moves the {metric} near where it stands."
-    return f"One percent more of an input moves the {metric}, deployed anew, by: {', '.join(few)}."
+        return f"No input moves the {metric} near where it stands{whole}."
+    moved = f"One percent more of an input moves the {metric}, deployed anew, by"
+    return f"{moved}: {', '.join(few)}{whole}."
+
+
+def _whole(rows: list[Json]) -> str:
+    """What a tenth of the demand does, which buys or saves a whole deployment or none."""
+    for row in rows:
+        less, more = row["at_10_percent_less"], row["at_10_percent_more"]
+        if row["input"] == "demand" and None not in (less, more):
+            ends = f"10% less {tenths(less, sign=True)}, 10% more {tenths(more, sign=True)}"
+            return f"; of demand, since deployments are whole, {ends}"
+    return ""
 
 
 def _shadows(document: Json) -> list[str]:
@@ -227,12 +315,13 @@ def _equal(row: Json) -> str:
     first, rest = row["rows"][0], row["rows"][1:]
     more = row["metric"] == RATE
     value = (
-        f"{first['value']:,.0f} output tokens/s from {first['chips']} chips"
+        f"{first['value']:,.0f} output tokens/s from {counted(first['chips'], 'chip')}"
         if more
         else _priced(row["metric"], first["value"])
     )
     verb = "serves most" if more else "is cheapest"
-    then = "; no other chip does" if not rest else (
+    none = "; no deployment of another chip fits" if more else "; no other chip keeps it"
+    then = none if not rest else (
         f"; next {rest[0]['chip']}, {tenths(rest[0]['over_best'], sign=True)}"
     )  # fmt: skip
     return f"At equal {row['kind']} ({level_words(row)}), {first['chip']} {verb}: {value}{then}."

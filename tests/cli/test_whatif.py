@@ -155,7 +155,7 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         ((*MODEL, "--equal", "powr"), "did you mean power?"),
         ((*MODEL, "--at", "3kW"), "--at needs one --equal"),
         ((*MODEL, "--equal", "power", "--at", "3GB"), "a size, not a power"),
-        ((*MODEL, "--equal", "power", "--at", "1W"), "buy no deployment"),
+        ((*MODEL, "--equal", "power", "--at", "1W"), "too little for any deployment"),
         ((*MODEL, "--scenario", "nowhere.yaml"), "nowhere.yaml"),
         ((*MODEL, "--objective", "tpot"), "unknown metric 'tpot'"),
         ((*MODEL, "--limit", "tpot_s < 3"), "--limit: read 'tpot_s < 3': not `metric <= limit`"),
@@ -167,6 +167,13 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         ((*MODEL, "--chip", "h100_sxm"), "each chip once"),
         ((*MODEL, "--set", "chip.all.price=2x", "--set", "chip.all.price=3x"), "is set twice"),
         ((*MODEL, "--rack-power", "0W", "--equal", "racks"), "a power above 0"),
+        ((*MODEL, "--demand", "0/day"), "--demand: read '0/day': not above zero"),
+        ((*MODEL, "--demand", "-1B/day"), "--demand: read '-1B/day'"),
+        ((*MODEL, "--demand", "1B"), "such as 1B/day or 20000/s"),
+        ((*MODEL, "--peak-over-average", "0.5"), "--peak-over-average"),
+        ((*MODEL, "--demand", "1B/day", "--set", "demand=-100%"), "demand would be 0"),
+        ((*MODEL, "--set", "demand=2x"), "demand has no value that could be multiplied"),
+        ((*MODEL, "--as-of", "soon"), "--as-of"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(arguments: tuple[str, ...], says: str):
@@ -177,12 +184,86 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], says: str):
     assert len(said.err.strip().splitlines()) == 1
 
 
+def test_a_demand_is_bought_and_said_in_text_json_and_page(
+    space: Callable[..., Path], tmp_path: Path
+):
+    out = tmp_path / "page"
+    demand = ("--demand", "2B/day", "--peak-over-average", "2.5")
+    said = dse("whatif", space(), *demand, "--sweep", "demand=0.5x..4x:3", "--out", out)
+    assert said.code == 0, said.err
+    assert fits(said.out, 100)
+    text = " ".join(said.out.split())
+    document = json.loads((out / "whatif.json").read_text())
+    load = document["winner"]["at_average_load"]
+    held, chips = load["deployments"], load["chips"]
+    assert f"takes {held} deployments" in text
+    assert f"{chips:,.0f} chips in all" in text
+    paid = load["usd_per_hour"] / (2e9 / 24) * 1e6
+    assert document["winner"]["metrics"]["usd_per_million_total_tokens"] == pytest.approx(paid)
+    assert paid > load["busy_usd_per_million_total_tokens"]
+    assert f"${load['usd_per_year']:,.0f} a year" in text
+    page = (out / "whatif.html").read_text(encoding="utf-8")
+    assert 'id="hour-0"' in page
+    assert "takes " in (out / "whatif.md").read_text(encoding="utf-8")
+
+
+def test_a_demand_of_the_space_counts_without_a_flag(space: Callable[..., Path]):
+    line = "price_basis: rental_3yr"
+    file = space(line, f"{line}\ndemand: {{average: 1B/day, peak_over_average: 2}}")
+    document = dse("whatif", file, "--json").json()
+    assert document["demand"]["words"] == "1B tokens/day, peak 2 times that"
+    more = dse("whatif", file, "--demand", "3B/day", "--json").json()
+    assert more["demand"]["words"] == "3B tokens/day, peak 2 times that"
+
+
+def test_prices_costs_and_dates_of_the_command(space: Callable[..., Path], tmp_path: Path):
+    prices, costs = tmp_path / "mine.csv", tmp_path / "mine.yaml"
+    prices.write_text(
+        "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+        "h100_sxm,rental_3yr,0.5,me,2026-11-01,a mail,\n"
+    )
+    said = dse("whatif", space(), "--prices", prices)
+    assert "own price of mine.csv" in " ".join(said.out.split())
+    assert "price of h100_sxm: $0.50" in said.out
+    costs.write_text("electricity: 0.5 USD/kWh\n")
+    said = dse("whatif", *MODEL, "--price-basis", "owned_tco", "--costs", costs)
+    assert said.code == 0, said.err
+    assert fits(said.out, 100)
+    text = " ".join(said.out.split())
+    assert "An owned chip-hour by its parts" in text
+    assert "owning: electricity 0.5 USD/kWh" in text
+
+
+def test_a_study_is_asked_at_the_prices_that_it_was_made_with(
+    space: Callable[..., Path], tmp_path: Path
+):
+    """Those of --prices and --as-of are in study.json; the flags of a what-if come before them."""
+    out, prices = tmp_path / "study", tmp_path / "mine.csv"
+    head = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+    prices.write_text(f"{head}h100_sxm,rental_3yr,0.5,me,2026-11-01,a mail,\n")
+    assert dse("run", space(), "--out", out, "--prices", prices, "--as-of", "2026-06").code == 0
+    front = json.loads((out / "front.json").read_text())["items"]
+    cheapest = min(item["metrics"]["usd_per_million_total_tokens"] for item in front)
+    document = dse("whatif", out, "--json").json()
+    winner = document["winner"]["metrics"]["usd_per_million_total_tokens"]
+    assert winner == pytest.approx(cheapest, rel=1e-8)
+    assert not any("have changed" in note for note in document["notes"])
+    assert any("as they were known in 2026-06" in text for text in document["assumed"])
+    prices.with_name("other.csv").write_text(
+        f"{head}h100_sxm,rental_3yr,1.0,me,2026-11-01,a mail,\n"
+    )
+    other = dse("whatif", out, "--prices", tmp_path / "other.csv", "--json").json()
+    dear = other["winner"]["metrics"]["usd_per_million_total_tokens"]
+    assert dear == pytest.approx(2.0 * cheapest, rel=1e-8)
+    assert any("as this command gives them" in note for note in other["notes"])
+
+
 def test_a_sweep_says_where_nothing_is_left():
     said = dse("whatif", "--model", "llama-3-8b", "--chip", "h100_sxm", "--tp", 1, "--weight-dtype",
                "fp8", "--requests-per-second", 4, "--sweep", "demand=1..12:3")  # fmt: skip
     assert said.code == 0, said.err
     text = " ".join(said.out.split())
-    assert "between 6.5 and 12 nothing keeps the limits any more" in text
+    assert "between 6.5 requests/s and 12 requests/s nothing keeps the limits any more" in text
     assert "The one point of the space was evaluated" in text
 
 

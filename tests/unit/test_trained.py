@@ -26,6 +26,7 @@ from dse.study.again import estimate_again
 from dse.study.demand import FACTORS, training_document
 from dse.study.physics import PhysicsProblem, pose
 from dse.study.training.intervals import OF_TRAINING
+from dse.whatif.demand import demanded
 from dse.whatif.inputs import Subject, apply, inputs_of, read_change
 from tests.cli.conftest import dse
 
@@ -127,7 +128,7 @@ def test_training_may_be_owned_on_either_basis(tmp_path: Path, basis: str):
     hours = metrics.values["training_chip_hours"]
     assert metrics.values["training_usd"] == pytest.approx(hours * owned)
     if basis == "owned_tco":
-        subject = Subject(posed, catalog)
+        subject = Subject(demanded(posed, catalog, None), catalog)
         change = read_change("costs.electricity=2x", inputs_of(subject))
         dearer = apply(subject, [change]).metrics(posed.space.unrank(np.arange(4)))
         costs = catalog.costs.changed({"electricity": 2 * catalog.costs.value("electricity")})
