@@ -32,6 +32,12 @@ def changed_figures(a: Study, b: Study) -> list[str]:
     return [name for name, said in one.items() if other.get(name, said) != said]
 
 
+def _own_laws(a: Study, b: Study) -> str:
+    """The efficiency files that one study used and the other did not."""
+    one, other = (set(study.get("efficiency_files") or ()) for study in (a, b))
+    return ", ".join(sorted(one ^ other))
+
+
 def _figures(study: Study) -> dict[str, str]:
     """{figure: its text}, of a kernel law its source."""
     found = {}
@@ -56,6 +62,8 @@ def alike_rows(document: Mapping[str, Any], a: Study, b: Study) -> list[dict[str
     hardware = "the same figures of chips and systems and the same kernel laws"
     if figures:
         hardware = f"figures that differ: {', '.join(figures[:MOST])}{more}"
+    elif laws := _own_laws(a, b):
+        hardware = f"kernel laws of one's own in one of them: {laws}"
     elif not document["same_hardware"]:
         hardware = (
             "designs of both fronts perform otherwise, though no figure differs: the model of one "
@@ -63,7 +71,7 @@ def alike_rows(document: Mapping[str, Any], a: Study, b: Study) -> list[dict[str
         )
     elif not document["same_data"]:
         hardware += "; the digests differ by prices, or by chips that neither uses"
-    laws = [study.get("quality_law") for study in (a, b)]
+    quality = [study.get("quality_law") for study in (a, b)]
     digests = ", ".join(
         f"{names[side]} {study['data_digest'][:12]}" for side, study in (("a", a), ("b", b))
     )
@@ -75,7 +83,7 @@ def alike_rows(document: Mapping[str, Any], a: Study, b: Study) -> list[dict[str
             "the same workload" if document["same_workload"] else "they serve different workloads",
         ),
         ("hardware data", document["same_hardware"], f"{hardware} (data digest: {digests})"),
-        ("quality law", document["same_law"], " and ".join(dict.fromkeys(map(str, laws)))),
+        ("quality law", document["same_law"], " and ".join(dict.fromkeys(map(str, quality)))),
         ("search", *_search(names, a, b)),
     ]
     return [{"what": what, "same": same, "words": words} for what, same, words in rows]

@@ -6,11 +6,13 @@ import contextlib
 import io
 import json
 import re
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from xml.etree import ElementTree
 
 import pytest
@@ -39,9 +41,14 @@ class Said:
 def dse(*arguments: object) -> Said:
     """Runs `dse ARGUMENTS`; any exception but the exit itself fails the test."""
     out, err, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    given = [str(argument) for argument in arguments]
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "argv", ["dse", *given]),
+    ):
         try:
-            main([str(argument) for argument in arguments])
+            main(given)
         except SystemExit as ended:
             code = int(ended.code or 0)
     return Said(code, out.getvalue(), err.getvalue())
