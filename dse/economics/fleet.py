@@ -210,8 +210,7 @@ def solve(
     if share <= gap * 1.01:
         status = OPTIMAL if share <= GAP * 1.01 else "within the gap"
     relaxed = {name: value["relax", name] for name in relax if value["relax", name] > 1e-9}
-    mix = _trimmed(plan, options, _mix(value))
-    return Solved(mix, usd, bound, share, status, seconds(), relaxed)
+    return Solved(_mix(value), usd, bound, share, status, seconds(), relaxed)
 
 
 def many(plan: Plan, options: Sequence[Option]) -> bool:
@@ -263,19 +262,45 @@ def _mix(value: Mapping[tuple, float]) -> Mix:
     return Mix(orders=whole("order"), on=whole("on"), instances=whole("run"))
 
 
-def _trimmed(plan: Plan, options: Sequence[Option], mix: Mix) -> Mix:
-    """Without instances that the demand does not need: they cost nothing where chips are idle."""
-    kept = dict(mix.instances)
-    for one in plan.demand:
-        for quarter in range(plan.quarters):
-            mine = [k for k, q in kept if q == quarter and options[k].klass == one.name]
-            spare = sum(kept[k, quarter] * options[k].requests_per_s for k in mine)
-            spare -= one.peak_per_s(quarter)
-            for k in sorted(mine, key=lambda k: options[k].requests_per_s):
-                drop = min(kept[k, quarter], max(int(spare / options[k].requests_per_s), 0))
-                kept[k, quarter] -= drop
-                spare -= drop * options[k].requests_per_s
-    return replace(mix, instances={key: count for key, count in kept.items() if count > 0})
+def settled(plan: Plan, options: Sequence[Option], mix: Mix) -> Mix:
+    """The same orders, each quarter served on the fewest chips: which instances stand on chips that
+    are there anyway costs nothing, so the program leaves it open."""
+    instances: dict[tuple[int, int], int] = {}
+    for q in range(plan.quarters):
+        before = {(k, at): count for (k, at), count in mix.instances.items() if at == q}
+        used = {chip for k, _ in before for chip in options[k].chips}
+        program = _Program()
+        for k, option in enumerate(options):
+            if used.issuperset(option.chips):
+                # Of equally many chips, those in fewer instances.
+                program.add(("run", k, q), sum(option.chips.values()) + 1e-3)
+        for one in plan.demand:
+            rates = [
+                (name, -options[name[1]].requests_per_s)
+                for name in program.names
+                if options[name[1]].klass == one.name
+            ]
+            program.at_most(rates, -one.peak_per_s(q))
+        for chip in used:
+            taken = [
+                (name, (1.0 + plan.spare_share) * options[name[1]].chips.get(chip, 0))
+                for name in program.names
+            ]
+            servers = mix.on.get((chip, q), 0) - plan.spare_servers
+            for order, _ in _rented(plan, chip, q):
+                servers += mix.orders.get(order[1:], 0)
+            program.at_most(taken, float(servers * plan.chip(chip).server))
+        found = program.run(NODES, GAP)
+        instances |= (
+            before
+            if found.x is None
+            else {
+                name[1:]: round(count)
+                for name, count in zip(program.names, found.x, strict=True)
+                if round(count) > 0
+            }
+        )
+    return replace(mix, instances=instances)
 
 
 def _program(plan: Plan, options: Sequence[Option], relax: Sequence[str]) -> _Program:

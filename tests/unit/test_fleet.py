@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.economics.fleet import solve
+from dse.economics.fleet import settled, solve
 from dse.economics.fleet_cost import (
     Mix,
     Option,
@@ -436,3 +436,15 @@ def test_an_option_that_smaller_ones_replace_is_left_out():
     better, mixed = option({"a": 4}, 9.0), option({"a": 2, "b": 2}, 4.0)
     assert _efficient([large, small, mixed]) == [small]
     assert _efficient([better, small]) == [small, better]
+
+
+def test_each_quarter_is_served_on_the_fewest_chips():
+    """Which instances stand on chips that are there anyway is not left to chance: one on two chips
+    is enough where three on one each were."""
+    one = plan(chip("a", rent("a", 1.0), server=8), demand=(demand(per_s=3.0),))
+    options = [option({"a": 1}, 1.0), option({"a": 2}, 3.0)]
+    mix = Mix({("a, rent", 0): 1}, {}, {(0, q): 3 for q in range(one.quarters)})
+    found = settled(one, options, mix)
+    assert found.orders == mix.orders
+    assert found.instances == {(1, q): 1 for q in range(one.quarters)}
+    assert not count(one, options, found).broken

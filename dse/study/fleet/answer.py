@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dse.economics.fleet import MANY, Solved, many, solve
+from dse.economics.fleet import MANY, Solved, many, settled, solve
 from dse.economics.fleet_cost import Counted, Option, count
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
@@ -72,6 +72,8 @@ def answer_of(
         gives = tuple(must_give(plan, options, progress)) if solved.status == "infeasible" else ()
         waits = tuple(waits_for(plan, options)) if solved.status == "infeasible" else ()
         return Answer(plan, *kept, solved, None, gives=gives, waits=waits)
+    solved = replace(solved, mix=settled(plan, options, solved.mix))
+    assert solved.mix is not None
     counted = count(plan, options, solved.mix)
     if counted.broken or abs(counted.usd - solved.usd) > AGREES * max(solved.usd, 1.0):
         raise DseError(
