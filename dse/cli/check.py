@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, LOAD, json_option, known_dtypes, trained_on
+from dse.cli.options import DEGREE, LOAD, json_option
+from dse.cli.point import known_dtypes, trained_on
 from dse.cli.printing import print_json, print_rests, print_table, say
 
 

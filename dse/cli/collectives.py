@@ -50,7 +50,8 @@ def command(
     dse hardware collectives b200_sxm --system hgx_b200_efa --measured
     """
     from dse import units
-    from dse.cli.options import jitter_of, refuse
+    from dse.cli.options import refuse
+    from dse.cli.point import jitter_of
     from dse.errors import InputError
     from dse.specs.catalog import chip_and_files, load_catalog
     from dse.study.collectives import Route, against_measured, collectives, measured_ratios

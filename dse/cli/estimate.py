@@ -7,16 +7,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import (
-    POINT_FLAGS,
-    POOL_FLAGS,
-    estimate_flags,
-    json_option,
-    law_option,
-    point_options,
-    pool_options,
-    refuse,
-)
+from dse.cli.options import json_option, law_option, refuse
+from dse.cli.point import POINT_FLAGS, POOL_FLAGS, estimate_flags, point_options, pool_options
 from dse.cli.printing import print_json, print_rests, print_table, print_workloads, say
 
 

@@ -8,15 +8,8 @@ from typing import Any
 import click
 
 from dse.cli.energy import print_by_batch, print_energy
-from dse.cli.options import (
-    POINT_FLAGS,
-    TOKENS,
-    estimate_flags,
-    json_option,
-    law_option,
-    point_options,
-    refuse,
-)
+from dse.cli.options import json_option, law_option, refuse
+from dse.cli.point import POINT_FLAGS, TOKENS, estimate_flags, point_options
 from dse.cli.printing import print_json, print_table, print_workloads, say
 
 

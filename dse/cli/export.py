@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import LOAD, POINT_FLAGS, estimate_flags, json_option, point_options, refuse
+from dse.cli.options import LOAD, json_option, refuse
+from dse.cli.point import POINT_FLAGS, estimate_flags, point_options
 from dse.cli.printing import print_json, say
 
 if TYPE_CHECKING:

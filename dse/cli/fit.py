@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, LOAD, Between, json_option, known_dtypes, offload_of
+from dse.cli.options import DEGREE, LOAD, Between, json_option
+from dse.cli.point import known_dtypes, offload_of
 from dse.cli.printing import print_json, print_rests, print_table, say
 
 NOTHING = 3  # exit code of a search with nothing feasible (`dse.errors.NothingFeasible`)

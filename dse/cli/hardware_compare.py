@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from dse.cli.options import POINT_FLAGS, estimate_flags, json_option, point_options, refuse
+from dse.cli.options import json_option, refuse
+from dse.cli.point import POINT_FLAGS, estimate_flags, point_options
 from dse.cli.printing import command_line, print_json, print_table, say
 
 

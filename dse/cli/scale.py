@@ -163,7 +163,7 @@ def _jitters(text: str) -> tuple[float, ...]:
 
 def _subjects(flags: dict[str, Any]) -> list[Any]:
     """The model on the chip, and on the chip to compare with."""
-    from dse.cli.options import known_dtypes
+    from dse.cli.point import known_dtypes
     from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.perf.workload import Workload

@@ -125,7 +125,8 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
 
 
 def _asked(study: str | None, flags: dict[str, Any]) -> Any:
-    from dse.cli.options import known_dtypes, refuse
+    from dse.cli.options import refuse
+    from dse.cli.point import known_dtypes
     from dse.errors import InputError
     from dse.whatif.subject import of_model, of_study
 
