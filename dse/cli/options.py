@@ -33,8 +33,8 @@ class Whole(click.ParamType):
         return number
 
 
-def out_option(stem: str) -> Callable[[F], F]:
-    """--out DIR of a verb that writes STEM.html, .json, .csv and .xlsx."""
+def out_option(stem: str, *more: str) -> Callable[[F], F]:
+    """--out DIR of a verb that writes STEM.html, .json, .csv, .xlsx and `more` endings."""
 
     def given(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
         if value == "":
@@ -43,7 +43,8 @@ def out_option(stem: str) -> Callable[[F], F]:
             raise InputError("--out is empty", accepted="a folder")
         return None if value is None else Path(value)
 
-    text = f"Write {stem}.html, {stem}.json, {stem}.csv and {stem}.xlsx there."
+    *first, last = (f"{stem}.{end}" for end in ("html", *more, "json", "csv", "xlsx"))
+    text = f"Write {', '.join(first)} and {last} there."
     return click.option("--out", metavar="DIR", callback=given, help=text)
 
 

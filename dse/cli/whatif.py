@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, LOAD, Between, efficiency_option, json_option, price_options
+from dse.cli.options import (
+    DEGREE,
+    LOAD,
+    Between,
+    efficiency_option,
+    json_option,
+    out_option,
+    price_options,
+)
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
 
@@ -75,9 +83,9 @@ OF_A_MODEL = (
 )
 @price_options
 @efficiency_option
-@click.option("--out", metavar="DIR", help="Write whatif.html, whatif.md and whatif.json there.")
+@out_option("whatif", "md")
 @json_option
-def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> None:
+def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) -> None:
     """What if a price, a figure, the demand or a limit changes: what enters and leaves the front,
     who wins, by how much.
 
@@ -120,7 +128,7 @@ def command(study: str | None, as_json: bool, out: str | None, **flags: Any) -> 
 
         document["command"] = command_line()
         plain = tables(document, bars=False)
-        page = write_whatif(Path(out), document, plain, heading(document))
+        page = write_whatif(out, document, plain, heading(document))
         click.echo(f"Page: {page}", err=as_json)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,7 +80,7 @@ def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_pat
                "--sweep", "chip.h100_sxm.price=0.5x..2x:3", "--out", out)  # fmt: skip
     assert said.code == 0, said.err
     assert sorted(path.name for path in out.iterdir()) == [
-        "whatif.html", "whatif.json", "whatif.md",
+        "whatif.csv", "whatif.html", "whatif.json", "whatif.md", "whatif.xlsx",
     ]  # fmt: skip
     page = (out / "whatif.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
@@ -86,7 +88,22 @@ def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_pat
     for figure in ("front-0", "sweep-0", "tornado", "owning"):
         assert f'id="{figure}"' in page
     assert "<b>" not in (out / "whatif.md").read_text(encoding="utf-8")
-    assert json.loads((out / "whatif.json").read_text())["command"].startswith("dse ")
+    document = json.loads((out / "whatif.json").read_text())
+    assert document["command"].startswith("dse ")
+    with (out / "whatif.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for k, one in enumerate(document["sensitivities"], 1):
+        (found,) = (
+            row["value"]
+            for row in rows
+            if (row["question"], row["row"], row["quantity"])
+            == ("Sensitivities", str(k), "elasticity")
+        )
+        assert float(found) == pytest.approx(one["elasticity"], rel=1e-8)
+    asked = {"Winner", "Scenarios", "Sweeps", "Sensitivities", "Shadow prices", "Owning", "Inputs"}
+    assert asked <= {row["question"] for row in rows}
+    book = zipfile.ZipFile(out / "whatif.xlsx").read("xl/workbook.xml").decode()
+    assert all(f'name="{name}"' in book for name in asked | {"Answer", "Rests on"})
 
 
 def test_a_study_folder_is_read_again(tiny: Path):
