@@ -16,6 +16,7 @@ from dse.dtypes import ARITHMETIC, CODE, DTYPES, arithmetic
 from dse.perf.calibrated import calibrated_machines
 from dse.perf.fabrics import Fabric, compile_fabric
 from dse.perf.intervals import Spread, spread_of
+from dse.perf.kin import kin_of
 from dse.perf.power import Power, compile_power
 from dse.perf.racks import RackTable, rack_table
 from dse.perf.tiers import TierTable, tier_table
@@ -68,6 +69,7 @@ class Machines:
     block_kind: Mapping[str, NDArray[np.intp]]
     spread: Spread
     shared_error: float
+    kin: tuple[str, ...]  # of each chip: `dse.perf.kin`
     tiers: TierTable
     stream_fixed_s: Table  # fixed cost of an element-wise kernel
     rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
@@ -124,6 +126,7 @@ def compile_machines(
         },
         spread=spread_of(catalog.calibration),
         shared_error=catalog.calibration.shared,
+        kin=tuple(kin_of(catalog, row) for row in rows),
         tiers=tier_table(rows, catalog.tiers),
         stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
         rack=rack

@@ -179,21 +179,25 @@ def percentile(own_s: Floats, wait: Moments, share: float) -> Floats:
 
 
 def equilibrium(leads_to: Callable[[Floats], Floats], most: Floats) -> Floats:
-    """(n,) the smallest n in 1..most with `leads_to`(n) = n, where n is the batch that the step
-    times of a batch of n lead to; `most` where it is beyond. Secants from below, which do not pass
-    the root of a convex function; a fixed number of evaluations."""
+    """(n,) an n in 1..most with `leads_to`(n) = n, where n is the batch that the step times of a
+    batch of n lead to; `most` where it is beyond. Secants from below, which do not pass the root of
+    a convex function; step times have jumps, at which a secant points anywhere: it is held between
+    the last batch that led to more and the last that led to less, or halves what lies between. A
+    fixed number of evaluations."""
     before = np.ones_like(most)
     beyond = 1e3 * most
     excess_before = np.minimum(leads_to(before), beyond) - before
     now = np.minimum(before + excess_before, most)
     slope = np.ones_like(most)
+    low, high = before, np.full_like(most, np.inf)
     for _ in range(ITERATIONS):
         excess = np.minimum(leads_to(now), beyond) - now
+        low, high = np.where(excess > 0.0, now, low), np.where(excess > 0.0, high, now)
         moved = np.abs(now - before) > 1e-6 * now
         secant = (excess_before - excess) / np.where(moved, now - before, 1.0)
         slope = np.where(moved, secant, slope)
         before, excess_before = now, excess
-        away = (slope <= 0.0) & (excess > 0.0)
-        now = np.clip(now + excess / np.maximum(slope, 1e-3), 1.0, most)
-        now = np.where(away, most, now)
+        now = now + excess / np.maximum(slope, 1e-3)
+        astray = (slope <= 0.0) | (now < low) | (now > high)
+        now = np.minimum(np.where(astray, (low + high) / 2.0, now), most)
     return now

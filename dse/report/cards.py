@@ -198,8 +198,9 @@ def certainty(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
     likely = chosen.item.get("front_probability")
     if likely is not None:
         sentences.append(
-            f"With errors drawn from these intervals it is on the front in {likely:.0%} of draws; "
-            "in the others a near neighbour takes its place (front_probability in front.csv)."
+            "With errors drawn from these intervals, in part alike for chips whose kernel laws "
+            f"have one origin, it is on the front in {likely:.0%} of draws; in the others a near "
+            "neighbour takes its place (front_probability in front.csv)."
         )
     count = len(metrics.get("assumed", ()))
     if count:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from dse.pareto import non_dominated
 from dse.report.figures import PALETTE, SYMBOLS, hatch, plain
 from dse.report.labels import GLOSSARY, axis_title, label, show
 from dse.report.page import answer_page
+from dse.report.records import csv_text, kept, lines, sheet
 from dse.report.xlsx import Cell, workbook
 from dse.study import compare_fleet
 from dse.study.compare import Compared, Side, cost_metric
@@ -55,7 +54,7 @@ def write_compared(folder: Path, found: Compared, document: dict[str, Any]) -> P
         [*facts(found), *alike(document)],
         figures(found),
         rows,
-        ("Designs", records(rows)),
+        ("Designs", sheet(rows)),
         WORDS,
     )
 
@@ -70,7 +69,7 @@ def write_fleets(folder: Path, document: dict[str, Any]) -> Path:
         alike(document),
         fleet_figures(document),
         rows,
-        ("Quarters", records(rows)),
+        ("Quarters", sheet(rows)),
         FLEET_WORDS,
     )
 
@@ -82,20 +81,20 @@ def write_answer(
     rests: Sequence[str],
     drawn: Drawn,
     rows: Sequence[Mapping[str, Any]],
-    sheet: tuple[str, list[list[Cell]]],
+    named: tuple[str, list[list[Cell]]],
     glossary: Mapping[str, str],
 ) -> Path:
-    """The four files of a comparison: `rows` make the table, `sheet` shows them in the workbook."""
+    """The four files of a comparison: `rows` make the table, `named` shows them in the workbook."""
     write_json(folder, DATA, document)
-    write_text(folder, TABLE, _csv(rows))
-    sheets: list[tuple[str, Sequence[Sequence[Cell]]]] = [
-        ("Answer", [[document["title"]], *([text] for text in document["answer"])]),
-        ("Prices", records(document["all_prices"])),
-        *((table.caption, [list(table.titles), *map(list, table.rows)]) for table in shown),
-        sheet,
-        ("Whether they compare", [[text] for text in rests]),
-    ]
-    write_bytes(folder, BOOK, workbook([one for one in sheets if one[1]]))
+    write_text(folder, TABLE, csv_text(rows))
+    sheets = kept(
+        ("Answer", lines([document["title"], *document["answer"]])),
+        ("Prices", sheet(document["all_prices"])),
+        *((one.caption, [list[Cell](row) for row in (one.titles, *one.rows)]) for one in shown),
+        named,
+        ("Whether they compare", lines(rests)),
+    )
+    write_bytes(folder, BOOK, workbook(sheets))
     write_text(folder, PAGE, page(document, shown, rests, drawn, glossary))
     return folder / PAGE
 
@@ -121,27 +120,6 @@ def page(
         rests=rests,
         plots={key: one for key, (_, one) in drawn.items()},
     )
-
-
-def records(rows: Sequence[Mapping[str, Any]]) -> list[list[Cell]]:
-    """Objects of equal keys as a table."""
-    if not rows:
-        return []
-    return [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
-
-
-def _cell(value: Any) -> Cell:
-    return ("yes" if value else "no") if isinstance(value, bool) else value
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    if rows:
-        lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        lines.writeheader()
-        for row in rows:
-            lines.writerow({k: f"{v:.9g}" if isinstance(v, float) else v for k, v in row.items()})
-    return text.getvalue()
 
 
 def figures(found: Compared) -> Drawn:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from dse.economics.fleet_cost import Counted
 from dse.report.figures import PALETTE, hatch, plain
 from dse.report.labels import GLOSSARY
 from dse.report.page import answer_page
+from dse.report.records import csv_text, kept, lines, sheet
 from dse.report.xlsx import Cell, workbook
 from dse.specs.plan import Plan
 from dse.study.fleet.answer import Answer, assumptions, percentile_words
@@ -47,20 +46,12 @@ WORDS = {
 def write_fleet(folder: Path, answer: Answer, document: dict[str, Any]) -> Path:
     """Writes the page, the document and the tables into `folder`. Raises StorageError where they
     cannot be written."""
-    text = io.StringIO()
     rows = [] if answer.counted is None else csv_rows(answer, answer.counted)
-    lines = csv.DictWriter(text, CSV, lineterminator="\n")
-    lines.writeheader()
-    lines.writerows({key: _nine(value) for key, value in row.items()} for row in rows)
     write_json(folder, DATA, document)
-    write_text(folder, TABLE, text.getvalue())
+    write_text(folder, TABLE, csv_text(rows, CSV))
     write_bytes(folder, BOOK, workbook(sheets(answer, document, rows)))
     write_text(folder, PAGE, fleet_page(answer, document))
     return folder / PAGE
-
-
-def _nine(value: Any) -> Any:
-    return f"{value:.9g}" if isinstance(value, float) else value
 
 
 def sheets(
@@ -68,18 +59,17 @@ def sheets(
 ) -> list[tuple[str, list[list[Cell]]]]:
     """The sheets of the workbook: sentences, the rows of fleet.csv as numbers, then what the other
     tables say."""
-    made: list[tuple[str, list[list[Cell]]]] = [
-        ("Answer", [[document["title"]], *([text] for text in document["answer"])]),
+    return kept(
+        ("Answer", lines([document["title"], *document["answer"]])),
         ("Chips by quarter", [list(CSV), *([row[name] for name in CSV] for row in rows)]),
-        ("Spend by quarter", _records([_flat(row) for row in document["by_quarter"]])),
-        ("Instances", _records(document["instances"])),
-        ("Owned by the hour", _records([_parts(one) for one in document["owned_prices"]])),
-        ("Prices", _records(document["prices"])),
-        ("Limits", _records(document["limits"])),
-        ("Options", _records(document["options"])),
-        ("Rests on", [[text] for text in assumptions(answer)]),
-    ]
-    return [(name, lines) for name, lines in made if lines]
+        ("Spend by quarter", sheet([_flat(row) for row in document["by_quarter"]])),
+        ("Instances", sheet(document["instances"])),
+        ("Owned by the hour", sheet([_parts(one) for one in document["owned_prices"]])),
+        ("Prices", sheet(document["prices"])),
+        ("Limits", sheet(document["limits"])),
+        ("Options", sheet(document["options"])),
+        ("Rests on", lines(assumptions(answer))),
+    )
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
@@ -90,22 +80,6 @@ def _parts(price: dict[str, Any]) -> dict[str, Any]:
     """The price of an owned hour by its parts, in dollars."""
     parts = {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
     return {"chip": price["chip"], **parts, "in all": price["usd_per_chip_hour"]}
-
-
-def _records(records: Sequence[dict[str, Any]]) -> list[list[Cell]]:
-    """Objects of equal keys as a table."""
-    if not records:
-        return []
-    titles = list(records[0])
-    return [list(titles), *([_plain(record.get(name)) for name in titles] for record in records)]
-
-
-def _plain(value: Any) -> Cell:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dict):
-        return ", ".join(f"{count} {name}" for name, count in value.items())
-    return value
 
 
 def fleet_page(answer: Answer, document: dict[str, Any]) -> str:

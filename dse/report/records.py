@@ -12,12 +12,14 @@ from dse.report.xlsx import Cell
 Row = Mapping[str, Any]
 
 
-def csv_text(rows: Sequence[Row]) -> str:
-    """Rows of equal keys under a head, numbers in nine significant digits; "" for no row."""
-    if not rows:
+def csv_text(rows: Sequence[Row], head: Sequence[str] = ()) -> str:
+    """Rows of equal keys under them, numbers in nine significant digits. No row leaves the head,
+    where it is given, or ""."""
+    head = head or (list(rows[0]) if rows else ())
+    if not head:
         return ""
     text = io.StringIO()
-    lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    lines = csv.DictWriter(text, head, lineterminator="\n")
     lines.writeheader()
     lines.writerows({name: _nine(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
@@ -31,11 +33,16 @@ def sheet(rows: Sequence[Row]) -> list[list[Cell]]:
     """The same for a workbook, numbers as they are."""
     if not rows:
         return []
-    return [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    head = list(rows[0])
+    return [list[Cell](head), *([_cell(row.get(name)) for name in head] for row in rows)]
 
 
 def _cell(value: Any) -> Cell:
-    return ("yes" if value else "no") if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):  # counts by name
+        return ", ".join(f"{count} {name}" for name, count in value.items())
+    return value
 
 
 def lines(texts: Sequence[str]) -> list[list[Cell]]:

@@ -3,7 +3,8 @@
 Errors are drawn from the 80% intervals (`dse.perf.intervals`, normal in the logarithm on either
 side). A slow machine is slow in all: one deviate moves the times and costs of a point. Part of its
 variance is shared by all points on the same chip, as the errors of measured rows are shared by
-their group (`Calibration.shared`); the rest by all shapes on the same deployment of it (degrees,
+their group (`Calibration.shared`), and half of that part by the chips of one kin (`dse.perf.kin`,
+as `dse.whatif.robust` draws it); the rest by all shapes on the same deployment of it (degrees,
 formats, requests in flight; assumed). An error that two points share does not change their order.
 Predicted loss is left as it is. Rivals are the front and what lies closest behind it one parameter
 away.
@@ -11,7 +12,7 @@ away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from dse.candidates import Floats
 from dse.evaluate import Metrics
 from dse.pareto.front import non_dominated
 from dse.perf.intervals import CLASS, THROUGHPUT_METRICS, interval
+from dse.perf.kin import alike, eldest
 from dse.space.batches import OFFLOAD_AXES
 from dse.specs.metrics import METRICS
 from dse.study.physics import PhysicsProblem
@@ -48,11 +50,23 @@ def draws(
     slower = _slower(problem, problem.metrics(index))
     chip, deployment = _shared(problem, index)
     shared = problem.machines.shared_error
+    parts = _of_chips(problem.machines.kin, rng)
     for _ in range(DRAWS):
-        common = rng.standard_normal(len(problem.machines.ids))[chip]
+        common = next(parts)[chip]
         own = rng.standard_normal(deployment.max() + 1)[deployment]
         z = (np.sqrt(shared) * common + np.sqrt(1.0 - shared) * own) / P90
         yield np.stack([column(z) for column in slower], axis=1)
+
+
+def _of_chips(kin: Sequence[str], rng: np.random.Generator) -> Iterator[Floats]:
+    """(C,) standard normals of chips, alike within a kin. What kin share has a stream of its own,
+    which moves nothing where no two chips are kin."""
+    of_kin = rng.spawn(1)[0]
+    first = eldest(kin)
+    several = np.bincount(first, minlength=len(kin))[first] > 1
+    while True:
+        own, common = rng.standard_normal(len(kin)), of_kin.standard_normal(len(kin))[first]
+        yield np.where(several, alike(common, own), own)
 
 
 def _shared(

@@ -19,7 +19,6 @@ from dse.study.folder import find_item, read_study
 from dse.study.physics import on_terms, pose
 from dse.study.require import space_of
 from dse.whatif.choices import RETUNED, Choices, Progress, choices_of, joined
-from dse.whatif.kin import kin_of
 from dse.whatif.measure_next import Measurement, measure_next
 from dse.whatif.paid import Paid, paid_with
 from dse.whatif.price_spread import PriceSpread, price_spreads
@@ -115,7 +114,8 @@ def risk_of(
         prices = price_spreads(catalog.prices, study.price_basis, chips, asked.price_interval)
     sd = {one.chip: one.sd for one in prices}
     moved = np.array([sd.get(item.chip, 0.0) for item in choices.items])
-    kin = tuple(kin_of(catalog, item.chip) for item in choices.items)
+    kin_of = dict(zip(problem.machines.ids, problem.machines.kin, strict=True))
+    kin = tuple(kin_of[item.chip] for item in choices.items)
     uncertain = Uncertain(choices, moved, asked.demand, kin)
     draws = draw(uncertain, asked.draws, asked.seed)
     robust = robustness(uncertain, draws)

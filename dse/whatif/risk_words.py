@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dse.perf.kin import COMMON, MEASURED
 from dse.study.loads import held
 from dse.study.numbers import number, percent, tenths
 from dse.study.text_table import Table
@@ -18,7 +19,6 @@ from dse.study.words import (
     show,
 )
 from dse.whatif.choices import Choice
-from dse.whatif.kin import COMMON, MEASURED
 from dse.whatif.measure_next import Measurement
 from dse.whatif.paid import left_out, paid_sentences, paid_tables, unsold_words
 from dse.whatif.risk import Risk, quality_limits

@@ -2,7 +2,7 @@
 
 Notation: N draws, C choices (chips), k deployments of a choice. In a draw every configuration of a
 chip has an error e, standard normal, of which `shared` of the variance is the chip's, and of that
-COMMON is that of its kin, the chips whose kernel laws err together (`dse.whatif.kin`):
+COMMON is that of its kin, the chips whose kernel laws err together (`dse.perf.kin`):
 
     e = sqrt(shared) A + sqrt(1 - shared) B        A by chip, B by chip and configuration
     A = sqrt(COMMON) K + sqrt(1 - COMMON) O        K by kin, O by chip
@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.candidates import Floats
+from dse.perf.kin import COMMON, alike, eldest
 from dse.study.robust import P90
 from dse.whatif.choices import Choice, Choices
-from dse.whatif.kin import COMMON
 
 CHUNK = 1_000  # draws at a time
 
@@ -66,12 +66,12 @@ class Uncertain:
     @property
     def eldest(self) -> NDArray[np.intp]:
         """(C,) the first choice of the same kin."""
-        return _first(self.kin) if self.kin else self.chip
+        return eldest(self.kin) if self.kin else self.chip
 
     @property
     def chip(self) -> NDArray[np.intp]:
         """(C,) the first choice on the same chip."""
-        return _first([item.chip for item in self.items])
+        return eldest([item.chip for item in self.items])
 
     def correlation(self, i: int, configuration: int, k: int) -> Floats:
         """(configurations of k,) of their errors with that of one configuration of choice i."""
@@ -81,11 +81,6 @@ class Uncertain:
         part = shared if self.chip[i] == self.chip[k] else shared * COMMON
         same = np.array([key == mine for key in self.items[k].keys])
         return np.where(same, 1.0, part)
-
-
-def _first(names: Sequence[str]) -> NDArray[np.intp]:
-    """(C,) where each name stands first."""
-    return np.array([names.index(name) for name in names], dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +120,7 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
         kin.append(rng.standard_normal(count))
     by_chip, by_price = (np.stack(of, axis=1)[:, uncertain.chip] for of in (chip, price))
     common = np.stack(kin, axis=1)[:, uncertain.eldest]
-    alike = math.sqrt(COMMON) * common + math.sqrt(1.0 - COMMON) * by_chip
-    return Draws(alike, _by_key(uncertain.items, own), by_price, demand, within)
+    return Draws(alike(common, by_chip), _by_key(uncertain.items, own), by_price, demand, within)
 
 
 def _by_key(items: Sequence[Choice], own: Sequence[Floats]) -> tuple[Floats, ...]:

@@ -121,6 +121,39 @@ def test_latency_rises_with_the_rate_and_ends_at_capacity() -> None:
     assert (values["ttft_s"] <= values["ttft_p90_s"]).all()
 
 
+def test_an_equilibrium_lies_between_the_least_and_the_greatest() -> None:
+    """Step times that jump at every wave, so that several batches may lead to themselves. The map
+    grows, so that repeating it ends at the least of them from below, at the greatest from above."""
+    rng, n = np.random.default_rng(0), 20_000
+    share, jump = rng.uniform(0.05, 0.95, n), rng.uniform(0.0, 0.3, n)
+    wave, first = rng.integers(4, 300, n), rng.uniform(2.0, 120.0, n)
+    most = np.full(n, 1024.0)
+
+    def leads_to(rows: np.ndarray) -> np.ndarray:
+        return first + share * (rows + jump * wave * np.floor(rows / wave))
+
+    least, greatest = np.ones(n), most
+    for _ in range(1_000):
+        least, greatest = (np.minimum(leads_to(end), most) for end in (least, greatest))
+    found = equilibrium(leads_to, most)
+    assert (found >= 0.999 * least).all()
+    assert (found <= 1.001 * greatest).all()
+    np.testing.assert_allclose(np.minimum(leads_to(found), most), found, rtol=0.01)
+
+
+@pytest.mark.parametrize(("chip", "capacity"), [("mi300x", 8.266), ("b200_sxm", 16.94)])
+def test_latency_does_not_fall_near_capacity(chip: str, capacity: float) -> None:
+    """Beyond a tenth, which is more than lies between two equilibria at a jump of step times."""
+    rates = capacity * np.linspace(0.85, 0.995, 200)
+    batch = deploy("llama-3-70b", chip, tensor_parallel=8, weight_dtype="fp8", repeat=len(rates))
+    load = replace(workload(2048, 512, "poisson"), requests_per_s=rates)
+    values = run(batch, load).values
+    for name in ("tpot_s", "ttft_p90_s"):
+        known = values[name][np.isfinite(values[name])]
+        assert len(known) > 100
+        assert (known >= 0.9 * np.maximum.accumulate(known)).all(), name
+
+
 def test_one_request_now_and_then_meets_an_idle_server() -> None:
     alone = run(
         deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, concurrency=1), workload(2048, 512)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from dse.perf.kin import COMMON, kin_of
 from dse.specs.catalog import load_catalog
 from dse.specs.prices import PriceRow, PriceTable
 from dse.study.robust import P90
 from dse.whatif.choices import Choice, Choices, Held, Moved
-from dse.whatif.kin import COMMON, kin_of
 from dse.whatif.measure_next import measure_next
 from dse.whatif.price_spread import ASSUMED, price_spreads
 from dse.whatif.robust import (
@@ -233,7 +233,7 @@ def test_two_shapes_on_one_chip_have_its_price_and_its_shared_error(same: bool) 
 
 def test_kin_are_chips_whose_laws_have_one_origin() -> None:
     catalog = load_catalog()
-    kin = {chip: kin_of(catalog, chip) for chip in catalog.chips}
+    kin = {name: kin_of(catalog, chip) for name, chip in catalog.chips.items()}
     assert kin["gb200_nvl72"] == kin["gb300_nvl72"] == kin["b200_sxm"] == "blackwell"
     assert kin["gh200_141"] == kin["h200_sxm"] == kin["h100_sxm"]
     assert kin["rtx4090"] == kin["l40s"]  # lent

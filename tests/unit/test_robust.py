@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dse.pareto.front import non_dominated
+from dse.perf.kin import COMMON
 from dse.specs.catalog import load_catalog
 from dse.specs.study import load_study, resolve_space
+from dse.study import robust
 from dse.study.physics import PhysicsProblem, pose
 from dse.study.robust import front_probability
 
@@ -51,3 +56,66 @@ def test_the_same_seed_gives_the_same_numbers(problem, front) -> None:
     a, b = (front_probability(problem, front, 7) for _ in range(2))
     np.testing.assert_array_equal(a, b)
     assert ((a >= 0.0) & (a <= 1.0)).all()
+
+
+TWO_CHIPS = """
+name: two-chips
+title: One deployment on either of two chips
+description: One model, all else held.
+workload: {prompt_tokens: 1024, output_tokens: 512, serving: continuous, backend: current}
+price_basis: rental_3yr
+model: llama-3-8b
+deployment:
+  chip: [h100_sxm, h200_sxm]
+  replicas: 1
+  tensor_parallel: 1
+  weight_dtype: bf16
+  kv_dtype: bf16
+  concurrency: 16
+objectives: {usd_per_million_total_tokens: minimize}
+"""
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> PhysicsProblem:
+    path: Path = tmp_path_factory.mktemp("kin") / "two-chips.yaml"
+    path.write_text(TWO_CHIPS)
+    return pose(load_study(path), load_catalog())
+
+
+def related(problem: PhysicsProblem, *kin: str) -> PhysicsProblem:
+    return replace(problem, machines=replace(problem.machines, kin=kin))
+
+
+@pytest.mark.parametrize(("shared", "kin"), [(0.6, "xx"), (1.0, "xx"), (0.6, "xy"), (1.0, "xy")])
+def test_of_two_kin_the_better_stays_so_more_often(two, shared, kin, monkeypatch) -> None:
+    """ln cost differs with variance 2 sd^2 (1 - shared COMMON); of strangers, with 2 sd^2."""
+    monkeypatch.setattr(robust, "DRAWS", 8_000)
+    index = two.space.unrank(np.arange(2, dtype=np.int64))
+    first, second = np.log(two.evaluate(index).F[:, 0])
+    sd = abs(second - first)
+    problem = related(sure(two, shared, math.exp(sd * robust.P90)), *kin)
+    found = front_probability(problem, index, 3)
+    part = shared * COMMON if kin == "xx" else 0.0
+    expected = norm.cdf((second - first) / (sd * math.sqrt(2.0 * (1.0 - part))))
+    assert found == pytest.approx([expected, 1.0 - expected], abs=0.02)  # 4 standard errors
+
+
+def test_chips_without_kin_err_as_they_would_if_there_were_none() -> None:
+    """The errors of three chips, drawn by the words of the module without kin."""
+    rng, plain = np.random.default_rng(5), np.random.default_rng(5)
+    parts = robust._of_chips(("x", "y", "x"), rng)
+    alone = robust._of_chips(("x", "y", "z"), np.random.default_rng(5))
+    for _ in range(3):
+        expected = plain.standard_normal(3)
+        np.testing.assert_array_equal(next(alone), expected)
+        of_kin = next(parts)
+        assert of_kin[1] == expected[1]
+        assert (of_kin[[0, 2]] != expected[[0, 2]]).all()
+
+
+def test_the_chips_of_a_study_know_their_kin(problem, two, front) -> None:
+    assert len(set(two.machines.kin)) == 1
+    strangers = related(problem, "x", "y")
+    a, b, c = (front_probability(one, front, 7) for one in (problem, problem, strangers))
+    assert a.tobytes() == b.tobytes() != c.tobytes()

@@ -15,7 +15,7 @@ from dse.perf.poisson import equilibrium, percentile, response
 from dse.perf.workload import Workload
 from dse.specs.catalog import load_catalog
 from dse.specs.model_catalog import resolve_model
-from dse.specs.study import Study, load_study
+from dse.specs.study import Study, load_study, resolve_space
 from dse.specs.trace import Trace, read_trace
 from dse.specs.traffic import GROUPS, Class, Traffic, traffic_of
 from dse.study.estimate import estimate
@@ -136,6 +136,20 @@ def test_more_requests_and_higher_percentiles_need_no_smaller_fleet(study: Study
     assert by_rate == sorted(by_rate)
     assert by_rate[0] < by_rate[-1]
     assert by_percentile == sorted(by_percentile)
+
+
+def test_a_little_more_traffic_needs_no_smaller_fleet(tmp_path: Path) -> None:
+    """Where an instance more is needed, each is loaded near what it bears."""
+    text = resolve_space("deploy-llama-3-70b").read_text("utf-8")
+    path = tmp_path / "one-chip.yaml"
+    path.write_text(text.replace("chip: all", "chip: gb300_nvl72"), "utf-8")
+    study, catalog = load_study(path), load_catalog()
+    usd = [
+        size_fleets(study, catalog, traffic_of_study(study, rate), Targets(90, 2.0, 0.05))
+        for rate in np.arange(102.15, 102.25, 0.01)
+    ]
+    usd = [sized.fleets[0].usd_per_hour for sized in usd]
+    assert usd == sorted(usd)
 
 
 def test_money_and_tokens_agree(study: Study) -> None:

@@ -8,7 +8,15 @@ vendor are kin (assumed).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.candidates import Floats
 from dse.specs.catalog import Catalog
+from dse.specs.chip import Chip
 
 # Correlation of the shared error of two chips of a kin, the part that one model's rows on a chip
 # have in common. Measured on held-out serving rows (`python -m dse.validation.kin`): 0.49 over 25
@@ -21,9 +29,20 @@ MEASURED = (
 )
 
 
-def kin_of(catalog: Catalog, chip: str) -> str:
+def kin_of(catalog: Catalog, chip: Chip) -> str:
     """The family of the chip that its laws were measured on; where there is none, its vendor."""
-    laws = catalog.chips[chip].efficiency.partition(":")[0]
-    measured = catalog.chips.get(laws)
-    vendor = catalog.chips[chip].vendor
-    return measured.family if measured is not None else f"{vendor}, unmeasured"
+    measured = catalog.chips.get(chip.efficiency.partition(":")[0])
+    return measured.family if measured is not None else f"{chip.vendor}, unmeasured"
+
+
+def eldest(names: Sequence[str]) -> NDArray[np.intp]:
+    """(C,) where each name stands first."""
+    return np.array([names.index(name) for name in names], dtype=np.intp)
+
+
+def alike(kin: Floats, own: Floats) -> Floats:
+    """Standard normals of chips that agree by COMMON where `kin` is the same; `own` is the chip's:
+
+    A = sqrt(COMMON) K + sqrt(1 - COMMON) O
+    """
+    return math.sqrt(COMMON) * kin + math.sqrt(1.0 - COMMON) * own
