@@ -38,9 +38,9 @@ def list_prices(
     dse hardware prices --basis owned_tco --costs my_costs.yaml
     dse hardware prices --since 2026-Q2
 
-    A chip with several prices on a basis costs their median; a row that another has superseded is
-    listed and not counted. Computed prices are shown by parts with what they rest on, those of a
-    chip asked for by name input by input.
+    A chip with several prices on a basis costs their median, of a provider the newest; a row that
+    another has superseded is listed and not counted. Computed prices are shown by parts with what
+    they rest on, those of a chip asked for by name input by input.
     """
     from dse.study.price_list import lead_since, price_changes_since, price_list, tables_since
 

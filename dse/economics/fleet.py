@@ -45,7 +45,7 @@ from dse.economics.fleet_cost import (
 from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Plan
 
 GAP = 1e-4  # relative, at which the program stops
-LARGE_GAP = 1e-2  # the same of a fleet of more than MANY instances
+LARGE_GAP = 1e-2  # the same of a fleet of more than MANY whole instances
 MANY = 20
 NODES = 500  # of a branch-and-bound tree, five times as many for the whole program
 # A budget is a count, so that a slow machine finds the same mix; this only ends what hangs.
@@ -169,7 +169,7 @@ def solve(
     """The cheapest mix of `options` that keeps the plan. With `relax`, names of `limit_names`,
     these may give, and what is minimised is the sum of the shares by which they do. With `split`,
     instances need not be whole: a lower bound, whose `instances` are rounded."""
-    gap = gap or (LARGE_GAP if many(plan, options) else GAP)
+    gap = gap or (LARGE_GAP if many(plan, options) and not split else GAP)
     program = _program(plan, options, relax)
     start = time.perf_counter()
 

@@ -100,6 +100,11 @@ class Counted:
     committed_usd: float
     broken: tuple[str, ...]
 
+    @property
+    def bought_usd(self) -> float:
+        """Dollars paid for what was bought, undiscounted."""
+        return sum(one.bought for quarter in self.quarters for one in quarter.spend.values())
+
 
 def discount(plan: Plan, quarter: int) -> float:
     return (1.0 + plan.discount_rate) ** (-quarter / 4.0)

@@ -8,7 +8,6 @@ processes see the same; `--prices FILE`, `--as-of DATE` and `--costs FILE` set t
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -17,13 +16,11 @@ from typing import Any
 
 from dse.errors import InputError
 from dse.specs.loader import did_you_mean
-from dse.specs.prices import COMPUTED, PriceRow, PurchaseRow, load_prices
+from dse.specs.prices import COMPUTED, DATE, PriceRow, PurchaseRow, first_day, load_prices
 
 PRICES, AS_OF, COSTS = "DSE_PRICES", "DSE_AS_OF", "DSE_COSTS"
 # How the note of a row from a file of the user's own begins.
 OWN = "own price"
-_DATE = re.compile(r"(\d{4})(?:-(?:Q([1-4])|(\d{2})(?:-(\d{2}))?))?")
-_RANGE = re.compile(r"\d{4}-(\d{4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +97,9 @@ def _absolute(path: str | Path) -> str:
     return str(Path(path).resolve())
 
 
-def first_day(date: str) -> str:
-    """2025-Q2 -> 2025-04-01: the first day that a price's date may mean, of a range of years the
-    last year's; empty for a date that cannot be read."""
-    if years := _RANGE.fullmatch(date):
-        date = years[1]
-    found = _DATE.fullmatch(date)
-    if found is None:
-        return ""
-    year, quarter, month, day = found.groups()
-    month = f"{3 * int(quarter) - 2:02d}" if quarter else month or "01"
-    return f"{year}-{month}-{day or '01'}"
-
-
 def last_day(date: str, field: str = "--as-of") -> str:
     """2025-Q2 -> 2025-06-31: what no day of that date comes after, as text. Raises InputError."""
-    found = _DATE.fullmatch(date)
+    found = DATE.fullmatch(date)
     month = int(found[3] or 1) if found else 0
     if found is None or not 1 <= month <= 12 or not 1 <= int(found[4] or 1) <= 31:
         accepted = "2025, 2025-Q2, 2025-06 or 2025-06-30"

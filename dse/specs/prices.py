@@ -4,8 +4,9 @@ dollars per chip bought. Bases never mix."""
 from __future__ import annotations
 
 import csv
+import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source"
 COMPUTED = ("owned_tco",)
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"
+DATE = re.compile(r"(\d{4})(?:-(?:Q([1-4])|(\d{2})(?:-(\d{2}))?))?")
+_RANGE = re.compile(r"\d{4}-(\d{4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class PriceTable:
         return tuple(sorted({row.basis for row in self.rows}))
 
     def select(self, basis: str) -> dict[str, Price]:
-        """Price by chip id on one basis: the one row there is, else the median of them.
+        """Price by chip id on one basis: the one row that counts, else the median of them.
 
         Raises InputError for an unknown basis.
         """
@@ -89,9 +92,35 @@ class PriceTable:
             raise InputError(f"unknown price basis {basis!r}{near}", accepted=", ".join(known))
         chips: dict[str, list[PriceRow]] = {}
         for row in self.rows:
-            if row.basis == basis and not row.note.startswith(SUPERSEDED):
+            if row.basis == basis:
                 chips.setdefault(row.chip, []).append(row)
-        return {chip: _price(rows) for chip, rows in chips.items()}
+        kept = {chip: counted(rows) for chip, rows in chips.items()}
+        return {chip: _price(rows) for chip, rows in kept.items() if rows}
+
+
+def counted(rows: Iterable[PriceRow]) -> list[PriceRow]:
+    """Of the rows of one chip and basis those that a price rests on: of a provider the newest, and
+    none that is superseded. A provider that raises its price is not averaged with what it asked
+    before. Rows that name no provider each count."""
+    valid = [row for row in rows if not row.note.startswith(SUPERSEDED)]
+    newest: dict[str, str] = {}
+    for row in valid:
+        day = first_day(row.date)
+        newest[row.provider] = max(newest.get(row.provider, day), day)
+    return [row for row in valid if not row.provider or first_day(row.date) == newest[row.provider]]
+
+
+def first_day(date: str) -> str:
+    """2025-Q2 -> 2025-04-01: the first day that a price's date may mean, of a range of years the
+    last year's; empty for a date that cannot be read."""
+    if years := _RANGE.fullmatch(date):
+        date = years[1]
+    found = DATE.fullmatch(date)
+    if found is None:
+        return ""
+    year, quarter, month, day = found.groups()
+    month = f"{3 * int(quarter) - 2:02d}" if quarter else month or "01"
+    return f"{year}-{month}-{day or '01'}"
 
 
 def _price(rows: list[PriceRow]) -> Price:

@@ -8,15 +8,15 @@ from typing import Any
 from dse.economics.tco import usd_per_chip_hour, with_basis
 from dse.errors import InputError
 from dse.specs.catalog import Catalog, load_catalog
-from dse.specs.own_prices import first_day, in_force, last_day, using_prices
-from dse.specs.prices import COMPUTED, SUPERSEDED
+from dse.specs.own_prices import in_force, last_day, using_prices
+from dse.specs.prices import COMPUTED, PriceRow, first_day
 from dse.study.compare_prices import change, moved, price_pairs
 from dse.study.numbers import significant
 from dse.study.text_table import Table
 
 MEDIAN = (
-    "A chip with several prices costs their median, which also moves where a price of another "
-    "provider becomes known: dse hardware prices --chip CHIP --basis BASIS lists them."
+    "A chip with several prices costs their median, of a provider the newest. It also moves where "
+    "another provider becomes known: dse hardware prices --chip CHIP --basis BASIS lists them."
 )
 
 
@@ -36,6 +36,9 @@ def price_list(chips: Collection[str], basis: str | None, chip_files: Sequence[s
     if not rows:
         raise _none(chips, basis)
     rows.sort(key=lambda row: (row.chip, row.basis, first_day(row.date), row.line))
+    used: set[PriceRow] = set()
+    for name in {row.basis for row in rows}:
+        used.update(*(price.rows for price in catalog.prices.select(name).values()))
     paid = _paid(catalog, chips, basis)
     for one in paid:
         if one["basis"] in COMPUTED:
@@ -47,7 +50,7 @@ def price_list(chips: Collection[str], basis: str | None, chip_files: Sequence[s
         "prices": [
             {"chip": row.chip, "basis": row.basis, "usd_per_chip_hour": row.usd_per_chip_hour,
              "provider": row.provider, "date": row.date, "source": row.source,
-             "note": row.note or None, "counted": not row.note.startswith(SUPERSEDED)}
+             "note": row.note or None, "counted": row in used}
             for row in rows
         ],
         "paid": paid,

@@ -183,6 +183,10 @@ def _of_demand(subject: Subject, questions: Questions, objective: str) -> list[s
             "clock; prices of tokens are dollars paid over the tokens of the average; whole "
             f"deployments may cost the same: the better one in {_tie(problem, objective)} is first"
         )
+        notes.append(
+            "chips are paid one by one; dse fleet pays whole servers, which is more where a demand "
+            "takes few chips, and may move the winner"
+        )
         if problem.study.price_basis == OWNED:
             notes.append("of owned chips that wait, the electricity that depends on load is saved")
     if problem.demand is not None and arrive:

@@ -142,8 +142,8 @@ def rests_on(answer: Answer) -> list[str]:
         "instances; first tokens by docs/physics.md",
         "classes are served beside each other, their loads add, and a request waits as long as it "
         "would among its own kind at that load; the slowest class stands for the percentile of all",
-        f"the fleet is paid for by the hour on basis {answer.paid.basis}, busy or not, and nothing "
-        "is spare for failures",
+        f"the fleet is paid for by the hour on basis {answer.paid.basis}, busy or not, chip by "
+        "chip (whole servers may be more); nothing is spare for failures",
         "predictions are taken at their word; dse risk asks how sure the order of the chips is",
     ]
     if answer.windows is not None:

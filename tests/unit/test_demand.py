@@ -366,6 +366,7 @@ def test_the_demand_says_its_chips_power_and_racks(rented):
     level = {row["kind"]: row["level"] for row in document["equal"]}
     assert level["chips"] == load["chips"]
     assert level["power"] == pytest.approx(load["meter_w"])
+    assert any("dse fleet pays whole servers" in note for note in document["notes"])
 
 
 def test_rates_in_words_are_read_again():

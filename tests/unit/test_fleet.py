@@ -30,8 +30,8 @@ from dse.specs.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Lim
 from dse.specs.plan_reader import load_plan
 from dse.specs.traffic import Class
 from dse.study.fleet.answer import answer_of, document
-from dse.study.fleet.changes import entries
-from dse.study.fleet.options import _efficient
+from dse.study.fleet.changes import entries, entry, loosened, with_offer
+from dse.study.fleet.options import _efficient, options_of
 from dse.study.fleet.words import lead
 
 YEAR_S = 8760.0 * 3600.0
@@ -410,6 +410,39 @@ def test_what_is_rented_beyond_the_horizon_is_counted_apart():
     assert found.mix is not None
     counted = count(one, options, found.mix)
     assert counted.committed_usd == pytest.approx(counted.usd / 2 * 3)
+
+
+def test_what_is_bought_is_said_at_what_it_takes_in_cash():
+    """Of the cost of a short plan, a purchase is the small part that these quarters are charged."""
+    one = plan(chip("a", buy("a", 40e3, life_quarters=20.0)), discount_rate=0.0)
+    answer = answer_of(one, [option({"a": 2}, 4.0)])
+    assert answer.counted is not None
+    bought = answer.counted.bought_usd
+    chips = sum(row["chips"] for row in document(answer, [])["orders"])
+    assert bought == chips * 40e3 == document(answer, [])["usd_bought"]
+    assert any(f"paid whole when it arrives, ${bought:,.0f};" in text for text in lead(answer))
+    assert answer.counted.usd < bought / 2
+
+
+def test_what_changes_a_large_fleet_is_no_gap_of_the_solver():
+    """The shipped plan of an owner: more power than is used saves nothing, and the price at which
+    H200 is bought is the one on either side of which a program solved to the end does without."""
+    catalog = load_catalog()
+    one = load_plan(Path("search_spaces/plans/a100-owner-grows.yaml"), catalog)
+    options, _ = options_of(one, catalog)
+    base, whole = solve(one, options, split=True), solve(one, options)
+    free = replace(one, limits=Limits())
+    assert solve(free, options, split=True, gap=1e-7).usd == pytest.approx(base.usd, rel=2e-4)
+    power = next(row for row in loosened(one, options, whole, print) if row.what == "watts")
+    assert power.usd == 0.0
+    offer = next(one for one in one.offers if one.label == "h200_sxm, bought")
+    found = entry(one, options, base, offer, used=False, split=True)
+    assert found.usd_at is not None
+    for factor, used in ((0.99, True), (1.02, False)):
+        at = with_offer(one, replace(offer, usd=found.usd_at * factor))
+        mix = solve(at, options, split=True, gap=1e-7).mix
+        assert mix is not None
+        assert any(label == offer.label for label, _ in mix.orders) == used
 
 
 def test_sunk_stock_pays_electricity_and_upkeep_alone():

@@ -168,8 +168,8 @@ def test_a_price_is_its_row_or_the_median_of_its_rows(tmp_path: Path) -> None:
     rows = [
         "a,mine,2,us,2026-01,invoice,",
         "b,mine,2,us,2026-01,invoice,",
-        "b,mine,9,us,2026-03,invoice,",
-        "b,mine,4,us,2026-02,list,",
+        "b,mine,9,them,2026-03,invoice,",
+        "b,mine,4,others,2026-02,list,",
         "b,mine,100,us,2026-09,old,superseded: by the list",
         "b,other,50,us,2026-09,old,",
     ]

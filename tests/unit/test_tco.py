@@ -15,9 +15,9 @@ from dse.specs.catalog import data_digest, load_catalog, with_own_chips
 from dse.specs.costs import RULES, Costs, load_costs
 from dse.specs.derive import derive
 from dse.specs.load import Demand, check_idle_once, read_demand
-from dse.specs.own_prices import first_day, last_day, using_prices
+from dse.specs.own_prices import last_day, using_prices
 from dse.specs.owning import buyers_rows, lacks_for_owning
-from dse.specs.prices import PurchaseRow, load_prices
+from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, first_day, load_prices
 from dse.specs.study import load_study, shipped_spaces
 from dse.study.physics import on_terms, pose
 
@@ -379,3 +379,28 @@ def test_a_derived_chip_costs_what_its_parent_costs(tmp_path: Path) -> None:
     for terms in (COSTS, costs):
         price = usd_per_chip_hour(both, own.chip.id, "owned_tco", terms).usd_per_chip_hour
         assert price == hourly(terms)
+
+
+def test_of_a_provider_the_newest_price_counts():
+    """Two providers, of which one raised its price: the median is that of what both ask now, and
+    what the raised one asked before counts as of then. Rows without a provider all count."""
+
+    def row(provider: str, usd: float, date: str) -> PriceRow:
+        return PriceRow("a", "on_demand", usd, provider, date, "here", "", 0)
+
+    rows = (row("X", 3.0, "2026"), row("Y", 6.0, "2026-05"), row("X", 4.0, "2026-Q3"))
+    assert PriceTable("", rows).select("on_demand")["a"].usd_per_chip_hour == 5.0
+    assert PriceTable("", rows[:2]).select("on_demand")["a"].usd_per_chip_hour == 4.5
+    sizes = (*rows, row("X", 4.4, "2026-07"))  # the first day of the quarter: two sizes at once
+    assert len(PriceTable("", sizes).select("on_demand")["a"].rows) == 3
+    bare = (row("", 1.0, "2025"), row("", 2.0, "2026"))
+    assert PriceTable("", bare).select("on_demand")["a"].usd_per_chip_hour == 1.5
+
+
+def test_no_shipped_price_counts_beside_a_newer_one_of_its_provider():
+    for basis in (table := load_catalog().prices).bases():
+        for price in table.select(basis).values():
+            dates: dict[str, set[str]] = {}
+            for one in price.rows:
+                dates.setdefault(one.provider, set()).add(first_day(one.date))
+            assert all(len(of) == 1 for of in dates.values()), (basis, price.rows[0].chip)

@@ -111,6 +111,7 @@ def document(answer: Answer, sentences: Sequence[str]) -> dict[str, Any]:
         "usd_undiscounted": None if counted is None else sum(q.usd for q in counted.quarters),
         "usd_per_million_tokens": None if counted is None else per_million(plan, counted),
         "usd_committed_beyond": None if counted is None else counted.committed_usd,
+        "usd_bought": None if counted is None else counted.bought_usd,
         "usd_lower_bound": None if counted is None else solved.bound,
         "gap": None if counted is None else solved.gap,
         "orders": _orders(answer),

@@ -89,6 +89,8 @@ def loosened(
         kind = what.split()[0]
         if usd is not None and (abs(usd) < TIGHT * solved.usd or (usd > 0.0) != (kind == "demand")):
             usd = 0.0
+        elif usd is not None and abs(usd) < base.usd - base.bound + again.usd - again.bound:
+            usd = None  # either may still be as much cheaper
         found.append(Loosened(what, value, _value_of(changed, what), usd, again.status))
     return found
 

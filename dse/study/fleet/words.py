@@ -128,7 +128,19 @@ def _how_sure(answer: Answer) -> str:
         )
     return (
         f"Of {len(answer.options)} options, {proven} (discounted {dollars(counted.usd)}; counted "
-        f"again from the mix, the same)." + committed
+        f"again from the mix, the same)." + _paid_whole(counted) + committed
+    )
+
+
+def _paid_whole(counted: Counted) -> str:
+    """What purchases take in cash, of which the cost has the charge of these quarters alone."""
+    bought = counted.bought_usd
+    if not bought:
+        return ""
+    charged = sum(one.capital for quarter in counted.quarters for one in quarter.spend.values())
+    return (
+        f" What is bought is paid whole when it arrives, {dollars(bought)}; the cost has its "
+        f"charge for these quarters alone, {dollars(charged)}."
     )
 
 
