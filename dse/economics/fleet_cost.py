@@ -3,8 +3,9 @@ the program that found it (`dse.economics.fleet`).
 
 What is owned costs what the basis `owned_tco` says (`dse.economics.tco`): the capital of what is
 bought as level payments over its life, so that the end of the horizon does not write it off; upkeep
-(maintenance, staff, space) and electricity, around the clock, of every owned chip that is on. One
-that is off pays its capital alone. The capital of what is in stock already is sunk.
+(maintenance, staff, space) and electricity of every owned chip that is on, which is drawn as the
+mean of the demand over its peak loads it. One that is off pays its capital alone. The capital of
+what is in stock already is sunk. Rents, payments and electricity flow through a quarter alike.
 """
 
 from __future__ import annotations
@@ -136,9 +137,11 @@ def upkeep_usd(plan: Plan, chip: str) -> float:
 
 
 def electricity_usd(plan: Plan, chip: str) -> float:
-    """Dollars of electricity per owned chip that is on, and quarter, loaded around the clock."""
+    """Dollars of electricity per owned chip that is on, and quarter, at the mean load."""
     owning = plan.chip(chip).owning
-    return 0.0 if owning is None else electricity_usd_per_hour(owning, plan.costs) * QUARTER_HOURS
+    if owning is None:
+        return 0.0
+    return electricity_usd_per_hour(owning, plan.costs, plan.busy) * QUARTER_HOURS
 
 
 def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:

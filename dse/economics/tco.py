@@ -3,14 +3,16 @@
 Owned (`owned_tco`), dollars for an hour that a chip is owned:
 
     capital K    = (price of the chip x server factor) x (1 + network share)
-    recovery     = (K - S / (1 + r)^L) x r / (1 - (1 + r)^-L)      S = resale x K, after L years
+    recovery     = (K - S / (1 + r)^L) x ln(1 + r) / (1 - (1 + r)^-L)      S = resale x K, after L
+                                                                         years
     depreciation = (K - S) / L,  cost of capital = recovery - depreciation
     maintenance  = share of K a year,  staff = dollars a chip and year
     space        = dollars a kW and month x kW of the server
     electricity  = kW at the meter x dollars a kWh x (1 - d + d x utilisation)
 
-recovery is the level yearly payment that repays K with interest r and leaves S (the capital
-recovery factor; any text of engineering economics, e.g. Park, Contemporary Engineering Economics).
+recovery is the level payment a year that repays K with interest r and leaves S, paid through the
+year, hour by hour, as a rent is, so that the two compare (the capital recovery factor of a
+continuous flow; any text of engineering economics, e.g. Park, Contemporary Engineering Economics).
 d is the share of the power that depends on the load. All is divided by the share of the owned hours
 that carry the cost, `utilisation`.
 """
@@ -92,11 +94,12 @@ class Breakdown:
 
 
 def recovery_factor(rate: float, years: float) -> float:
-    """Level yearly payment that repays a dollar over `years` at `rate` a year; 1 / years without
-    interest."""
+    """Level payment a year, through the year, that repays a dollar over `years` at an effective
+    `rate` a year; 1 / years without interest."""
     if rate == 0.0:
         return 1.0 / years
-    return rate / -math.expm1(-years * math.log1p(rate))
+    flow = math.log1p(rate)
+    return flow / -math.expm1(-years * flow)
 
 
 def yearly_capital(usd: float, rate: float, years: float, resale: float) -> tuple[float, float]:

@@ -140,6 +140,16 @@ class Plan:
     assumed: tuple[str, ...] = ()
 
     @property
+    def busy(self) -> float:
+        """The mean of the demand over its peak, classes by their tokens: how far what is on is
+        loaded; what is spare, or left over of whole servers, is taken to be loaded alike."""
+        means = [
+            one.requests_per_s * (one.prompt_tokens + one.output_tokens) for one in self.demand
+        ]
+        peaks = [mean * one.peak for mean, one in zip(means, self.demand, strict=True)]
+        return math.fsum(means) / math.fsum(peaks)
+
+    @property
     def offers(self) -> tuple[Offer, ...]:
         return tuple(offer for chip in self.chips for offer in chip.offers)
 

@@ -245,10 +245,11 @@ def test_capital_is_repaid_with_interest_over_its_life():
     offer = buy("a", 1000.0, life_quarters=16.0)
     one = plan(chip("a", offer))
     yearly = 4.0 * capital_usd(one, offer, 0)
-    assert sum(yearly / 1.08**k for k in range(1, 5)) == pytest.approx(1000.0)
+    flow = math.log(1.08)  # through the year
+    assert yearly * (1.0 - 1.08**-4) / flow == pytest.approx(1000.0)
     resold = replace(one, costs=COSTS.changed({"resale": 0.3}))
     yearly = 4.0 * capital_usd(resold, offer, 0)
-    worth = sum(yearly / 1.08**k for k in range(1, 5)) + 300.0 / 1.08**4
+    worth = yearly * (1.0 - 1.08**-4) / flow + 300.0 / 1.08**4
     assert worth == pytest.approx(1000.0)
     free = replace(one, costs=COSTS.changed({"cost_of_capital": 0.0}))
     assert capital_usd(free, offer, 0) == pytest.approx(1000.0 / 16.0)
@@ -287,6 +288,18 @@ demand:
 chips:
   - {chip: CHIP, buy: {}}
 """
+
+
+def test_electricity_is_that_of_the_mean_load():
+    """At a peak of four times the mean, a quarter of what depends on the load is drawn; of two
+    classes, the tokens weigh."""
+    busy = plan(chip("a", stock=2))
+    idle = replace(busy, demand=(demand(peak=4.0),))
+    share = COSTS.value("load_share")
+    ratio = electricity_usd(idle, "a") / electricity_usd(busy, "a")
+    assert ratio == pytest.approx(1.0 - share * 0.75)
+    two = replace(busy, demand=(demand(per_s=3.0, peak=4.0), demand("code", 1.0)))
+    assert two.busy == pytest.approx(4.0 / 13.0)
 
 
 def test_a_server_that_is_off_pays_its_capital_alone():
@@ -336,10 +349,10 @@ def test_the_price_of_what_is_bought_moves_the_answer_as_arithmetic_says(stock: 
         )  # fmt: skip
 
     def hour(usd: float) -> float:
-        years = 0.08 / (1.0 - 1.08**-4)
+        years = math.log(1.08) / (1.0 - 1.08**-4)
         return usd * (years + 0.05) / 8760 + 150 / 8760 + 100 / 730 + 0.1
 
-    even = (3.0 - 150 / 8760 - 100 / 730 - 0.1) * 8760 / (0.08 / (1.0 - 1.08**-4) + 0.05)
+    even = (3.0 - 150 / 8760 - 100 / 730 - 0.1) * 8760 / (math.log(1.08) / (1.0 - 1.08**-4) + 0.05)
     assert hour(even) == pytest.approx(3.0)
     for usd, bought in ((0.98 * even, True), (1.02 * even, False)):
         one = at(usd)

@@ -321,7 +321,7 @@ def _owned_words(plan: Plan) -> list[str]:
     found = [
         "owned chips cost what the basis owned_tco says: capital as level payments over "
         f"{costs['life'].text} at {costs['cost_of_capital'].text} a year, that of stock is sunk; "
-        "maintenance, staff, space and electricity around the clock while they are on; one that "
+        "maintenance, staff, space and electricity at the mean load while they are on; one that "
         "is off pays its capital alone. Rents include all of it",
         f"costs of owning: {given} (maintenance a year, staff a chip)",
     ]

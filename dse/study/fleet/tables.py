@@ -186,7 +186,7 @@ def owned_table(answer: Answer) -> Table:
         ("chip", *parts, "in all"),
         rows,
         tuple(range(1, len(parts) + 2)),
-        ("As the basis owned_tco, on around the clock. Of chips that are owned already, the first "
+        ("As the basis owned_tco, busy around the clock. Of chips that are owned already, the first "
          "three are spent and not counted; of one that is off, they alone are paid.",),
     )  # fmt: skip
 
