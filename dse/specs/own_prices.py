@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from dse.specs.prices import COMPUTED, PriceRow, PurchaseRow, load_prices
 PRICES, AS_OF, COSTS = "DSE_PRICES", "DSE_AS_OF", "DSE_COSTS"
 # How the note of a row from a file of the user's own begins.
 OWN = "own price"
+DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
 _DATE = re.compile(r"(\d{4})(?:-(?:Q([1-4])|(\d{2})(?:-(\d{2}))?))?")
 _RANGE = re.compile(r"\d{4}-(\d{4})")
 
@@ -103,9 +105,7 @@ def _absolute(path: str | Path) -> str:
 def first_day(date: str) -> str:
     """2025-Q2 -> 2025-04-01: the first day that a price's date may mean, of a range of years the
     last year's; empty for a date that cannot be read."""
-    if years := _RANGE.fullmatch(date):
-        date = years[1]
-    found = _DATE.fullmatch(date)
+    found = _DATE.fullmatch(_last_year(date))
     if found is None:
         return ""
     year, quarter, month, day = found.groups()
@@ -113,16 +113,21 @@ def first_day(date: str) -> str:
     return f"{year}-{month}-{day or '01'}"
 
 
+def _last_year(date: str) -> str:
+    """2025-2026 -> 2026; other dates as they are."""
+    years = _RANGE.fullmatch(date)
+    return years[1] if years else date
+
+
 def last_day(date: str, field: str = "--as-of") -> str:
-    """2025-Q2 -> 2025-06-31: what no day of that date comes after, as text. Raises InputError."""
+    """2025-Q2 -> 2025-06-30: the last day of that date, as text. Raises InputError."""
     found = _DATE.fullmatch(date)
-    month = int(found[3] or 1) if found else 0
-    if found is None or not 1 <= month <= 12 or not 1 <= int(found[4] or 1) <= 31:
-        accepted = "2025, 2025-Q2, 2025-06 or 2025-06-30"
-        raise InputError(f"read {date!r}: not a date", field=field, accepted=accepted)
-    year, quarter, _, day = found.groups()
-    last = f"{3 * int(quarter):02d}" if quarter else f"{month:02d}" if found[3] else "12"
-    return f"{year}-{last}-{day or '31'}"
+    year, quarter, written, day = found.groups() if found else ("0", None, None, None)
+    month = 3 * int(quarter) if quarter else int(written or 12)
+    days = monthrange(int(year), month)[1] if int(year) and 1 <= month <= 12 else 0
+    if not 1 <= int(day or 1) <= days:
+        raise InputError(f"read {date!r}: not a date", field=field, accepted=DATES)
+    return f"{year}-{month:02d}-{day or days}"
 
 
 def with_own_prices(
@@ -162,5 +167,12 @@ def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
             file=file, line=row.line, field="basis",
             accepted="on_demand or any name of your own; what owning costs goes into --costs",
         )  # fmt: skip
+    try:
+        last_day(_last_year(row.date))
+    except InputError as error:
+        raise InputError(
+            f"read {row.date!r}: not a date",
+            file=file, line=row.line, field="date", accepted=DATES,
+        ) from error  # fmt: skip
     note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
     return replace(row, note=note)

@@ -68,10 +68,11 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Every row of one price file."""
+    """Every row of one price file, or those that were known as of a date."""
 
     file: str
     rows: tuple[PriceRow, ...]
+    as_of: str | None = None
 
     def bases(self) -> tuple[str, ...]:
         return tuple(sorted({row.basis for row in self.rows}))
@@ -86,6 +87,11 @@ class PriceTable:
             near = did_you_mean(basis, known)
             if basis == "purchase":
                 near = ": owned_tco prices a chip that is bought, with `costs:` or --costs FILE"
+            if self.as_of is not None and not near:
+                raise InputError(
+                    f"no price on basis {basis!r} as of {self.as_of}",
+                    accepted=f"a later date, or one of {', '.join(known)}",
+                )
             raise InputError(f"unknown price basis {basis!r}{near}", accepted=", ".join(known))
         chips: dict[str, list[PriceRow]] = {}
         for row in self.rows:
@@ -139,7 +145,8 @@ def _read(
     except FileNotFoundError:
         raise InputError("no such file", file=str(file)) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", file=str(file)) from None
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=str(file)) from None
 
 
 def _rows(
@@ -147,9 +154,8 @@ def _rows(
 ) -> list[tuple[int, dict[str, str], float]]:
     header = next(reader, [])
     if tuple(header) != columns:
-        raise InputError(
-            f"read the columns {', '.join(header)}", file=file, line=1, accepted=",".join(columns)
-        )
+        read = f"read the columns {', '.join(header)}" if header else "empty"
+        raise InputError(read, file=file, line=1, accepted=f"the columns {','.join(columns)}")
     errors: list[InputError] = []
     found = []
     for line, cells in enumerate(reader, start=2):
