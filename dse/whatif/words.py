@@ -47,7 +47,7 @@ def sentences(document: Json) -> list[str]:
     """The answer, each question's in the order it was asked, the winner as things stand first."""
     metric = document["objective"]
     found = [_winner(document), *_demand(document)]
-    found += [_scenario(row, metric) for row in document["scenarios"]]
+    found += [_scenario(row, metric) + _requests_kept(row) for row in document["scenarios"]]
     found += [_sweep(row, metric) for row in document["sweeps"]]
     if document["sensitivities"] is not None:
         found += [_moves(document), *_shadows(document)]
@@ -172,6 +172,15 @@ def _scenario(row: Json, metric: str) -> str:
         f"With {row['name']}, {words(row['winner'])} wins at {value}, "
         f"{_by(metric, row['change'])}; {was}; {moved}."
     )
+
+
+def _requests_kept(row: Json) -> str:
+    """That a demand in tokens is of fewer, longer requests, or of more that are shorter."""
+    times = row["demand_of_as_many_requests"]
+    if times is None:
+        return ""
+    other = "longer requests are fewer" if times > 1.0 else "shorter requests are more"
+    return f" The demand is of tokens, so that {other}: as many as before are demand={times:.3g}x."
 
 
 def _moving(count: int, verb: str) -> str:
