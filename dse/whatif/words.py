@@ -279,11 +279,9 @@ def _break_even(document: Json) -> list[str]:
         )
     if together := document["concurrency"]:
         found.append(_requests(together))
-    first = chips[0]["chip"] if chips else None
-    owned = document["owning"]
-    if first is not None and first not in [row["chip"] for row in owned]:
-        found.append(f"Owning {first} is not priced: it has no price or no power to own it at.")
-    found += [_owning(row) for row in owned[:1]]
+    if document["owning"] and chips[0]["chip"] in document["owning_left_out"]:
+        found.append(f"What owning {chips[0]['chip']} costs is not known (no price or no power).")
+    found += [_owning(row) for row in document["owning"][:1]]
     return found
 
 
