@@ -155,7 +155,7 @@ def _rows(
     header = next(reader, [])
     if tuple(header) != columns:
         read = f"read the columns {', '.join(header)}" if header else "empty"
-        raise InputError(read, file=file, line=1, accepted=f"the columns {','.join(columns)}")
+        raise InputError(read, file=file, line=1, accepted=",".join(columns))
     errors: list[InputError] = []
     found = []
     for line, cells in enumerate(reader, start=2):
