@@ -130,7 +130,8 @@ def _with_own_prices(catalog: Catalog, own: OwnPrices) -> Catalog:
             catalog.prices.rows, catalog.purchases, own, catalog.chips
         )
         then = f" as of {own.as_of}" if own.as_of else ""
-        table = replace(catalog.prices, rows=rows, file=f"{catalog.prices.file}{then}")
+        file = f"{catalog.prices.file}{then}"
+        table = replace(catalog.prices, rows=rows, file=file, as_of=own.as_of)
         catalog = replace(catalog, prices=table, purchases=purchases)
     if own.costs is not None:
         catalog = replace(catalog, costs=load_costs(own.costs, catalog.costs))

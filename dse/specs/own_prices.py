@@ -8,6 +8,7 @@ processes see the same; `--prices FILE`, `--as-of DATE` and `--costs FILE` set t
 from __future__ import annotations
 
 import os
+from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -16,11 +17,20 @@ from typing import Any
 
 from dse.errors import InputError
 from dse.specs.loader import did_you_mean
-from dse.specs.prices import COMPUTED, DATE, PriceRow, PurchaseRow, first_day, load_prices
+from dse.specs.prices import (
+    COMPUTED,
+    DATE,
+    PriceRow,
+    PurchaseRow,
+    first_day,
+    last_year,
+    load_prices,
+)
 
 PRICES, AS_OF, COSTS = "DSE_PRICES", "DSE_AS_OF", "DSE_COSTS"
 # How the note of a row from a file of the user's own begins.
 OWN = "own price"
+DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +108,14 @@ def _absolute(path: str | Path) -> str:
 
 
 def last_day(date: str, field: str = "--as-of") -> str:
-    """2025-Q2 -> 2025-06-31: what no day of that date comes after, as text. Raises InputError."""
+    """2025-Q2 -> 2025-06-30: the last day of that date, as text. Raises InputError."""
     found = DATE.fullmatch(date)
-    month = int(found[3] or 1) if found else 0
-    if found is None or not 1 <= month <= 12 or not 1 <= int(found[4] or 1) <= 31:
-        accepted = "2025, 2025-Q2, 2025-06 or 2025-06-30"
-        raise InputError(f"read {date!r}: not a date", field=field, accepted=accepted)
-    year, quarter, _, day = found.groups()
-    last = f"{3 * int(quarter):02d}" if quarter else f"{month:02d}" if found[3] else "12"
-    return f"{year}-{last}-{day or '31'}"
+    year, quarter, written, day = found.groups() if found else ("0", None, None, None)
+    month = 3 * int(quarter) if quarter else int(written or 12)
+    days = monthrange(int(year), month)[1] if int(year) and 1 <= month <= 12 else 0
+    if not 1 <= int(day or 1) <= days:
+        raise InputError(f"read {date!r}: not a date", field=field, accepted=DATES)
+    return f"{year}-{month:02d}-{day or days}"
 
 
 def with_own_prices(
@@ -146,5 +155,12 @@ def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
             file=file, line=row.line, field="basis",
             accepted="on_demand or any name of your own; what owning costs goes into --costs",
         )  # fmt: skip
+    try:
+        last_day(last_year(row.date))
+    except InputError as error:
+        raise InputError(
+            f"read {row.date!r}: not a date",
+            file=file, line=row.line, field="date", accepted=DATES,
+        ) from error  # fmt: skip
     note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
     return replace(row, note=note)

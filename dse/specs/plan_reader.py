@@ -36,6 +36,7 @@ from dse.specs.traffic import GROUPS, Class, traffic_of
 from dse.specs.workloads import CURRENT_BACKEND
 
 DAY_S = 86400.0
+LEAST_PER_S = 1e-3  # what is far less the program would round to no instance at all
 # Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
 TERMS = {
     "on_demand": 1, "on_demand_marketplace": 1, "spot": 1, "capacity_block": 1,
@@ -209,6 +210,13 @@ class _Reader:
         streams, per_s, peak, source = (
             self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
         )
+        growth = self._share((*at, "growth_per_quarter"), row.growth_per_quarter, -0.9)
+        least = per_s * min(1.0, (1.0 + growth) ** (self.written.quarters - 1))
+        if least < LEAST_PER_S:
+            raise self._wrong(
+                at, f"a demand of {least:.3g} requests/s is too little for a fleet",
+                f"{LEAST_PER_S:g} requests/s or more in every quarter; 2B tokens are two billion",
+            )  # fmt: skip
         return DemandClass(
             name=row.name,
             models=tuple(names),
@@ -217,7 +225,7 @@ class _Reader:
             ttft_s=self._time((*at, "ttft"), row.ttft),
             tpot_s=self._time((*at, "tpot"), row.tpot),
             peak=peak,
-            growth=self._share((*at, "growth_per_quarter"), row.growth_per_quarter, -0.9),
+            growth=growth,
             most_loss=row.predicted_loss_at_most or float("inf"),
             weight_dtypes=self._formats((*at, "weight_dtype"), row.weight_dtype),
             kv_dtypes=self._formats((*at, "kv_dtype"), row.kv_dtype),

@@ -71,10 +71,11 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Every row of one price file."""
+    """Every row of one price file, or those that were known as of a date."""
 
     file: str
     rows: tuple[PriceRow, ...]
+    as_of: str | None = None
 
     def bases(self) -> tuple[str, ...]:
         return tuple(sorted({row.basis for row in self.rows}))
@@ -89,6 +90,11 @@ class PriceTable:
             near = did_you_mean(basis, known)
             if basis == "purchase":
                 near = ": owned_tco prices a chip that is bought, with `costs:` or --costs FILE"
+            if self.as_of is not None and not near:
+                raise InputError(
+                    f"no price on basis {basis!r} as of {self.as_of}",
+                    accepted=f"a later date, or one of {', '.join(known)}",
+                )
             raise InputError(f"unknown price basis {basis!r}{near}", accepted=", ".join(known))
         chips: dict[str, list[PriceRow]] = {}
         for row in self.rows:
@@ -110,12 +116,16 @@ def counted(rows: Iterable[PriceRow]) -> list[PriceRow]:
     return [row for row in valid if not row.provider or first_day(row.date) == newest[row.provider]]
 
 
+def last_year(date: str) -> str:
+    """2025-2026 -> 2026; other dates as they are."""
+    years = _RANGE.fullmatch(date)
+    return years[1] if years else date
+
+
 def first_day(date: str) -> str:
     """2025-Q2 -> 2025-04-01: the first day that a price's date may mean, of a range of years the
     last year's; empty for a date that cannot be read."""
-    if years := _RANGE.fullmatch(date):
-        date = years[1]
-    found = DATE.fullmatch(date)
+    found = DATE.fullmatch(last_year(date))
     if found is None:
         return ""
     year, quarter, month, day = found.groups()
@@ -168,7 +178,8 @@ def _read(
     except FileNotFoundError:
         raise InputError("no such file", file=str(file)) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", file=str(file)) from None
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=str(file)) from None
 
 
 def _rows(
@@ -176,9 +187,8 @@ def _rows(
 ) -> list[tuple[int, dict[str, str], float]]:
     header = next(reader, [])
     if tuple(header) != columns:
-        raise InputError(
-            f"read the columns {', '.join(header)}", file=file, line=1, accepted=",".join(columns)
-        )
+        read = f"read the columns {', '.join(header)}" if header else "empty"
+        raise InputError(read, file=file, line=1, accepted=",".join(columns))
     errors: list[InputError] = []
     found = []
     for line, cells in enumerate(reader, start=2):

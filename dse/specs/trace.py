@@ -52,7 +52,8 @@ def read_trace(path: Path) -> Trace:
     except FileNotFoundError:
         raise InputError("no such file", file=file) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", file=file, accepted="a CSV file") from None
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=file, accepted="a CSV file") from None
 
 
 def _read(reader: Iterator[list[str]], file: str) -> Trace:

@@ -162,7 +162,10 @@ def _price_table(document: Json) -> Table:
 
     return Table(
         f"Prices, USD per chip-hour ({document['price_basis']})",
-        ("chip", names["a"], names["b"], "change", "dated", "dated", "sources"),
+        (
+            "chip", names["a"], names["b"], "change", f"newest, {names['a']}",
+            f"newest, {names['b']}", "sources",
+        ),
         [
             (
                 row["chip"],

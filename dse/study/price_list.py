@@ -120,7 +120,7 @@ def _none(chips: Collection[str], basis: str | None) -> InputError:
     then = f" as of {as_of}" if (as_of := in_force().as_of) else ""
     return InputError(
         f"no price of {', '.join(asked) or 'any chip'}{then}",
-        field="--basis" if basis else "--chip",
+        field="--basis" if basis else "--chip" if chips else "--as-of",
         accepted="another basis or date, or --prices FILE with rows of yours",
     )
 

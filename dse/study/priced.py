@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dse.economics.tco import usd_per_chip_hour
@@ -19,7 +20,7 @@ SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capit
 def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
     """What the price of a chip rests on beyond shipped rows of today, a sentence each. `catalog`
     has the prices of the basis (`dse.economics.tco.with_basis`)."""
-    prices, sentences = catalog.prices.select(basis), []
+    prices, sentences, own = catalog.prices.select(basis), [], in_force()
     if chip in prices and catalog.chips[chip].hypothetical:
         sentences.append(f"{chip}: price on basis {basis}: {'; '.join(prices[chip].notes)}")
     if chip not in prices:
@@ -34,8 +35,14 @@ def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
         for kind, said in (("assumed", "that are assumed"), ("given", "that were given")):
             if names := ", ".join(one.name for one in inputs if one.kind == kind):
                 sentences.append(f"costs of owning {said}: {names}")
-    if (as_of := in_force().as_of) is not None:
-        sentences.append(f"prices as they were known in {as_of} (--as-of)")
+    if own.as_of is not None:
+        sentences.append(f"prices as they were known in {own.as_of} (--as-of)")
+    mine = [row for row in catalog.prices.rows if row.note.startswith(OWN)]
+    if own.prices and not any(row.basis == basis for row in mine):
+        files = ", ".join(Path(file).name for file in own.prices)
+        sentences.append(f"no row of {files} is on basis {basis}: none of your prices counts")
+    if own.costs is not None and basis != OWNED:
+        sentences.append(f"costs of {Path(own.costs).name} count for chips that are owned alone")
     return sentences
 
 

@@ -95,7 +95,7 @@ def require(
             message = f"unknown quantity {name!r}{did_you_mean(name, QUANTITIES)}"
             raise InputError(message, field="--vary", accepted=", ".join(QUANTITIES))
     document, items = read_study(folder)
-    file = resolve_space(space or space_of(document))
+    file = resolve_space(space) if space else space_file_of(document, folder)
     with using_prices_of(document):
         study = load_study(file, law=document.get("quality_law"))
         files = tuple(dict.fromkeys((*study.chip_files, *chip_files)))
@@ -159,6 +159,18 @@ def space_of(document: Mapping[str, Any]) -> str:
     """The space that the study's command names."""
     words = shlex.split(document.get("command", ""))
     return words[2] if words[:2] == ["dse", "run"] and len(words) > 2 else document["space"]
+
+
+def space_file_of(document: Mapping[str, Any], folder: Path | str) -> Path:
+    """The file of that space. Raises InputError where it does not lie where the study was made."""
+    named = space_of(document)
+    try:
+        return resolve_space(named)
+    except InputError:
+        raise InputError(
+            f"{folder} was made from the space file {named}, which is not here", field="STUDY",
+            accepted="a command given where `dse run` was, or a new `dse run`",
+        ) from None  # fmt: skip
 
 
 def _shapes(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+
+_HELD = "\0"  # in place of a space that no line ends at
 
 
 def continued(command: str, columns: int) -> str:
-    """`command` in lines of at most `columns`, each but the last ending in a backslash."""
+    """`command` in lines of at most `columns`, each but the last ending in a backslash; an option
+    stands beside its value."""
+    held = re.sub(r"(?<=\s)(--[\w-]+) (?=[^\s-])", rf"\1{_HELD}", command)
     lines = textwrap.wrap(
-        command, columns - 2, subsequent_indent="    ", break_long_words=False,
+        held, columns - 2, subsequent_indent="    ", break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
-    return " \\\n".join(lines)
+    return " \\\n".join(lines).replace(_HELD, " ")

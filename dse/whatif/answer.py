@@ -189,6 +189,11 @@ def _of_demand(subject: Subject, questions: Questions, objective: str) -> list[s
         )
         if problem.study.price_basis == OWNED:
             notes.append("of owned chips that wait, the electricity that depends on load is saved")
+    if problem.demand is not None or set(questions.equal) & {"power", "chips", "racks"}:
+        notes.append(
+            "chips are counted as deployments take them; dse fleet counts the servers and racks "
+            "that are bought and rented whole"
+        )
     if problem.demand is not None and arrive:
         notes.append("each deployment is given the arrivals of the study, and no more at the peak")
     return notes

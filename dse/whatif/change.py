@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.specs.loader import load_yaml
-from dse.whatif.demand import Demanded
+from dse.whatif.demand import Demanded, tokens_per_request
 from dse.whatif.inputs import (
     Change,
     Input,
@@ -61,9 +61,11 @@ def from_flags(settings: Sequence[str], known: Mapping[str, Input]) -> list[Scen
 
 
 def _short(change: Change) -> str:
-    """`h100_sxm price -20%`, which a narrow column can wrap."""
-    name = change.input.name.removeprefix("chip.").removeprefix("costs.")
-    return f"{name.replace('.', ' ')} {change.written}"
+    """`workload prompt tokens 2x`, which a narrow column can wrap; ids and metrics as they are."""
+    of, _, last = change.input.name.rpartition(".")
+    name = last if of == "limit" else last.replace("_", " ")
+    of = of.removeprefix("chip.").removeprefix("costs").replace(".", " ")
+    return f"{of} {name} {change.written}".strip()
 
 
 def from_file(path: str, known: Mapping[str, Input]) -> list[Scenario]:
@@ -145,6 +147,7 @@ def scenario_row(
         "same_winner": winner is not None and after.winner_id == before.winner_id,
         "old_winner": kept,
         "change": relative(before, after, objective),
+        "demand_of_as_many_requests": _as_many(subject.problem, problem),
         "front": {
             "size_before": len(before.ids),
             "size": len(after.ids),
@@ -157,6 +160,18 @@ def scenario_row(
         "infeasible_because": after.miss if winner is None else None,
         "picture": _picture(before, after),
     }
+
+
+def _as_many(before: Demanded, after: Demanded) -> float | None:
+    """The factor of a demand, in tokens, of as many requests as before; None without a demand,
+    where requests have as many tokens as before, and where the demand has that factor already."""
+    if before.demand is None or after.demand is None:
+        return None
+    a, b = before.demand.average_tokens_per_s, after.demand.average_tokens_per_s
+    longer = tokens_per_request(after) / tokens_per_request(before)
+    if a is None or b is None or math.isclose(longer, 1.0):
+        return None
+    return None if math.isclose(b / a, longer, rel_tol=0.01) else longer
 
 
 def _picture(before: Solved, after: Solved) -> dict[str, Any]:

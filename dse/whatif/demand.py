@@ -7,6 +7,7 @@ arrive at random, a deployment serves the arrivals of the study, and further one
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -86,6 +87,15 @@ class Demanded(PhysicsProblem):
                     values[PRICES[0]] * slower, values[PRICES[1]] * slower, values[TOTAL] * slower,
                 ),
             )  # fmt: skip
+
+
+def tokens_per_request(problem: PhysicsProblem) -> float:
+    """Input and output tokens of a request, in the mean over the workloads."""
+    return math.fsum(
+        share.weight
+        * float(share.workload.prompt_tokens[0] + share.workload.output_tokens[0])
+        for share in problem.mix
+    )  # fmt: skip
 
 
 def demanded(problem: PhysicsProblem, catalog: Catalog, demand: Demand | None) -> Demanded:

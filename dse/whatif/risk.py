@@ -17,7 +17,7 @@ from dse.specs.own_prices import OwnPrices, in_force, using_prices
 from dse.specs.study import Study, load_study, resolve_space
 from dse.study.folder import find_item, read_study
 from dse.study.physics import on_terms, pose
-from dse.study.require import space_of
+from dse.study.require import space_file_of
 from dse.whatif.choices import RETUNED, Choices, Progress, choices_of, joined
 from dse.whatif.measure_next import Measurement, measure_next
 from dse.whatif.paid import Paid, paid_with
@@ -143,7 +143,7 @@ def _source(source: str, points: Sequence[str]) -> tuple[Study, list[Shape]]:
             )  # fmt: skip
         return load_study(resolve_space(source)), []
     document, _ = read_study(folder)
-    study = load_study(resolve_space(space_of(document)), law=document.get("quality_law"))
+    study = load_study(space_file_of(document, folder), law=document.get("quality_law"))
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",

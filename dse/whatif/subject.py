@@ -24,7 +24,7 @@ from dse.specs.study import Study, load_study, resolve_space
 from dse.study.describe import Limit
 from dse.study.folder import STUDY, read_study
 from dse.study.physics import pose
-from dse.study.require import space_of
+from dse.study.require import space_file_of
 from dse.whatif.demand import demanded
 from dse.whatif.inputs import Subject
 
@@ -94,7 +94,7 @@ def of_study(text: str, limits: Sequence[str] = (), objective: str | None = None
     made_with = {key: document[key] for key in MADE_WITH if key in document}
     given = in_force() != OwnPrices()
     with terms_of(made_with):
-        study = load_study(resolve_space(space_of(document)), law=document.get("quality_law"))
+        study = load_study(space_file_of(document, text), law=document.get("quality_law"))
         if study.fingerprint != document["fingerprint"]:
             raise InputError(
                 f"{study.path} has changed since {text} was made from it", field="STUDY",

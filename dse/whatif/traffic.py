@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dse import units
 from dse.candidates import CandidateBatch, Floats
 from dse.errors import InputError, NothingFeasible
 from dse.evaluate import Metrics
@@ -136,7 +137,7 @@ def size_fleets(
     if not found.size:
         raise NothingFeasible(
             f"no deployment of {len(chips)} chips keeps the targets with up to "
-            f"{MOST_INSTANCES:,} instances"
+            f"{MOST_INSTANCES:,} instances{_nearest(problem, targets)}"
         )
     batch = problem.batch(problem.space.unrank(where[found]))
     fleet = replace(batch, replicas=count[found])
@@ -285,6 +286,31 @@ def _in_time(metrics: Metrics, targets: Targets) -> NDArray[np.bool_]:
     return (
         metrics.feasible & (first <= targets.ttft_s) & (_worst(metrics, "tpot_s") <= targets.tpot_s)
     )
+
+
+def _nearest(problem: PhysicsProblem, targets: Targets) -> str:
+    """What the most instances come to, of the deployment that misses the targets by least."""
+    name, size = PERCENTILES[targets.percentile], problem.space.size
+    over, said = np.inf, "; each of so many is still overloaded, or its memory too small"
+    for start in range(0, size, CHUNK):
+        ids = np.arange(start, min(start + CHUNK, size), dtype=np.int64)
+        batch = problem.batch(problem.space.unrank(ids))
+        many = replace(batch, replicas=np.full(len(batch), float(MOST_INSTANCES)))
+        metrics = _metrics(problem, many)
+        first, each = _worst(metrics, name), _worst(metrics, "tpot_s")
+        miss = np.maximum(first / targets.ttft_s, each / targets.tpot_s)
+        miss = np.where(metrics.feasible, miss, np.inf)
+        row = int(np.argmin(miss))
+        if miss[row] < over:
+            over, chip = miss[row], problem.machines.ids[batch.chip[row]]
+            at = (float(first[row]), targets.ttft_s, float(each[row]), targets.tpot_s)
+            got, asked, token, wanted = (units.format(one, "s", 3) for one in at)
+            said = (
+                f"; nearest is {chip}, with {got} to the first token at percentile "
+                f"{targets.percentile} (asked: {asked}) and {token} per token after it (asked: "
+                f"{wanted})"
+            )
+    return said
 
 
 def _usd_per_hour(problem: PhysicsProblem, batch: CandidateBatch, instances: Floats) -> Floats:

@@ -47,7 +47,7 @@ def sentences(document: Json) -> list[str]:
     """The answer, each question's in the order it was asked, the winner as things stand first."""
     metric = document["objective"]
     found = [_winner(document), *_demand(document)]
-    found += [_scenario(row, metric) for row in document["scenarios"]]
+    found += [_scenario(row, metric) + _requests_kept(row) for row in document["scenarios"]]
     found += [_sweep(row, metric) for row in document["sweeps"]]
     if document["sensitivities"] is not None:
         found += [_moves(document), *_shadows(document)]
@@ -174,6 +174,15 @@ def _scenario(row: Json, metric: str) -> str:
     )
 
 
+def _requests_kept(row: Json) -> str:
+    """That a demand in tokens is of fewer, longer requests, or of more that are shorter."""
+    times = row["demand_of_as_many_requests"]
+    if times is None:
+        return ""
+    other = "longer requests are fewer" if times > 1.0 else "shorter requests are more"
+    return f" The demand is of tokens, so that {other}: as many as before are demand={times:.3g}x."
+
+
 def _moving(count: int, verb: str) -> str:
     """`1 enters`, `14 enter`."""
     return f"{count:,} {verb}{'s' if count == 1 else ''}"
@@ -270,6 +279,8 @@ def _break_even(document: Json) -> list[str]:
         )
     if together := document["concurrency"]:
         found.append(_requests(together))
+    if document["owning"] and chips[0]["chip"] in document["owning_left_out"]:
+        found.append(f"What owning {chips[0]['chip']} costs is not known (no price or no power).")
     found += [_owning(row) for row in document["owning"][:1]]
     return found
 

@@ -111,6 +111,7 @@ CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
         ("requests_per_second: 60", "requests_per_second: .nan", ["read nan"]),
         ("requests_per_second: 60", "requests_per_second: 0", ["demand of nothing", ":9"]),
         ("requests_per_second: 60", "tokens_per_day: 0", ["demand[0].tokens_per_day", "nothing"]),
+        ("requests_per_second: 60", "tokens_per_day: 2", ["demand[0]", "too little for a fleet"]),
         ("requests_per_second: 60\n    ", "", ["requests_per_second or tokens_per_day"]),
         (CHIPS, CHIPS + "limits: {power: 2 kW}\n", ["limits.power", "smallest server", "13.84 kW"]),
         (CHIPS, CHIPS + "limits: {chips: 4}\n", ["limits.chips", "8 x h100_sxm"]),

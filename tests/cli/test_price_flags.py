@@ -147,3 +147,20 @@ def test_what_is_wrong_is_said_in_a_line(words: tuple[object, ...]) -> None:
         assert said.code == 2
         assert says in said.err
         assert len(said.err.strip().splitlines()) == 1
+
+
+def test_prices_and_costs_that_count_for_nothing_are_said(tmp_path: Path, costs: Path) -> None:
+    path = tmp_path / "typo.csv"
+    path.write_text(f"{HEADER}h100_sxm,rental_3y,1,quote,2026-11,mail,\n", encoding="utf-8")
+    assumed = train("--prices", path, "--costs", costs)["assumed"]
+    assert "no row of typo.csv is on basis rental_3yr: none of your prices counts" in assumed
+    assert "costs of costs.yaml count for chips that are owned alone" in assumed
+
+
+@pytest.mark.parametrize("date", ["soon", "2026-13", "2026-02-30", "11/2026"])
+def test_a_price_of_ones_own_has_a_date(tmp_path: Path, date: str) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(f"{HEADER}h100_sxm,rental_3yr,1,quote,{date},mail,\n", encoding="utf-8")
+    said = dse("train", "llama-3-8b", *RUN, "--prices", path)
+    assert said.code == 2
+    assert f"mine.csv:2: date: read '{date}': not a date (accepted: 2025, 2025-Q2" in said.err

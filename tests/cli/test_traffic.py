@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,3 +148,9 @@ def test_targets_that_nothing_keeps(space: Callable[..., Path]) -> None:
     said = dse("traffic", space(), "--rate", 3, "--tpot", "1us")
     assert said.code == 3
     assert "keeps the targets" in said.err
+    nearest = re.search(r"nearest is \w+, with .* and ([\d.]+) ms per token .*1 us", said.err)
+    assert nearest is not None
+    assert dse("traffic", space(), "--rate", 3, "--tpot", f"{1.01 * float(nearest[1])}ms").code == 0
+    too_many = dse("traffic", space(), "--rate", "1e9", "--tpot", "1s")
+    assert too_many.code == 3
+    assert "each of so many is still overloaded" in too_many.err

@@ -60,6 +60,13 @@ def test_tables_of_sensitivities_break_even_and_equal(space: Callable[..., Path]
         assert caption in said.out
 
 
+def test_that_the_cheapest_chip_cannot_be_priced_as_owned_is_said():
+    said = dse("whatif", "--model", "llama-3-70b", "--chip", "mi355x", "--chip", "b200_sxm", "--tp",
+               1, "--weight-dtype", "fp8", "--kv-dtype", "fp8", "--break-even")  # fmt: skip
+    assert "- What owning mi355x costs is not known" in said.out
+    assert "\n- Owning b200_sxm beats renting it" in said.out
+
+
 def test_json_is_one_document_without_nan(space: Callable[..., Path]):
     document = dse("whatif", space(), "--sensitivities", "--equal", "cost", "--json").json()
     assert document["winner"]["chip"] == "h100_sxm"
@@ -153,6 +160,11 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
     said = dse("whatif", out, "--sensitivities")
     assert said.code == 2
     assert f"{file} has changed since {out} was made from it" in said.err
+    file.unlink()
+    for command in ("whatif", "risk"):
+        said = dse(command, out)
+        assert said.code == 2
+        assert f"{out} was made from the space file {file}, which is not here" in said.err
 
 
 @pytest.mark.parametrize(

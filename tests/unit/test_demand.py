@@ -18,7 +18,7 @@ from dse.specs.load import Demand, demand_words, rate_words, read_rate
 from dse.specs.owning import power_at_meter
 from dse.whatif.answer import Questions, answer
 from dse.whatif.breakeven import break_even
-from dse.whatif.change import best, read_sweep, sweep_rows
+from dse.whatif.change import best, from_flags, read_sweep, sweep_rows
 from dse.whatif.equal import equal, racks_held
 from dse.whatif.inputs import Subject, apply, inputs_of, read_change
 from dse.whatif.sensitivity import sensitivities
@@ -388,3 +388,20 @@ def test_many_at_once_are_each_alone(average, peak, share, can):
     for i, rate in enumerate(can):
         one = at_load(demand, tokens_per_s=rate, **rest, usd_per_million=(1.0, 2.0, 3.0))
         assert many.as_json(i) == one.as_json()
+
+
+def test_longer_requests_at_a_demand_of_tokens_are_fewer_and_that_is_said(tmp_path: Path) -> None:
+    asked = asked_of(tmp_path, "demand: {average: 1B/day}", output=200)
+
+    def said(*settings: str) -> tuple[float | None, str]:
+        known = inputs_of(asked.subject)
+        document = answer(asked, Questions(tuple(from_flags(settings, known))))
+        row = document["scenarios"][0]
+        return row["demand_of_as_many_requests"], sentences(document)[2]
+
+    factor, words = said("workload.prompt_tokens=2x")
+    assert factor == pytest.approx(2200 / 1200)
+    assert "longer requests are fewer: as many as before are demand=1.83x." in words
+    assert "shorter requests are more" in said("workload.output_tokens=0.5x")[1]
+    assert said("workload.prompt_tokens=2x", "demand=1.83x")[0] is None
+    assert said("chip.all.price=2x")[0] is None

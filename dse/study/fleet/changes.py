@@ -149,7 +149,7 @@ def entry(
         found = next((at for at in tried if at is not None), None)
     if found is not None and (found < 1.0 if used else found > 1.0):
         return Entry(offer, used, offer.usd, more, EVEN)
-    reason = "" if found is not None else "not even nearly free"
+    reason = "" if found is not None else f"not even at {min(STARTS):.0%} of its price"
     usd = None if found is None else offer.usd * found
     return Entry(offer, used, usd, more, reason)
 

@@ -94,7 +94,9 @@ def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[
                 detail={
                     "percentile": None,
                     "formats": first.formats,
-                    "division": f"{workers} x ({division(a)}), {others} x ({division(b)})",
+                    "division": (
+                        f"prefill {workers} x ({division(a)}), decode {others} x ({division(b)})"
+                    ),
                     "concurrency": int(load),
                     "bound": "pools",
                     "kind": a.kind if a.kind == b.kind else f"{a.kind}, {b.kind}",

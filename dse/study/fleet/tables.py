@@ -3,6 +3,7 @@ of fleet.csv."""
 
 from __future__ import annotations
 
+from dse.economics.fleet import DEMAND, SUPPLY
 from dse.economics.fleet_cost import Counted, Option
 from dse.specs.plan import BUY
 from dse.study.fleet.answer import Answer, owned_prices, split
@@ -186,8 +187,8 @@ def owned_table(answer: Answer) -> Table:
         ("chip", *parts, "in all"),
         rows,
         tuple(range(1, len(parts) + 2)),
-        ("As the basis owned_tco, busy around the clock. Of chips that are owned already, the first "
-         "three are spent and not counted; of one that is off, they alone are paid.",),
+        ("As the basis owned_tco, busy around the clock. Of chips that are owned already, the "
+         "first three are spent and not counted; of one that is off, they alone are paid.",),
     )  # fmt: skip
 
 
@@ -215,6 +216,15 @@ def price_table(answer: Answer) -> Table:
     )  # fmt: skip
 
 
+def _each(what: str, usd: float) -> str:
+    """Dollars for one more of a limit, a supply or a demand: `$173 per kW`."""
+    if what == "watts":
+        return f"{dollars(1e3 * usd)} per kW"
+    unit = "request/s" if what.startswith(DEMAND) else what.removesuffix("s")
+    unit = "chip a quarter" if what.startswith(SUPPLY) else unit
+    return f"{dollars(usd)} per {'dollar' if what.startswith('usd') else unit}"
+
+
 def _bought(answer: Answer) -> str:
     bought = any(offer.way == BUY for offer in answer.plan.offers)
     return " What is bought has its share of server and network in its price." if bought else ""
@@ -230,9 +240,7 @@ def change_table(answer: Answer) -> Table:
         each = "–"
         if row.usd:
             change = f"{'costs' if row.usd > 0 else 'saves'} {dollars(abs(row.usd))}"
-            each = dollars(abs(row.usd) / (row.after - row.before))
-            if row.what == "watts":
-                each = f"{dollars(1e3 * abs(row.usd) / (row.after - row.before))} per kW"
+            each = _each(row.what, abs(row.usd) / (row.after - row.before))
         rows.append(
             (
                 limit_words(row.what), value_words(row.what, row.before),
@@ -241,7 +249,7 @@ def change_table(answer: Answer) -> Table:
         )  # fmt: skip
     return Table(
         f"What {MORE:.0%} more of each limit, supply and demand does{_split(answer)}",
-        ("what", "now", "with more", "the plan", "a unit of it"),
+        ("what", "now", "with more", "the plan", "that is"),
         rows,
         (1, 2, 3, 4),
         ("Each is solved again, that alone changed; what moves no whole server does nothing.",),

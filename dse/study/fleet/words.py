@@ -10,6 +10,7 @@ from dse.economics.fleet_cost import Counted
 from dse.specs.plan import BUY, FleetChip, Offer
 from dse.study.fleet.answer import Answer, per_million, split
 from dse.study.fleet.changes import Entry
+from dse.study.numbers import significant
 
 LIMITS = {
     "watts": "the power", "racks": "the racks", "chips": "the number of chips",
@@ -36,7 +37,7 @@ def dollars(usd: float) -> str:
 
 def price(offer: Offer, usd: float) -> str:
     """A price of an offer with what it is paid for."""
-    return f"${usd:,.0f} a chip" if offer.way == BUY else f"${usd:,.3g} per chip-hour"
+    return f"${usd:,.0f} a chip" if offer.way == BUY else f"${significant(usd)} per chip-hour"
 
 
 def value_words(name: str, value: float) -> str:
@@ -74,7 +75,7 @@ def _what(answer: Answer) -> str:
     return (
         f"{upper(what)}: {dollars(cost)} over {plan.quarters} "
         f"quarter{'s' * (plan.quarters > 1)}, "
-        f"${per_million(plan, counted):.3g} per million tokens."
+        f"${significant(per_million(plan, counted))} per million tokens."
     )
 
 
@@ -127,8 +128,10 @@ def _how_sure(answer: Answer) -> str:
             "quarter."
         )
     return (
-        f"Of {len(answer.options)} options, {proven} (discounted {dollars(counted.usd)}; counted "
-        f"again from the mix, the same)." + _paid_whole(counted) + committed
+        f"Of {len(answer.options)} options, {proven}. Discounted to today it costs "
+        f"{dollars(counted.usd)}; a second count, from the orders, says the same."
+        + _paid_whole(counted)
+        + committed
     )
 
 
