@@ -55,6 +55,8 @@ def basket_page(found: Basket, command: str) -> str:
         facts=facts(found),
         meaning=MEANING,
         tables=tables(found),
+        drawn=True,
+        rests=(),
         plots={"own": own_figure(found), "levels": level_figure(found)},
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from dse.pareto import non_dominated
 from dse.report.figures import PALETTE, SYMBOLS, hatch, plain
 from dse.report.labels import GLOSSARY, axis_title, label, show
-from dse.report.page import answer_page
+from dse.report.page import answer_page, heads
 from dse.report.records import csv_text, kept, lines, sheet
 from dse.report.xlsx import Cell, workbook
 from dse.study import compare_fleet
@@ -112,10 +112,8 @@ def page(
         glossary,
         document=document,
         command=document["command"],
-        drawn=[
-            {"id": key, "title": title, "height": one["layout"]["height"]}
-            for key, (title, one) in drawn.items()
-        ],
+        answer=document["answer"],
+        drawn=heads(drawn),
         tables=shown,
         rests=rests,
         plots={key: one for key, (_, one) in drawn.items()},

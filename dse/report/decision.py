@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dse.report.page import answer_page
+from dse.report.page import answer_page, heads
 from dse.study.text_table import Table
 
 Json = Mapping[str, Any]
@@ -33,10 +33,9 @@ def decision_page(
         kind=kind,
         document=document,
         command=document.get("command"),
-        heads=[
-            {"id": name, "title": title, "height": figure["layout"]["height"]}
-            for name, (title, figure) in drawn.items()
-        ],
+        answer=document["answer"],
+        drawn=heads(drawn),
+        rests=document["rests_on"],
         meaning=meaning,
         tables=tables,
         steps=steps,

@@ -95,7 +95,8 @@ def fleet_page(answer: Answer, document: dict[str, Any]) -> str:
         limits=limit_rows(answer.plan),
         drawn=drawn,
         tables=tables(answer),
-        assumed=dict.fromkeys(assumptions(answer)),
+        answer=document["answer"],
+        rests=list(dict.fromkeys(assumptions(answer))),
         plots=drawn,
     )
 

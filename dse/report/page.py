@@ -144,6 +144,14 @@ def answer_page(
     return explained(text, glossary)
 
 
+def heads(drawn: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """What a page that extends answer.html says of each of {id: (title, figure)}."""
+    return [
+        {"id": name, "title": title, "height": figure["layout"]["height"]}
+        for name, (title, figure) in drawn.items()
+    ]
+
+
 def explained(text: str, glossary: Mapping[str, str]) -> str:
     """A page with the first use of each word of a glossary marked, from its header on."""
     start, end = text.index("<header>"), text.index("</main>")

@@ -69,10 +69,11 @@ def scale_page(answers: Sequence[Scaled], document: dict[str, Any]) -> str:
         command=document.get("command"),
         asked=asked_words(document),
         drawn=drawn,
-        summaries=len(answers),
+        answer=document["answer"],
+        leads=len(answers),
         domains=" and ".join(f"{a.subject.domain} chips ({a.subject.chip})" for a in answers),
         tables=[table for answer in answers for table in (*tables(answer), stage_table(answer))],
-        assumed=dict.fromkeys(text for answer in answers for text in answer.assumed),
+        rests=dict.fromkeys(text for answer in answers for text in answer.assumed),
         plots=drawn,
     )
 

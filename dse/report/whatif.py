@@ -11,7 +11,7 @@ from dse.report import records
 from dse.report.figures import BLUE, PALETTE, SYMBOLS, VERMILION, hatch, plain
 from dse.report.labels import GLOSSARY, axis_title, label
 from dse.report.markdown import escape
-from dse.report.page import answer_page
+from dse.report.page import answer_page, heads
 from dse.report.whatif_sheets import long_rows, questions
 from dse.report.xlsx import workbook
 from dse.study.folder import write_bytes, write_json, write_text
@@ -92,11 +92,10 @@ def whatif_page(document: Json, tables: Sequence[Table], asked: str) -> str:
         document=document,
         command=document.get("command"),
         asked=asked,
-        drawn=[
-            {"id": key, "title": title, "height": one["layout"]["height"]}
-            for key, (title, one) in drawn.items()
-        ],
+        answer=document["answer"],
+        drawn=heads(drawn),
         tables=tables,
+        rests=document["assumed"],
         notes=[document["how"], *document["notes"]],
         plots={key: one for key, (_, one) in drawn.items()},
     )
