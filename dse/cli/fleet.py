@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import json_option, price_options
+from dse.cli.options import json_option, out_option, price_options
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
 
@@ -16,24 +16,26 @@ from dse.cli.progress import Progress
 @click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
-@click.option(
-    "--out", metavar="DIR", help="Write fleet.html, fleet.json, fleet.csv and fleet.xlsx there."
-)
+@click.option("--show", is_flag=True, help="Print the plan's file, a start for one of yours.")
+@out_option("fleet")
 @price_options
 @json_option
-def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bool) -> None:
+def command(
+    plan: str, chip_files: tuple[str, ...], show: bool, out: Path | None, as_json: bool
+) -> None:
     """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.
 
     \b
     dse fleet dense-70b-billion-tokens
     dse fleet deepseek-v3-two-megawatts --out fleet
+    dse fleet dense-70b-billion-tokens --show > plan.yaml
     dse fleet plan.yaml --json
 
     PLAN is a shipped plan or the path of a file: demand by class, the chips on offer, what is owned
     already, and limits (docs/fleet.md). Exit code 3: nothing keeps the plan; what must give is
     said.
     """
-    from dse.errors import InputError, NothingFeasible
+    from dse.errors import NothingFeasible
     from dse.specs.catalog import load_catalog
     from dse.specs.plan_reader import find_plan, load_plan
     from dse.study.fleet import answered
@@ -41,10 +43,12 @@ def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bo
     from dse.study.fleet.tables import tables
     from dse.study.fleet.words import lead
 
-    if out == "":
-        raise InputError("--out is empty", accepted="a folder")
     catalog = load_catalog(extra_chip_files=chip_files)
-    answer = answered(load_plan(find_plan(plan), catalog), catalog, Progress())
+    read = load_plan(find_plan(plan), catalog)
+    if show:
+        click.echo(Path(read.file).read_text(encoding="utf-8"), nl=False)
+        return
+    answer = answered(read, catalog, Progress())
     sentences = lead(answer)
     written = document(answer, sentences)
     if as_json:
@@ -58,7 +62,7 @@ def command(plan: str, chip_files: tuple[str, ...], out: str | None, as_json: bo
     if out is not None:
         from dse.report.fleet import write_fleet
 
-        page = write_fleet(Path(out), answer, {**written, "command": command_line()})
+        page = write_fleet(out, answer, {**written, "command": command_line()})
         click.echo(f"Report: {page}", err=as_json)
     if answer.counted is None:
         raise NothingFeasible("\n".join(sentences))

@@ -9,6 +9,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -327,3 +328,16 @@ def test_a_workbook_holds_what_it_was_given():
     texts = [node.text for node in sheet.iter() if node.text]
     assert texts == ["x & <y>", "1.5", "3", "bell"]
     assert "A B" in [node.get("name") for node in names.iter()]
+
+
+NAME = "deepseek-v3-two-megawatts"
+
+
+def test_a_shipped_plan_is_copied_and_solved_the_same(tmp_path: Path):
+    shown = dse("fleet", NAME, "--show")
+    assert shown.out.startswith(f"# dse fleet {NAME}\n")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(shown.out, encoding="utf-8")
+    catalog = load_catalog()
+    one, other = load_plan(mine, catalog), load_plan(shipped_plans()[NAME], catalog)
+    assert replace(one, file="") == replace(other, file="")
