@@ -60,6 +60,9 @@ OF_A_MODEL = (
 @click.option("--rack-power", default="40kW", help="What one rack carries, for --equal racks.")
 @click.option("--demand", metavar="TOKENS/TIME", help="Input and output tokens to serve: 1B/day.")
 @click.option("--peak-over-average", metavar="X", help="Of the demand; else 1.")
+@click.option(
+    "--whole-servers", is_flag=True, help="Chips for the demand in whole servers, not one by one."
+)
 @click.option("--limit", "limits", multiple=True, help='Another limit: "predicted_loss <= 1.9".')
 @click.option("--objective", help="What the winner is best in; else the cost.")
 @click.option("--tp", type=DEGREE, help="With --model: tensor parallelism; else looked for.")
@@ -107,6 +110,10 @@ def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) ->
     from dse.whatif.words import heading, sentences
 
     asked = _under(_asked(study, flags), flags["demand"], flags["peak_over_average"])
+    if flags["whole_servers"]:
+        from dse.whatif.subject import whole_servers
+
+        asked = whole_servers(asked)
     questions = _questions(asked, flags)
     document = answer(asked, questions, Progress())
     document["answer"] = sentences(document)

@@ -10,8 +10,11 @@ depends on the load is not drawn by what waits:
 
     price at average load = busy price x (1 - e + e u) / u,   u = a / (n c)
 
-with e the share of the chip-hour's price that depends on the load. Without an average to size for,
-only the ratio p / a is known, and n c = p: deployments of any size.
+with e the share of the chip-hour's price that depends on the load. Where chips are had in servers
+of s, the n deployments of k chips stand in whole ones, ceil(n / floor(s / k)) of them, or
+ceil(n k / s) where a deployment is larger than a server, and u is over all of their chips. Without
+an average to size for, only the ratio p / a is known, and n c = p: deployments of any size, and no
+whole servers.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ Floats = NDArray[np.float64] | float
 class Load:
     """What a demand makes of busy prices, (n,) each. `tokens_per_s` are total tokens (input and
     output) that one deployment serves, `deployments` how many are held (None where the demand is a
-    ratio alone), `busy` the share of their capacity that the average uses, `dearer` how many times
+    ratio alone), `chips` those that are paid, `busy` the share of the deployments' capacity that
+    the average uses, `dearer` how many times
     the busy price a token costs. NaN where a deployment serves nothing, or has no price."""
 
     demand: Demand
@@ -73,9 +77,10 @@ def at_load(
     usd_per_chip_hour: Floats,
     load_share: Floats,
     usd_per_million: tuple[Floats, Floats, Floats],
+    server: Floats = 1.0,
 ) -> Load:
     """The prices (input, output, total) of deployments of `chips` at the average of a demand, (n,)
-    or one number each; `load_share` is e above."""
+    or one number each; `load_share` is e above, `server` the fewest chips that are had at once."""
     can = np.where(np.asarray(tokens_per_s) > 0.0, tokens_per_s, np.nan)
     average, held = demand.average_tokens_per_s, None
     busy = 1.0 / demand.peak_over_average + 0.0 * can
@@ -83,9 +88,11 @@ def at_load(
         peak = average * demand.peak_over_average
         held = np.maximum(np.ceil(peak / can * _EXACT), 1.0)
         busy = average / (held * can)
-    drawn = 1.0 - load_share + load_share * busy
-    dearer = drawn / busy
-    in_all = None if held is None else held * chips
+    in_all = None if held is None else _whole(held, chips, server)
+    # Of all chips that are paid, those beside the deployments do nothing.
+    used = busy if in_all is None or held is None else busy * (held * chips / in_all)
+    drawn = 1.0 - load_share + load_share * used
+    dearer = drawn / used
     return Load(
         demand,
         can,
@@ -96,6 +103,14 @@ def at_load(
         None if in_all is None else in_all * usd_per_chip_hour * drawn,
         *(usd * dearer for usd in usd_per_million),
     )
+
+
+def _whole(held: Floats, chips: Floats, server: Floats) -> Floats:
+    """(n,) chips of the whole servers in which `held` deployments of `chips` stand."""
+    each = np.floor(server / chips * (1.0 + 1e-12))
+    with np.errstate(divide="ignore"):
+        servers = np.where(each >= 1.0, np.ceil(held / each), np.ceil(held * chips / server))
+    return servers * server
 
 
 def total_tokens_per_s(

@@ -31,6 +31,7 @@ from dse.specs.plan import (
     RentFile,
 )
 from dse.specs.prices import COMPUTED
+from dse.specs.server import LARGEST_DOMAIN, server_of
 from dse.specs.trace import read_trace
 from dse.specs.traffic import GROUPS, Class, traffic_of
 from dse.specs.workloads import CURRENT_BACKEND
@@ -48,7 +49,6 @@ FROM_TRACE = (
     "prefix_hit_rate",
 )  # fmt: skip
 _Load = tuple[tuple[Class, ...], float, float, str]
-LARGEST_DOMAIN = 72  # a larger scale-up domain is not sold whole
 SERVERS_PER_RACK = 4
 _PERCENT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+)\s*%\s*")
 
@@ -366,14 +366,14 @@ class _Reader:
     def _server(self, at: KeyPath, row: FleetChipFile) -> int:
         if row.server is not None:
             return row.server
-        domain = self.catalog.systems[self.catalog.chip(row.chip).system].levels[0].size or 1
-        if domain > LARGEST_DOMAIN:
+        server = server_of(self.catalog, row.chip)
+        if server > LARGEST_DOMAIN:
             raise self._wrong(
                 at,
-                f"{row.chip} stands in a domain of {domain} chips, which is not bought whole",
+                f"{row.chip} stands in a domain of {server} chips, which is not bought whole",
                 "`server: N`, the fewest chips that are had at once",
             )
-        return domain
+        return server
 
     def _power(self, at: KeyPath, chip: str) -> tuple[float, str]:
         """Watts at the meter per chip, and what they rest on."""

@@ -183,20 +183,31 @@ def _of_demand(subject: Subject, questions: Questions, objective: str) -> list[s
             "clock; prices of tokens are dollars paid over the tokens of the average; whole "
             f"deployments may cost the same: the better one in {_tie(problem, objective)} is first"
         )
-        notes.append(
-            "chips are paid one by one; dse fleet pays whole servers, which is more where a demand "
-            "takes few chips, and may move the winner"
-        )
+        notes.append(_servers(problem))
         if problem.study.price_basis == OWNED:
             notes.append("of owned chips that wait, the electricity that depends on load is saved")
-    if problem.demand is not None or set(questions.equal) & {"power", "chips", "racks"}:
+    if set(questions.equal) & {"power", "chips", "racks"}:
         notes.append(
-            "chips are counted as deployments take them; dse fleet counts the servers and racks "
+            "--equal counts chips as deployments take them; dse fleet counts the servers and racks "
             "that are bought and rented whole"
         )
     if problem.demand is not None and arrive:
         notes.append("each deployment is given the arrivals of the study, and no more at the peak")
     return notes
+
+
+def _servers(problem: Demanded) -> str:
+    """How the chips of a demand are had."""
+    if (problem.server == 1.0).all():
+        return (
+            "chips are paid one by one; --whole-servers and dse fleet pay whole servers, which is "
+            "more where a demand takes few chips, and may move the winner"
+        )
+    sizes: dict[int, list[str]] = {}
+    for chip, size in zip(problem.machines.ids, problem.server, strict=True):
+        sizes.setdefault(int(size), []).append(chip)
+    each = [f"{size} ({', '.join(chips)})" for size, chips in sizes.items()]
+    return f"chips are had and paid in whole servers of {', '.join(each)} (scale-up domains)"
 
 
 def _first_choices(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -24,6 +24,7 @@ from dse.specs.catalog import Catalog
 from dse.specs.costs import BASIS as OWNED
 from dse.specs.load import Demand, check_idle_once
 from dse.specs.owning import lacks_for_owning, lacks_power, power_at_meter
+from dse.specs.server import LARGEST_DOMAIN, server_of
 from dse.study.numbers import number
 from dse.study.physics import PhysicsProblem
 
@@ -38,12 +39,14 @@ PRICES = (
 class Demanded(PhysicsProblem):
     """A problem whose prices of tokens are those at the average of `demand`, where there is one.
     `load_share` (chips,): of a chip-hour's price, what an idle chip does not cost; `meter_w`
-    (chips,): watts at the meter, NaN where they are not known. Raises InputError for owned chips
-    whose price carries idle hours as the demand does."""
+    (chips,): watts at the meter, NaN where they are not known; `server` (chips,): the fewest chips
+    that are had at once. Raises InputError for owned chips whose price carries idle hours as the
+    demand does."""
 
     demand: Demand | None
     load_share: Floats
     meter_w: Floats
+    server: Floats
 
     def __post_init__(self) -> None:
         costs = self.study.costs
@@ -83,6 +86,7 @@ class Demanded(PhysicsProblem):
                 chips=batch.chips,
                 usd_per_chip_hour=usd,
                 load_share=self.load_share[batch.chip],
+                server=self.server[batch.chip],
                 usd_per_million=(
                     values[PRICES[0]] * slower, values[PRICES[1]] * slower, values[TOTAL] * slower,
                 ),
@@ -102,7 +106,15 @@ def demanded(problem: PhysicsProblem, catalog: Catalog, demand: Demand | None) -
     """A posed problem under a demand."""
     own = {one.name: getattr(problem, one.name) for one in fields(PhysicsProblem)}
     empty = np.zeros(len(problem.machines.ids))
-    return with_power(Demanded(**own, demand=demand, load_share=empty, meter_w=empty), catalog)
+    made = Demanded(**own, demand=demand, load_share=empty, meter_w=empty, server=empty + 1.0)
+    return with_power(made, catalog)
+
+
+def in_servers(problem: Demanded, catalog: Catalog) -> Demanded:
+    """The problem with chips that are had in whole servers: scale-up domains, those of more than
+    LARGEST_DOMAIN chips one by one."""
+    size = np.array([float(server_of(catalog, chip)) for chip in problem.machines.ids])
+    return replace(problem, server=np.where(size <= LARGEST_DOMAIN, size, 1.0))
 
 
 def with_power(problem: Demanded, catalog: Catalog) -> Demanded:

@@ -25,7 +25,7 @@ from dse.study.describe import Limit
 from dse.study.folder import STUDY, read_study
 from dse.study.physics import pose
 from dse.study.require import space_file_of
-from dse.whatif.demand import demanded
+from dse.whatif.demand import demanded, in_servers
 from dse.whatif.inputs import Subject
 
 # Of study.json: what a finished study was made with beside its space.
@@ -161,6 +161,20 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
     if found.subject.problem.space.size == 1:
         return found
     return replace(found, notes=("what the flags leave open of the deployment is looked for",))
+
+
+def whole_servers(asked: Asked) -> Asked:
+    """The same with chips that are had in whole servers. Raises InputError without a demand of
+    tokens, which alone says how many deployments there are."""
+    problem = asked.subject.problem
+    if problem.demand is None or problem.demand.average_tokens_per_s is None:
+        raise InputError(
+            "whole servers of no demand", field="--whole-servers",
+            accepted="--demand TOKENS/TIME, too",
+        )  # fmt: skip
+    catalog = asked.subject.catalog
+    subject = replace(asked.subject, problem=in_servers(problem, catalog))
+    return replace(asked, subject=subject)
 
 
 def under(asked: Asked, average: Any, peak_over_average: Any) -> Asked:

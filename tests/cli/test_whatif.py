@@ -300,3 +300,38 @@ def test_nothing_feasible_is_exit_code_3():
     said = dse("whatif", *MODEL, "--limit", "tpot_s <= 1 us")
     assert said.code == 3
     assert "the nearest one breaks tpot_s <= 1 us" in said.err
+
+
+def test_a_few_chips_in_whole_servers_cost_what_dse_fleet_says(tmp_path: Path) -> None:
+    """A billion tokens a day of Llama 3 70B at a peak of 2.5: eight H100, where single chips are
+    four MI355X."""
+    said = dse(
+        "whatif", "deploy-llama-3-70b", "--demand", "1B/day", "--peak-over-average", "2.5",
+        "--whole-servers", "--json",
+    ).json()  # fmt: skip
+    load = said["winner"]["at_average_load"]
+    assert (said["winner"]["chip"], load["chips"]) == ("h100_sxm", 8)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN, encoding="utf-8")
+    fleet = dse("fleet", plan, "--json").json()
+    hours = 8760 / 4
+    assert fleet["by_quarter"][0]["usd"] / hours == pytest.approx(load["usd_per_hour"])
+    assert fleet["instances"][0]["chips"] == {"h100_sxm": 2}
+    assert any("whole servers of 8 (" in note for note in said["notes"])
+    assert dse("whatif", "deploy-llama-3-70b", "--whole-servers").code == 2
+
+
+PLAN = """\
+name: one
+title: A billion tokens a day
+quarters: 1
+price_basis: rental_3yr
+demand:
+  - {name: all, model: llama-3-70b, tokens_per_day: 1B, prompt_tokens: 2048, output_tokens: 512,
+     ttft: 2 s, tpot: 50 ms, peak_over_average: 2.5, weight_dtype: [fp8], kv_dtype: [fp8]}
+chips:
+  - chip: h100_sxm
+  - chip: h200_sxm
+  - chip: mi300x
+  - chip: mi355x
+"""

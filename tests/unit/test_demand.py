@@ -366,7 +366,7 @@ def test_the_demand_says_its_chips_power_and_racks(rented):
     level = {row["kind"]: row["level"] for row in document["equal"]}
     assert level["chips"] == load["chips"]
     assert level["power"] == pytest.approx(load["meter_w"])
-    assert any("dse fleet pays whole servers" in note for note in document["notes"])
+    assert any("dse fleet pay whole servers" in note for note in document["notes"])
 
 
 def test_rates_in_words_are_read_again():
@@ -405,3 +405,31 @@ def test_longer_requests_at_a_demand_of_tokens_are_fewer_and_that_is_said(tmp_pa
     assert "shorter requests are more" in said("workload.output_tokens=0.5x")[1]
     assert said("workload.prompt_tokens=2x", "demand=1.83x")[0] is None
     assert said("chip.all.price=2x")[0] is None
+
+
+@given(
+    n=st.integers(1, 200), chips=st.integers(1, 144), server=st.sampled_from([1, 8, 72]),
+    share=st.floats(0.0, 0.9), used=st.floats(0.05, 1.0),
+)  # fmt: skip
+def test_whole_servers_hold_the_deployments_and_no_server_more(
+    n: int, chips: int, server: int, share: float, used: float
+) -> None:
+    demand = Demand(used * n * 100.0, 1.0 / used)
+    found = at_load(
+        demand, tokens_per_s=100.0, chips=chips, usd_per_chip_hour=2.0, load_share=share,
+        usd_per_million=(1.0, 2.0, 3.0), server=server,
+    )  # fmt: skip
+    servers, room = 0, 0
+    for _ in range(n):  # one after the other, over several servers only where one is too small
+        if chips > server:
+            room -= chips
+            while room < 0:
+                servers, room = servers + 1, room + server
+        else:
+            if room < chips:
+                servers, room = servers + 1, server
+            room -= chips
+    assert found.chips == servers * server
+    busy = used * n * chips / (servers * server)
+    paid = servers * server * 2.0 * (1.0 - share + share * busy)
+    assert found.usd_per_hour == pytest.approx(paid, rel=1e-9)
