@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import json_option, out_option, price_options
+from dse.cli.options import json_option, out_option, price_options, refuse
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
 
@@ -46,6 +46,7 @@ def command(
     catalog = load_catalog(extra_chip_files=chip_files)
     read = load_plan(find_plan(plan), catalog)
     if show:
+        refuse(["out", "as_json"], "--show, which prints the plan's file alone")
         click.echo(Path(read.file).read_text(encoding="utf-8"), nl=False)
         return
     answer = answered(read, catalog, Progress())

@@ -335,6 +335,10 @@ NAME = "deepseek-v3-two-megawatts"
 
 def test_a_shipped_plan_is_copied_and_solved_the_same(tmp_path: Path):
     shown = dse("fleet", NAME, "--show")
+    for more in (["--json"], ["--out", tmp_path / "out"]):
+        said = dse("fleet", NAME, "--show", *more)
+        assert (said.code, said.out) == (2, "")
+        assert f"{more[0]} does not go with --show" in said.err
     assert shown.out.startswith(f"# dse fleet {NAME}\n")
     mine = tmp_path / "mine.yaml"
     mine.write_text(shown.out, encoding="utf-8")
