@@ -38,8 +38,8 @@ class Load:
     """What a demand makes of busy prices, (n,) each. `tokens_per_s` are total tokens (input and
     output) that one deployment serves, `deployments` how many are held (None where the demand is a
     ratio alone), `chips` those that are paid, `busy` the share of the deployments' capacity that
-    the average uses, `dearer` how many times
-    the busy price a token costs. NaN where a deployment serves nothing, or has no price."""
+    the average uses, `dearer` how many times the busy price a token costs. NaN where a deployment
+    serves nothing, or has no price."""
 
     demand: Demand
     tokens_per_s: Floats

@@ -12,16 +12,14 @@ from dse.pareto import non_dominated
 from dse.report.figures import PALETTE, SYMBOLS, hatch, plain
 from dse.report.labels import GLOSSARY, axis_title, label, show
 from dse.report.page import answer_page, heads
-from dse.report.records import csv_text, kept, lines, sheet
-from dse.report.xlsx import Cell, workbook
+from dse.report.records import csv_text, kept, lines, sheet, write_answer
+from dse.report.xlsx import Cell
 from dse.study import compare_fleet
 from dse.study.compare import Compared, Side, cost_metric
 from dse.study.compare_words import alike, design_rows, facts, tables
-from dse.study.folder import write_bytes, write_json, write_text
 from dse.study.numbers import significant
 from dse.study.text_table import Table
 
-PAGE, DATA, TABLE, BOOK = "compare.html", "compare.json", "compare.csv", "compare.xlsx"
 FLEET_WORDS = {
     "offer": "a way to get a chip, and its price: rented by the hour, or bought",
     **{word: GLOSSARY[word] for word in ("tokens", "chip-hour")},
@@ -47,7 +45,7 @@ def write_compared(folder: Path, found: Compared, document: dict[str, Any]) -> P
     """Writes the page, the document and the tables into `folder`; `document` is that of
     `dse compare --json`, with the command. Raises StorageError where they cannot be written."""
     rows = design_rows(found)
-    return write_answer(
+    return _write(
         folder,
         document,
         tables(found),
@@ -62,7 +60,7 @@ def write_compared(folder: Path, found: Compared, document: dict[str, Any]) -> P
 def write_fleets(folder: Path, document: dict[str, Any]) -> Path:
     """The same of two fleets; `document` is that of `dse.study.compare_fleet`, with the command."""
     rows = document["by_quarter"]
-    return write_answer(
+    return _write(
         folder,
         document,
         compare_fleet.tables(document),
@@ -74,7 +72,7 @@ def write_fleets(folder: Path, document: dict[str, Any]) -> Path:
     )
 
 
-def write_answer(
+def _write(
     folder: Path,
     document: dict[str, Any],
     shown: Sequence[Table],
@@ -85,8 +83,6 @@ def write_answer(
     glossary: Mapping[str, str],
 ) -> Path:
     """The four files of a comparison: `rows` make the table, `named` shows them in the workbook."""
-    write_json(folder, DATA, document)
-    write_text(folder, TABLE, csv_text(rows))
     sheets = kept(
         ("Answer", lines([document["title"], *document["answer"]])),
         ("Prices", sheet(document["all_prices"])),
@@ -94,9 +90,8 @@ def write_answer(
         named,
         ("Whether they compare", lines(rests)),
     )
-    write_bytes(folder, BOOK, workbook(sheets))
-    write_text(folder, PAGE, page(document, shown, rests, drawn, glossary))
-    return folder / PAGE
+    html = page(document, shown, rests, drawn, glossary)
+    return write_answer(folder, "compare", document, csv_text(rows), sheets, html)
 
 
 def page(

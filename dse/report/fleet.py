@@ -10,15 +10,13 @@ from dse.economics.fleet_cost import Counted
 from dse.report.figures import PALETTE, hatch, plain
 from dse.report.labels import GLOSSARY
 from dse.report.page import answer_page
-from dse.report.records import csv_text, kept, lines, sheet
-from dse.report.xlsx import Cell, workbook
+from dse.report.records import csv_text, kept, lines, sheet, write_answer
+from dse.report.xlsx import Cell
 from dse.specs.plan import Plan
 from dse.study.fleet.answer import Answer, assumptions, percentile_words
 from dse.study.fleet.tables import CSV, csv_rows, tables
 from dse.study.fleet.words import value_words
-from dse.study.folder import write_bytes, write_json, write_text
 
-PAGE, DATA, TABLE, BOOK = "fleet.html", "fleet.json", "fleet.csv", "fleet.xlsx"
 WORDS = {
     "instance": "one copy of the model on as many chips as it is divided over",
     "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
@@ -47,11 +45,8 @@ def write_fleet(folder: Path, answer: Answer, document: dict[str, Any]) -> Path:
     """Writes the page, the document and the tables into `folder`. Raises StorageError where they
     cannot be written."""
     rows = [] if answer.counted is None else csv_rows(answer, answer.counted)
-    write_json(folder, DATA, document)
-    write_text(folder, TABLE, csv_text(rows, CSV))
-    write_bytes(folder, BOOK, workbook(sheets(answer, document, rows)))
-    write_text(folder, PAGE, fleet_page(answer, document))
-    return folder / PAGE
+    made, page = sheets(answer, document, rows), fleet_page(answer, document)
+    return write_answer(folder, "fleet", document, csv_text(rows, CSV), made, page)
 
 
 def sheets(

@@ -1,15 +1,34 @@
-"""Rows of a document as CSV and as the sheets of a workbook."""
+"""Rows of a document as CSV and as the sheets of a workbook, and the files of an answer."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from dse.report.xlsx import Cell
+from dse.report.xlsx import Cell, workbook
+from dse.study.folder import write_bytes, write_json, write_text
 
 Row = Mapping[str, Any]
+
+
+def write_answer(
+    folder: Path,
+    stem: str,
+    document: dict[str, Any],
+    table: str,
+    sheets: Sequence[tuple[str, list[list[Cell]]]],
+    page: str,
+) -> Path:
+    """Writes STEM.json, .csv, .xlsx and .html into `folder`, the page last; returns the page's
+    path. Raises StorageError where they cannot be written."""
+    write_json(folder, f"{stem}.json", document)
+    write_text(folder, f"{stem}.csv", table)
+    write_bytes(folder, f"{stem}.xlsx", workbook(sheets))
+    write_text(folder, f"{stem}.html", page)
+    return folder / f"{stem}.html"
 
 
 def csv_text(rows: Sequence[Row], head: Sequence[str] = ()) -> str:

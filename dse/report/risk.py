@@ -10,14 +10,11 @@ from typing import Any
 from dse.report.decision import Json, decision_page, named
 from dse.report.figures import BLUE, PALETTE, SYMBOLS, VERMILION, hatch, plain
 from dse.report.labels import GLOSSARY
-from dse.report.records import csv_text, flat, kept, lines, sheet
-from dse.report.xlsx import workbook
-from dse.study.folder import write_bytes, write_json, write_text
+from dse.report.records import csv_text, flat, kept, lines, sheet, write_answer
 from dse.study.numbers import percent
 from dse.study.shell import continued
 from dse.study.text_table import Table
 
-PAGE, DATA, TABLE, BOOK = "risk.html", "risk.json", "risk.csv", "risk.xlsx"
 MOST, HELPS = 6, 0.0005  # choices and measurements drawn; chance that one of these saves
 WORDS = {
     "draw": "one guess of all that is not known: prices, errors of the model, demand",
@@ -45,11 +42,8 @@ def write_risk(folder: Path, document: dict[str, Any], tables: Sequence[Table]) 
     """Writes the page, the document and the tables into `folder`; `document` is that of
     `dse risk --json`, with the command. Raises StorageError where they cannot be written."""
     rows = [flat(row) for row in document["choices"]]
-    write_json(folder, DATA, document)
-    write_text(folder, TABLE, csv_text(rows))
-    write_bytes(folder, BOOK, workbook(_sheets(document, rows)))
-    write_text(folder, PAGE, risk_page(document, tables))
-    return folder / PAGE
+    page = risk_page(document, tables)
+    return write_answer(folder, "risk", document, csv_text(rows), _sheets(document, rows), page)
 
 
 def _sheets(document: Json, rows: list[dict[str, Any]]) -> list[Any]:

@@ -9,13 +9,10 @@ from typing import Any
 from dse.report.decision import Json, decision_page, named
 from dse.report.figures import BLUE, VERMILION, plain
 from dse.report.labels import GLOSSARY
-from dse.report.records import csv_text, flat, kept, lines, sheet
-from dse.report.xlsx import workbook
-from dse.study.folder import write_bytes, write_json, write_text
+from dse.report.records import csv_text, flat, kept, lines, sheet, write_answer
 from dse.study.numbers import significant
 from dse.study.text_table import Table
 
-PAGE, DATA, TABLE, BOOK = "traffic.html", "traffic.json", "traffic.csv", "traffic.xlsx"
 WORDS = {
     "window": "a stretch of the trace of equal length, in which arrivals are counted",
     "percentile": "of times to first token: as many percent of the requests wait no longer",
@@ -38,11 +35,8 @@ def write_traffic(folder: Path, document: dict[str, Any], tables: Sequence[Table
     """Writes the page, the document and the tables into `folder`; `document` is that of
     `dse traffic --json`, with the command. Raises StorageError where they cannot be written."""
     rows = [flat(row) for row in document["fleets"]]
-    write_json(folder, DATA, document)
-    write_text(folder, TABLE, csv_text(rows))
-    write_bytes(folder, BOOK, workbook(_sheets(document, rows)))
-    write_text(folder, PAGE, traffic_page(document, tables))
-    return folder / PAGE
+    page = traffic_page(document, tables)
+    return write_answer(folder, "traffic", document, csv_text(rows), _sheets(document, rows), page)
 
 
 def _sheets(document: Json, rows: list[dict[str, Any]]) -> list[Any]:

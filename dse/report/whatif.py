@@ -13,14 +13,12 @@ from dse.report.labels import GLOSSARY, axis_title, label
 from dse.report.markdown import escape
 from dse.report.page import answer_page, heads
 from dse.report.whatif_sheets import long_rows, questions
-from dse.report.xlsx import workbook
-from dse.study.folder import write_bytes, write_json, write_text
+from dse.study.folder import write_text
 from dse.study.numbers import significant
 from dse.study.text_table import Table
 
 Json = Mapping[str, Any]
-PAGE, TEXT, DATA = "whatif.html", "whatif.md", "whatif.json"
-TABLE, BOOK = "whatif.csv", "whatif.xlsx"
+TEXT = "whatif.md"
 DAY = 86_400.0  # seconds
 MOST_CHIPS = 7  # drawn in one picture, as many as the palette tells apart
 WORDS = {
@@ -49,15 +47,14 @@ def write_whatif(
 ) -> Path:
     """Writes page, text, document and tables into `folder`; `document` is that of
     `dse whatif --json`, with the command. Raises StorageError where they cannot be written."""
-    write_json(folder, DATA, document)
-    write_text(folder, TABLE, records.csv_text(list(long_rows(document))))
+    table = records.csv_text(list(long_rows(document)))
     sheets = [(name, records.sheet(rows)) for name, rows in questions(document).items()]
     answer = ("Answer", records.lines(document["answer"]))
     rests = ("Rests on", records.lines(document["assumed"]))
-    write_bytes(folder, BOOK, workbook([answer, *sheets, rests]))
     write_text(folder, TEXT, whatif_markdown(document, tables, asked))
-    write_text(folder, PAGE, whatif_page(document, tables, asked))
-    return folder / PAGE
+    page = whatif_page(document, tables, asked)
+    made = [answer, *sheets, rests]
+    return records.write_answer(folder, "whatif", document, table, made, page)
 
 
 def whatif_markdown(document: Json, tables: Sequence[Table], asked: str) -> str:

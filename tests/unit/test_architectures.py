@@ -182,6 +182,7 @@ def test_layers_are_spread_evenly(layers: int, data: st.DataObject):
 
 
 def shape(*blocks: BlockSpec, **other: object) -> Model:
+    # Fields of a model by name, which a type checker cannot tell from one another.
     return replace(resolve_model("llama-3-8b"), blocks=blocks, **other)  # type: ignore[arg-type]
 
 
