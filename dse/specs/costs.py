@@ -238,8 +238,9 @@ def read_costs(
     return Costs(inputs, chips, lists["all_in_power"], lists["whole_machines"], files)
 
 
-def check_chips(costs: Costs, chips: Iterable[str]) -> None:
-    """Raises InputError where a file of costs speaks of a chip that is not one."""
+def check_chips(costs: Costs, chips: Iterable[str], file: str | None = None) -> None:
+    """Raises InputError where costs speak of a chip that is not one; `file` is where they were
+    read, else the last of their own."""
     known = set(chips)
     named = [("chips", chip) for chip in costs.chips]
     named += [("all_in_power", chip) for chip in sorted(costs.all_in_power)]
@@ -248,7 +249,7 @@ def check_chips(costs: Costs, chips: Iterable[str]) -> None:
         if chip not in known:
             raise InputError(
                 f"unknown chip {chip!r}{did_you_mean(chip, known)}",
-                file=costs.files[-1] if costs.files else None,
+                file=file or (costs.files[-1] if costs.files else None),
                 field=where,
                 accepted="an id that `dse hardware list` prints",
             )

@@ -142,7 +142,7 @@ class _Reader:
         costs, written = self.catalog.costs, self.written.costs
         if written is not None:
             costs = read_costs(self.document, ("costs",), written, costs)
-            check_chips(costs, self.catalog.chips)
+            check_chips(costs, self.catalog.chips, self.document.file)
         if costs.value("utilisation") == 1.0:
             return costs
         if "utilisation" in (written or {}):

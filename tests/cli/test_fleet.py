@@ -345,3 +345,10 @@ def test_a_shipped_plan_is_copied_and_solved_the_same(tmp_path: Path):
     catalog = load_catalog()
     one, other = load_plan(mine, catalog), load_plan(shipped_plans()[NAME], catalog)
     assert replace(one, file="") == replace(other, file="")
+
+
+def test_costs_of_an_unknown_chip_name_the_plan(tmp_path: Path):
+    mine = written(tmp_path, PLAN + "costs: {chips: {h100: {power: 1 kW}}}\n")
+    said = dse("fleet", mine)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith(f"dse: {mine}: chips: unknown chip 'h100'; did you mean h100_sxm?")
