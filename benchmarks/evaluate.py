@@ -13,10 +13,10 @@ import resource
 
 import numpy as np
 
+from dse.catalog import load_catalog
+from dse.problem.objective import PhysicsProblem, pose
+from dse.schema.study import load_study, resolve_space
 from dse.search.evaluator import Evaluator
-from dse.specs.catalog import load_catalog
-from dse.specs.study import load_study, resolve_space
-from dse.study.physics import PhysicsProblem, pose
 
 POINTS = 400_000
 ROUNDS = 5

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.search_tables import MARKS, tables
+from dse.catalog import load_catalog
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
+from dse.problem.objective import PhysicsProblem, pose
+from dse.schema.study import load_study, resolve_space
 from dse.search import Budget, Record, Result, search
 from dse.space.thin import thinned
-from dse.specs.catalog import load_catalog
-from dse.specs.study import load_study, resolve_space
-from dse.study.physics import PhysicsProblem, pose
 
 # gp needs torch: name it to have it
 ENGINES = ("exhaustive", "pareto-local", "nsga2", "tpe", "qmc", "random")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.problem import Evaluation, Objective
+from dse.problem.protocol import Evaluation, Objective
 
 Ints = NDArray[np.int64]
 
@@ -54,7 +54,8 @@ CONSTRAINTS = ("memory", "prefill", "heads")
 class GridSpace:
     """A product of axes, some of which count only where the first axis, a switch, is on.
 
-    The smallest implementation of `dse.problem.SpaceProtocol`: two branches, mixed radix in each.
+    The smallest implementation of `dse.problem.protocol.SpaceProtocol`: two branches, mixed radix
+    in each.
     """
 
     def __init__(self, axes: tuple[Axis, ...] = AXES, name: str = "synthetic") -> None:

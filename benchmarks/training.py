@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.perf.machines import Machines, compile_machines
-from dse.perf.training import TrainingBatch, evaluate_training
+from dse.catalog import load_catalog
+from dse.physics.machines import Machines, compile_machines
+from dse.physics.training import TrainingBatch, evaluate_training
+from dse.schema.model_catalog import resolve_model
+from dse.schema.training_stack import training_stack
 from dse.space.batches import batch_of
-from dse.specs.catalog import load_catalog
-from dse.specs.model_catalog import resolve_model
-from dse.specs.training_stack import training_stack
 
 MODELS = ("llama-3.1-405b", "deepseek-v3")
 CHIPS = 16_384

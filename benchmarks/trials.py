@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.evaluate import quickstart
+from dse.problem.objective import PhysicsProblem
 from dse.search.evaluator import Batch
 from dse.search.record import Record
-from dse.study.physics import PhysicsProblem
 
 TRIALS = 100_000
 IDENTITY = {"space": "quickstart"}

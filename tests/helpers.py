@@ -9,13 +9,13 @@ from functools import cache
 
 import numpy as np
 
-from dse.candidates import CandidateBatch
-from dse.evaluate import Metrics, evaluate
-from dse.perf.machines import Machines, compile_machines
-from dse.perf.workload import Workload
+from dse.catalog import load_catalog
+from dse.physics.machines import Machines, compile_machines
+from dse.physics.workload import Workload
+from dse.problem.evaluate import Metrics, evaluate
+from dse.schema.model_catalog import resolve_model
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from dse.specs.catalog import load_catalog
-from dse.specs.model_catalog import resolve_model
+from dse.space.candidates import CandidateBatch
 
 # Those whose every link is known, so that any deployment can be put on them.
 CHIPS = tuple(chip for chip in load_catalog().chips if not load_catalog().refusal(chip, math.inf))

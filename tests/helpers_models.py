@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.candidates import CandidateBatch
+from dse.schema.model import BlockSpec, Model
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from dse.specs.model import BlockSpec, Model
+from dse.space.candidates import CandidateBatch
 
 
 def batch_of_models(*models: Model) -> CandidateBatch:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dse.candidates import Floats
-from dse.perf.training import TrainingBatch, TrainingMetrics, evaluate_training
-from dse.perf.training.deployed import TrainingDeployed
-from dse.perf.training.passes import Pass
-from dse.specs.training_stack import TrainingStack, training_stack
+from dse.physics.training import TrainingBatch, TrainingMetrics, evaluate_training
+from dse.physics.training.deployed import TrainingDeployed
+from dse.physics.training.passes import Pass
+from dse.schema.training_stack import TrainingStack, training_stack
+from dse.space.candidates import Floats
 from tests.helpers import deploy, machines
 
 # Nothing hides, nothing waits: what is left is the physics.

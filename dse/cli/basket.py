@@ -28,10 +28,10 @@ def command(space: str, law: str | None, out: str | None, as_json: bool) -> None
     has two objectives: predicted_loss and a price. Every shape is served on its cheapest deployment
     on every chip. Exit code 3: no shape can be served on all of them.
     """
-    from dse.specs.catalog import load_catalog
-    from dse.specs.study import load_study, resolve_space
-    from dse.study.basket import basket
-    from dse.study.basket_words import MEANING, document, facts, lead, tables
+    from dse.catalog import load_catalog
+    from dse.questions.basket.answer import basket
+    from dse.questions.basket.words import MEANING, document, facts, lead, tables
+    from dse.schema.study import load_study, resolve_space
 
     study = load_study(resolve_space(space), law=law)
     found = basket(
@@ -47,7 +47,7 @@ def command(space: str, law: str | None, out: str | None, as_json: bool) -> None
         print_tables(tables(found))
         say(MEANING)
     if out is not None:
-        from dse.report.basket import write_basket
+        from dse.render.basket import write_basket
 
         page = write_basket(Path(out), found, command_line())
         click.echo(f"Page: {page}", err=as_json)

@@ -47,12 +47,12 @@ def command(config: str, as_json: bool, **flags: Any) -> None:
 
 
 def _document(config: str, flags: dict[str, Any]) -> dict[str, Any]:
+    from dse.catalog import chip_and_files, load_catalog
     from dse.errors import InputError
-    from dse.specs.catalog import chip_and_files, load_catalog
-    from dse.specs.model_catalog import resolve_model
-    from dse.study.check import Load, check, subject_of
-    from dse.study.check_nearest import nearest
-    from dse.study.check_words import answer
+    from dse.questions.check.answer import Load, check, subject_of
+    from dse.questions.check.nearest import nearest
+    from dse.questions.check.words import answer
+    from dse.schema.model_catalog import resolve_model
 
     if not flags["chip"]:
         raise InputError("--chip is missing", accepted="an id that `dse hardware list` prints")
@@ -84,14 +84,14 @@ def _document(config: str, flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from dse.study.check_words import (
+    from dse.answer.numbers import in_ms
+    from dse.questions.check.words import (
         NEAR_TITLES,
         degree_lines,
         gemm_table,
         near_lines,
         rule_lines,
     )
-    from dse.study.numbers import in_ms
 
     say(document["answer"])
     for title, sentences in rule_lines(document):

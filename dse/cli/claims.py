@@ -29,10 +29,10 @@ def command(number: int | None, markdown: str | None, as_json: bool) -> None:
     """
     from pathlib import Path
 
+    from dse.accuracy.claims import CLAIMS, claim
+    from dse.accuracy.claims.page import document
+    from dse.accuracy.claims.page import markdown as page
     from dse.errors import StorageError
-    from dse.validation.claims import CLAIMS, claim
-    from dse.validation.claims.page import document
-    from dse.validation.claims.page import markdown as page
 
     claims = [claim(n) for n in (CLAIMS if number is None else (number,))]
     last, found = time.monotonic(), []

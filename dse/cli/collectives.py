@@ -50,11 +50,16 @@ def command(
     dse hardware collectives b200_sxm --system hgx_b200_efa --measured
     """
     from dse import units
+    from dse.catalog import chip_and_files, load_catalog
     from dse.cli.options import refuse
     from dse.cli.point import jitter_of
     from dse.errors import InputError
-    from dse.specs.catalog import chip_and_files, load_catalog
-    from dse.study.collectives import Route, against_measured, collectives, measured_ratios
+    from dse.questions.scale.collectives import (
+        Route,
+        against_measured,
+        collectives,
+        measured_ratios,
+    )
 
     files: tuple[str, ...] = ()
     chip, files = chip_and_files(chip, files)
@@ -109,7 +114,7 @@ def _label(size: float) -> str:
 
 def _print(answers: list[dict[str, Any]], top_k: int, hidden_size: int) -> None:
     from dse import units
-    from dse.study.collectives import TITLES
+    from dse.questions.scale.collectives import TITLES
 
     for answer in answers:
         count = answer["domains"]
@@ -153,7 +158,7 @@ def _print(answers: list[dict[str, Any]], top_k: int, hidden_size: int) -> None:
 
 
 def _print_ratios(answers: list[dict[str, Any]]) -> None:
-    from dse.study.collectives import TITLES
+    from dse.questions.scale.collectives import TITLES
 
     first, second = answers
     count = first["chips"]

@@ -15,7 +15,7 @@ from dse.cli.printing import command_line, print_json, print_tables, say
 from dse.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from dse.study.text_table import Table
+    from dse.answer.text_table import Table
 
 
 @click.command("compare")
@@ -65,7 +65,7 @@ def command(a: str, b: str | None, dates: tuple[str, ...], out: str | None, as_j
 
 
 def _two(a: Path, b: Path, out: str | None, as_json: bool) -> None:
-    from dse.study.compare_fleet import is_fleet
+    from dse.questions.compare.fleet import is_fleet
 
     if is_fleet(a) or is_fleet(b):
         _show_fleets(a, b, out, as_json)
@@ -75,7 +75,7 @@ def _two(a: Path, b: Path, out: str | None, as_json: bool) -> None:
 
 def _in_order(dates: tuple[str, ...]) -> tuple[str, ...]:
     from dse.errors import InputError
-    from dse.specs.own_prices import last_day
+    from dse.schema.own_prices import last_day
 
     if last_day(dates[0]) >= last_day(dates[1]):
         raise InputError(
@@ -86,8 +86,8 @@ def _in_order(dates: tuple[str, ...]) -> tuple[str, ...]:
 
 def _study(space: str, date: str, folder: Path) -> Path:
     """A study of a space at the prices of a date, with its report, in a folder of that name."""
-    from dse.report import write_report
-    from dse.specs.own_prices import using_prices
+    from dse.render import write_report
+    from dse.schema.own_prices import using_prices
     from dse.study.run import run_study
 
     progress = Progress()
@@ -105,27 +105,27 @@ def _study(space: str, date: str, folder: Path) -> Path:
 def _show(
     a: Path, b: Path, out: str | None, as_json: bool, called: tuple[str, str] | None = None
 ) -> None:
-    from dse.study.compare import compare
-    from dse.study.compare_words import alike, facts, lead, tables
+    from dse.questions.compare.studies import compare
+    from dse.questions.compare.words import alike, facts, lead, tables
 
     found = compare(a, b, called)
     document = {**found.document, "answer": lead(found)}
     _print(document, tables(found), [*facts(found), *alike(document)], as_json)
     if out is not None:
-        from dse.report.compare import write_compared
+        from dse.render.compare import write_compared
 
         page = write_compared(Path(out), found, {**document, "command": command_line()})
         click.echo(f"Page: {page}", err=as_json)
 
 
 def _show_fleets(a: Path, b: Path, out: str | None, as_json: bool) -> None:
-    from dse.study.compare_fleet import compare_fleets, tables
-    from dse.study.compare_words import alike
+    from dse.questions.compare.fleet import compare_fleets, tables
+    from dse.questions.compare.words import alike
 
     document = compare_fleets(a, b)
     _print(document, tables(document), alike(document), as_json)
     if out is not None:
-        from dse.report.compare import write_fleets
+        from dse.render.compare import write_fleets
 
         page = write_fleets(Path(out), {**document, "command": command_line()})
         click.echo(f"Page: {page}", err=as_json)

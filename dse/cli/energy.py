@@ -17,7 +17,7 @@ def _joules(value: float) -> str:
 
 def print_energy(found: dict[str, Any] | None) -> None:
     """Joules per output token by level, watts, and the share that moves data."""
-    from dse.study.words import show
+    from dse.problem.words import show
 
     if found is None:
         click.echo("Energy: the chip has no power figure.")
@@ -68,7 +68,7 @@ def print_energy(found: dict[str, Any] | None) -> None:
 
 def print_by_batch(table: list[dict[str, Any]]) -> None:
     """Tokens per joule against the number of requests in flight."""
-    from dse.study.words import SHORT, show
+    from dse.problem.words import SHORT, show
 
     if not table:
         click.echo("Energy by batch: memory does not admit one request.")

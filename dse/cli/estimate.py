@@ -46,7 +46,7 @@ def command(
     from dse.errors import InputError
 
     if points is not None:
-        from dse.validation.points import estimate_file
+        from dse.accuracy.points import estimate_file
 
         refuse((*POINT_FLAGS, *POOL_FLAGS, "study", "law"), "--points")
         if out is None:
@@ -59,7 +59,7 @@ def command(
         return
     refuse(["out"], "an estimate of one point: it prints its answer")
     if study is not None:
-        from dse.study.again import estimate_again
+        from dse.questions.estimate.again import estimate_again
 
         refuse((*POINT_FLAGS, *POOL_FLAGS), "STUDY POINT")
         if point is None:
@@ -79,8 +79,8 @@ def command(
 
 def _pools(flags: dict[str, Any], as_json: bool) -> None:
     """Prefill and decode on pools of their own."""
-    from dse.study.pools import pools
-    from dse.study.words import pool_heading, pool_lines
+    from dse.problem.words import pool_heading, pool_lines
+    from dse.questions.estimate.pools import pools
 
     refuse(["law"], "--serving disaggregated: it predicts no loss")
     refuse(["pp"], "--serving disaggregated: its pools have no pipeline stages")
@@ -108,8 +108,8 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
 
 def _print(answer: dict[str, Any]) -> None:
     from dse.cli.costs import load_words, print_price
-    from dse.study.quality import quality_words
-    from dse.study.words import heading, known_words, metric_lines, verdict
+    from dse.problem.quality import quality_words
+    from dse.problem.words import heading, known_words, metric_lines, verdict
 
     for line in heading(answer):
         say(line)

@@ -54,18 +54,18 @@ def command(
     from dse.errors import InputError
 
     if study is not None:
-        from dse.study.again import estimate_again
+        from dse.questions.estimate.again import estimate_again
 
         refuse((*POINT_FLAGS, "why_not"), "STUDY POINT")
         if point is None:
             raise InputError("which point?", field="POINT", accepted="dse explain STUDY POINT")
         answer = estimate_again(Path(study), point, keep=True, law=flags["law"])
     elif why_not is not None:
-        from dse.specs.own_prices import using_prices
-        from dse.specs.workloads import DETAILS
+        from dse.problem.loads import held, loads_of
+        from dse.questions.estimate.why_not import why_not as reasons
+        from dse.schema.own_prices import using_prices
+        from dse.schema.workloads import DETAILS
         from dse.study.folder import STUDY, read_json
-        from dse.study.loads import held, loads_of
-        from dse.study.why_not import why_not as reasons
 
         study_document = read_json(Path(why_not), STUDY)
         taken = ("by_batch", "price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS)
@@ -98,8 +98,8 @@ def command(
 
 def _by_batch(answer: Any, as_json: bool) -> None:
     """The same deployment with more and more requests in flight."""
-    from dse.study.energy import energy_by_batch
-    from dse.study.words import deployment_words, heading
+    from dse.problem.words import deployment_words, heading
+    from dse.questions.estimate.energy import energy_by_batch
 
     document, table = answer.as_json(), energy_by_batch(answer)
     if as_json:
@@ -111,10 +111,10 @@ def _by_batch(answer: Any, as_json: bool) -> None:
 
 
 def _explain(answer: Any, as_json: bool) -> None:
-    from dse.study.breakdown import breakdown
-    from dse.study.energy import energy_breakdown
-    from dse.study.quality import quality_words
-    from dse.study.words import heading, show, verdict
+    from dse.problem.quality import quality_words
+    from dse.problem.words import heading, show, verdict
+    from dse.questions.estimate.breakdown import breakdown
+    from dse.questions.estimate.energy import energy_breakdown
 
     document = answer.as_json()
     where = breakdown(answer.metrics, 0)

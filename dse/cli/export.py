@@ -12,8 +12,8 @@ from dse.cli.point import POINT_FLAGS, estimate_flags, point_options
 from dse.cli.printing import print_json, say
 
 if TYPE_CHECKING:
-    from dse.specs.model import Model
-    from dse.study.export import Export
+    from dse.questions.export import Export
+    from dse.schema.model import Model
 
 FORMATS = ("hf", "vllm", "sglang", "trtllm", "megatron")
 
@@ -89,8 +89,8 @@ def _shape(
 ) -> Export:
     """hf and megatron: the shape, without a prediction."""
     from dse.errors import InputError
-    from dse.specs.model_catalog import resolve_model
-    from dse.study.export import export_arguments, export_config
+    from dse.questions.export import export_arguments, export_config
+    from dse.schema.model_catalog import resolve_model
 
     degrees = {"tensor": flags["tp"], "pipeline": flags["pp"], "data": flags["dp"]}
     degrees["expert"] = flags["ep"]
@@ -113,9 +113,9 @@ def _shape(
 
 def _of_study(folder: Path, point: str) -> tuple[Model, int, dict[str, int]]:
     """(the shape of a point, its longest request, the degrees it is served with)."""
-    from dse.specs.own_config import model_of
+    from dse.problem.loads import loads_of
+    from dse.schema.own_config import model_of
     from dse.study.folder import FRONT, find_item, read_study
-    from dse.study.loads import loads_of
 
     study, item = read_study(folder)[0], find_item(folder, point)
     model = model_of(item["model"], f"{folder / FRONT}")
@@ -134,9 +134,9 @@ def _command(
     flags: dict[str, Any],
 ) -> Export:
     """vllm, sglang and trtllm: the predicted point."""
-    from dse.specs.catalog import chip_and_files, load_catalog
-    from dse.study.again import estimate_again
-    from dse.study.export import export_command
+    from dse.catalog import chip_and_files, load_catalog
+    from dse.questions.estimate.again import estimate_again
+    from dse.questions.export import export_command
     from dse.study.folder import read_study
 
     if study is not None and point is not None:

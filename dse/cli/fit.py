@@ -41,11 +41,11 @@ def command(chip: str, as_json: bool, **flags: Any) -> None:
     CHIP is an id, or the path of a chip file. All splits of one instance are tried: tensor
     parallelism by the heads, stages of whole layers, experts over data-parallel groups.
     """
-    from dse.perf.workload import Workload
-    from dse.specs.backend import find_backend
-    from dse.specs.catalog import chip_and_files, load_catalog
-    from dse.specs.model_catalog import resolve_model
-    from dse.study.fit import fit
+    from dse.catalog import chip_and_files, load_catalog
+    from dse.physics.workload import Workload
+    from dse.questions.estimate.fit import fit
+    from dse.schema.backend import find_backend
+    from dse.schema.model_catalog import resolve_model
 
     known_dtypes(flags)
     name, files = chip_and_files(chip, flags["chip_files"])
@@ -72,7 +72,7 @@ def command(chip: str, as_json: bool, **flags: Any) -> None:
 
 
 def _print(answer: dict[str, Any]) -> None:
-    from dse.study.fit_words import heading, remarks, rows
+    from dse.questions.estimate.fit_words import heading, remarks, rows
 
     for line in heading(answer):
         say(line)

@@ -35,13 +35,13 @@ def command(
     already, and limits (docs/fleet.md). Exit code 3: nothing keeps the plan; what must give is
     said.
     """
+    from dse.catalog import load_catalog
     from dse.errors import NothingFeasible
-    from dse.specs.catalog import load_catalog
-    from dse.specs.plan_reader import find_plan, load_plan
-    from dse.study.fleet import answered
-    from dse.study.fleet.answer import assumptions, document
-    from dse.study.fleet.tables import tables
-    from dse.study.fleet.words import lead
+    from dse.questions.fleet import answered
+    from dse.questions.fleet.answer import assumptions, document
+    from dse.questions.fleet.tables import tables
+    from dse.questions.fleet.words import lead
+    from dse.schema.plan_reader import find_plan, load_plan
 
     catalog = load_catalog(extra_chip_files=chip_files)
     read = load_plan(find_plan(plan), catalog)
@@ -61,7 +61,7 @@ def command(
         print_tables(tables(answer))
         print_rests(assumptions(answer))
     if out is not None:
-        from dse.report.fleet import write_fleet
+        from dse.render.fleet import write_fleet
 
         page = write_fleet(out, answer, {**written, "command": command_line()})
         click.echo(f"Report: {page}", err=as_json)

@@ -20,7 +20,7 @@ from dse.cli.printing import print_json, print_table, say
 from dse.cli.racks import rack
 
 if TYPE_CHECKING:
-    from dse.specs.chip import Figure
+    from dse.schema.chip import Figure
 
 
 @click.group("hardware")
@@ -58,10 +58,10 @@ def list_chips(
     as_json: bool,
 ) -> None:
     """Every chip id with its main figures."""
+    from dse.catalog import load_catalog
     from dse.errors import InputError
-    from dse.specs.catalog import load_catalog
-    from dse.specs.loader import did_you_mean
-    from dse.study.describe import number
+    from dse.problem.describe import number
+    from dse.schema.loader import did_you_mean
 
     catalog = load_catalog(extra_chip_files=chip_files)
     rental = catalog.prices.select("rental_3yr")
@@ -177,12 +177,12 @@ def _in(value: float | None, unit: float, form: str = ",.0f") -> str:
 def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
     file."""
+    from dse.catalog import chip_and_files, load_catalog
     from dse.cli.costs import print_price
     from dse.economics.tco import usd_per_chip_hour
-    from dse.specs.catalog import chip_and_files, load_catalog
-    from dse.specs.costs import BASIS as OWNED
-    from dse.specs.owning import lacks_for_owning
-    from dse.specs.tiers import tier_words, tiers_of
+    from dse.schema.costs import BASIS as OWNED
+    from dse.schema.owning import lacks_for_owning
+    from dse.schema.tiers import tier_words, tiers_of
 
     name, files = chip_and_files(chip, chip_files)
     catalog = load_catalog(extra_chip_files=files)
@@ -259,7 +259,7 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
 
 
 def figure_row(figure: Figure) -> dict[str, Any]:
-    from dse.study.describe import number
+    from dse.problem.describe import number
 
     return {
         "name": figure.name,
@@ -325,8 +325,8 @@ def _print_prices(prices: list[dict[str, Any]], purchases: list[dict[str, Any]])
 @efficiency_option
 def check_chip(file: Path) -> None:
     """Read a chip file of yours and explain every mistake with its line and field."""
-    from dse.specs.catalog import load_catalog
-    from dse.specs.own_chip import read_own_chip
+    from dse.catalog import load_catalog
+    from dse.schema.own_chip import read_own_chip
 
     name = read_own_chip(file).chip.id
     catalog = load_catalog(extra_chip_files=[file])
@@ -345,9 +345,9 @@ def check_chip(file: Path) -> None:
 @click.argument("chip")
 def new_chip(chip: str) -> None:
     """Write a commented chip file to fill in: dse hardware new my_chip > my_chip.yaml"""
+    from dse.catalog import load_catalog
     from dse.errors import InputError
-    from dse.specs.catalog import load_catalog
-    from dse.specs.own_chip import template
+    from dse.schema.own_chip import template
 
     catalog = load_catalog()
     if chip in catalog.chips:

@@ -28,12 +28,12 @@ def compare_chips(chips: tuple[str, ...], out: Path | None, as_json: bool, **fla
     CHIP is an id or the path of a chip file. --set adds a hypothetical chip: the first one with
     that change. The page has a roofline: a roof for each chip, with the model's operators under it.
     """
+    from dse.catalog import chip_and_files, load_catalog, with_own_chips
     from dse.economics.tco import with_basis
     from dse.errors import InputError
-    from dse.specs.catalog import chip_and_files, load_catalog, with_own_chips
-    from dse.specs.derive import derive
-    from dse.study.chips import chip_row, leaders, point_row
-    from dse.study.chips_words import MARKS_KEY
+    from dse.questions.compare.chips import chip_row, leaders, point_row
+    from dse.questions.compare.chips_words import MARKS_KEY
+    from dse.schema.derive import derive
 
     refuse(["chip"], "dse hardware compare, which takes chips as its arguments")
     if flags["model"] is None:
@@ -74,7 +74,7 @@ def compare_chips(chips: tuple[str, ...], out: Path | None, as_json: bool, **fla
         document["leaders"] = leaders(document["points"])
     page = None
     if out is not None:
-        from dse.report.chips import write_comparison
+        from dse.render.chips import write_comparison
 
         page = write_comparison(out, {**document, "command": command_line()})
     if as_json:
@@ -91,8 +91,8 @@ MOST = 6
 
 def _estimate(flags: dict[str, Any]) -> Any:
     """The estimate on one chip, or the error of a chip that lacks a figure for it."""
+    from dse.catalog import load_catalog
     from dse.errors import InputError
-    from dse.specs.catalog import load_catalog
 
     try:
         return estimate_flags(flags, keep=True)
@@ -105,7 +105,8 @@ def _estimate(flags: dict[str, Any]) -> Any:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from dse.study.chips_words import (
+    from dse.problem.words import heading
+    from dse.questions.compare.chips_words import (
         estimated,
         figure_rows,
         hypothetical_lines,
@@ -113,7 +114,6 @@ def _print(document: dict[str, Any]) -> None:
         metric_rows,
         operator_rows,
     )
-    from dse.study.words import heading
 
     for line in lead(document) + hypothetical_lines(document):
         say(line, "  ")

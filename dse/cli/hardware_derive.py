@@ -42,9 +42,9 @@ def derive_chip(
     (scale-up, per chip and direction), domain, link_latency, jitter, topology,
     scale_out_bandwidth, price.BASIS. Laws and prices are those of the parent unless set.
     """
+    from dse.catalog import chip_and_files, is_chip_file, load_catalog
     from dse.errors import InputError
-    from dse.specs.catalog import chip_and_files, is_chip_file, load_catalog
-    from dse.specs.derive import as_yaml, derive, write_chip
+    from dse.schema.derive import as_yaml, derive, write_chip
 
     chip, files = chip_and_files(parent, chip_files)
     own = derive(load_catalog(extra_chip_files=files), chip, settings, name)

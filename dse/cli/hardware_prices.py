@@ -42,7 +42,12 @@ def list_prices(
     another has superseded is listed and not counted. Computed prices are shown by parts with what
     they rest on, those of a chip asked for by name input by input.
     """
-    from dse.study.price_list import lead_since, price_changes_since, price_list, tables_since
+    from dse.questions.compare.price_list import (
+        lead_since,
+        price_changes_since,
+        price_list,
+        tables_since,
+    )
 
     if since is not None:
         changes = price_changes_since(since, chips, basis, chip_files)
@@ -61,8 +66,8 @@ def list_prices(
 
 def _print(document: dict[str, Any], named: bool) -> None:
     from dse.cli.costs import print_price
-    from dse.specs.prices import COMPUTED
-    from dse.study.priced import parts_table
+    from dse.economics.priced import parts_table
+    from dse.schema.prices import COMPUTED
 
     rows = document["prices"]
     published = [row for row in rows if row["basis"] not in COMPUTED]

@@ -48,10 +48,10 @@ def require_chip(
     the study's axes; where the study searches shapes, shapes are those of its front. Prices are
     those of the study, unless --prices, --as-of or --costs say otherwise.
     """
+    from dse.catalog import chip_and_files
     from dse.errors import InputError
-    from dse.specs.catalog import chip_and_files
-    from dse.specs.metrics import parse_limit
-    from dse.study.require import require
+    from dse.questions.whatif.require import require
+    from dse.schema.metrics import parse_limit
 
     try:
         share = parse_limit(margin.strip(), "fraction")
@@ -87,7 +87,7 @@ def require_chip(
 
 def _print(answer: dict[str, Any]) -> None:
     from dse.cli.costs import print_price
-    from dse.study.require_words import basis_words, lead, refused_lines, rows
+    from dse.questions.whatif.require_words import basis_words, lead, refused_lines, rows
 
     for line in lead(answer):
         say(line, "  ")

@@ -18,15 +18,15 @@ def command() -> None:
 def _facts(name: str) -> dict:
     import numpy as np
 
-    from dse.perf.parameters import (
+    from dse.physics.parameters import (
         index_bytes_per_token,
         kv_elements_per_token,
         parameters,
         state_bytes_per_request,
     )
+    from dse.schema.model_catalog import resolve_model
+    from dse.schema.own_config import config_of
     from dse.space.batches import DEPLOYMENT_AXES, batch_of
-    from dse.specs.model_catalog import resolve_model
-    from dse.specs.own_config import config_of
 
     model = resolve_model(name)
     ones = {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
@@ -51,11 +51,11 @@ def _facts(name: str) -> dict:
 def _trained(batch: Any) -> dict:
     """Loss under the default quality law and how far the model is over-trained; null where its
     training tokens are not known."""
-    from dse.evaluate import shape_quality_of
-    from dse.perf.parameters import parameters
+    from dse.answer.numbers import number
+    from dse.physics.parameters import parameters
+    from dse.problem.evaluate import shape_quality_of
+    from dse.problem.quality import describe_overtraining
     from dse.quality.laws import DEFAULT
-    from dse.study.numbers import number
-    from dse.study.quality import describe_overtraining
 
     tokens = batch.training_tokens
     quality = shape_quality_of(batch, parameters(batch), tokens)
@@ -71,7 +71,7 @@ def _trained(batch: Any) -> dict:
 @json_option
 def list_models(as_json: bool) -> None:
     """Every model id with its size."""
-    from dse.specs.model_catalog import load_models
+    from dse.schema.model_catalog import load_models
 
     facts = [_facts(name) for name in load_models()]
     if as_json:
@@ -127,7 +127,7 @@ def _key(facts: list[dict]) -> str:
 @json_option
 def show_model(model: str, as_json: bool) -> None:
     """One model, by id or by the path of a config.json."""
-    from dse.study.quality import overtraining_words
+    from dse.problem.quality import overtraining_words
 
     row = _facts(model)
     if as_json:

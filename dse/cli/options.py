@@ -85,7 +85,7 @@ DEGREE, LOAD = Whole(1, 100_000), Whole(1, 100_000_000)
 
 def _in_force(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> Any:
     if files:
-        from dse.specs.overrides import using
+        from dse.schema.overrides import using
 
         ctx.with_resource(using(files))
         ctx.meta[GIVEN] = files
@@ -94,7 +94,7 @@ def _in_force(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]
 
 def _prices_in_force(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     if value:
-        from dse.specs.own_prices import using_prices
+        from dse.schema.own_prices import using_prices
 
         ctx.with_resource(using_prices(**{str(param.name): value}))
     return value

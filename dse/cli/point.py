@@ -21,7 +21,7 @@ from dse.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from dse.specs.catalog import Catalog
+    from dse.catalog import Catalog
 
 
 class Weighted(click.ParamType):
@@ -210,7 +210,7 @@ def pool_options(function: F) -> F:
 def _refuse_unused(catalog: Catalog, chip: str) -> None:
     """Raises InputError where none of the efficiency files of the command has laws of the chip."""
     from dse.errors import InputError
-    from dse.specs.efficiency import load_efficiency
+    from dse.schema.efficiency import load_efficiency
 
     given = click.get_current_context().meta.get(GIVEN, ())
     laws = catalog.efficiencies[catalog.chip(chip).efficiency]
@@ -229,8 +229,8 @@ def jitter_of(jitter: str | None, distribution: str | None) -> tuple[float, str]
     Raises InputError for a distribution that does not exist, or without a mean."""
     from dse import units
     from dse.errors import InputError
-    from dse.specs.loader import did_you_mean
-    from dse.specs.system import DISTRIBUTIONS
+    from dse.schema.loader import did_you_mean
+    from dse.schema.system import DISTRIBUTIONS
 
     if distribution is not None and distribution not in DISTRIBUTIONS:
         raise InputError(
@@ -249,20 +249,20 @@ def estimate_flags(
     flags: dict[str, Any], *, loads: list[dict[str, Any]] | None = None, keep: bool = False
 ):
     """The estimate that the flags of `point_options` ask for, under `loads` where they are given
-    (dse.study.loads)."""
+    (dse.problem.loads)."""
     from dse import units
+    from dse.catalog import chip_and_files, load_catalog, with_own_chips
     from dse.economics.tco import with_basis
     from dse.errors import InputError
+    from dse.problem.loads import mix_of
     from dse.quality.laws import DEFAULT
+    from dse.questions.estimate.energy import check_power_cap
+    from dse.questions.estimate.point import estimate
+    from dse.schema.costs import costs_of
+    from dse.schema.derive import derive
+    from dse.schema.model_catalog import resolve_model
+    from dse.schema.rack import load_rack, resolve_rack
     from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
-    from dse.specs.catalog import chip_and_files, load_catalog, with_own_chips
-    from dse.specs.costs import costs_of
-    from dse.specs.derive import derive
-    from dse.specs.model_catalog import resolve_model
-    from dse.specs.rack import load_rack, resolve_rack
-    from dse.study.energy import check_power_cap
-    from dse.study.estimate import estimate
-    from dse.study.loads import mix_of
 
     for needed, listed in (("model", "models"), ("chip", "hardware")):
         if not flags[needed]:
@@ -337,7 +337,7 @@ def estimate_flags(
 def _demand(average: str | None, peak_over_average: str | None) -> Any:
     """The demand that the flags describe, None without them."""
     from dse.errors import InputError
-    from dse.specs.load import read_demand
+    from dse.schema.load import read_demand
 
     if average is None and peak_over_average is None:
         return None
@@ -363,8 +363,8 @@ def trained_on(model: Any, text: str) -> Any:
 
 def known_dtypes(flags: dict[str, Any]) -> None:
     """Puts the formats of the flags in their own spelling. Raises InputError for an unknown one."""
-    from dse.dtypes import ALIASES, DTYPES
     from dse.errors import InputError
+    from dse.schema.dtypes import ALIASES, DTYPES
 
     for name in ("weight_dtype", "kv_dtype"):
         value = flags[name]
@@ -382,7 +382,7 @@ def known_dtypes(flags: dict[str, Any]) -> None:
 def offload_of(flags: dict[str, Any], catalog: Any, chip: str) -> dict[str, Any]:
     """Shares in a memory tier, and its name, where anything is put there."""
     from dse.errors import InputError
-    from dse.specs.tiers import find_tier
+    from dse.schema.tiers import find_tier
 
     shares = {
         "weights_offloaded": flags["weights_offload"] or 0.0,
@@ -405,7 +405,7 @@ def _loads(flags: dict[str, Any]) -> list[dict[str, Any]]:
     import math
 
     from dse.errors import InputError
-    from dse.specs.workloads import DETAILS, check_details
+    from dse.schema.workloads import DETAILS, check_details
 
     if flags["serving"] == "disaggregated":
         raise InputError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from dse.study.text_table import Table
+    from dse.answer.text_table import Table
 
 
 def print_json(document: Any) -> None:
@@ -32,7 +32,7 @@ def say_command(text: str) -> None:
     """A command line, indented, that goes on after a backslash where it is too wide."""
     import textwrap
 
-    from dse.study.shell import continued
+    from dse.answer.shell import continued
 
     click.echo(textwrap.indent(continued(text, width() - 2), "  "))
 
@@ -84,7 +84,7 @@ def print_rests(texts: Iterable[str]) -> None:
 
 def print_workloads(answer: dict[str, Any]) -> None:
     """What an estimate says of each workload of a mix; nothing where there is one."""
-    from dse.study.words import MIX, workload_table
+    from dse.problem.words import MIX, workload_table
 
     if answer["workload"] is None:
         titles, rows = workload_table(answer["workloads"])

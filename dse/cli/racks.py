@@ -10,7 +10,7 @@ from dse.cli.options import Whole, json_option
 from dse.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from dse.specs.rack import Rack
+    from dse.schema.rack import Rack
 
 SIZES = (
     8, 16, 32, 64, 72, 96, 128, 144, 192, 256, 288, 384, 512, 576, 768, 1024, 1152,
@@ -47,8 +47,8 @@ def rack(
     RACK is an id, or the path of a rack file.
     """
     from dse.errors import InputError
-    from dse.specs.rack import load_rack, resolve_rack, shipped_racks
-    from dse.study.racks import rack_answer
+    from dse.problem.racks import rack_answer
+    from dse.schema.rack import load_rack, resolve_rack, shipped_racks
 
     if rack is None:
         asked = {"--chips": chips, "--cable": cable, "--racks": racks, "--figures": figures}
@@ -94,7 +94,7 @@ def rack(
 
 def _list(racks: list[Rack], as_json: bool) -> None:
     """Every rack with its domain and where it ends."""
-    from dse.study.racks import rack_answer
+    from dse.problem.racks import rack_answer
 
     answers = [rack_answer(rack, [rack.domain]) for rack in racks]
     if as_json:
@@ -210,7 +210,7 @@ def _most(answer: dict[str, Any], alone: dict[str, int | None], name: str) -> st
 
 def _sentences(answer: dict[str, Any]) -> list[str]:
     """Where the domain ends, and what would move that."""
-    from dse.study.racks import stops_sentence
+    from dse.problem.racks import stops_sentence
 
     lines = [f"The domain: {stops_sentence(answer['stops'])}"]
     if answer["next_breaks"]:

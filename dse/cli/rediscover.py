@@ -29,11 +29,11 @@ def command(case: str | None, law: str | None, markdown: str | None, as_json: bo
     its space and the expert's own are served on their cheapest deployments; what differs is swapped
     one parameter at a time, and the comparison is repeated with one assumption changed at a time.
     """
-    from dse.specs.catalog import load_catalog
-    from dse.specs.rediscovery import load_case, resolve_case, shipped_cases
-    from dse.study.rediscovery import rediscover
-    from dse.study.rediscovery.page import document
-    from dse.study.rediscovery.page import markdown as page
+    from dse.catalog import load_catalog
+    from dse.questions.rediscovery import rediscover
+    from dse.questions.rediscovery.page import document
+    from dse.questions.rediscovery.page import markdown as page
+    from dse.schema.rediscovery import load_case, resolve_case, shipped_cases
 
     paths = [resolve_case(case)] if case else list(shipped_cases().values())
     cases = [load_case(path, law) for path in paths]
@@ -64,8 +64,8 @@ def _write(file: Path, text: str) -> None:
 
 
 def _print_all(answers: list[Any]) -> None:
-    from dse.study.rediscovery.tables import summary
-    from dse.study.rediscovery.words import law_words, lead
+    from dse.questions.rediscovery.tables import summary
+    from dse.questions.rediscovery.words import law_words, lead
 
     table = summary(answers)
     print_table(table.titles, table.rows, table.right)
@@ -76,9 +76,9 @@ def _print_all(answers: list[Any]) -> None:
 
 
 def _print_one(found: Any) -> None:
-    from dse.study.rediscovery.page import path_words
-    from dse.study.rediscovery.tables import known_table, shape_table, variant_table
-    from dse.study.rediscovery.words import law_words, lead, looked_at, step_words
+    from dse.questions.rediscovery.page import path_words
+    from dse.questions.rediscovery.tables import known_table, shape_table, variant_table
+    from dse.questions.rediscovery.words import law_words, lead, looked_at, step_words
 
     say(found.case.title)
     for sentence in lead(found):

@@ -22,7 +22,7 @@ def command(study: Path, law: str | None) -> None:
     """
     from dse.errors import InputError
     from dse.quality.laws import ALL
-    from dse.report import write_report
+    from dse.render import write_report
     from dse.study.folder import read_study
 
     document = read_study(study)[0]

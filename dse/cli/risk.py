@@ -79,9 +79,9 @@ def command(
     SPACE is a shipped name or a path, with one model; STUDY is the folder of a finished study.
     Exit code 3: no chip keeps the limits.
     """
-    from dse.whatif.risk import Asked, demand_of, risk
-    from dse.whatif.risk_document import commands, document
-    from dse.whatif.risk_words import MEANING, facts, lead, rests_on, tables
+    from dse.questions.risk.answer import Asked, demand_of, risk
+    from dse.questions.risk.document import commands, document
+    from dse.questions.risk.words import MEANING, facts, lead, rests_on, tables
 
     asked = Asked(
         draws=draws,
@@ -107,7 +107,7 @@ def command(
                 say_command(line)
         print_rests(rests_on(found))
     if out is not None:
-        from dse.report.risk import write_risk
+        from dse.render.risk import write_risk
 
         page = write_risk(out, {**document(found), "command": command_line()}, tables(found))
         click.echo(f"Report: {page}", err=as_json)

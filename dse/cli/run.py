@@ -88,7 +88,7 @@ def command(
     """
     from dse.errors import InputError
     from dse.quality.laws import ALL
-    from dse.report import write_report
+    from dse.render import write_report
     from dse.study.folder import STUDY, write_json
     from dse.study.run import run_study
 
@@ -130,13 +130,9 @@ def command(
 
 
 def _print(document: dict[str, Any], folder: Path) -> None:
-    from dse.report.laws import law_sentences
-    from dse.report.sure import sentences
-    from dse.report.views import view_answers
-    from dse.study.folder import FRONT, read_json
-    from dse.study.loads import held as held_in
-    from dse.study.loads import loads_of
-    from dse.study.words import (
+    from dse.problem.loads import held as held_in
+    from dse.problem.loads import loads_of
+    from dse.problem.words import (
         DEPLOYMENT_KEY,
         DOMAIN_KEY,
         HELD_KEY,
@@ -146,6 +142,10 @@ def _print(document: dict[str, Any], folder: Path) -> None:
         short_shape,
         show,
     )
+    from dse.render.laws import law_sentences
+    from dse.render.sure import sentences
+    from dse.render.views import view_answers
+    from dse.study.folder import FRONT, read_json
 
     items = read_json(folder, FRONT)["items"]
     objectives = [str(row["metric"]) for row in document["objectives"]]
@@ -208,7 +208,7 @@ def _print(document: dict[str, Any], folder: Path) -> None:
 
 def _where(item: dict[str, Any], one_shape: bool, held: bool) -> list[str]:
     """The lines that say what a point is."""
-    from dse.study.words import short_deployment, short_shape
+    from dse.problem.words import short_deployment, short_shape
 
     shape = [] if one_shape else [short_shape(item["model"])]
     return [*shape, short_deployment(item["deployment"], held)]

@@ -94,9 +94,9 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
     user, and the lowest cost within the limits. The ceiling is the size past which twice the chips
     save less than 5% of the time. Exit code 3: the model fits no instance.
     """
-    from dse.study.scale.answer import csv_lines, document, scaled
-    from dse.study.scale.tables import stage_table, tables
-    from dse.study.scale.words import asked_words, lead
+    from dse.questions.scale.answer import csv_lines, document, scaled
+    from dse.questions.scale.tables import stage_table, tables
+    from dse.questions.scale.words import asked_words, lead
 
     asked, subjects = _asked(flags), _subjects(flags)
     progress = Progress()
@@ -113,7 +113,7 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
             print_tables([*tables(answer), *([stage_table(answer)] if pipeline else [])])
         print_rests(dict.fromkeys(text for answer in answers for text in answer.assumed))
     if out is not None:
-        from dse.report.scale import write_scale
+        from dse.render.scale import write_scale
 
         asked = {**written, "command": command_line()}
         page = write_scale(Path(out), answers, asked, csv_lines(answers))
@@ -121,7 +121,7 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
 
 
 def _asked(flags: dict[str, Any]) -> Any:
-    from dse.study.scale.answer import Asked
+    from dse.questions.scale.answer import Asked
 
     return Asked(
         chips_up_to=flags["chips_up_to"],
@@ -163,14 +163,14 @@ def _jitters(text: str) -> tuple[float, ...]:
 
 def _subjects(flags: dict[str, Any]) -> list[Any]:
     """The model on the chip, and on the chip to compare with."""
+    from dse.catalog import chip_and_files, load_catalog
     from dse.cli.point import known_dtypes
     from dse.economics.tco import with_basis
     from dse.errors import InputError
-    from dse.perf.workload import Workload
-    from dse.specs.backend import find_backend
-    from dse.specs.catalog import chip_and_files, load_catalog
-    from dse.specs.model_catalog import resolve_model
-    from dse.study.scale import scale_subject
+    from dse.physics.workload import Workload
+    from dse.questions.scale import scale_subject
+    from dse.schema.backend import find_backend
+    from dse.schema.model_catalog import resolve_model
 
     for needed, listed in (("model", "models"), ("chip", "hardware")):
         if not flags[needed]:

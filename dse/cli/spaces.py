@@ -10,8 +10,8 @@ from dse.cli.options import json_option
 from dse.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from dse.specs.axes import Axis
-    from dse.specs.costs import Costs
+    from dse.schema.axes import Axis
+    from dse.schema.costs import Costs
 
 
 @click.group("spaces")
@@ -22,10 +22,10 @@ def command() -> None:
 def _facts(text: str) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from dse.problem.words import mix_words
+    from dse.schema.study import load_study, resolve_space
     from dse.space.space import Space
-    from dse.specs.study import load_study, resolve_space
     from dse.study.unseen import unseen
-    from dse.study.words import mix_words
 
     study = load_study(resolve_space(text))
     space = Space.of(study)
@@ -66,7 +66,7 @@ def _facts(text: str) -> dict[str, Any]:
 
 def _own_costs(costs: Costs | None) -> list[str]:
     """`life 4 years (assumed: two generations of cards)`: costs of owning that are not shipped."""
-    from dse.specs.catalog import load_catalog
+    from dse.catalog import load_catalog
 
     if costs is None:
         return []
@@ -101,7 +101,7 @@ def _choice(value: Any, axis: Axis) -> str:
 @json_option
 def list_spaces(as_json: bool) -> None:
     """Every shipped space with its size."""
-    from dse.specs.study import shipped_spaces
+    from dse.schema.study import shipped_spaces
 
     facts = [_facts(name) for name in shipped_spaces()]
     if as_json:

@@ -12,9 +12,9 @@ from dse.cli.printing import command_line, print_json, print_rests, print_tables
 from dse.cli.progress import CountProgress
 
 if TYPE_CHECKING:
-    from dse.specs.study import Study
-    from dse.specs.traffic import Traffic, Windows
-    from dse.whatif.traffic import Targets
+    from dse.questions.traffic.answer import Targets
+    from dse.schema.study import Study
+    from dse.schema.traffic import Traffic, Windows
 
 
 @click.command("traffic")
@@ -60,14 +60,14 @@ def command(
 
     SPACE is a shipped name or a path, with one model. Exit code 3: no chip keeps the targets.
     """
+    from dse.catalog import load_catalog
     from dse.errors import InputError
-    from dse.specs.catalog import load_catalog
-    from dse.specs.study import load_study, resolve_space
-    from dse.specs.traffic import GROUPS
-    from dse.study.physics import on_terms
-    from dse.whatif.paid import paid_with
-    from dse.whatif.traffic import Answer, size_fleets
-    from dse.whatif.traffic_words import document, lead, rests_on, tables
+    from dse.problem.objective import on_terms
+    from dse.questions.traffic.answer import Answer, size_fleets
+    from dse.questions.traffic.words import document, lead, rests_on, tables
+    from dse.questions.whatif.paid import paid_with
+    from dse.schema.study import load_study, resolve_space
+    from dse.schema.traffic import GROUPS
 
     if (trace is None) == (rate is None):
         said = "neither --trace nor --rate" if trace is None else "--trace and --rate"
@@ -89,7 +89,7 @@ def command(
         print_tables(tables(answer))
         print_rests(rests_on(answer))
     if out is not None:
-        from dse.report.traffic import write_traffic
+        from dse.render.traffic import write_traffic
 
         written = {**document(answer), "command": command_line()}
         page = write_traffic(out, written, tables(answer))
@@ -99,9 +99,9 @@ def command(
 def _traffic(
     study: Study, trace: Path | None, rate: float | None, window: str, share: float, groups: int
 ) -> tuple[Traffic, Windows | None]:
-    from dse.specs.trace import read_trace
-    from dse.specs.traffic import traffic_of, windows_of
-    from dse.whatif.traffic import traffic_of_study
+    from dse.questions.traffic.answer import traffic_of_study
+    from dse.schema.trace import read_trace
+    from dse.schema.traffic import traffic_of, windows_of
 
     seconds = _seconds(window, "--window")
     if trace is None:
@@ -113,7 +113,7 @@ def _traffic(
 
 def _targets(study: Study, percentile: int, ttft: str | None, tpot: str | None) -> Targets:
     from dse.errors import InputError
-    from dse.whatif.traffic import Targets
+    from dse.questions.traffic.answer import Targets
 
     def target(flag: str, given: str | None, prefix: str) -> float:
         if given is not None:

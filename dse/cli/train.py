@@ -79,7 +79,7 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
     the fastest that fits: memory, step time with every loss named, days, dollars, energy.
     """
     from dse.cli.costs import print_price
-    from dse.study.training.words import memory_words, print_words
+    from dse.questions.train.words import memory_words, print_words
 
     answer = _answer(model, tokens, flags, only_memory=memory).as_json()
     if as_json:
@@ -96,12 +96,12 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memor
     from dataclasses import replace
 
     from dse import units
+    from dse.catalog import chip_and_files, load_catalog
     from dse.economics.tco import with_basis
     from dse.errors import InputError
-    from dse.specs.catalog import chip_and_files, load_catalog
-    from dse.specs.model_catalog import resolve_model
-    from dse.specs.training_run import TrainingFile
-    from dse.study.training.answer import train
+    from dse.questions.train.answer import train
+    from dse.schema.model_catalog import resolve_model
+    from dse.schema.training_run import TrainingFile
 
     price_basis = flags.pop("price_basis")
     flags["chip"], files = chip_and_files(flags["chip"], ())

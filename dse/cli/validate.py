@@ -44,8 +44,8 @@ def command(
     """
     import pandas as pd
 
-    from dse.report.accuracy_words import lead
-    from dse.validation import measurements
+    from dse.accuracy import measurements
+    from dse.render.accuracy_words import lead
 
     tables = [measurements.read(Path(data))] if data else measurements.shipped()
     answer = pd.concat([measurements.predict(table) for table in tables], ignore_index=True)
@@ -55,11 +55,11 @@ def command(
     words = lead(document, data)
     written = []
     if out is not None:
-        from dse.report.accuracy import write_accuracy
+        from dse.render.accuracy import write_accuracy
 
         written.append(f"Plots: {write_accuracy(Path(out), document, answer, words)}")
     if markdown is not None:
-        from dse.report.accuracy import write_tables
+        from dse.render.accuracy import write_tables
 
         worst = measurements.worst_groups(answer)[:WORST]
         own = data is not None
@@ -92,8 +92,8 @@ def _given() -> str:
 def _held_out(answer: Any, data: str | None) -> dict[str, Any]:
     """Scores of predictions by fits that never saw the group, chip or model of a row; of the
     shipped rows, the backtest too."""
+    from dse.accuracy import measurements
     from dse.errors import InputError
-    from dse.validation import measurements
 
     rows = answer[answer["serving"] != "disaggregated"]
     if measurements.covered(rows).empty:
@@ -114,16 +114,17 @@ def _held_out(answer: Any, data: str | None) -> dict[str, Any]:
     held = measurements.cross_validated(rows, progress, own=data is not None)
     if data is not None:
         return {"cross_validation": held}
-    from dse.validation.backtest import backtest
-    from dse.validation.points import training_rows
+    from dse.accuracy.backtest import backtest
+    from dse.accuracy.points import training_rows
 
     served = rows[~training_rows(rows)]
     return {"cross_validation": held, "backtest": backtest(served, held["chip"], progress)}
 
 
 def _print(document: dict[str, Any], answer: Any, words: list[str]) -> None:
-    from dse.report.accuracy_claims import backtest_words
-    from dse.report.accuracy_words import (
+    from dse.accuracy import measurements
+    from dse.render.accuracy_claims import backtest_words
+    from dse.render.accuracy_words import (
         COLUMNS,
         HEADER,
         HELD_HEADER,
@@ -133,7 +134,6 @@ def _print(document: dict[str, Any], answer: Any, words: list[str]) -> None:
         speed_words,
         worst_row,
     )
-    from dse.validation import measurements
 
     for line in words:
         say(line, "  ")

@@ -104,14 +104,14 @@ def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) ->
     under the limits, deployed anew; under a demand, the one that is cheapest to buy as often as the
     peak takes. Exit code 3: no point keeps the limits.
     """
-    from dse.study.words import DEPLOYMENT_KEY, HELD_KEY
-    from dse.whatif.answer import answer
-    from dse.whatif.tables import tables
-    from dse.whatif.words import heading, sentences
+    from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
+    from dse.questions.whatif.answer import answer
+    from dse.questions.whatif.tables import tables
+    from dse.questions.whatif.words import heading, sentences
 
     asked = _under(_asked(study, flags), flags["demand"], flags["peak_over_average"])
     if flags["whole_servers"]:
-        from dse.whatif.subject import whole_servers
+        from dse.questions.whatif.subject import whole_servers
 
         asked = whole_servers(asked)
     questions = _questions(asked, flags)
@@ -131,7 +131,7 @@ def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) ->
             say(f"{note[0].upper()}{note[1:]}.", "  ")
         say(f"{DEPLOYMENT_KEY}{HELD_KEY}.", "  ")
     if out is not None:
-        from dse.report.whatif import write_whatif
+        from dse.render.whatif import write_whatif
 
         document["command"] = command_line()
         plain = tables(document, bars=False)
@@ -143,7 +143,7 @@ def _asked(study: str | None, flags: dict[str, Any]) -> Any:
     from dse.cli.options import refuse
     from dse.cli.point import known_dtypes
     from dse.errors import InputError
-    from dse.whatif.subject import of_model, of_study
+    from dse.questions.whatif.subject import of_model, of_study
 
     if study is None:
         known_dtypes(flags)
@@ -158,7 +158,7 @@ def _asked(study: str | None, flags: dict[str, Any]) -> Any:
 def _under(asked: Any, average: str | None, peak_over_average: str | None) -> Any:
     """The same under the demand of the flags."""
     from dse.errors import InputError
-    from dse.whatif.subject import under
+    from dse.questions.whatif.subject import under
 
     if average is None and peak_over_average is None:
         return asked
@@ -173,10 +173,10 @@ def _under(asked: Any, average: str | None, peak_over_average: str | None) -> An
 def _questions(asked: Any, flags: dict[str, Any]) -> Any:
     from dse import units
     from dse.errors import InputError
-    from dse.specs.loader import did_you_mean
-    from dse.whatif.answer import Questions
-    from dse.whatif.change import from_file, from_flags, read_sweep
-    from dse.whatif.inputs import inputs_of
+    from dse.questions.whatif.answer import Questions
+    from dse.questions.whatif.change import from_file, from_flags, read_sweep
+    from dse.questions.whatif.inputs import inputs_of
+    from dse.schema.loader import did_you_mean
 
     known = inputs_of(asked.subject)
     for kind in flags["equal"]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from dse.perf.energy import Energy
+    from dse.physics.energy import Energy
 
 Floats = NDArray[np.float64]
 

@@ -42,7 +42,7 @@ from dse.economics.fleet_cost import (
     serves,
     upkeep_usd,
 )
-from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Plan
+from dse.schema.plan import BUY, QUARTER_HOURS, RENT, Plan
 
 GAP = 1e-4  # relative, at which the program stops
 LARGE_GAP = 1e-2  # the same of a fleet of more than MANY whole instances

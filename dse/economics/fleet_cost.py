@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dse.economics.tco import electricity_usd_per_hour, upkeep_usd_per_hour, yearly_capital
-from dse.specs.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
+from dse.schema.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
 
 SLACK = 1e-6  # relative, of sums of floats against their limit
 

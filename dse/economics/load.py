@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.specs.load import Demand
+from dse.schema.load import Demand
 
 # Rounding in the last place buys no deployment more.
 _EXACT = 1.0 - 1e-12

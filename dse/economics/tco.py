@@ -23,12 +23,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.specs.catalog import Catalog
-from dse.specs.costs import BASIS as OWNED
-from dse.specs.costs import Cost, Costs
-from dse.specs.owning import YEAR_HOURS, Owning, lacks_for_owning, owning
-from dse.specs.prices import PriceRow
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.costs import Cost, Costs
+from dse.schema.owning import YEAR_HOURS, Owning, lacks_for_owning, owning
+from dse.schema.prices import PriceRow
 
 MONTH_HOURS = YEAR_HOURS / 12.0
 _YEAR_S = YEAR_HOURS * 3600.0

@@ -11,16 +11,16 @@ from typing import Any
 
 import pandas as pd
 
+from dse.catalog import load_catalog
 from dse.data import hardware_dir
-from dse.dtypes import ARITHMETIC
 from dse.errors import InputError
 from dse.measure import files, fits, links
 from dse.measure.session import Session
 from dse.measure.work import Device
-from dse.specs.catalog import load_catalog
-from dse.specs.chip import ROOFLINE
-from dse.specs.efficiency import NOISY, Efficiency, load_efficiency
-from dse.specs.overrides import efficiency_files
+from dse.schema.chip import ROOFLINE
+from dse.schema.dtypes import ARITHMETIC
+from dse.schema.efficiency import NOISY, Efficiency, load_efficiency
+from dse.schema.overrides import efficiency_files
 
 # Whose laws stand for what was not measured on a device that the catalog does not have.
 CLASSES = {"cpu": "class_accelerator", "cuda": "class_gpu", "rocm": "class_amd"}

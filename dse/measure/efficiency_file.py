@@ -1,4 +1,4 @@
-"""The text of an efficiency file, as `dse.specs.efficiency` reads it back."""
+"""The text of an efficiency file, as `dse.schema.efficiency` reads it back."""
 
 from __future__ import annotations
 

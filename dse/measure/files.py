@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse import units
-from dse.dtypes import ARITHMETIC, arithmetic
 from dse.measure.efficiency_file import WEIGHT_ONLY, Laws, Links, derive, efficiency_text
 from dse.measure.work import Device
-from dse.specs.chip import Chip
-from dse.specs.efficiency import Collective, Efficiency, Law
+from dse.schema.chip import Chip
+from dse.schema.dtypes import ARITHMETIC, arithmetic
+from dse.schema.efficiency import Collective, Efficiency, Law
 
 MADE_BY = "Written by dse calibrate; docs/calibrate.md says how."
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")

@@ -1,17 +1,17 @@
 """Shape rules: what software refuses, what fills a chip, and what published models do.
 
 `errors(batch)` needs a shape and its degrees alone, `wastes(steps)` the steps of
-`dse.perf.gemms`, `bands(batch)` nothing else.
+`dse.physics.gemms`, `bands(batch)` nothing else.
 """
 
 from collections.abc import Iterator
 
-from dse.candidates import CandidateBatch
 from dse.rules.bands import bands
 from dse.rules.divide import divisibility
 from dse.rules.formats import blocks_of_formats
 from dse.rules.kinds import Finding, Flags, Rule
 from dse.rules.waste import Filling, Judged, Steps, added_share, judge, wastes
+from dse.space.candidates import CandidateBatch
 
 
 def errors(batch: CandidateBatch) -> Iterator[Finding]:

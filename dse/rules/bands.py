@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dse.candidates import Block, CandidateBatch, Floats
-from dse.perf.parameters import parameters
+from dse.physics.parameters import parameters
 from dse.rules.kinds import Finding, Rule
+from dse.space.candidates import Block, CandidateBatch, Floats
 
 PUBLISHED = "shapes of 136 published models, 2026-11"
 WIDTH_PER_LAYER, WIDTH_PER_LAYER_EXPONENT = 3.81, 0.144

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dse.candidates import Block, CandidateBatch, Floats
 from dse.rules.kinds import (
     MEGATRON,
     SGLANG,
@@ -23,7 +22,8 @@ from dse.rules.kinds import (
     Flags,
     Rule,
 )
-from dse.specs.blocks import MIXERS
+from dse.schema.blocks import MIXERS
+from dse.space.candidates import Block, CandidateBatch, Floats
 
 VOCABULARY_MULTIPLE = 64.0
 

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.candidates import Floats
-from dse.dtypes import BITS, DTYPES
+from dse.schema.dtypes import BITS, DTYPES
+from dse.space.candidates import Floats
 
 SMALL = 256.0
 # hardware/measurements/gemm_alignment.csv: H100, bf16, rates at widths of 10,922 and 10,944.

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.candidates import Block, CandidateBatch, Floats
-from dse.dtypes import CODE
 from dse.rules.divide import expert_shards, whole
 from dse.rules.kinds import SGLANG, TRTLLM, VLLM, Finding, Flags, Rule
+from dse.schema.dtypes import CODE
+from dse.space.candidates import Block, CandidateBatch, Floats
 
 
 @dataclass(frozen=True, slots=True)

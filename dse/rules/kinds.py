@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.candidates import Floats
+from dse.space.candidates import Floats
 
 Flags = NDArray[np.bool_]
 # error: software refuses the shape; waste: it costs time; note: outside what published models do,

@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dse.candidates import CandidateBatch, Floats
-from dse.dtypes import CODE
-from dse.perf.gemms import Gemm, NotedStep
-from dse.perf.phases import layer_imbalance
-from dse.perf.step import padded_vocabulary
+from dse.physics.gemms import Gemm, NotedStep
+from dse.physics.phases import layer_imbalance
+from dse.physics.step import padded_vocabulary
 from dse.rules.divide import VOCABULARY_MULTIPLE, whole
 from dse.rules.efficiency import (
     CLIFF_BYTES,
@@ -31,6 +29,8 @@ from dse.rules.efficiency import (
 from dse.rules.families.family import Family
 from dse.rules.formats import MX, MX_BLOCK, Width, mx_padding, split_widths
 from dse.rules.kinds import Finding, Rule
+from dse.schema.dtypes import CODE
+from dse.space.candidates import CandidateBatch, Floats
 
 SEEN = 5e-4  # shares below it are not worth a line
 

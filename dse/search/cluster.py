@@ -10,7 +10,7 @@ from typing import Any
 
 from dse import __version__
 from dse.errors import InputError, StorageError
-from dse.problem import Problem
+from dse.problem.protocol import Problem
 from dse.search.claims import Board, Claim
 from dse.search.units import Outcome, Plan, Unit, execute
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.pareto import Archive
-from dse.problem import Problem
+from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.frontier import TOLERATED
 

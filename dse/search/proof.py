@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
-from dse.problem import Problem
+from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Progress
 from dse.search.evaluator import Evaluator

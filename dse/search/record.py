@@ -31,7 +31,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import TrialState, create_trial
 
 from dse.errors import StorageError
-from dse.problem import Problem, SpaceProtocol
+from dse.problem.protocol import Problem, SpaceProtocol
 from dse.search.evaluator import Batch
 from dse.search.interrupt import uninterrupted
 from dse.search.journal import gathered_writes, many_trials

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError, NothingFeasible
-from dse.problem import Problem
+from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import Batch, Evaluator, Tally

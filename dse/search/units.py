@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.pareto import Archive
-from dse.problem import Problem
+from dse.problem.protocol import Problem
 from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import Batch, Evaluator, Tally
 from dse.search.record import Record

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.dtypes import CODE
-from dse.specs.axes import Axis
-from dse.specs.tiers import TIERS
+from dse.schema.axes import Axis
+from dse.schema.dtypes import CODE
+from dse.schema.tiers import TIERS
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

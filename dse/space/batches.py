@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.candidates import Block, CandidateBatch, Codes, Floats
-from dse.dtypes import BITS, CODE, DTYPES
+from dse.schema.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
+from dse.schema.dtypes import BITS, CODE, DTYPES
+from dse.schema.model import Model
+from dse.space.candidates import Block, CandidateBatch, Codes, Floats
 from dse.space.shapes import blocks_of
-from dse.specs.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
-from dse.specs.model import Model
 
 BF16 = CODE["bf16"]
 KIND_ORDER = tuple(BLOCK_SIZES)
@@ -21,7 +21,7 @@ DEPLOYMENT_AXES = (
     "concurrency",
 )  # fmt: skip
 EXPERT_AXES = ("redundant_experts", "routing_skew")  # of sparse models, where they are given
-# Shares in a memory tier, and its code (`dse.specs.tiers.TIERS`), where something is put there.
+# Shares in a memory tier, and its code (`dse.schema.tiers.TIERS`), where something is put there.
 OFFLOAD_AXES = ("weights_offloaded", "kv_offloaded", "offload_tier")
 PERCENT_AXES = {f"{share}_percent": share for share in OFFLOAD_AXES[:2]}
 DOMAIN_AXIS = "scale_up_domain"  # hypothetical, where it is given

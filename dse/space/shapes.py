@@ -19,8 +19,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.candidates import Block, Floats
-from dse.specs.axes import AXES
+from dse.schema.axes import AXES
+from dse.space.candidates import Block, Floats
 
 _KINDS = AXES["linear_attention"].names
 _PATTERNS = ("sliding_window_pattern", "no_rope_layer_interval")
@@ -52,7 +52,7 @@ class _Shape:
 
 
 def blocks_of(values: Mapping[str, NDArray], n: int) -> tuple[Block, ...]:
-    """The blocks of n shapes, in the order of `dse.specs.blocks.BLOCK_SIZES`."""
+    """The blocks of n shapes, in the order of `dse.schema.blocks.BLOCK_SIZES`."""
     shape = _Shape(values, n)
     layers = shape["num_hidden_layers"]
     attention = shape.every(layers, "full_attention_interval")

@@ -20,15 +20,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from dse.errors import InputError
+from dse.schema.axes import Axis, Branch, Value, branches
+from dse.schema.study import Study
 from dse.space.axes import AxisTable, Flags, Ints, Values
-from dse.specs.axes import Axis, Branch, Value, branches
-from dse.specs.study import Study
 
 LARGEST_SPACE = 2**62
 
 
 class Space:
-    """The points of a space file, as `dse.problem.SpaceProtocol` asks for."""
+    """The points of a space file, as `dse.problem.protocol.SpaceProtocol` asks for."""
 
     def __init__(self, name: str, axes: Sequence[Axis], fingerprint: str) -> None:
         """Raises InputError for a space beyond LARGEST_SPACE points."""
@@ -177,7 +177,7 @@ class Space:
 
     def values(self, index: Ints) -> dict[str, Values]:
         """(n, d) -> one (n,) array for each axis: float64, or codes for chips and dtypes (position
-        in `chips`, code of `dse.dtypes`). An axis that does not count is 0, a degree of
+        in `chips`, code of `dse.schema.dtypes`). An axis that does not count is 0, a degree of
         parallelism 1."""
         branch = self._branch(index)
         n = len(index)

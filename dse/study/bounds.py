@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dse import units
-from dse.evaluate import Metrics
-from dse.study.physics import PhysicsProblem
+from dse.problem.evaluate import Metrics
+from dse.problem.objective import PhysicsProblem
 
 
 def at_bounds(problem: PhysicsProblem, metrics: Metrics, index: np.ndarray) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dse.quality.laws import DEFAULT
-from dse.specs.axes import Axis
-from dse.specs.study import Study
+from dse.schema.axes import Axis
+from dse.schema.study import Study
 
 _MOST_SHOWN = 4
 _LONGEST = 60

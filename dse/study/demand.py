@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.candidates import Floats
 from dse.economics.lifetime import (
     SERVING_FLOP_PER_PARAMETER,
     TRAINING_FLOP_PER_PARAMETER,
@@ -24,9 +23,10 @@ from dse.economics.lifetime import (
     lower_envelope,
 )
 from dse.pareto.front import Archive, non_dominated
+from dse.problem.objective import PhysicsProblem
+from dse.problem.trained import serving_price
 from dse.quality.laws import hoffmann, leverage
-from dse.study.physics import PhysicsProblem
-from dse.study.trained import serving_price
+from dse.space.candidates import Floats
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of the forecast
 ENUMERATED = 1_000_000  # points of a space that is looked through for them

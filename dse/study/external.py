@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
-from dse.evaluate import RULES
-from dse.problem import Evaluation, Objective
+from dse.problem.evaluate import RULES
+from dse.problem.objective import PhysicsProblem
+from dse.problem.protocol import Evaluation, Objective
+from dse.schema.loader import did_you_mean
+from dse.schema.metrics import METRICS
 from dse.search.evaluator import Batch
 from dse.search.record import Record, active_axes
 from dse.space.space import Space
-from dse.specs.loader import did_you_mean
-from dse.specs.metrics import METRICS
-from dse.study.physics import PhysicsProblem
 
 FIELD = "--evaluator"
 STAGE = "evaluator"
@@ -65,12 +65,13 @@ def external_problem(physics: PhysicsProblem, entry: str) -> ExternalProblem:
 
 
 class ExternalProblem:
-    """Problem of `dse.problem` over the space of a `PhysicsProblem`, evaluated by `function`.
+    """Problem of `dse.problem.protocol` over the space of a `PhysicsProblem`, evaluated by
+    `function`.
 
-    The rules of `dse.evaluate` still hold: a point that breaks one is not given to the function.
-    Limits and objectives are those of the space file, of the metrics that the function returns; one
-    that it returns as None or NaN has no value there. What `record` holds is not evaluated again,
-    and each point is stored as soon as it is known.
+    The rules of `dse.problem.evaluate` still hold: a point that breaks one is not given to the
+    function. Limits and objectives are those of the space file, of the metrics that the function
+    returns; one that it returns as None or NaN has no value there. What `record` holds is not
+    evaluated again, and each point is stored as soon as it is known.
     """
 
     def __init__(self, physics: PhysicsProblem, entry: str, function: Function) -> None:

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from dse import __version__
+from dse.catalog import Catalog, data_digest, load_catalog
 from dse.errors import InputError
 from dse.pareto import Archive
+from dse.problem.objective import PhysicsProblem, on_terms, pose
 from dse.quality.laws import DEFAULT
+from dse.schema.study import load_study, resolve_space
 from dse.search.claims import LEASE_S, Board
 from dse.search.claims import exists as has_units
 from dse.search.cluster import work_on_cluster
@@ -25,10 +28,7 @@ from dse.search.run import Result, choose_engine, in_order
 from dse.search.storage import is_url
 from dse.search.units import WHOLE, Outcome, Plan, Union, Unit, divide, execute
 from dse.search.workers import Processes, orphaned, work
-from dse.specs.catalog import Catalog, data_digest, load_catalog
-from dse.specs.study import load_study, resolve_space
 from dse.study.definition import definition, differences
-from dse.study.physics import PhysicsProblem, on_terms, pose
 
 JOURNAL = "journal.log"
 # Threads are as fast as processes for so many, and need no second copy of anything.

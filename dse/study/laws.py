@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.candidates import Floats
 from dse.pareto import Scale, non_dominated
+from dse.problem.describe import describe_deployment, number
+from dse.problem.objective import PhysicsProblem
+from dse.problem.shapes import model_at
+from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
+from dse.schema.own_config import config_of
 from dse.search.engine import Progress
 from dse.search.run import ENUMERATE, search
-from dse.specs.own_config import config_of
-from dse.study.describe import describe_deployment, number
-from dse.study.physics import PhysicsProblem
+from dse.space.candidates import Floats
 from dse.study.robust import DRAWS, draws
-from dse.study.shapes import model_at
-from dse.study.words import short_deployment, short_shape
 
 # Metrics that a law decides.
 OF_LAW = ("predicted_loss", "dense_equivalent_parameters")

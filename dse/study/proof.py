@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dse.problem.objective import PhysicsProblem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Progress
 from dse.search.exhaustive import LARGEST
@@ -14,7 +15,6 @@ from dse.search.proof import SUBGRID, history, prove
 from dse.search.run import ENUMERATE, Result
 from dse.space.thin import thinned
 from dse.study.external import ExternalProblem
-from dse.study.physics import PhysicsProblem
 
 # Where an enumeration has come to: that of the search, and that which follows another search.
 SWEEP, PROOF = "sweep.npz", "proof.npz"

@@ -1,13 +1,13 @@
 """How likely each front point is to be on the front, given how sure its predictions are.
 
-Errors are drawn from the 80% intervals (`dse.perf.intervals`, normal in the logarithm on either
+Errors are drawn from the 80% intervals (`dse.physics.intervals`, normal in the logarithm on either
 side). A slow machine is slow in all: one deviate moves the times and costs of a point. Part of its
 variance is shared by all points on the same chip, as the errors of measured rows are shared by
-their group (`Calibration.shared`), and half of that part by the chips of one kin (`dse.perf.kin`,
-as `dse.whatif.robust` draws it); the rest by all shapes on the same deployment of it (degrees,
-formats, requests in flight; assumed). An error that two points share does not change their order.
-Predicted loss is left as it is. Rivals are the front and what lies closest behind it one parameter
-away.
+their group (`Calibration.shared`), and half of that part by the chips of one kin
+(`dse.physics.kin`, as `dse.questions.whatif.robust` draws it); the rest by all shapes on the same
+deployment of it (degrees, formats, requests in flight; assumed). An error that two points share
+does not change their order. Predicted loss is left as it is. Rivals are the front and what lies
+closest behind it one parameter away.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.candidates import Floats
-from dse.evaluate import Metrics
 from dse.pareto.front import non_dominated
-from dse.perf.intervals import CLASS, THROUGHPUT_METRICS, interval
-from dse.perf.kin import alike, eldest
+from dse.physics.intervals import CLASS, THROUGHPUT_METRICS, interval
+from dse.physics.kin import alike, eldest
+from dse.problem.evaluate import Metrics
+from dse.problem.objective import PhysicsProblem
+from dse.schema.metrics import METRICS
 from dse.space.batches import OFFLOAD_AXES
-from dse.specs.metrics import METRICS
-from dse.study.physics import PhysicsProblem
+from dse.space.candidates import Floats
 
 DRAWS = 100
 RIVALS = 2_000  # beside the front

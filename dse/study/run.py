@@ -14,48 +14,48 @@ from typing import Any
 import numpy as np
 
 from dse import __version__
+from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError, StorageError
-from dse.evaluate import MEANINGS, Metrics
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
-from dse.quality.laws import ALL, LAWS
-from dse.search.checkpoint import Checkpoint
-from dse.search.claims import LEASE_S
-from dse.search.engine import Budget
-from dse.search.run import Result, search
-from dse.search.storage import shown
-from dse.specs.catalog import Catalog
-from dse.specs.metrics import METRICS
-from dse.specs.overrides import efficiency_files
-from dse.specs.own_config import config_of
-from dse.specs.own_prices import OwnPrices, in_force
-from dse.study.bounds import at_bounds
-from dse.study.breakdown import breakdown
-from dse.study.demand import training_document
-from dse.study.describe import (
+from dse.problem.describe import (
     describe_deployment,
     describe_metrics,
     describe_workloads,
     number,
 )
-from dse.study.elsewhere import elsewhere
-from dse.study.estimate import assumptions, average_load
+from dse.problem.evaluate import MEANINGS, Metrics
+from dse.problem.loads import one_load
+from dse.problem.objective import PhysicsProblem
+from dse.problem.quality import fit_ranges
+from dse.problem.racks import study_rack
+from dse.problem.shapes import model_at
+from dse.quality.laws import ALL, LAWS
+from dse.questions.estimate.breakdown import breakdown
+from dse.questions.estimate.elsewhere import elsewhere
+from dse.questions.estimate.point import assumptions, average_load
+from dse.questions.estimate.why_not import nothing_feasible
+from dse.schema.metrics import METRICS
+from dse.schema.overrides import efficiency_files
+from dse.schema.own_config import config_of
+from dse.schema.own_prices import OwnPrices, in_force
+from dse.search.checkpoint import Checkpoint
+from dse.search.claims import LEASE_S
+from dse.search.engine import Budget
+from dse.search.run import Result, search
+from dse.search.storage import shown
+from dse.study.bounds import at_bounds
+from dse.study.demand import training_document
 from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
 from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
 from dse.study.laws import compare_laws
-from dse.study.loads import one_load
-from dse.study.physics import PhysicsProblem
 from dse.study.proof import SWEEP, proof_of
-from dse.study.quality import fit_ranges
-from dse.study.racks import study_rack
 from dse.study.robust import front_probability
-from dse.study.shapes import model_at
 from dse.study.sources import price_parts, price_rows, source_rows
 from dse.study.table import front_table
 from dse.study.unseen import unseen
 from dse.study.views import describe_views, refuse_views
-from dse.study.why_not import nothing_feasible
 
 LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas")
 NAMES = {

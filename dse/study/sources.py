@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
-from dse.specs.catalog import Catalog
-from dse.study.physics import PhysicsProblem
+from dse.problem.objective import PhysicsProblem
 
 # Figures that the physics reads; the rest of a chip file is not named in a report.
 READ = ("peak_", "memory_", "tdp", "scale", "bandwidth", "latency")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dse.candidates import CandidateBatch, Floats
+from dse.catalog import Catalog, with_own_chips
 from dse.pareto.front import non_dominated
-from dse.perf.machines import Machines, compile_machines
-from dse.problem import Evaluation
-from dse.specs.catalog import Catalog, with_own_chips
-from dse.specs.derive import derive
-from dse.study.physics import PhysicsProblem, on_terms
+from dse.physics.machines import Machines, compile_machines
+from dse.problem.objective import PhysicsProblem, on_terms
+from dse.problem.protocol import Evaluation
+from dse.schema.derive import derive
+from dse.space.candidates import CandidateBatch, Floats
 
 MARGIN = 1e-9  # a deployment that is on the front already differs from itself by rounding alone
 CHUNK = 10_000

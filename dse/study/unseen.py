@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dse.specs.axes import Axis
+from dse.schema.axes import Axis
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.answer.numbers import number
 from dse.errors import InputError
+from dse.problem.describe import describe_deployment
+from dse.problem.objective import PhysicsProblem
+from dse.problem.shapes import model_at
+from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
+from dse.schema.own_config import config_of
+from dse.schema.views import COSTS, QUALITY, View
 from dse.search.engine import Progress
 from dse.search.run import ENUMERATE
-from dse.specs.own_config import config_of
-from dse.specs.views import COSTS, QUALITY, View
-from dse.study.describe import describe_deployment
-from dse.study.numbers import number
-from dse.study.physics import PhysicsProblem
-from dse.study.shapes import model_at
-from dse.study.words import short_deployment, short_shape
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dse.measure import torch_bench
-from dse.specs.overrides import EFFICIENCY_FILES
+from dse.schema.overrides import EFFICIENCY_FILES
 from tests.cli.conftest import dse, fits
 from tests.fake_bench import CPU, H100, FakeBench
 

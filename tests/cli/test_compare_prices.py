@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.pareto import non_dominated
-from dse.study.compare import compare
-from dse.study.compare_words import lead, tables
+from dse.questions.compare.studies import compare
+from dse.questions.compare.words import lead, tables
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
 from tests.cli.conftest import Said, dse, fits
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dse.report.xlsx import workbook
-from dse.specs.catalog import load_catalog
-from dse.specs.plan_reader import load_plan, shipped_plans
+from dse.catalog import load_catalog
+from dse.render.xlsx import workbook
+from dse.schema.plan_reader import load_plan, shipped_plans
 from tests.cli.conftest import dse
 
 PLAN = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.specs.model_catalog import load_models
+from dse.schema.model_catalog import load_models
 from tests.cli.conftest import dse, fits
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.specs.prices import first_day
+from dse.schema.prices import first_day
 from tests.cli.conftest import dse, fits
 
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dse.perf.racks import RACK_RULES
-from dse.specs.rack import shipped_racks
+from dse.physics.racks import RACK_RULES
+from dse.schema.rack import shipped_racks
 from tests.cli.conftest import dse
 from tests.unit.test_racks import OWN, SPACE
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.specs.rediscovery import shipped_cases
+from dse.schema.rediscovery import shipped_cases
 from tests.cli.conftest import dse, fits
 from tests.unit.test_basket import SPACE
 from tests.unit.test_rediscovery import CASE, SMALL

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from dse.specs.catalog import load_catalog
-from dse.study.again import estimate_item
+from dse.catalog import load_catalog
+from dse.questions.estimate.again import estimate_item
 from dse.study.folder import FRONT, STUDY, read_json
 from tests.cli.conftest import dse, fits
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.specs.system import DISTRIBUTIONS
+from dse.schema.system import DISTRIBUTIONS
 from tests.cli.conftest import dse, fits
 
 DENSE = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--chips-up-to", "16")

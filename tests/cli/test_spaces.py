@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.specs.study import shipped_spaces
+from dse.schema.study import shipped_spaces
 from tests.cli.conftest import dse, fits
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dse.accuracy import measurements
+from dse.accuracy.calibrate import Problem
+from dse.accuracy.points import estimate_rows
 from dse.data import hardware_dir
-from dse.report.accuracy_words import score_row, short
-from dse.validation import measurements
-from dse.validation.calibrate import Problem
-from dse.validation.points import estimate_rows
+from dse.render.accuracy_words import score_row, short
 from tests.cli.conftest import dse, fits
 
 SCORE = {

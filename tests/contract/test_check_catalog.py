@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from dse.specs.catalog import load_catalog
-from dse.specs.model_catalog import load_models
-from dse.study.check import Load, check, subject_of
-from dse.study.check_nearest import nearest
-from dse.study.check_words import answer, degree_lines, gemm_table, near_lines, rule_lines
+from dse.catalog import load_catalog
+from dse.questions.check.answer import Load, check, subject_of
+from dse.questions.check.nearest import nearest
+from dse.questions.check.words import answer, degree_lines, gemm_table, near_lines, rule_lines
+from dse.schema.model_catalog import load_models
 
 CHIPS, MODELS = tuple(load_catalog().chips), tuple(load_models())
 DEGREES = ({}, {"tensor_parallel": 8.0}, {"tensor_parallel": 3.0, "pipeline_parallel": 2.0})

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dse.catalog import MEASUREMENTS, Catalog, catalog_digest, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.specs.catalog import MEASUREMENTS, Catalog, catalog_digest, load_catalog
-from dse.specs.chip import DIMENSION, EXPECTED, ROOFLINE, Chip, Figure, load_chip
-from dse.specs.efficiency import load_efficiency
-from dse.specs.prices import load_prices, load_purchases
-from dse.specs.system import TOPOLOGIES, System, load_system
+from dse.schema.chip import DIMENSION, EXPECTED, ROOFLINE, Chip, Figure, load_chip
+from dse.schema.efficiency import load_efficiency
+from dse.schema.prices import load_prices, load_purchases
+from dse.schema.system import TOPOLOGIES, System, load_system
 
 
 def files(folder: str) -> list[Path]:

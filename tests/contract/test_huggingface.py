@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dse.errors import InputError
-from dse.perf.parameters import kv_elements_per_token, parameters
-from dse.specs.blocks import WEIGHT_PARTS
-from dse.specs.families import FAMILIES
-from dse.specs.huggingface import from_config, load_config
-from dse.specs.model import Model, check
-from dse.specs.model_catalog import load_models, resolve_model
+from dse.physics.parameters import kv_elements_per_token, parameters
+from dse.schema.blocks import WEIGHT_PARTS
+from dse.schema.families import FAMILIES
+from dse.schema.huggingface import from_config, load_config
+from dse.schema.model import Model, check
+from dse.schema.model_catalog import load_models, resolve_model
 from tests.helpers_models import batch_of_models
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"

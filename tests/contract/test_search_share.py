@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dse.catalog import load_catalog
 from dse.pareto import share
+from dse.problem.objective import PhysicsProblem, pose
+from dse.schema.study import load_study, resolve_space
 from dse.search.run import Result, search
-from dse.specs.catalog import load_catalog
-from dse.specs.study import load_study, resolve_space
-from dse.study.physics import PhysicsProblem, pose
 
 SPACES = ("tiny", "quickstart")
 

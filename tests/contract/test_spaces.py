@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.perf.parameters import parameters
+from dse.catalog import load_catalog
+from dse.physics.parameters import parameters
+from dse.problem.objective import pose
 from dse.quality.laws.leverage import FIT
+from dse.schema.axes import AXES
+from dse.schema.metrics import METRICS, parse_constraint
+from dse.schema.study import load_study, shipped_spaces
 from dse.space.batches import batch_of_values
 from dse.space.space import Space
-from dse.specs.axes import AXES
-from dse.specs.catalog import load_catalog
-from dse.specs.metrics import METRICS, parse_constraint
-from dse.specs.study import load_study, shipped_spaces
-from dse.study.physics import pose
 
 SPACES = shipped_spaces()
 SEARCHED = [name for name in SPACES if load_study(SPACES[name]).model is None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dse.report.accuracy import write_accuracy
-from dse.validation import measurements
+from dse.accuracy import measurements
+from dse.render.accuracy import write_accuracy
 from tests.extra.test_browser import HOSTILE, Browser, browser
 
 pytestmark = pytest.mark.extra

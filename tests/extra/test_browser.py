@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from dse.report import write_report
+from dse.render import write_report
 
 pytestmark = pytest.mark.extra
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from dse.measure.work import Work
-from dse.specs.efficiency import load_efficiency
+from dse.schema.efficiency import load_efficiency
 
 pytestmark = pytest.mark.extra
 pytest.importorskip("torch")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dse.specs.architectures import ARCHITECTURES, TRANSFORMERS, Written, write_config
-from dse.specs.model import BlockSpec, Model
-from dse.specs.model_catalog import resolve_model
-from dse.study.export import counted_parameters, export_config
+from dse.questions.export import counted_parameters, export_config
+from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written, write_config
+from dse.schema.model import BlockSpec, Model
+from dse.schema.model_catalog import resolve_model
 
 pytestmark = pytest.mark.extra
 torch = pytest.importorskip("torch")
@@ -126,7 +126,7 @@ def built(written: Written, folder: Path, device: str) -> Any:
 
 
 def export_text(written: Written) -> str:
-    from dse.study.export.files import config_text
+    from dse.questions.export.files import config_text
 
     return config_text(written.config)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dse.perf.collectives import Group
-from dse.perf.deployed import Deployed
-from dse.perf.memory import memory
-from dse.perf.step import Step
-from dse.specs.catalog import load_catalog
+from dse.catalog import load_catalog
+from dse.physics.collectives import Group
+from dse.physics.deployed import Deployed
+from dse.physics.memory import memory
+from dse.physics.step import Step
 from tests.helpers import CHIPS, deploy, machines, run, workload
 
 ON = machines()

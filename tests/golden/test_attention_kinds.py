@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dse.perf.deployed import Deployed
-from dse.perf.operators import KINDS
-from dse.perf.parameters import (
+from dse.physics.blocks import KINDS
+from dse.physics.deployed import Deployed
+from dse.physics.parameters import (
     index_bytes_per_token,
     kv_elements_per_token,
     state_bytes_per_request,
 )
-from dse.perf.step import Step
-from dse.specs.model_catalog import resolve_model
+from dse.physics.step import Step
+from dse.schema.model_catalog import resolve_model
 from tests.helpers import deploy, machines, run, workload
 from tests.helpers_models import batch_of_models
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dse.specs.training_stack import training_stack
+from dse.schema.training_stack import training_stack
 from tests.helpers_training import plan, train
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dse.candidates import CandidateBatch
-from dse.evaluate import evaluate
-from dse.perf.deployed import Deployed
-from dse.perf.machines import compile_machines
-from dse.perf.operators.moe import distinct_experts
-from dse.perf.step import TILE_ROWS, Step
-from dse.specs.catalog import load_catalog
+from dse.catalog import load_catalog
+from dse.physics.blocks.moe import distinct_experts
+from dse.physics.deployed import Deployed
+from dse.physics.machines import compile_machines
+from dse.physics.step import TILE_ROWS, Step
+from dse.problem.evaluate import evaluate
+from dse.space.candidates import CandidateBatch
 from tests.helpers import CHIPS, MODELS, deploy, machines, run, scaled, workload
 
 ON = machines()
@@ -123,7 +123,7 @@ def test_more_memory_never_lowers_throughput_where_kernels_do_not_pad(
     batch, factor, prompt
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dse.perf.step.computed_rows", lambda rows: rows)
+        patch.setattr("dse.physics.step.computed_rows", lambda rows: rows)
         before, after, _ = saturated(batch, prompt, factor)
     assert after >= before * (1 - 1e-9)
 
@@ -133,7 +133,7 @@ def test_more_memory_never_lowers_throughput_where_kernels_do_not_pad(
 @example(deploy("llama-3-8b", "gb300_nvl72", tensor_parallel=2, concurrency=1e6), 2.0, 4096)
 def test_more_memory_lowers_throughput_by_a_tile_at_most(batch, factor, prompt) -> None:
     """A scheduler admits all that fits, and one request beyond a whole tile of 128 rows makes a
-    GEMM compute up to 64 rows more (`dse.perf.step.computed_rows`)."""
+    GEMM compute up to 64 rows more (`dse.physics.step.computed_rows`)."""
     before, after, rows = saturated(batch, prompt, factor)
     full = max(rows, TILE_ROWS)
     assert after >= before * full / (full + TILE_ROWS / 2.0)
@@ -202,8 +202,8 @@ def test_a_candidate_does_not_depend_on_its_batch(data) -> None:
 
 def test_models_of_different_kinds_share_a_batch_without_touching_each_other() -> None:
     """Padding a dense model with an empty expert block changes none of its bits."""
+    from dse.schema.model_catalog import resolve_model
     from dse.space.batches import DEPLOYMENT_AXES, batch_of
-    from dse.specs.model_catalog import resolve_model
 
     models = [resolve_model(name) for name in MODELS]
     n = len(models)

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.schema.axes import Axis, Condition
 from dse.space.space import Space
-from dse.specs.axes import Axis, Condition
 
 NAMES = (
     "sparse", "hidden_size", "num_hidden_layers", "num_experts", "num_experts_per_tok",

@@ -8,9 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.candidates import Floats
-from dse.perf.training import TrainingBatch, TrainingMetrics
-from dse.perf.training.plan import (
+from dse.physics.training import TrainingBatch, TrainingMetrics
+from dse.physics.training.plan import (
     LOSSES,
     MEMORY_PARTS,
     OPTIMIZERS,
@@ -19,9 +18,10 @@ from dse.perf.training.plan import (
     SCHEDULES,
     TASKS,
 )
+from dse.schema.model_catalog import resolve_model
+from dse.schema.training_stack import training_stack
 from dse.space.batches import batch_of
-from dse.specs.model_catalog import resolve_model
-from dse.specs.training_stack import training_stack
+from dse.space.candidates import Floats
 from tests.helpers import CHIPS, MODELS, machines, scaled
 from tests.helpers_training import plan, states, train
 

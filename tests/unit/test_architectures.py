@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.candidates import CandidateBatch
 from dse.errors import InputError
-from dse.evaluate import evaluate
+from dse.problem.evaluate import evaluate
+from dse.problem.shapes import model_at
+from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written, write_config
+from dse.schema.architectures.shape import spread
+from dse.schema.huggingface import from_config
+from dse.schema.model import BlockSpec, Model
+from dse.schema.model_catalog import load_models, resolve_model
+from dse.schema.study import load_study, shipped_spaces
 from dse.space.batches import DEPLOYMENT_AXES, batch_of, batch_of_values
+from dse.space.candidates import CandidateBatch
 from dse.space.space import Space
-from dse.specs.architectures import ARCHITECTURES, TRANSFORMERS, Written, write_config
-from dse.specs.architectures.shape import spread
-from dse.specs.huggingface import from_config
-from dse.specs.model import BlockSpec, Model
-from dse.specs.model_catalog import load_models, resolve_model
-from dse.specs.study import load_study, shipped_spaces
-from dse.study.shapes import model_at
 from tests.helpers import CHIPS, machines, workload
 
 # Published models that no class has, and a word of why.

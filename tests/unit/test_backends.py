@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.perf.workload import Workload
-from dse.specs.catalog import load_catalog
+from dse.catalog import load_catalog
+from dse.physics.workload import Workload
 from tests.helpers import deploy, run
 
 BACKEND = load_catalog().backends["trtllm"]

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
-from dse.report.basket import basket_page, level_figure, own_figure
-from dse.specs.catalog import load_catalog
-from dse.specs.study import load_study
-from dse.study.basket import basket
-from dse.study.basket_words import document, lead, markdown
+from dse.questions.basket.answer import basket
+from dse.questions.basket.words import document, lead, markdown
+from dse.render.basket import basket_page, level_figure, own_figure
+from dse.schema.study import load_study
 
 SPACE = """
 name: two-chips

@@ -7,15 +7,15 @@ import json
 import numpy as np
 import pytest
 
-from dse.perf.parameters import parameters
+from dse.catalog import load_catalog
+from dse.physics.parameters import parameters
+from dse.questions.check.answer import Load, Subject, check, subject_of
+from dse.questions.check.nearest import FURTHEST, MOST_CHANGES, nearest, neighbours
 from dse.rules import added_share, errors
 from dse.rules.divide import HEADS
-from dse.specs.catalog import load_catalog
-from dse.specs.huggingface import from_config
-from dse.specs.model import Model
-from dse.specs.model_catalog import resolve_model
-from dse.study.check import Load, Subject, check, subject_of
-from dse.study.check_nearest import FURTHEST, MOST_CHANGES, nearest, neighbours
+from dse.schema.huggingface import from_config
+from dse.schema.model import Model
+from dse.schema.model_catalog import resolve_model
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.dtypes import CODE
+from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
-from dse.perf.machines import KINDS, compile_machines
-from dse.perf.workload import Workload
-from dse.specs.catalog import Catalog, load_catalog
-from dse.specs.chip import ROOFLINE
-from dse.specs.model_catalog import resolve_model
-from dse.specs.own_chip import read_own_chip, template
-from dse.specs.study import load_study, shipped_spaces
-from dse.study.estimate import Estimate, estimate
+from dse.physics.machines import KINDS, compile_machines
+from dse.physics.workload import Workload
+from dse.questions.estimate.point import Estimate, estimate
+from dse.schema.chip import ROOFLINE
+from dse.schema.dtypes import CODE
+from dse.schema.model_catalog import resolve_model
+from dse.schema.own_chip import read_own_chip, template
+from dse.schema.study import load_study, shipped_spaces
 
 SHORT = """\
 id: my_chip

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.errors import InputError, InputErrors
-from dse.perf.machines import compile_machines
-from dse.perf.workload import Workload
-from dse.problem import Evaluation
-from dse.specs.catalog import Catalog, load_catalog, with_own_chips
-from dse.specs.derive import as_yaml, derive
-from dse.specs.model_catalog import resolve_model
-from dse.specs.own_chip import read_own_chip
-from dse.specs.own_config import model_of
-from dse.specs.study import load_study, resolve_space
-from dse.study.deployments import deployments
-from dse.study.estimate import estimate
+from dse.physics.machines import compile_machines
+from dse.physics.workload import Workload
+from dse.problem.deployments import deployments
+from dse.problem.objective import pose
+from dse.problem.protocol import Evaluation
+from dse.questions.estimate.point import estimate
+from dse.schema.derive import as_yaml, derive
+from dse.schema.model_catalog import resolve_model
+from dse.schema.own_chip import read_own_chip
+from dse.schema.own_config import model_of
+from dse.schema.study import load_study, resolve_space
 from dse.study.folder import read_study
-from dse.study.physics import pose
 from dse.study.run import run_study
 from dse.study.trials import Trials, entering
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.perf.disaggregated import Disaggregated, predict_disaggregated
-from dse.perf.intervals import interval
-from dse.specs.calibration import KINDS
-from dse.validation.disaggregated import estimate_disaggregated
+from dse.accuracy.disaggregated import estimate_disaggregated
+from dse.physics.disaggregated import Disaggregated, predict_disaggregated
+from dse.physics.intervals import interval
+from dse.schema.calibration import KINDS
 from tests.helpers import deploy, machines, scaled, workload
 
 ON = machines()

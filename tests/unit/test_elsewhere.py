@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dse.specs.catalog import load_catalog
-from dse.specs.study import load_study, resolve_space
-from dse.study.elsewhere import elsewhere
-from dse.study.physics import pose
+from dse.catalog import load_catalog
+from dse.problem.objective import pose
+from dse.questions.estimate.elsewhere import elsewhere
+from dse.schema.study import load_study, resolve_space
 from dse.study.run import run_study
 
 

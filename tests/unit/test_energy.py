@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse import units
+from dse.accuracy.claim_energy import by_year, energy_ratios, performance_per_watt
+from dse.accuracy.energy import published_energy
+from dse.catalog import load_catalog
 from dse.data import hardware_dir
-from dse.dtypes import CODE
 from dse.errors import InputError
-from dse.evaluate import Metrics, evaluate
-from dse.perf.machines import Machines, compile_machines
-from dse.perf.power import positive_root
-from dse.perf.workload import Workload
-from dse.specs.catalog import load_catalog
-from dse.specs.energy import load_energy
-from dse.study.energy import energy_breakdown
-from dse.validation.claim_energy import by_year, energy_ratios, performance_per_watt
-from dse.validation.energy import published_energy
+from dse.physics.machines import Machines, compile_machines
+from dse.physics.power import positive_root
+from dse.physics.workload import Workload
+from dse.problem.evaluate import Metrics, evaluate
+from dse.questions.estimate.energy import energy_breakdown
+from dse.schema.dtypes import CODE
+from dse.schema.energy import load_energy
 from tests.helpers import CHIPS, deploy, run, workload
 
 CATALOG = load_catalog()

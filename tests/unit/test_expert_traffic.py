@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.candidates import Floats
-from dse.perf.deployed import Deployed
-from dse.perf.step import Step
+from dse.physics.deployed import Deployed
+from dse.physics.step import Step
+from dse.space.candidates import Floats
 from tests.helpers import deploy, machines
 
 ON = machines()

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 import yaml
 
+from dse.catalog import load_catalog
 from dse.errors import InputError
-from dse.specs.architectures import ARCHITECTURES, published_class, write_config
-from dse.specs.catalog import load_catalog
-from dse.specs.huggingface import from_config
-from dse.specs.model import Model
-from dse.specs.model_catalog import load_models, resolve_model
-from dse.specs.own_config import config_of, model_of
-from dse.study.check import Load, check, subject_of
-from dse.study.check_degrees import nearest_degrees, refused_by
-from dse.study.estimate import Estimate, estimate
-from dse.study.export import STACKS, Export, export_arguments, export_command, export_config
-from dse.study.export.files import script
-from dse.study.export.megatron import end_stages, padded_vocabulary
-from dse.study.loads import mix_of
+from dse.problem.loads import mix_of
+from dse.questions.check.answer import Load, check, subject_of
+from dse.questions.check.degrees import nearest_degrees, refused_by
+from dse.questions.estimate.point import Estimate, estimate
+from dse.questions.export import STACKS, Export, export_arguments, export_command, export_config
+from dse.questions.export.files import script
+from dse.questions.export.megatron import end_stages, padded_vocabulary
+from dse.schema.architectures import ARCHITECTURES, published_class, write_config
+from dse.schema.huggingface import from_config
+from dse.schema.model import Model
+from dse.schema.model_catalog import load_models, resolve_model
+from dse.schema.own_config import config_of, model_of
 
 SERVERS = tuple(STACKS)
 SMALL_LOAD = Load(prompt_tokens=2048, output_tokens=512, concurrency=32)

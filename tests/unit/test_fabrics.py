@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.errors import InputError
-from dse.evaluate import evaluate
-from dse.perf.collectives import Group, point_to_point
-from dse.perf.deployed import Deployed
-from dse.perf.fabrics import Fabric, compile_fabric
-from dse.perf.machines import Machines, compile_machines
-from dse.perf.phases import case_of, decode_step
-from dse.perf.topologies import Algorithm, algorithms, axes
-from dse.specs.catalog import load_catalog
-from dse.specs.loader import Document
-from dse.specs.system import FabricLevel, System, load_system, read_system
+from dse.physics.collectives import Group, point_to_point
+from dse.physics.deployed import Deployed
+from dse.physics.fabrics import Fabric, compile_fabric
+from dse.physics.machines import Machines, compile_machines
+from dse.physics.phases import case_of, decode_step
+from dse.physics.topologies import Algorithm, algorithms, axes
+from dse.problem.evaluate import evaluate
+from dse.schema.loader import Document
+from dse.schema.system import FabricLevel, System, load_system, read_system
 from tests.helpers import CHIPS, deploy, machines, run, workload
 
 ON = machines()
@@ -276,7 +276,7 @@ def test_systems_of_any_depth_share_a_batch() -> None:
 def test_expert_tokens_leave_each_level_once() -> None:
     """8 experts over 4 racks of 8 boxes: of 8 copies as many leave as there are other boxes of the
     rack, and other racks, among them."""
-    from dse.perf.operators.moe import leaving_share
+    from dse.physics.blocks.moe import leaving_share
 
     on = fabric("h100_sxm", *three_levels())
     chosen = np.array([8.0])
@@ -397,7 +397,7 @@ def written(**fields: str) -> Document:
 
 def load_system_document() -> Document:
     from dse.data import hardware_dir
-    from dse.specs.loader import load_yaml
+    from dse.schema.loader import load_yaml
 
     return load_yaml(hardware_dir() / "systems" / "hgx_h100.yaml")
 
@@ -437,7 +437,7 @@ def test_the_level_without_a_bandwidth_is_named() -> None:
 
 
 def test_pools_use_the_network_that_joins_them() -> None:
-    from dse.perf.collectives import network_of
+    from dse.physics.collectives import network_of
 
     on = fabric("h100_sxm", *three_levels())
     hop, per_byte = network_of(on, np.zeros(2, dtype=np.intp), np.array([16.0, 200.0]))
@@ -447,7 +447,7 @@ def test_pools_use_the_network_that_joins_them() -> None:
 
 def test_stages_hand_over_on_the_levels_between_them() -> None:
     """4 stages of 8 chips, boxes of 8, racks of 16: one hop in each of two racks, one between."""
-    from dse.perf.collectives import stage_hops
+    from dse.physics.collectives import stage_hops
 
     box, rack, cluster = three_levels()
     chip = CATALOG.chip("h100_sxm")

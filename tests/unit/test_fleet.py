@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.economics.fleet import settled, solve
 from dse.economics.fleet_cost import (
     Mix,
@@ -23,16 +24,15 @@ from dse.economics.fleet_cost import (
     upkeep_usd,
 )
 from dse.economics.tco import usd_per_chip_hour
-from dse.specs.catalog import load_catalog
-from dse.specs.costs import Cost
-from dse.specs.owning import Owning
-from dse.specs.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Limits, Offer, Plan
-from dse.specs.plan_reader import load_plan
-from dse.specs.traffic import Class
-from dse.study.fleet.answer import answer_of, document
-from dse.study.fleet.changes import entries, entry, loosened, with_offer
-from dse.study.fleet.options import _efficient, options_of
-from dse.study.fleet.words import lead
+from dse.questions.fleet.answer import answer_of, document
+from dse.questions.fleet.changes import entries, entry, loosened, with_offer
+from dse.questions.fleet.options import _efficient, options_of
+from dse.questions.fleet.words import lead
+from dse.schema.costs import Cost
+from dse.schema.owning import Owning
+from dse.schema.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Limits, Offer, Plan
+from dse.schema.plan_reader import load_plan
+from dse.schema.traffic import Class
 
 YEAR_S = 8760.0 * 3600.0
 

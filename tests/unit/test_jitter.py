@@ -12,8 +12,8 @@ from scipy.integrate import quad
 from scipy.special import erf
 
 from dse.errors import InputError
-from dse.perf.jitter import PARETO_SHAPE, expected_maximum, with_jitter
-from dse.specs.system import DISTRIBUTIONS
+from dse.physics.jitter import PARETO_SHAPE, expected_maximum, with_jitter
+from dse.schema.system import DISTRIBUTIONS
 from tests.helpers import deploy, machines, run, workload
 
 ON = machines()

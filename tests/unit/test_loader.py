@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict
 
 from dse.data import hardware_dir
 from dse.errors import InputError, InputErrors
-from dse.specs.chip import EXPECTED, load_chip
-from dse.specs.efficiency import load_efficiency
-from dse.specs.loader import load_yaml, validate
-from dse.specs.prices import load_prices
-from dse.specs.system import load_system
+from dse.schema.chip import EXPECTED, load_chip
+from dse.schema.efficiency import load_efficiency
+from dse.schema.loader import load_yaml, validate
+from dse.schema.prices import load_prices
+from dse.schema.system import load_system
 
 CHIP = """\
 id: mine

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import catalog_digest, data_digest, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.measure import files, fits, grids, links
@@ -19,13 +20,12 @@ from dse.measure.fitting import fit, law
 from dse.measure.session import FULL, QUICK, Session
 from dse.measure.torch_bench import load_torch, pick_device
 from dse.measure.work import Work
-from dse.perf.machines import compile_machines
-from dse.specs.catalog import catalog_digest, data_digest, load_catalog
-from dse.specs.efficiency import load_efficiency
-from dse.specs.model_catalog import resolve_model
-from dse.specs.overrides import efficiency_files, using
-from dse.specs.own_chip import read_own_chip
-from dse.study.estimate import Estimate, estimate
+from dse.physics.machines import compile_machines
+from dse.questions.estimate.point import Estimate, estimate
+from dse.schema.efficiency import load_efficiency
+from dse.schema.model_catalog import resolve_model
+from dse.schema.overrides import efficiency_files, using
+from dse.schema.own_chip import read_own_chip
 from tests.fake_bench import CPU, H100, FakeBench
 from tests.helpers import workload
 

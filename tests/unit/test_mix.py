@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.errors import InputError, InputErrors
-from dse.evaluate import MEMORY_PARTS, Metrics
-from dse.mix import Share, alone, evaluate_mix
-from dse.perf.workload import Workload
-from dse.problem import Evaluation
-from dse.specs.catalog import load_catalog
-from dse.specs.study import Study, load_study
-from dse.study.describe import Limit, describe_workloads, violations
-from dse.study.physics import pose
-from dse.study.words import violation_words
+from dse.physics.workload import Workload
+from dse.problem.describe import Limit, describe_workloads, violations
+from dse.problem.evaluate import MEMORY_PARTS, Metrics
+from dse.problem.mix import Share, alone, evaluate_mix
+from dse.problem.objective import pose
+from dse.problem.protocol import Evaluation
+from dse.problem.words import violation_words
+from dse.schema.study import Study, load_study
 from tests.helpers import CHIPS, deploy, machines, run, workload
 
 ON = machines("rental_3yr")

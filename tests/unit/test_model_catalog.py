@@ -9,13 +9,13 @@ import pytest
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError
-from dse.perf.parameters import parameters
-from dse.specs.families import FAMILIES
-from dse.specs.model import check
-from dse.specs.model_catalog import (
+from dse.physics.parameters import parameters
+from dse.schema.families import FAMILIES
+from dse.schema.model import check
+from dse.schema.model_catalog import (
     COUNTS as CONVENTIONS,
 )
-from dse.specs.model_catalog import (
+from dse.schema.model_catalog import (
     load_models,
     load_published,
     resolve_model,

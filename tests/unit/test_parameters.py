@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.perf.parameters import (
+from dse.physics.parameters import (
     Parameters,
     index_bytes_per_token,
     kv_elements_per_token,
     parameters,
     state_bytes_per_request,
 )
-from dse.specs.model import BlockSpec, Model
-from dse.specs.model_catalog import resolve_model
+from dse.schema.model import BlockSpec, Model
+from dse.schema.model_catalog import resolve_model
 from tests.helpers_models import batch_of_models, gqa, mlp, model, moe
 
 

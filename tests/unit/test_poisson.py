@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.perf.poisson import equilibrium, percentile, response
-from dse.perf.queueing import Rank
+from dse.physics.poisson import equilibrium, percentile, response
+from dse.physics.queueing import Rank
 from tests import simulation
 from tests.helpers import deploy, run, workload
 from tests.unit.test_queueing import FIXED, ROW, TOKEN, law

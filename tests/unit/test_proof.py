@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import GridSpace
-from dse.problem import Evaluation, Objective
-from dse.report.sure import history_svg, percent, sentences
+from dse.catalog import load_catalog
+from dse.problem.objective import pose
+from dse.problem.protocol import Evaluation, Objective
+from dse.render.sure import history_svg, percent, sentences
+from dse.schema.study import load_study, resolve_space
 from dse.search import search
 from dse.search.proof import against_truth, local_optimality, prove, restarts
 from dse.space.thin import thinned
-from dse.specs.catalog import load_catalog
-from dse.specs.study import load_study, resolve_space
-from dse.study.physics import pose
 
 N = 10
 TOTAL = 4.9 / 9 + 0.11

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dse.perf.queueing import (
+from dse.physics.queueing import (
     Rank,
     closed_loop,
     decoding_limit,
     decoding_rows,
     synchronised_share,
 )
-from dse.perf.serving import evened
+from dse.physics.serving import evened
 from tests import simulation
 from tests.simulation import lengths
 

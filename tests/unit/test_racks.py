@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.errors import InputError, InputErrors
-from dse.evaluate import RULES, evaluate
-from dse.perf.machines import compile_machines
-from dse.perf.racks import (
+from dse.physics.machines import compile_machines
+from dse.physics.racks import (
     MOST_CHIPS,
     RACK_RULES,
     alone,
@@ -26,14 +26,14 @@ from dse.perf.racks import (
     stages,
     stop,
 )
-from dse.perf.workload import Workload
+from dse.physics.workload import Workload
+from dse.problem.evaluate import RULES, evaluate
+from dse.problem.objective import pose
+from dse.problem.racks import rack_answer
+from dse.schema.model_catalog import resolve_model
+from dse.schema.rack import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks
+from dse.schema.study import load_study, shipped_spaces
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from dse.specs.catalog import load_catalog
-from dse.specs.model_catalog import resolve_model
-from dse.specs.rack import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks
-from dse.specs.study import load_study, shipped_spaces
-from dse.study.physics import pose
-from dse.study.racks import rack_answer
 
 RACKS = {name: load_rack(path) for name, path in shipped_racks().items()}
 NVL72 = RACKS["gb200_nvl72"]

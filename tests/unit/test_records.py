@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dse.report.records import csv_text, sheet
+from dse.render.records import csv_text, sheet
 
 
 def test_no_row_leaves_the_head_that_is_given() -> None:

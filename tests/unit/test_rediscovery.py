@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.errors import InputError, InputErrors
+from dse.problem.objective import pose
+from dse.problem.shape_table import best_deployments, metrics_of, price_metric, shapes_of
+from dse.questions.rediscovery import rediscover
+from dse.questions.rediscovery.expert import axis_values, places, stored_as
+from dse.questions.rediscovery.front import at_price, distance, exchange, front_of, price_at
+from dse.questions.rediscovery.page import document, markdown
+from dse.questions.rediscovery.words import lead, step_words
+from dse.schema.rediscovery import load_case, shipped_cases
+from dse.schema.study import load_study
 from dse.search.run import search
 from dse.space.batches import batch_of
-from dse.specs.catalog import load_catalog
-from dse.specs.rediscovery import load_case, shipped_cases
-from dse.specs.study import load_study
-from dse.study.physics import pose
-from dse.study.rediscovery import rediscover
-from dse.study.rediscovery.expert import axis_values, places, stored_as
-from dse.study.rediscovery.front import at_price, distance, exchange, front_of, price_at
-from dse.study.rediscovery.page import document, markdown
-from dse.study.rediscovery.words import lead, step_words
-from dse.study.shape_table import best_deployments, metrics_of, price_metric, shapes_of
 
 CASES = shipped_cases()
 SMALL = """
@@ -217,8 +217,8 @@ def test_a_design_from_axes_is_the_model_of_the_catalog(name: str):
         "tensor_parallel": 1.0, "data_parallel": 1.0, "expert_parallel": 1.0, "replicas": 1.0,
         "pipeline_parallel": 1.0, **degrees,
     }  # fmt: skip
-    from dse.dtypes import DTYPES
-    from dse.mix import evaluate_mix
+    from dse.problem.mix import evaluate_mix
+    from dse.schema.dtypes import DTYPES
 
     batch = batch_of(
         [case.expert],
@@ -265,7 +265,7 @@ def test_native_four_bit_weights_lose_nothing():
 
 
 def test_a_model_that_the_axes_cannot_say_is_refused(case):
-    from dse.specs.model_catalog import resolve_model
+    from dse.schema.model_catalog import resolve_model
 
     for name, why in (("deepseek-v3", "kv_lora_rank"), ("qwen3-next-80b-a3b", "delta_net")):
         with pytest.raises(InputError, match=why):

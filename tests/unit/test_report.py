@@ -21,19 +21,19 @@ from plotly.offline import get_plotlyjs
 from dse.cli import cli
 from dse.errors import StorageError
 from dse.quality.laws import predicted_loss
-from dse.report import write_report
-from dse.report.cards import cards, quantisation
-from dse.report.describe import deployment, shape, trained
-from dse.report.elsewhere import compared, elsewhere_rows, refused
-from dse.report.figures import figures
-from dse.report.folder import StudyFolder, read_study
-from dse.report.labels import GLOSSARY, LABELS, label, show, significant
-from dse.report.markdown import code, escape
-from dse.report.page import PLOTLY, Explainer, linked, template_text
-from dse.report.roofline import operators, roofs
-from dse.report.roofline import roofline_figures as figures_of_roofs
-from dse.report.tables import front_data, script_json, tallies
-from dse.report.words import lead, limits, price_basis, summary
+from dse.render import write_report
+from dse.render.cards import cards, quantisation
+from dse.render.describe import deployment, shape, trained
+from dse.render.elsewhere import compared, elsewhere_rows, refused
+from dse.render.figures import figures
+from dse.render.folder import StudyFolder, read_study
+from dse.render.labels import GLOSSARY, LABELS, label, show, significant
+from dse.render.markdown import code, escape
+from dse.render.page import PLOTLY, Explainer, linked, template_text
+from dse.render.roofline import operators, roofs
+from dse.render.roofline import roofline_figures as figures_of_roofs
+from dse.render.tables import front_data, script_json, tallies
+from dse.render.words import lead, limits, price_basis, summary
 from tests.finished_reports import REPORTS, command_of
 
 SAMPLE = Path(__file__).parents[1] / "data" / "study_sample"

@@ -11,14 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dse.perf.kin import COMMON, kin_of
-from dse.specs.catalog import load_catalog
-from dse.specs.prices import PriceRow, PriceTable
-from dse.study.robust import P90
-from dse.whatif.choices import Choice, Choices, Held, Moved
-from dse.whatif.measure_next import measure_next
-from dse.whatif.price_spread import ASSUMED, price_spreads
-from dse.whatif.robust import (
+from dse.catalog import load_catalog
+from dse.physics.kin import COMMON, kin_of
+from dse.questions.risk.measure_next import measure_next
+from dse.questions.risk.price_spread import ASSUMED, price_spreads
+from dse.questions.whatif.choices import Choice, Choices, Held, Moved
+from dse.questions.whatif.robust import (
     Demand,
     Uncertain,
     draw,
@@ -27,6 +25,8 @@ from dse.whatif.robust import (
     outcomes,
     robustness,
 )
+from dse.schema.prices import PriceRow, PriceTable
+from dse.study.robust import P90
 
 N = 20_000
 

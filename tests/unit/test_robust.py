@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from dse.catalog import load_catalog
 from dse.pareto.front import non_dominated
-from dse.perf.kin import COMMON
-from dse.specs.catalog import load_catalog
-from dse.specs.study import load_study, resolve_space
+from dse.physics.kin import COMMON
+from dse.problem.objective import PhysicsProblem, pose
+from dse.schema.study import load_study, resolve_space
 from dse.study import robust
-from dse.study.physics import PhysicsProblem, pose
 from dse.study.robust import front_probability
 
 

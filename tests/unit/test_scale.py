@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
-from dse.specs.catalog import load_catalog
-from dse.specs.model_catalog import resolve_model
-from dse.study.estimate import estimate
-from dse.study.scale import (
+from dse.questions.estimate.point import estimate
+from dse.questions.scale import (
     Point,
     Size,
     Subject,
@@ -31,7 +30,8 @@ from dse.study.scale import (
     scale_subject,
     sizes_up_to,
 )
-from dse.study.scale.subject import copies_for, degrees_of, divided, evaluated
+from dse.questions.scale.subject import copies_for, degrees_of, divided, evaluated
+from dse.schema.model_catalog import resolve_model
 from tests.helpers import workload
 
 DENSE, SPARSE = ("llama-3-70b", "h100_sxm"), ("deepseek-v3", "b200_sxm")

@@ -14,20 +14,20 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.candidates import CandidateBatch
+from dse.answer.layers import layers_in_short, layers_in_words
 from dse.errors import InputErrors
-from dse.evaluate import ASKED
-from dse.perf.parameters import parameters, state_bytes_per_request
-from dse.perf.speculative import Speculation
+from dse.physics.parameters import parameters, state_bytes_per_request
+from dse.physics.speculative import Speculation
+from dse.problem.evaluate import ASKED
+from dse.problem.shapes import model_at
+from dse.schema.axes import AXES
+from dse.schema.metrics import parse_constraint
+from dse.schema.model_catalog import resolve_model
+from dse.schema.own_config import config_of, model_of
+from dse.schema.study import Study, load_study
 from dse.space.batches import DEPLOYMENT_AXES, batch_of, batch_of_values
+from dse.space.candidates import CandidateBatch
 from dse.space.space import Space
-from dse.specs.axes import AXES
-from dse.specs.metrics import parse_constraint
-from dse.specs.model_catalog import resolve_model
-from dse.specs.own_config import config_of, model_of
-from dse.specs.study import Study, load_study
-from dse.study.layers import layers_in_short, layers_in_words
-from dse.study.shapes import model_at
 from dse.study.unseen import UNSEEN, unseen
 from tests.helpers import CHIPS, deploy, run, workload
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.data import hardware_dir
-from dse.perf import gemms
-from dse.perf.deployed import Deployed
-from dse.perf.parameters import parameters
-from dse.perf.step import Step
+from dse.physics import gemms
+from dse.physics.deployed import Deployed
+from dse.physics.parameters import parameters
+from dse.physics.step import Step
 from dse.rules import bands, errors
 from dse.rules.efficiency import (
     MISALIGNED,
@@ -27,7 +28,6 @@ from dse.rules.efficiency import (
 )
 from dse.rules.families import FAMILIES, family_of, matrix_unit
 from dse.rules.formats import mx_padding, split_widths
-from dse.specs.catalog import load_catalog
 from tests.helpers import MODELS, deploy, machines, run, workload
 
 BF16 = np.array([16])
@@ -262,7 +262,7 @@ def test_ordinary_models_are_inside_the_bands_and_odd_ones_out():
     assert "head_dimension" in outside("phi-2")  # 80
 
 
-# Rules of `dse.evaluate` about how a shape divides, which a search holds its candidates to.
+# Rules of `dse.problem.evaluate` about how a shape divides, which a search holds its candidates to.
 EVALUATED = (
     "heads_divide_by_tensor_parallel", "kv_heads_divide_heads", "kv_heads_fit_tensor_parallel",
     "feed_forward_divides_by_tensor_parallel", "experts_divide_by_expert_parallel",

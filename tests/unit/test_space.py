@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dse import dtypes
 from dse.errors import InputError, InputErrors
+from dse.schema import dtypes
+from dse.schema.metrics import METRICS, parse_constraint
+from dse.schema.study import Study, load_study, resolve_space
 from dse.space.space import Space
-from dse.specs.metrics import METRICS, parse_constraint
-from dse.specs.study import Study, load_study, resolve_space
 
 PRICES = {"rental_3yr": ("h100_sxm", "h200_sxm"), "on_demand": ("h100_sxm", "l40s")}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.perf.speculative import Speculation
+from dse.physics.speculative import Speculation
 from tests.helpers import MODELS, deploy, run, workload
 
 LOAD = workload(2048, 512)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.perf.workload import Workload
-from dse.specs.catalog import Catalog, load_catalog
-from dse.specs.model_catalog import resolve_model
-from dse.study.estimate import Estimate, estimate
-from dse.study.fit import fit
+from dse.catalog import Catalog, load_catalog
+from dse.physics.workload import Workload
+from dse.questions.estimate.fit import fit
+from dse.questions.estimate.point import Estimate, estimate
+from dse.schema.model_catalog import resolve_model
 
 
 @pytest.fixture(scope="module")

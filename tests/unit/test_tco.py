@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.catalog import data_digest, load_catalog, with_own_chips
 from dse.economics.load import at_load
 from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, yearly_capital
 from dse.errors import InputError, InputErrors
-from dse.specs.catalog import data_digest, load_catalog, with_own_chips
-from dse.specs.costs import RULES, Costs, load_costs
-from dse.specs.derive import derive
-from dse.specs.load import Demand, check_idle_once, read_demand
-from dse.specs.own_prices import last_day, using_prices
-from dse.specs.owning import buyers_rows, lacks_for_owning
-from dse.specs.prices import PriceRow, PriceTable, PurchaseRow, first_day, load_prices
-from dse.specs.study import load_study, shipped_spaces
-from dse.study.physics import on_terms, pose
+from dse.problem.objective import on_terms, pose
+from dse.schema.costs import RULES, Costs, load_costs
+from dse.schema.derive import derive
+from dse.schema.load import Demand, check_idle_once, read_demand
+from dse.schema.own_prices import last_day, using_prices
+from dse.schema.owning import buyers_rows, lacks_for_owning
+from dse.schema.prices import PriceRow, PriceTable, PurchaseRow, first_day, load_prices
+from dse.schema.study import load_study, shipped_spaces
 
 CATALOG = load_catalog()
 COSTS = CATALOG.costs

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.candidates import CandidateBatch
+from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
-from dse.evaluate import Metrics
-from dse.perf.machines import Machines, compile_machines
-from dse.perf.tiers import SMALLEST
-from dse.perf.workload import Workload
+from dse.physics.machines import Machines, compile_machines
+from dse.physics.tiers import SMALLEST
+from dse.physics.workload import Workload
+from dse.problem.evaluate import Metrics
+from dse.problem.objective import pose
+from dse.schema.model_catalog import resolve_model
+from dse.schema.study import load_study
+from dse.schema.tiers import TIERS, find_tier, load_tiers, tiers_of
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from dse.specs.catalog import Catalog, load_catalog
-from dse.specs.model_catalog import resolve_model
-from dse.specs.study import load_study
-from dse.specs.tiers import TIERS, find_tier, load_tiers, tiers_of
-from dse.study.physics import pose
+from dse.space.candidates import CandidateBatch
 from tests.helpers import run
 
 CHIPS = ("h100_sxm", "gh200_141", "sn40l", "groq_lpu_v1")

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
-from dse.perf.poisson import equilibrium, percentile, response
-from dse.perf.workload import Workload
-from dse.specs.catalog import load_catalog
-from dse.specs.model_catalog import resolve_model
-from dse.specs.study import Study, load_study, resolve_space
-from dse.specs.trace import Trace, read_trace
-from dse.specs.traffic import GROUPS, Class, Traffic, traffic_of
-from dse.study.estimate import estimate
-from dse.whatif.traffic import Targets, size_fleets, traffic_of_study
+from dse.physics.poisson import equilibrium, percentile, response
+from dse.physics.workload import Workload
+from dse.questions.estimate.point import estimate
+from dse.questions.traffic.answer import Targets, size_fleets, traffic_of_study
+from dse.schema.model_catalog import resolve_model
+from dse.schema.study import Study, load_study, resolve_space
+from dse.schema.trace import Trace, read_trace
+from dse.schema.traffic import GROUPS, Class, Traffic, traffic_of
 from tests import simulation
 from tests.cli.conftest import SMALL
 from tests.unit.test_poisson import rank

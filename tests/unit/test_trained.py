@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import yaml
 
+from dse.catalog import load_catalog
 from dse.economics.lifetime import LossLaw, lifetime
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputErrors
+from dse.problem.objective import PhysicsProblem, pose
+from dse.problem.training.intervals import OF_TRAINING
 from dse.quality.laws.leverage import (
     LOSS_FLOOR,
     LOSS_PARAMETERS,
@@ -20,14 +23,11 @@ from dse.quality.laws.leverage import (
     LOSS_TOKENS,
     LOSS_TOKENS_EXPONENT,
 )
-from dse.specs.catalog import load_catalog
-from dse.specs.study import Study, load_study
-from dse.study.again import estimate_again
+from dse.questions.estimate.again import estimate_again
+from dse.questions.whatif.demand import demanded
+from dse.questions.whatif.inputs import Subject, apply, inputs_of, read_change
+from dse.schema.study import Study, load_study
 from dse.study.demand import FACTORS, training_document
-from dse.study.physics import PhysicsProblem, pose
-from dse.study.training.intervals import OF_TRAINING
-from dse.whatif.demand import demanded
-from dse.whatif.inputs import Subject, apply, inputs_of, read_change
 from tests.cli.conftest import dse
 
 SPACE: dict[str, Any] = {

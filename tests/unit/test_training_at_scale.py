@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.errors import InputError
-from dse.perf.training.input_pipeline import delivered_tokens_per_s, starved_s
-from dse.perf.training.reliability import goodput, optimal_interval_s
-from dse.perf.training.search import Trainer
-from dse.perf.training.sites import data_sync_s, pipeline_s
-from dse.perf.training.stragglers import straggler_s
-from dse.specs.catalog import load_catalog
-from dse.specs.model_catalog import resolve_model
-from dse.specs.reliability import load_reliability
-from dse.specs.training_run import TrainingFile
-from dse.study.training.trainer import shape_of, trainer_of
+from dse.physics.training.input_pipeline import delivered_tokens_per_s, starved_s
+from dse.physics.training.reliability import goodput, optimal_interval_s
+from dse.physics.training.search import Trainer
+from dse.physics.training.sites import data_sync_s, pipeline_s
+from dse.physics.training.stragglers import straggler_s
+from dse.problem.training.trainer import shape_of, trainer_of
+from dse.schema.model_catalog import resolve_model
+from dse.schema.reliability import load_reliability
+from dse.schema.training_run import TrainingFile
 
 HOUR, DAY = 3600.0, 86_400.0
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dse.perf.parameters import parameters
-from dse.perf.training.memory import activation_bytes, model_states
-from dse.perf.training.pipeline import in_flight
-from dse.perf.training.plan import SCHEDULES
+from dse.physics.parameters import parameters
+from dse.physics.training.memory import activation_bytes, model_states
+from dse.physics.training.pipeline import in_flight
+from dse.physics.training.plan import SCHEDULES
 from tests.helpers import deploy
 from tests.helpers_training import micro_batch, plan, states, train
 

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.perf.training import plan
-from dse.perf.training.at_scale import LOSSES_AT_SCALE
-from dse.perf.training.plans import SEARCHED, Setting, default_batch_tokens, plans
-from dse.perf.training.sites import SPLITS
+from dse.catalog import load_catalog
+from dse.physics.training import plan
+from dse.physics.training.at_scale import LOSSES_AT_SCALE
+from dse.physics.training.plans import SEARCHED, Setting, default_batch_tokens, plans
+from dse.physics.training.sites import SPLITS
+from dse.problem.training.trainer import shape_of, trainer_of
+from dse.questions.train import words
+from dse.schema.model_catalog import resolve_model
+from dse.schema.system import DISTRIBUTIONS
+from dse.schema.training_run import NAMES, TrainingFile
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from dse.specs.catalog import load_catalog
-from dse.specs.model_catalog import resolve_model
-from dse.specs.system import DISTRIBUTIONS
-from dse.specs.training_run import NAMES, TrainingFile
-from dse.study.training import words
-from dse.study.training.trainer import shape_of, trainer_of
 
 CASES = [("llama-3.1-405b", 16_384), ("deepseek-v3", 2048), ("llama-3-8b", 1), ("gpt-oss-120b", 72)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.specs.training_stack import (
+from dse.schema.training_stack import (
     CONSTANTS,
     load_training_stack,
     training_stack,

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.perf.parameters import parameters
-from dse.perf.training.pipeline import Stages, bubble_share
-from dse.perf.training.plan import SCHEDULES
-from dse.perf.training.rules import RULES
-from dse.specs.training_stack import training_stack
+from dse.physics.parameters import parameters
+from dse.physics.training.pipeline import Stages, bubble_share
+from dse.physics.training.plan import SCHEDULES
+from dse.physics.training.rules import RULES
+from dse.schema.training_stack import training_stack
 from tests.helpers import deploy
 from tests.helpers_training import PLAIN, micro_batch, plan, train
 

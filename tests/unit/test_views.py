@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.errors import InputErrors
-from dse.report.views import level_rows, maps, view_answers
-from dse.specs.catalog import load_catalog
-from dse.specs.study import load_study, resolve_space
-from dse.specs.views import View
-from dse.study.physics import PhysicsProblem, pose
+from dse.problem.objective import PhysicsProblem, pose
+from dse.render.views import level_rows, maps, view_answers
+from dse.schema.study import load_study, resolve_space
+from dse.schema.views import View
 from dse.study.views import Fronts, _levels, describe_views
 
 TINY = resolve_space("tiny").read_text(encoding="utf-8")

@@ -11,25 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog, with_own_chips
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError, NothingFeasible
+from dse.problem.objective import pose
+from dse.questions.whatif import solve as solving
+from dse.questions.whatif.answer import Questions, answer
+from dse.questions.whatif.breakeven import break_even, owning
+from dse.questions.whatif.change import best, from_file, read_sweep, scenario_row, sweep_rows
+from dse.questions.whatif.change import from_flags as scenarios_of
+from dse.questions.whatif.equal import RATE, equal
+from dse.questions.whatif.inputs import apply, change_to, inputs_of, read_change
+from dse.questions.whatif.sensitivity import STEP, elasticity, sensitivities, shadow_prices
+from dse.questions.whatif.solve import all_points, near, require_winner, searched, solve
+from dse.questions.whatif.subject import COST, Asked, of_study
+from dse.schema.costs import RULES
+from dse.schema.derive import derive
+from dse.schema.owning import power_at_meter
+from dse.schema.study import load_study
 from dse.search.run import search
-from dse.specs.catalog import load_catalog, with_own_chips
-from dse.specs.costs import RULES
-from dse.specs.derive import derive
-from dse.specs.owning import power_at_meter
-from dse.specs.study import load_study
-from dse.study.physics import pose
-from dse.whatif import solve as solving
-from dse.whatif.answer import Questions, answer
-from dse.whatif.breakeven import break_even, owning
-from dse.whatif.change import best, from_file, read_sweep, scenario_row, sweep_rows
-from dse.whatif.change import from_flags as scenarios_of
-from dse.whatif.equal import RATE, equal
-from dse.whatif.inputs import apply, change_to, inputs_of, read_change
-from dse.whatif.sensitivity import STEP, elasticity, sensitivities, shadow_prices
-from dse.whatif.solve import all_points, near, require_winner, searched, solve
-from dse.whatif.subject import COST, Asked, of_study
 
 SPACE = """\
 name: pair

@@ -9,8 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.dtypes import CODE
-from dse.report.accuracy_claims import (
+from dse.accuracy import backtest, measurements, training_crossvalidate
+from dse.accuracy.calibrate import Problem, fit, pose
+from dse.accuracy.points import estimate_rows, machines_of
+from dse.accuracy.training_points import estimate_training
+from dse.catalog import load_catalog
+from dse.render.accuracy_claims import (
     BACKTEST_HEADER,
     ERRORS,
     Target,
@@ -18,12 +22,8 @@ from dse.report.accuracy_claims import (
     backtest_words,
     targets,
 )
-from dse.specs.calibration import NONE
-from dse.specs.catalog import load_catalog
-from dse.validation import backtest, measurements, training_crossvalidate
-from dse.validation.calibrate import Problem, fit, pose
-from dse.validation.points import estimate_rows, machines_of
-from dse.validation.training_points import estimate_training
+from dse.schema.calibration import NONE
+from dse.schema.dtypes import CODE
 from tests.cli.conftest import dse
 
 B200, GB200, MI300X, _ = backtest.CASES

@@ -9,16 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.data import hardware_dir
-from dse.dtypes import CODE, arithmetic
-from dse.errors import InputError
-from dse.perf.calibrated import BACKENDS, KERNELS, calibrated_machines
-from dse.perf.intervals import CLASSES
-from dse.perf.machines import Machines, compile_machines
-from dse.specs.calibration import FILE, KINDS, NONE, Calibration, load_calibration
-from dse.specs.catalog import load_catalog
-from dse.validation import fit_serving, measurements
-from dse.validation.calibrate import (
+from dse.accuracy import fit_serving, measurements
+from dse.accuracy.calibrate import (
     PARAMETERS,
     Problem,
     as_factors,
@@ -28,9 +20,17 @@ from dse.validation.calibrate import (
     refit,
     row_weights,
 )
-from dse.validation.crossvalidate import without_each
-from dse.validation.kin import correlations
-from dse.validation.spread import spread_table, weighted_quantile
+from dse.accuracy.crossvalidate import without_each
+from dse.accuracy.kin import correlations
+from dse.accuracy.spread import spread_table, weighted_quantile
+from dse.catalog import load_catalog
+from dse.data import hardware_dir
+from dse.errors import InputError
+from dse.physics.calibrated import BACKENDS, KERNELS, calibrated_machines
+from dse.physics.intervals import CLASSES
+from dse.physics.machines import Machines, compile_machines
+from dse.schema.calibration import FILE, KINDS, NONE, Calibration, load_calibration
+from dse.schema.dtypes import CODE, arithmetic
 
 CHIPS = ("h100_sxm", "b200_sxm", "mi300x", "trn1", "gaudi2")
 SHIPPED = hardware_dir() / "efficiency" / FILE

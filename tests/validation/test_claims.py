@@ -14,12 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.cli import cli
-from dse.cli.columns import wrapped
-from dse.specs.catalog import load_catalog
-from dse.specs.rack import load_rack, shipped_racks
-from dse.study.numbers import digits, percent, times
-from dse.validation.claims import (
+from dse.accuracy.claims import (
     CLAIMS,
     alignment,
     all_to_all,
@@ -41,7 +36,7 @@ from dse.validation.claims import (
     sram,
     use_cases,
 )
-from dse.validation.claims.frame import (
+from dse.accuracy.claims.frame import (
     CONFIRMED,
     CONTRADICTED,
     NOT_YET,
@@ -51,10 +46,15 @@ from dse.validation.claims.frame import (
     Finding,
     Table,
 )
-from dse.validation.claims.jitter import Band
-from dse.validation.claims.page import document, markdown
-from dse.validation.claims.points import Point, predict, smallest
-from dse.validation.claims.sram import Shares
+from dse.accuracy.claims.jitter import Band
+from dse.accuracy.claims.page import document, markdown
+from dse.accuracy.claims.points import Point, predict, smallest
+from dse.accuracy.claims.sram import Shares
+from dse.answer.numbers import digits, percent, times
+from dse.catalog import load_catalog
+from dse.cli import cli
+from dse.cli.columns import wrapped
+from dse.schema.rack import load_rack, shipped_racks
 from tests.cli.conftest import dse, fits
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "claims.md"
@@ -69,7 +69,7 @@ QUICK = (2, 8, 14)  # made again here; all of them take a minute under load
 def test_every_claim_is_in_one_file() -> None:
     listed = []
     for module in sorted(set(CLAIMS.values())):
-        held = importlib.import_module(f"dse.validation.claims.{module}").CLAIMS
+        held = importlib.import_module(f"dse.accuracy.claims.{module}").CLAIMS
         listed += [one.number for one in held]
     assert sorted(listed) == list(CLAIMS) == list(range(1, 27))
 

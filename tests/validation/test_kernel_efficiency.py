@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.accuracy.fit_kernels import CAPPED
 from dse.data import hardware_dir
-from dse.dtypes import arithmetic
 from dse.measure.fitting import fit
-from dse.perf.operators.moe import ROUTING_SKEW, busiest_rank, distinct_experts
-from dse.perf.step import computed_rows
-from dse.specs.efficiency import Collective, Efficiency, Law, load_efficiency
-from dse.validation.fit_kernels import CAPPED
+from dse.physics.blocks.moe import ROUTING_SKEW, busiest_rank, distinct_experts
+from dse.physics.step import computed_rows
+from dse.schema.dtypes import arithmetic
+from dse.schema.efficiency import Collective, Efficiency, Law, load_efficiency
 from tests.helpers import CHIPS as CHIP_IDS
 from tests.helpers import machines
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from dse.specs.catalog import load_catalog
-from dse.validation import measurements
-from dse.validation.points import machines_of, predict_rows, read_rows, with_predictions
-from dse.validation.scores import rank_correlation, score, speed_up, together
+from dse.accuracy import measurements
+from dse.accuracy.points import machines_of, predict_rows, read_rows, with_predictions
+from dse.accuracy.scores import rank_correlation, score, speed_up, together
+from dse.catalog import load_catalog
 
 
 def table(groups: dict[str, list[float]], **columns: object) -> pd.DataFrame:

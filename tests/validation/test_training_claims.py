@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dse.validation.claims import (
+from dse.accuracy.claims import (
     claim,
     training_backward,
     training_input,
@@ -13,7 +13,7 @@ from dse.validation.claims import (
     training_sites,
     training_utilisation,
 )
-from dse.validation.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED
+from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED
 
 PARTS = training_memory.CLAIMED
 

@@ -8,16 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.candidates import Floats
-from dse.data import hardware_dir
-from dse.perf.training.intervals import training_interval, training_spread
-from dse.specs.catalog import MEASUREMENTS
-from dse.specs.training_stack import training_stack, training_stacks
-from dse.validation import fit_training, measurements, training_fit
-from dse.validation.measurements import TRAINING, covered, ready
-from dse.validation.scores import measures
-from dse.validation.training_crossvalidate import cross_validate_training
-from dse.validation.training_fit import (
+from dse.accuracy import fit_training, measurements, training_fit
+from dse.accuracy.measurements import TRAINING, covered, ready
+from dse.accuracy.scores import measures
+from dse.accuracy.training_crossvalidate import cross_validate_training
+from dse.accuracy.training_fit import (
     PARAMETERS,
     Parameter,
     TrainingProblem,
@@ -26,7 +21,12 @@ from dse.validation.training_fit import (
     moved_stacks,
     one_row_a_run,
 )
-from dse.validation.training_points import with_training
+from dse.accuracy.training_points import with_training
+from dse.catalog import MEASUREMENTS
+from dse.data import hardware_dir
+from dse.physics.training.intervals import training_interval, training_spread
+from dse.schema.training_stack import training_stack, training_stacks
+from dse.space.candidates import Floats
 
 PATH = hardware_dir() / MEASUREMENTS / TRAINING
 MAIN = "tokens_per_s_per_chip"

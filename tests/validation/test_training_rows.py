@@ -6,20 +6,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.data import hardware_dir
-from dse.errors import InputError
-from dse.specs.catalog import MEASUREMENTS, load_catalog
-from dse.specs.model import Model
-from dse.specs.model_catalog import resolve_model
-from dse.validation.points import training_rows
-from dse.validation.training_points import read_training
-from dse.validation.training_rows import (
+from dse.accuracy.points import training_rows
+from dse.accuracy.training_points import read_training
+from dse.accuracy.training_rows import (
     COUNTS,
     TEXTS,
     TrainingRow,
     read_training_row,
     with_prediction_layer,
 )
+from dse.catalog import MEASUREMENTS, load_catalog
+from dse.data import hardware_dir
+from dse.errors import InputError
+from dse.schema.model import Model
+from dse.schema.model_catalog import resolve_model
 
 SHIPPED = hardware_dir() / MEASUREMENTS / "training.csv"
 ROW = {

@@ -2,7 +2,7 @@
 
 from dse.rules.families import amd, gaudi, nvidia, tpu, trainium
 from dse.rules.families.family import UNKNOWN, Family, family_of_name, matrix_unit
-from dse.specs.chip import Chip
+from dse.schema.chip import Chip
 
 FAMILIES: tuple[Family, ...] = (
     nvidia.FAMILY,

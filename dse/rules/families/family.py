@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dse.rules.kinds import STACKS, VLLM, Rule
-from dse.specs.chip import Chip
+from dse.schema.chip import Chip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,242 @@
+"""Claim 22: sparse models against dense ones of the same quality."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.points import Point, is_sparse, models, predict, predicted_rows
+from dse.answer.numbers import digits, percent, times
+
+CHIP, CHIPS = "h200_sxm", 16.0
+LIMITS_S = (0.02, 0.05)
+CONCURRENCY = tuple(float(2**k) for k in range(12))
+NEAR = 0.01  # nats per token within which two models count as equal
+SAME_SIZE = 0.15  # logarithm of dense-equivalent parameters within which they do
+CHEAPER, MOST = 1.1, 0.9
+TOP = 10
+WORDS = {
+    "equal_loss": "at equal predicted loss, each trained as it was",
+    "same_tokens": "at equal loss if trained on the same tokens",
+}
+
+
+def judge(cheaper: float, top: float) -> str:
+    """`cheaper`: share of pairs of equal quality in which the sparse model costs less; `top`: share
+    of sparse models among the best."""
+    if cheaper < 0.5:
+        return CONTRADICTED
+    return CONFIRMED if cheaper >= MOST and top > 0.5 else QUALIFIED
+
+
+def cheapest(limit_s: float) -> pd.DataFrame:
+    """For every model with known training tokens the cheapest deployment in fp8 on one or two boxes
+    of CHIP that keeps the limit: `model, sparse, loss, total, active, usd, tp, dp, ep,
+    concurrency`."""
+    points = []
+    for name in models():
+        groups = [(tp, 1, 1) for tp in (1, 2, 4, 8)]
+        if is_sparse(name):
+            groups += [(tp, 1, tp) for tp in (2, 4, 8)]
+            groups += [(1, dp, dp) for dp in (2, 4, 8, 16)]
+        for tp, dp, ep in groups:
+            for concurrency in CONCURRENCY:
+                points.append(
+                    Point(
+                        name,
+                        CHIP,
+                        tp,
+                        1.0,
+                        dp,
+                        ep,
+                        CHIPS / (tp * dp),
+                        concurrency * CHIPS,
+                        "fp8",
+                        "fp8",
+                    )
+                )
+    answer = predict(points)
+    table = pd.DataFrame(
+        {
+            "model": [point.model for point in points],
+            "tp": [point.tp for point in points],
+            "dp": [point.dp for point in points],
+            "ep": [point.ep for point in points],
+            "concurrency": [point.concurrency for point in points],
+            "loss": answer["predicted_loss"],
+            "equivalent": answer["dense_equivalent_parameters"],
+            "total": answer["total_parameters"],
+            "active": answer["active_parameters"],
+            "usd": answer["usd_per_million_total_tokens"],
+            "tpot_s": answer["tpot_s"],
+        }
+    )
+    table = table[answer.feasible & (table["tpot_s"] <= limit_s) & table["loss"].notna()]
+    best = table.loc[table.groupby("model")["usd"].idxmin()].reset_index(drop=True)
+    return best.assign(sparse=[is_sparse(name) for name in best["model"]])
+
+
+def pairs_of(best: pd.DataFrame, *, same_tokens: bool) -> pd.DataFrame:
+    """Every sparse model with every dense one of equal quality: within NEAR of its predicted loss,
+    each with its own training tokens; or, as if trained on the same tokens, within SAME_SIZE of its
+    dense-equivalent parameters. `ratio`: dense cost over sparse cost."""
+    sparse, dense = best[best["sparse"]], best[~best["sparse"]]
+    both = sparse.merge(dense, how="cross", suffixes=("", "_dense"))
+    if same_tokens:
+        apart = (
+            np.abs(np.log((both["equivalent"] / both["equivalent_dense"]).to_numpy())) <= SAME_SIZE
+        )
+    else:
+        apart = (both["loss"] - both["loss_dense"]).abs() <= NEAR
+    both = both[apart]
+    return both.assign(ratio=both["usd_dense"] / both["usd"]).reset_index(drop=True)
+
+
+def find() -> Finding:
+    figures: dict[str, float | None] = {}
+    tables, shares = [], []
+    for limit in LIMITS_S:
+        best = cheapest(limit)
+        for name, same in (("equal_loss", False), ("same_tokens", True)):
+            pairs = pairs_of(best, same_tokens=same)
+            key = f"{name}_{limit * 1e3:g}_ms"
+            share = float((pairs["ratio"] >= CHEAPER).mean()) if len(pairs) else 0.0
+            shares.append(share)
+            figures |= {
+                f"pairs_{key}": float(len(pairs)),
+                f"sparse_cheaper_{key}": share,
+                f"median_ratio_{key}": float(pairs["ratio"].median()) if len(pairs) else None,
+            }
+            if limit == LIMITS_S[-1]:
+                tables.append(_pairs(pairs, WORDS[name], limit))
+                if not same:
+                    tables.append(_per_model(best, pairs, limit))
+    top = cheapest(np.inf).nsmallest(TOP, "loss")
+    figures["sparse_among_best"] = float(top["sparse"].mean())
+    figures["best"] = float(TOP)
+    measured, measured_table = _measured()
+    last = f"{LIMITS_S[-1] * 1e3:g}_ms"
+    loss, same = f"equal_loss_{last}", f"same_tokens_{last}"
+    sparse = (figures["sparse_among_best"] or 0.0) * TOP
+    return Finding(
+        judge(min(shares), figures["sparse_among_best"] or 0.0),
+        f"at {LIMITS_S[-1] * 1e3:g} ms a token a dense model of equal predicted loss costs "
+        f"{times(figures[f'median_ratio_{loss}'])} the sparse one (median of "
+        f"{figures[f'pairs_{loss}']:g} pairs; {times(figures[f'median_ratio_{same}'])} at equal "
+        f"training tokens), the sparse is at least {CHEAPER - 1:.0%} cheaper in "
+        f"{percent(figures[f'sparse_cheaper_{loss}'])} "
+        f"({percent(figures[f'sparse_cheaper_{same}'])}); of the {TOP} models of least predicted "
+        f"loss {sparse:.0f} are sparse",
+        figures | measured,
+        f"{CHIPS:g} {CHIP} in fp8, prompt 2,048, output 512, rental_3yr, dollars per million input "
+        "and output tokens, the cheapest of tensor, attention-data and expert parallelism, "
+        "replicas and concurrency within the limit; published models with known training tokens, "
+        f"equal within {NEAR:g} nats of predicted loss; at equal training tokens, within "
+        f"{SAME_SIZE:.0%} of dense-equivalent parameters.",
+        (*tables, measured_table),
+        "Cost is predicted with fitted kernels; equal quality is this model's law of loss (fitted "
+        "to others' training runs, extrapolated for large sparse models), not a benchmark score; "
+        "measured rows are of different models and sources.",
+        "Data, post-training and tokenizers, which decide real quality. A sparse model needs the "
+        "memory of all its experts: at few requests, or on one chip, the dense one can be cheaper.",
+    )
+
+
+def _pairs(pairs: pd.DataFrame, words: str, limit: float) -> Table:
+    rows = []
+    bins = ((0.0, 10e9), (10e9, 40e9), (40e9, np.inf))
+    for low, high in bins:
+        part = pairs[(pairs["total_dense"] >= low) & (pairs["total_dense"] < high)]
+        if len(part):
+            name = (
+                f"{low / 1e9:g} to {high / 1e9:g}" if np.isfinite(high) else f"from {low / 1e9:g}"
+            )
+            parts = [times(float(part["ratio"].quantile(q))) for q in (0.1, 0.5, 0.9)]
+            share = percent(float((part["ratio"] >= CHEAPER).mean()))
+            rows.append((name, str(len(part)), *parts, share))
+    head = (
+        "dense, billion parameters",
+        "pairs",
+        "10th percentile",
+        "median",
+        "90th",
+        "sparse cheaper in",
+    )
+    title = f"Dense cost over sparse cost {words}, {limit * 1e3:g} ms a token"
+    return Table(title, head, tuple(rows))
+
+
+def _per_model(best: pd.DataFrame, pairs: pd.DataFrame, limit: float) -> Table:
+    """The largest dense models with the sparse model of equal loss that costs least."""
+    rows = []
+    for name in best[~best["sparse"]].nsmallest(12, "loss")["model"]:
+        part = pairs[pairs["model_dense"] == name]
+        if not len(part):
+            continue
+        row = part.loc[part["usd"].idxmin()]
+        rows.append(
+            (
+                f"{name} ({row['total_dense'] / 1e9:.0f}B)",
+                f"{row['model']} ({row['total'] / 1e9:.0f}B, {row['active'] / 1e9:.1f}B active)",
+                f"{row['loss_dense']:.3f}, {row['loss']:.3f}",
+                f"${digits(row['usd_dense'])}",
+                f"${digits(row['usd'])}",
+                times(row["ratio"]),
+            )
+        )
+    head = (
+        "dense",
+        "cheapest sparse of equal loss",
+        "losses",
+        "dense",
+        "sparse",
+        "dense over sparse",
+    )
+    return Table(f"Dollars per million tokens, {limit * 1e3:g} ms", head, tuple(rows))
+
+
+# A dense model and a sparse one that both have offline rows.
+MEASURED = (
+    ("llama-3.1-405b", "deepseek-v3"),
+    ("llama-3.1-405b", "qwen3-235b-a22b"),
+    ("llama-3-70b", "qwen3-235b-a22b"),
+    ("llama-3-70b", "gpt-oss-120b"),
+)
+
+
+def _measured() -> tuple[dict[str, float], Table]:
+    """Offline throughput a chip, the best of each model, on chips that have rows of both."""
+    rows = predicted_rows()
+    rows = rows[(rows["serving"] == "offline") & (rows["metric"] == "output_tokens_per_s")]
+    rate = rows["value"] / rows["n_chips"].astype(float)
+    rows = rows.assign(rate=rate)
+    cells = []
+    keys = ["chip", "prompt_tokens", "output_tokens"]
+    for dense, sparse in MEASURED:
+        tops = [rows[rows["model"] == name].groupby(keys)["rate"].max() for name in (dense, sparse)]
+        both = pd.concat(tops, axis=1, keys=["dense", "sparse"]).dropna()
+        for chip, part in both.groupby(level="chip"):
+            ratio = float((part["sparse"] / part["dense"]).median())
+            cells.append((dense, sparse, str(chip), str(len(part)), times(ratio), ratio))
+    head = ("dense", "sparse", "chip", "loads", "sparse over dense, tokens/s/chip (median)")
+    figures = {"measured_pairs": float(len(cells))}
+    if cells:
+        figures["measured_median_ratio"] = float(np.median([cell[-1] for cell in cells]))
+    title = "Measured offline throughput a chip, best row of each load (not of equal quality)"
+    return figures, Table(title, head, tuple(cell[:-1] for cell in cells))
+
+
+CLAIMS = (
+    Claim(
+        22,
+        "The top public models are efficient mixtures of experts rather than dense models of the "
+        "same quality.",
+        ("dse claims 22",),
+        "Over pairs of a sparse and a dense model of equal quality, by either meaning and limit: "
+        f"contradicted where the sparse model is at least {CHEAPER - 1:.0%} cheaper in less than "
+        f"half of them; confirmed where in {MOST:.0%} and most of the {TOP} models of least loss "
+        "are sparse; else qualified.",
+        find,
+    ),
+)

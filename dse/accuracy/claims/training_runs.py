@@ -1,0 +1,39 @@
+"""Training runs of the catalog, for the claims about training."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from dse.catalog import load_catalog
+from dse.questions.train.answer import Training, train
+from dse.schema.model_catalog import resolve_model
+from dse.schema.training_run import TrainingFile
+
+TOKENS = 15e12
+# Models on clusters of the size that such models were trained on.
+RUNS = (
+    ("llama-3.1-405b", "h100_sxm", 16_384),
+    ("llama-3-70b", "h100_sxm", 2048),
+    ("llama-3-8b", "h100_sxm", 1024),
+    ("deepseek-v3", "h800_sxm", 2048),
+    ("llama-3-70b", "a100_80_sxm", 1024),
+    ("llama-3-70b", "tpu_v5p", 2048),
+    ("gpt-oss-120b", "b200_sxm", 1024),
+)
+
+
+def run(
+    model: str, chip: str, chips: int, tokens: float = TOKENS, basis: str = "rental_3yr",
+    **terms: Any,
+) -> Training:  # fmt: skip
+    """The best plan; `terms` as a `training:` section writes them."""
+    return _run(model, chip, chips, tokens, basis, tuple(sorted(terms.items())))
+
+
+@cache
+def _run(
+    model: str, chip: str, chips: int, tokens: float, basis: str, terms: tuple[tuple[str, Any], ...]
+) -> Training:
+    asked = TrainingFile(chip=chip, chips=chips, **dict(terms)).terms()
+    return train(load_catalog(), resolve_model(model), asked, tokens, basis)

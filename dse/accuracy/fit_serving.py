@@ -1,0 +1,79 @@
+"""Fits the calibration and writes it: `python -m dse.accuracy.fit_serving [FILE]`.
+
+FILE is `hardware/efficiency/serving/calibration.yaml` unless named. The data is the project's own
+copy of the measurements. The same data and versions write the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from dse.accuracy.calibrate import as_factors, fit, pose
+from dse.accuracy.crossvalidate import held_out
+from dse.accuracy.points import read_table
+from dse.accuracy.spread import shared_variance, spread_table
+from dse.catalog import MEASUREMENTS
+from dse.data import hardware_dir
+from dse.schema.calibration import FILE
+
+DATA = "inference.csv"
+DATE = "2026-11-21"
+HEADER = """# Written by dse/accuracy/fit_serving.py; docs/accuracy.md says how far it holds.
+title: Factors on kernel laws and backends, and the spread of held-out rows
+kind: fitted
+source: >-
+  closed-loop, offline and static serving rows of hardware/measurements/{data} ({rows} rows of
+  {groups} groups, weighted by group); spread of measured / predicted, 10th and 90th percentile of
+  rows whose group (model and chip) the fit had not seen (dse.accuracy.spread)
+date: "{date}"
+data_digest: {digest}
+"""
+
+
+def text(path: Path) -> str:
+    """The calibration file of the rows in `path`."""
+    problem = pose(read_table(path))
+    factors = as_factors(fit(problem))
+    numbers = held_out(problem)["group"]
+    used = problem.weight > 0.0
+    table = problem.table[used]
+    spread = spread_table(table, problem.measured[used] / numbers[used, 0], numbers[used, 4])
+    lines = [
+        HEADER.format(
+            data=path.name,
+            rows=f"{int(used.sum()):,}",
+            groups=table["group"].nunique(),
+            date=DATE,
+            digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        ).rstrip(),
+        "factors:",
+        *(f"  {name}: {_round(factor)}" for name, factor in factors.items()),
+        "spread:",
+    ]
+    shared = shared_variance(table, problem.measured[used] / numbers[used, 0])
+    for name, kinds in spread.items():
+        ends = (f"{kind}: [{_round(low)}, {_round(high)}]" for kind, (low, high) in kinds.items())
+        lines.append(f"  {name}: {{{', '.join(ends)}}}")
+    lines.append(f"shared: {_round(shared)}")
+    return "\n".join(lines) + "\n"
+
+
+def _round(value: float) -> float:
+    """Three significant digits."""
+    return round(value, 2 - math.floor(math.log10(abs(value))))
+
+
+def main(arguments: list[str]) -> None:
+    target = Path(arguments[0]) if arguments else hardware_dir() / "efficiency" / FILE
+    with np.errstate(divide="ignore", invalid="ignore"):
+        target.write_text(text(hardware_dir() / MEASUREMENTS / DATA), encoding="utf-8")
+    print(target)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

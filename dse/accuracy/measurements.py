@@ -1,0 +1,192 @@
+"""Predicted against measured: tables of the measurement format, what is covered, and the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dse.accuracy.calibrate import pose
+from dse.accuracy.crossvalidate import cross_validate
+from dse.accuracy.points import (
+    ADDED,
+    estimate_rows,
+    estimate_table,
+    not_covered,
+    read_points,
+    training_rows,
+)
+from dse.accuracy.rows import backend_of
+from dse.accuracy.scores import (
+    ENOUGH_ROWS,
+    group_errors,
+    rank_correlation,
+    score,
+    speed_up,
+    together,
+)
+from dse.catalog import MEASUREMENTS
+from dse.data import hardware_dir
+from dse.errors import InputError
+
+TRAINING = "training.csv"
+SHIPPED = ("inference.csv", "disaggregated.csv", TRAINING)
+
+
+def shipped() -> list[pd.DataFrame]:
+    """The project's own measurements, one table a file."""
+    return [read(hardware_dir() / MEASUREMENTS / name) for name in SHIPPED]
+
+
+def read(path: Path) -> pd.DataFrame:
+    """A file of the measurement format, every cell a text. Raises InputError for one that is none,
+    lacks a column, or has no row to score."""
+    table = read_points(path, "value")
+    if scored_rows(table).empty:
+        raise InputError("no row to score", file=str(path), accepted="rows without `exclude`")
+    return table
+
+
+def scored_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows without `exclude`."""
+    if "exclude" not in table:
+        return table
+    return table[table["exclude"].str.strip() == ""].reset_index(drop=True)
+
+
+def predict(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows without `exclude`, predicted, as `ready` leaves them."""
+    return ready(estimate_table(scored_rows(table)))
+
+
+def ready(predicted: pd.DataFrame) -> pd.DataFrame:
+    """Predicted rows with `value` as a number, `backend` and `group`; a row whose measured value is
+    no positive number is not covered."""
+    answer = predicted.reset_index(drop=True)
+    answer["value"] = pd.to_numeric(answer["value"], errors="coerce")
+    engines = answer["engine"] if "engine" in answer else pd.Series("", index=answer.index)
+    named = [backend_of(str(engine))[0] for engine in engines.fillna("")]
+    training = training_rows(answer)
+    if training.any():
+        named = np.where(training, answer["backend"], named).tolist()
+    answer["backend"] = named
+    made = answer["model"] + "|" + answer["chip"]
+    given = answer["group"].fillna("") if "group" in answer else made
+    answer["group"] = given.where(given != "", made)
+    wrong = (answer["status"] == "ok") & ~(answer["value"] > 0.0)
+    answer.loc[wrong, "status"] = "value is not a positive number"
+    endless = (answer["status"] == "ok") & ~np.isfinite(answer["predicted"].astype(float))
+    answer.loc[endless, "status"] = "no finite prediction"
+    return answer
+
+
+def covered(answer: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `ready` that can be scored."""
+    return answer[answer["status"] == "ok"]
+
+
+def accuracy(answer: pd.DataFrame) -> dict[str, Any]:
+    """The document of `dse validate --json` from predicted rows."""
+    scored = covered(answer)
+    return {
+        "rows": len(answer),
+        "covered": len(scored),
+        "not_covered": not_covered(answer),
+        "scores": score(scored),
+    } | across(scored)
+
+
+def across(scored: pd.DataFrame) -> dict[str, Any]:
+    """The scores that join several metrics or chips, of serving alone."""
+    scored = scored[~training_rows(scored)]
+    tpot = scored[scored["metric"] == "tpot_s"]
+    return {
+        "static_all": together(scored, "static"),
+        "rank_correlation": {
+            "metric": "tpot_s",
+            "rows": len(tpot),
+            "value": rank_correlation(tpot["predicted"].to_numpy(), tpot["value"].to_numpy()),
+        },
+        "speed_up": speed_up(scored),
+    }
+
+
+def cross_validated(
+    answer: pd.DataFrame, progress: Callable[[str], None], *, own: bool
+) -> dict[str, Any]:
+    """`held_out` of the covered rows of `answer`. Rows of the user's `own` enter no fit: theirs are
+    to the shipped rows, without those that share the row's group, chip or model."""
+    rows = covered(answer).drop(columns=list(ADDED))
+    training = training_rows(rows)
+    folds = []
+    if not training.all():
+        served = rows[~training].reset_index(drop=True)
+        folds.append(_served_folds(served, progress, own))
+    if training.any():
+        trained = rows[training].reset_index(drop=True)
+        folds.append(_trained_folds(trained, progress, own))
+    return held_out({by: pd.concat([fold[by] for fold in folds]) for by in folds[0]})
+
+
+def _trained_folds(
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool
+) -> dict[str, pd.DataFrame]:
+    """By fold, training rows as `predict` leaves them."""
+    from dse.accuracy.training_crossvalidate import cross_validate_training  # noqa: PLC0415
+
+    fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
+    return cross_validate_training(rows, fitted, progress)
+
+
+def _served_folds(
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool
+) -> dict[str, pd.DataFrame]:
+    """By fold, rows of serving as `predict` leaves them."""
+    if not own:
+        return cross_validate(pose(rows), progress)
+    shipped_rows = scored_rows(shipped()[0])
+    both = pd.concat([shipped_rows, rows.assign(exclude="not fitted")], ignore_index=True)
+    folds = cross_validate(pose(both.fillna("")), progress)
+    unseen = estimate_rows(rows)  # no shipped row shares the group, chip or model of these
+    answers = {}
+    for by, table in folds.items():
+        mine = table.iloc[len(shipped_rows) :].reset_index(drop=True)
+        for name in ADDED[:4]:
+            mine[name] = np.where(mine[name].isna(), unseen[name], mine[name])
+        answers[by] = mine
+    return answers
+
+
+def held_out(folds: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """The scores of each kind of fold; under `across`, what `across` says of each; under `worst`,
+    for each metric and serving, the largest `group_median_error` of them."""
+    scored = {name: covered(ready(table)) for name, table in folds.items()}
+    document: dict[str, Any] = {name: score(rows) for name, rows in scored.items()}
+    worst: dict[tuple[str, str], dict[str, Any]] = {}
+    for name, scores in document.items():
+        for item in scores:
+            key = (item["metric"], item["serving"])
+            error = item["group_median_error"]
+            if item["by"] == "all" and (
+                key not in worst or error > worst[key]["group_median_error"]
+            ):
+                worst[key] = {
+                    "metric": key[0], "serving": key[1], "fold": name, "group_median_error": error,
+                }  # fmt: skip
+    joined = {name: across(rows) for name, rows in scored.items()}
+    return document | {"across": joined, "worst": list(worst.values())}
+
+
+def worst_groups(answer: pd.DataFrame) -> list[dict[str, Any]]:
+    """`metric, serving, group, rows, median_error, bias` of groups with 5 rows or more, the largest
+    error first."""
+    found = []
+    for (metric, serving), part in covered(answer).groupby(["metric", "serving"]):
+        groups = group_errors(part)
+        groups = groups[groups["rows"] >= ENOUGH_ROWS]
+        of = {"metric": metric, "serving": serving}
+        found += [of | row for row in groups.to_dict("records")]
+    return sorted(found, key=lambda row: -row["median_error"])

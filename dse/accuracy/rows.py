@@ -1,0 +1,246 @@
+"""A row of the measurement format, read into what the physics takes.
+
+A row is one measured metric of one configuration. Its rules, applied here and printed with each
+prediction: tp x pp x dp = n_chips (`tp` counts cores on trn1 and inf2); `dp` is attention
+data-parallel for a sparse model and replicas for a dense one; empty `ep` is 1; an empty
+`weight_dtype` is the checkpoint's own; an empty `kv_dtype` is fp8 for TensorRT-LLM with an fp8 or
+4-bit checkpoint, otherwise bf16.
+
+Three more come from how a row was measured, where its notes say so. InferenceX draws the lengths of
+each request uniformly from 0.8 to 1 of the nominal ones (`--random-range-ratio 0.8` of its
+scripts), so that a nominal length stands for a mean of 0.9 of it, and starts SGLang on Blackwell
+with long stream and polling intervals. A mean length that is no whole number says the same of any
+row; whole lengths are taken as equal ones. TensorRT-LLM's performance overview ran sparse models
+with attention data-parallel over all the chips that it lists as tensor parallelism, and queued as
+many requests as its table "Input Length | Output Length | num_requests" says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from dse.catalog import Catalog
+from dse.errors import InputError
+from dse.physics.workload import SERVING
+from dse.schema.dtypes import ALIASES, BITS, DTYPES
+from dse.schema.model import Model
+from dse.schema.model_catalog import load_models, resolve_model
+
+NUMBERS = ("n_chips", "tp", "pp", "ep", "dp", "prompt_tokens", "output_tokens", "concurrency")
+LOAD = ("prompt_tokens", "output_tokens", "concurrency")
+LARGEST_LOAD, LARGEST_COUNT = 100_000_000, 100_000
+TEXTS = (
+    "model",
+    "chip",
+    "weight_dtype",
+    "kv_dtype",
+    "engine",
+    "serving",
+    "metric",
+    "speculative",
+    "notes",
+)
+NEEDED = ("model", "chip", "serving", "metric", "prompt_tokens", "output_tokens")
+RATES = ("output_tokens_per_s", "input_tokens_per_s", "total_tokens_per_s")
+TIMES = ("ttft_s", "tpot_s", "prefill_s", "decode_step_s", "e2e_s")
+EVERY_EXPERT = "optimum-habana"  # what `_with_every_expert` describes
+INFERENCEX = "InferenceX DB"
+ATTENTION_DP = "enable_attention_dp true for MoE models"
+OVERVIEW = "offline max throughput"  # TensorRT-LLM's performance overview
+# Its requests by prompt and output tokens, the same in v0.17, v1.0 and v1.2.
+QUEUED = {
+    (128, 128): 30000, (128, 4096): 1500, (1000, 2000): 1500, (2048, 2048): 1500,
+    (5000, 500): 1500, (8192, 1024): 1500, (1024, 8192): 1500, (20000, 2000): 1000,
+    (32768, 1024): 1000, (1024, 32768): 1000,
+}  # fmt: skip
+OTHERWISE_QUEUED = 3000.0  # 128/2048, 500/2000, 1000/1000, 1024/1024, 2048/128
+RANGE_RATIO = 0.8
+# Chips whose `tp` counts cores.
+CORES_PER_CHIP = {"trn1": 2.0, "inf2": 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One covered row. `deployment` holds the axes of `dse.space.batches.DEPLOYMENT_AXES`;
+    `length_spread`: lengths are uniform within their mean (1 +- it); `queued`:
+    requests of an offline run, 0 where the row does not say; `assumed` says what the row
+    left open."""
+
+    model: Model
+    chip: str
+    weight_dtype: str | None
+    kv_dtype: str
+    deployment: dict[str, float]
+    prompt: float
+    output: float
+    length_spread: float
+    queued: float
+    serving: str
+    backend: str
+    metric: str
+    assumed: str
+
+
+def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]) -> Row:
+    """The row of `cells`, which has a text for each of NUMBERS and TEXTS; `models` remembers the
+    models of earlier rows. Raises InputError with the reason why a row is not covered."""
+    model = model_of(cells["model"], models)
+    if cells["chip"] not in catalog.chips:
+        raise InputError(f"no chip {cells['chip']!r}")
+    serving, metric = cells["serving"], cells["metric"]
+    if serving not in SERVING:
+        raise InputError(f"serving {serving!r} is not modelled")
+    if metric not in TIMES and metric not in RATES:
+        raise InputError(f"metric {metric!r} is not modelled")
+    if serving == "offline" and metric == "ttft_s":
+        raise InputError("time to first token has no meaning offline")
+    if cells["speculative"] == "on":
+        raise InputError("speculative decoding, and the row does not say how many drafts pass")
+    sparse = any(block.kind == "moe" for block in model.blocks)
+    tp, pp, dp = (number(cells, axis, 1.0) for axis in ("tp", "pp", "dp"))
+    tp = max(tp / CORES_PER_CHIP.get(cells["chip"], 1.0), 1.0)
+    ep = number(cells, "ep", 1.0)
+    backend, assumed = backend_of(cells["engine"])
+    if sparse and EVERY_EXPERT in cells["engine"]:
+        model = _with_every_expert(model)
+        assumed.append("every expert computes every token")
+    if sparse and ATTENTION_DP in cells["notes"] and not cells["dp"]:
+        tp, dp, ep = 1.0, tp, tp
+        assumed.append(f"attention data-parallel over {dp:g} chips, experts too")
+    chips = number(cells, "n_chips", tp * pp * dp)
+    replicas = chips / (tp * pp * dp)
+    if replicas < 1.0 or replicas % 1.0:
+        raise InputError("tp x pp x dp does not divide n_chips")
+    catalog.require(cells["chip"], tp * pp * (dp if sparse else 1.0))
+    weight = _dtype(cells["weight_dtype"], "weight_dtype") if cells["weight_dtype"] else None
+    if weight is None:
+        assumed.append("weights as in the published checkpoint")
+    if cells["kv_dtype"]:
+        kv = _dtype(cells["kv_dtype"], "kv_dtype")
+    else:
+        narrowest = weight or min(model.weight_dtypes.values(), key=BITS.__getitem__)
+        narrow = narrowest not in ("bf16", "int8")
+        kv = "fp8" if backend == "trtllm" and narrow else "bf16"
+        assumed.append(f"KV cache {kv}")
+    for axis, degree in (("dp", dp), ("ep", ep)):
+        if sparse and not cells[axis] and degree == 1.0:
+            assumed.append(f"{axis} 1")
+    prompt, output = number(cells, "prompt_tokens"), number(cells, "output_tokens", 1.0)
+    spread = 0.0
+    if serving == "continuous":
+        prompt, output, spread = _lengths(prompt, output, cells["notes"], assumed)
+        blackwell = catalog.chips[cells["chip"]].family == "blackwell"
+        if backend == "sglang" and INFERENCEX in cells["notes"] and blackwell:
+            backend = "sglang-interval-30"
+    return Row(
+        model=model,
+        chip=cells["chip"],
+        weight_dtype=weight,
+        kv_dtype=kv,
+        deployment={
+            "tensor_parallel": tp,
+            "pipeline_parallel": pp,
+            "data_parallel": dp if sparse else 1.0,
+            "expert_parallel": ep,
+            "replicas": replicas if sparse else replicas * dp,
+            "concurrency": 1.0 if serving == "offline" else number(cells, "concurrency"),
+        },
+        prompt=prompt,
+        output=output,
+        length_spread=spread,
+        queued=_queued(prompt, output) if OVERVIEW in cells["notes"] else 0.0,
+        serving=serving,
+        backend=backend,
+        metric=metric,
+        assumed="; ".join(assumed),
+    )
+
+
+def _queued(prompt: float, output: float) -> float:
+    return float(QUEUED.get((round(prompt), round(output)), OTHERWISE_QUEUED))
+
+
+def _with_every_expert(model: Model) -> Model:
+    """The model as optimum-habana runs it: in static shapes, each expert computes all tokens, with
+    weight 0 where it is not chosen (`gaudi_mixtral_block_sparse_moe_forward`)."""
+    blocks = tuple(
+        replace(block, sizes={**block.sizes, "experts_per_token": block.sizes["experts"]})
+        if block.kind == "moe"
+        else block
+        for block in model.blocks
+    )
+    return replace(model, blocks=blocks)
+
+
+def _lengths(
+    prompt: float, output: float, notes: str, assumed: list[str]
+) -> tuple[float, float, float]:
+    """(mean prompt, mean output, spread) of a closed loop's requests."""
+    spread = (1.0 - RANGE_RATIO) / (1.0 + RANGE_RATIO)
+    if prompt % 1.0 or output % 1.0:
+        return prompt, output, spread
+    if INFERENCEX not in notes:
+        return prompt, output, 0.0
+    assumed.append("lengths drawn from 0.8 to 1 of the nominal")
+    mean = (1.0 + RANGE_RATIO) / 2.0
+    return prompt * mean, output * mean, spread
+
+
+def backend_of(engine: str) -> tuple[str, list[str]]:
+    """The backend of the software that a row names, and what had to be assumed for it."""
+    text = engine.lower()
+    if "vllm" in text:
+        return ("vllm-2023" if "2023" in text else "vllm"), []
+    for sign, backend in (
+        ("sglang", "sglang"), ("trtllm", "trtllm"), ("tensorrt", "trtllm"), ("neuron", "neuron"),
+    ):  # fmt: skip
+        if sign in text:
+            return backend, []
+    return "generic", [f"backend generic for {engine or 'an unnamed one'}"]
+
+
+def interval_metric(metric: str) -> str:
+    """The metric of `dse.physics.intervals` that a metric of the format has its interval from."""
+    return "output_tokens_per_s" if metric in RATES else metric
+
+
+def number(cells: Mapping[str, str], name: str, default: float | None = None) -> float:
+    """A positive number: of LOAD, up to LARGEST_LOAD; else a count, whole and up to LARGEST_COUNT.
+    Raises InputError where the cell holds none, or nothing without a default."""
+    text = cells[name]
+    if not text and default is not None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not (np.isfinite(value) and value > 0):
+        raise InputError(f"{name} is {'empty' if not text else 'not a positive number'}")
+    most = LARGEST_LOAD if name in LOAD else LARGEST_COUNT
+    if value > most:
+        raise InputError(f"{name} is above {most:,}")
+    if name not in LOAD and value % 1.0:
+        raise InputError(f"{name} is not a whole number")
+    return value
+
+
+def model_of(name: str, models: dict[str, Model | str]) -> Model:
+    """The model of a row, remembered in `models`. Raises InputError where there is none."""
+    if name not in models:
+        known = name.lower() in load_models() or Path(name).exists()
+        models[name] = resolve_model(name) if known else f"no model {name!r}"
+    model = models[name]
+    if isinstance(model, str):
+        raise InputError(model)
+    return model
+
+
+def _dtype(text: str, name: str) -> str:
+    value = ALIASES.get(text.lower(), text.lower())
+    if value not in DTYPES:
+        raise InputError(f"{name} {text!r} is not known")
+    return value

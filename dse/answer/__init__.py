@@ -1,0 +1,1 @@
+"""What an answer is made of: numbers, words and tables, without a question."""

@@ -1,0 +1,101 @@
+"""What the prices of an answer rest on, in sentences and, where chips are owned, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dse.answer.text_table import Table
+from dse.catalog import Catalog
+from dse.economics.tco import usd_per_chip_hour
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.own_prices import OWN, in_force
+from dse.schema.owning import lacks_for_owning
+
+# Titles of columns.
+SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
+
+
+def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
+    """What the price of a chip rests on beyond shipped rows of today, a sentence each. `catalog`
+    has the prices of the basis (`dse.economics.tco.with_basis`)."""
+    prices, sentences, own = catalog.prices.select(basis), [], in_force()
+    if chip in prices and catalog.chips[chip].hypothetical:
+        sentences.append(f"{chip}: price on basis {basis}: {'; '.join(prices[chip].notes)}")
+    if chip not in prices:
+        sentences.append(f"{chip} has no price on basis {basis}: costs are null")
+        if basis == OWNED and (lack := lacks_for_owning(catalog, chip)):
+            sentences.append(lack)
+    elif any(row.note.startswith(OWN) for row in prices[chip].rows):
+        sentences.append(f"{chip}: price on basis {basis}: {'; '.join(prices[chip].notes)}")
+    elif basis == OWNED:
+        found = usd_per_chip_hour(catalog, chip, OWNED)
+        inputs = (*found.facts, *found.inputs)
+        for kind, said in (("assumed", "that are assumed"), ("given", "that were given")):
+            if names := ", ".join(one.name for one in inputs if one.kind == kind):
+                sentences.append(f"costs of owning {said}: {names}")
+    if own.as_of is not None:
+        sentences.append(f"prices as they were known in {own.as_of} (--as-of)")
+    mine = [row for row in catalog.prices.rows if row.note.startswith(OWN)]
+    if own.prices and not any(row.basis == basis for row in mine):
+        files = ", ".join(Path(file).name for file in own.prices)
+        sentences.append(f"no row of {files} is on basis {basis}: none of your prices counts")
+    if own.costs is not None and basis != OWNED:
+        sentences.append(f"costs of {Path(own.costs).name} count for chips that are owned alone")
+    return sentences
+
+
+def prices_rest_on(catalog: Catalog, chips: Iterable[str], basis: str) -> list[str]:
+    """The same of several chips, each sentence once."""
+    return list(
+        dict.fromkeys(text for chip in chips for text in price_assumptions(catalog, chip, basis))
+    )
+
+
+def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[dict[str, Any]]:
+    """The price of each owned chip by its parts (`Breakdown.as_json`); none on another basis, or of
+    a chip without a price."""
+    if basis != OWNED:
+        return []
+    priced = catalog.prices.select(basis)
+    return [usd_per_chip_hour(catalog, chip, basis).as_json() for chip in chips if chip in priced]
+
+
+def parts_table(priced: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each chip with a column for each part of its price, in dollars an hour, and below
+    it what each price rests on. `priced` are documents of `Breakdown.as_json`, of one basis."""
+    names = [str(part["name"]) for part in priced[0]["parts"]]
+    return Table(
+        "What an hour of a chip costs, by parts (USD)",
+        ("chip", "total", *(SHORT.get(name, name) for name in names)),
+        [
+            (
+                one["chip"],
+                f"{one['usd_per_chip_hour']:.3f}",
+                *(f"{part['usd_per_chip_hour']:.3f}" for part in one["parts"]),
+            )
+            for one in priced
+        ],
+        tuple(range(1, 2 + len(names))),
+        tuple(_rests_on(priced)),
+    )
+
+
+def _rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The figures of each chip, then the costs that are the same for all, then the sources."""
+    sources = list(dict.fromkeys(one["source"] for each in priced for one in each["inputs"]))
+
+    def words(one: Mapping[str, Any]) -> str:
+        known = ", ".join(filter(None, (one["kind"], one["date"])))
+        return f"{one['name']} {one['text']} ({known}) [{sources.index(one['source']) + 1}]"
+
+    of_chips = [
+        f"{each['chip']}: {', '.join(words(one) for one in each['inputs'] if one['of'] == 'chip')}"
+        for each in priced
+    ]
+    costs = dict.fromkeys(
+        words(one) for each in priced for one in each["inputs"] if one["of"] == "cost"
+    )
+    of_all = [f"Costs: {', '.join(costs)}"] if costs else []
+    return [*of_chips, *of_all, *(f"[{k}] {source}" for k, source in enumerate(sources, 1))]

@@ -1,6 +1,0 @@
-"""Training: memory and time of one optimizer step of n models on n deployments."""
-
-from dse.perf.training.evaluate import evaluate_training
-from dse.perf.training.plan import TrainingBatch, TrainingMetrics
-
-__all__ = ["TrainingBatch", "TrainingMetrics", "evaluate_training"]

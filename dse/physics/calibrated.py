@@ -1,0 +1,135 @@
+"""Factors fitted to measured serving, applied to what the kernel laws say.
+
+A factor multiplies a reached fraction (`compute`, `memory`, `bandwidth`) or a time (`fixed`,
+`latency`); no fraction passes the chip's peak. A factor of a class of chips that nobody measured
+kernel by kernel holds for all its laws. Factors of backends multiply fields of their files
+(`dse.schema.calibration`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dse.schema.dtypes import BITS, DTYPES
+
+if TYPE_CHECKING:
+    from dse.physics.machines import LawTable, Machines
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`sd`: how far its logarithm may be from 0 before the fit pays for it (a ridge)."""
+
+    name: str
+    sd: float
+
+
+# Kernels were measured on the chips themselves: their factors stay close to 1 (twice as much room
+# fits better and predicts what was left out worse). What a backend adds was measured by nobody: its
+# factors are free within a factor of two or three.
+KERNELS = (
+    Parameter("gemm.compute", 0.05),
+    Parameter("gemm.memory", 0.05),
+    Parameter("gemm.fixed", 0.15),
+    Parameter("gemm_narrow.compute", 0.075),
+    Parameter("gemm_narrow.memory", 0.075),
+    Parameter("gemm_narrow.fixed", 0.15),
+    Parameter("experts.compute", 0.1),
+    Parameter("experts.memory", 0.075),
+    Parameter("experts.fixed", 0.15),
+    Parameter("prefill_attention.compute", 0.1),
+    Parameter("decode_attention.memory", 0.075),
+    Parameter("decode_attention.fixed", 0.15),
+    Parameter("all_reduce.latency", 0.15),
+    Parameter("all_reduce.bandwidth", 0.1),
+    Parameter("exchange.latency", 0.2),
+    Parameter("exchange.bandwidth", 0.15),
+    Parameter("class_trainium.compute", 0.5),
+    Parameter("class_trainium.memory", 0.3),
+    Parameter("class_gaudi.compute", 0.5),
+    Parameter("class_gaudi.memory", 0.3),
+)
+BACKENDS = (
+    *(
+        Parameter(f"{backend}.{field}", sd)
+        for backend in ("vllm", "sglang", "sglang-interval-30", "trtllm")
+        for field, sd in (
+            ("gap_s_per_step", 0.7),
+            ("host_s_per_request", 0.7),
+            ("first_token_s", 0.7),
+        )
+    ),
+    Parameter("vllm-2023.host_s_per_step", 0.1),
+    Parameter("neuron.gap_s_per_step", 0.5),
+)
+NARROW = np.array([float(int(BITS[dtype])) < 16.0 for dtype in DTYPES])
+# A law by the factors that move it; `gemm_narrow` takes the place of `gemm` below 16 bits.
+LAWS = {
+    "gemm": "gemm",
+    "experts": "experts",
+    "prefill_attention": "prefill_attention",
+    "mla_prefill_attention": "prefill_attention",
+    "decode_attention": "decode_attention",
+    "mla_decode_attention": "decode_attention",
+}
+
+
+def calibrated_machines(machines: Machines, factors: Mapping[str, float]) -> Machines:
+    """The machines with every kernel factor applied."""
+    if not factors:
+        return machines
+    floor = machines.floor_s_per_byte[:, None]
+    own = {
+        part: np.array([[factors.get(f"{name}.{part}", 1.0)] for name in machines.classes])
+        for part in ("compute", "memory", "fixed")
+    }
+    narrow = NARROW & machines.native_dtype  # weights alone in a narrow format run in 16 bits
+    laws = {
+        name: _law(table, LAWS[name], factors, own, narrow, floor)
+        for name, table in machines.laws.items()
+    }
+    reduce_latency = factors.get("all_reduce.latency", 1.0)
+    reduce_bandwidth = factors.get("all_reduce.bandwidth", 1.0)
+    latency = factors.get("exchange.latency", 1.0)
+    bandwidth = factors.get("exchange.bandwidth", 1.0)
+    fabric = machines.fabric
+    return replace(
+        machines,
+        laws=laws,
+        fabric=replace(
+            fabric,
+            all_reduce=fabric.all_reduce.scaled(reduce_latency, reduce_bandwidth),
+            all_gather=fabric.all_gather.scaled(latency, bandwidth),
+            all_to_all=fabric.all_to_all.scaled(latency, bandwidth),
+        ),
+    )
+
+
+def _law(
+    table: LawTable,
+    name: str,
+    factors: Mapping[str, float],
+    own: Mapping[str, np.ndarray],
+    narrow: np.ndarray,
+    floor_s_per_byte: np.ndarray,
+) -> LawTable:
+    def of(part: str) -> np.ndarray:
+        """(chips, dtypes) or (chips, 1)."""
+        wide = factors.get(f"{name}.{part}", 1.0)
+        if name != "gemm":
+            return wide * own[part]
+        return np.where(narrow, factors.get(f"gemm_narrow.{part}", 1.0), wide) * own[part]
+
+    at_peak = table.s_per_flop * table.floor_of_compute
+    s_per_flop = np.maximum(table.s_per_flop / of("compute"), at_peak)
+    return replace(
+        table,
+        s_per_flop=s_per_flop,
+        s_per_byte=np.maximum(table.s_per_byte / of("memory"), floor_s_per_byte),
+        fixed_s=table.fixed_s * of("fixed"),
+        floor_of_compute=at_peak / s_per_flop,
+    )

@@ -1,0 +1,344 @@
+"""Collectives: latency plus bandwidth, hierarchical where a group outgrows its scale-up domain.
+
+Inside one domain of g chips an all-reduce moves 2 (g - 1) / g of its bytes over each chip's link
+(Rabenseifner's reduce-scatter and all-gather; Thakur et al. 2005, section 4.5), or what another
+algorithm does (`dse.physics.fabrics`). A group over m domains reduce-scatters inside, all-reduces
+the g-th part across domains over each chip's own network link in 2 log2 m hops, and all-gathers
+inside; with more levels (rack, cluster), level by level. The levels work at the same time on
+different parts of a long message, so that the slowest of them sets its transfer (measured on 4
+nodes: docs/fabrics.md); their latencies add up.
+
+With jitter, each level waits for the slowest of the chips that meet there (`dse.physics.jitter`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.physics.deployed import Deployed
+from dse.physics.fabrics import GROUPS, DomainTable, Fabric, Network
+from dse.physics.jitter import wait_s
+from dse.space.candidates import Codes, Floats
+
+
+class Sent(NamedTuple):
+    """What one chip sends, forwarding for others not counted: `bytes_` (n,), times `inside` over
+    the links of its domain, and times each of `outside`, a product of factors, over each network.
+    """
+
+    bytes_: Floats
+    inside: Floats
+    outside: tuple[tuple[Floats | float, ...], ...]
+
+    def inside_bytes(self) -> Floats:
+        return self.bytes_ * self.inside
+
+    def outside_bytes(self) -> Floats:
+        total = np.zeros(len(self.bytes_))
+        for factors in self.outside:
+            part = self.bytes_
+            for factor in factors:
+                part = part * factor
+            total = total + part
+        return total
+
+
+class Cost(NamedTuple):
+    """Seconds, (n,): latency and ramp; transfer. What a chip sends, for energy."""
+
+    latency_s: Floats
+    transfer_s: Floats
+    sent: Sent
+
+
+class Collective:
+    """seconds = latency + sqrt(bytes * ramp) + bytes * s_per_byte, for bytes of one chip; every
+    array (n,). The square root is the ramp of a message between latency and full bandwidth. `short`
+    is another algorithm for messages that it brings through sooner, None where no candidate has
+    one."""
+
+    __slots__ = ("inside", "latency_s", "outside", "ramp", "s_per_byte", "short")
+
+    def __init__(
+        self,
+        latency_s: Floats,
+        s_per_byte: Floats,
+        ramp: Floats,
+        inside: Floats,
+        outside: tuple[tuple[Floats, ...], ...] = (),
+        short: Collective | None = None,
+    ) -> None:
+        self.latency_s = latency_s
+        self.s_per_byte = s_per_byte
+        self.ramp = ramp
+        self.inside, self.outside = inside, outside
+        self.short = short
+
+    def __call__(self, bytes_: Floats) -> Cost:
+        latency = bytes_ * self.ramp
+        np.sqrt(latency, out=latency)
+        latency += self.latency_s
+        transfer = bytes_ * self.s_per_byte
+        if self.short is not None:
+            other = self.short(bytes_)
+            sooner = other.latency_s + other.transfer_s < latency + transfer
+            latency = np.where(sooner, other.latency_s, latency)
+            transfer = np.where(sooner, other.transfer_s, transfer)
+        return Cost(latency, transfer, Sent(bytes_, self.inside, self.outside))
+
+
+def _log2(n: Floats) -> Codes:
+    """(n,) place of a group in the tables of `dse.physics.fabrics`."""
+    return np.minimum(np.ceil(np.log2(np.maximum(n, 1.0))), GROUPS - 1.0).astype(np.intp)
+
+
+def _at(table: NDArray[np.float64], cell: Codes) -> Floats:
+    """(n,) entries of a (chips, GROUPS) table; `cell` is their place in the flattened one."""
+    return table.ravel().take(cell)
+
+
+class _Level(NamedTuple):
+    """A network of a group, (n,): how many domains of the level inside the whole group spans, which
+    share of a chip's all-to-all bytes goes over it (`leaves`) and of a gather's (`part`), the chip,
+    and the `cell` of its tables."""
+
+    network: Network
+    domains: Floats
+    leaves: Floats
+    part: Floats
+    chip: Codes
+    cell: Codes
+
+
+class Group:
+    """n chips that talk to each other: (n,) sizes, split into scale-up domains.
+
+    all_reduce(bytes): every chip has `bytes` and receives their sum. all_gather(bytes): every chip
+    ends up with `bytes`, an equal part from each; a reduce-scatter takes the same.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        chip: Codes,
+        size: Floats,
+        domain: Floats | None = None,
+        stride: Floats | None = None,
+    ) -> None:
+        """`domain` (n,) takes the place of the chips' own where it is hypothetical; with `stride`
+        (n,) the group takes one of every so many chips, so that fewer of it share a domain."""
+        domain = fabric.domain[chip] if domain is None else domain
+        if stride is not None:
+            domain = np.maximum(np.floor(domain / stride), 1.0)
+        inside = np.minimum(size, domain)
+        self._fabric, self._size, self._inside = fabric, size, inside
+        self._cell = chip * GROUPS + _log2(inside)
+        self._several = (size > 1.0).astype(np.float64)
+        self._share = (inside - 1.0) / inside
+        self._alone = size <= domain
+        self.levels, self._wait = _levels(fabric, chip, size, inside, stride)
+        self.domains: tuple[Floats, ...] = tuple(level.domains for level in self.levels)
+
+    # Gathered on first use: few groups run all three.
+    @cached_property
+    def all_reduce(self) -> Collective:
+        return self._collective(
+            self._fabric.all_reduce,
+            2.0 * self._share,
+            [
+                (2.0 * x.part, x.network.reduce_latency_s, x.network.reduce_s_per_byte)
+                for x in self.levels
+            ],
+        )
+
+    @cached_property
+    def all_gather(self) -> Collective:
+        return self._collective(
+            self._fabric.all_gather,
+            self._share,
+            [
+                (x.part, x.network.gather_latency_s, x.network.gather_s_per_byte)
+                for x in self.levels
+            ],
+        )
+
+    @cached_property
+    def _exchange(self) -> tuple[Collective, list[Floats]]:
+        """What an all-to-all takes inside the domain, with every network's latency; and of each
+        network the seconds a byte that a chip sends in all."""
+        inside = self._collective(
+            self._fabric.all_to_all,
+            (self._inside - 1.0) / self._size,
+            [
+                (None, x.network.exchange_latency_s, x.network.dispatch_s_per_byte)
+                for x in self.levels
+            ],
+        )
+        leaves = [x.leaves * _at(x.network.dispatch_s_per_byte, x.cell) for x in self.levels]
+        return inside, leaves
+
+    def _collective(
+        self,
+        table: DomainTable,
+        share: Floats,
+        outside: Sequence[tuple[Floats | None, NDArray[np.float64], NDArray[np.float64]]],
+    ) -> Collective:
+        """`share` of the bytes inside, and of each network (share, latency, seconds per byte): the
+        two of an all-to-all meet in `all_to_all` (None)."""
+        latency = _at(table.latency_s, self._cell)
+        s_per_byte = share * _at(table.s_per_byte, self._cell)
+        ramp = _at(table.ramp, self._cell)
+        ramp = ramp * ramp * latency * s_per_byte
+        latency = latency * self._several
+        short = self._short(table, share)
+        for level, (part, latencies, rates) in zip(self.levels, outside, strict=True):
+            hops_s = _at(latencies, level.cell)
+            latency = latency + hops_s
+            if part is None:
+                continue
+            slow = part * _at(rates, level.cell)
+            s_per_byte = np.maximum(s_per_byte, slow)
+            if level.network.ramp.any():
+                rise = level.network.ramp[level.chip]
+                rise = rise * rise * hops_s * slow
+                ramp = ramp + rise + 2.0 * np.sqrt(ramp * rise)
+        if self._wait is not None:
+            latency = latency + self._wait
+        shares = tuple((np.zeros(1) if part is None else part,) for part, _, _ in outside)
+        return Collective(latency, s_per_byte, ramp, share, shares, short)
+
+    def _short(self, table: DomainTable, share: Floats) -> Collective | None:
+        """The algorithm for short messages of groups inside one domain."""
+        if np.isinf(table.short_latency_s).all():
+            return None
+        latency = _at(table.short_latency_s, self._cell)
+        if np.isinf(latency).all():
+            return None
+        latency = np.where(self._alone, latency, np.inf)
+        per_byte = np.where(np.isinf(latency), 0.0, _at(table.short_s_per_byte, self._cell))
+        if self._wait is not None:
+            latency = latency + self._wait
+        return Collective(latency, share * per_byte, np.zeros(len(share)), share)
+
+    def all_to_all(self, bytes_: Floats, leaving: Sequence[Floats] | None = None) -> Cost:
+        """Every chip sends `bytes_` in all, evenly to the group; what leaves a domain of a level,
+        times its `leaving` where copies are made on arrival, goes over the next network while the
+        rest stays inside."""
+        exchange, leaves_s_per_byte = self._exchange
+        latency, transfer, sent = exchange(bytes_)
+        outside: list[tuple[Floats | float, ...]] = []
+        for k, (level, s_per_byte) in enumerate(zip(self.levels, leaves_s_per_byte, strict=True)):
+            factor = 1.0 if leaving is None else leaving[k]
+            leaves = bytes_ * s_per_byte
+            leaves *= factor
+            np.maximum(transfer, leaves, out=transfer)
+            outside.append((level.leaves, factor))
+        return Cost(latency, transfer, Sent(bytes_, sent.inside, tuple(outside)))
+
+
+def _levels(
+    fabric: Fabric, chip: Codes, size: Floats, inside: Floats, stride: Floats | None = None
+) -> tuple[tuple[_Level, ...], Floats | None]:
+    """The networks of a group, and (n,) seconds that it waits for its slowest member, None where
+    nothing is jittered: that of the level where members are latest, since a member that is late
+    is late once."""
+    jittered = fabric.jittered
+    wait = np.zeros(len(size))
+    if jittered:
+        waits = wait_s(fabric.jitter_s[chip], fabric.distribution[chip], inside)
+        wait = waits * (inside > 1.0)
+    levels, reach = [], inside
+    for network in fabric.networks:
+        if (size <= reach).all():  # what further levels would add is 0
+            break
+        joins = network.reach[chip]
+        if stride is not None:
+            joins = np.maximum(np.floor(joins / stride), 1.0)
+        wider = np.maximum(np.minimum(size, joins), reach)
+        met = np.ceil(wider / reach)
+        levels.append(
+            _Level(
+                network=network,
+                domains=np.ceil(size / reach),
+                leaves=(wider - reach) / size,
+                part=(met - 1.0) / met / reach,
+                chip=chip,
+                cell=chip * GROUPS + _log2(met),
+            )
+        )
+        if jittered:
+            waits = wait_s(network.jitter_s[chip], network.distribution[chip], wider)
+            wait = np.maximum(wait, waits * (met > 1.0))
+        reach = wider
+    return tuple(levels), wait if jittered else None
+
+
+def groups(deployed: Deployed) -> tuple[Group, Group]:
+    """The tensor-parallel group and the group of all chips that share an instance's experts."""
+    if deployed.groups is None:
+        fabric, chip = deployed.machines.fabric, deployed.batch.chip
+        deployed.groups = (
+            Group(fabric, chip, deployed.tensor_parallel, deployed.domain),
+            Group(fabric, chip, deployed.group, deployed.domain),
+        )
+    return deployed.groups
+
+
+def point_to_point(
+    fabric: Fabric, chip: Codes, bytes_: Floats, senders: Floats
+) -> tuple[Cost, ...]:
+    """The cost, (n,), of handing `bytes_` from each chip to one other: inside the scale-up domain,
+    where a pair may have one link, then over each network. The receivers wait for the slowest of so
+    many senders."""
+    none, all_ = np.zeros(1), np.ones(1)
+    levels: list[Fabric | Network] = [fabric, *fabric.networks]
+    costs = [
+        Cost(
+            fabric.all_reduce.latency_s[chip, 1],
+            bytes_ / fabric.pair_bytes_per_s[chip],
+            Sent(bytes_, all_, ()),
+        ),
+        *(
+            Cost(one.hop_s[chip], bytes_ * one.s_per_byte[chip], Sent(bytes_, none, ((all_,),)))
+            for one in fabric.networks
+        ),
+    ]
+    if not fabric.jittered:
+        return tuple(costs)
+    waits = [wait_s(one.jitter_s[chip], one.distribution[chip], senders) for one in levels]
+    return tuple(
+        Cost(cost.latency_s + wait, cost.transfer_s, cost.sent)
+        for cost, wait in zip(costs, waits, strict=True)
+    )
+
+
+def stage_hops(deployed: Deployed, bytes_: Floats) -> tuple[tuple[Floats, Cost], ...]:
+    """((hops, cost of one), ...), (n,): handing `bytes_` from stage to stage inside a scale-up
+    domain, and over each network where two stages lie in different domains."""
+    fabric, chip = deployed.machines.fabric, deployed.batch.chip
+    hops = deployed.pipeline_parallel - 1.0
+    chips = deployed.group * deployed.pipeline_parallel
+    reaches = [deployed.domain, *(network.reach[chip] for network in fabric.networks)]
+    left, counts = hops, []
+    for reach in reaches:
+        beyond = np.minimum(np.maximum(np.ceil(chips / reach) - 1.0, 0.0), left)
+        counts.append(left - beyond)
+        left = beyond
+    costs = point_to_point(fabric, chip, bytes_, deployed.group)
+    return tuple(zip(counts, costs, strict=True))
+
+
+def network_of(fabric: Fabric, chip: Codes, chips: Floats) -> tuple[Floats, Floats]:
+    """(seconds of a hop, seconds per byte), (n,), of the innermost network that joins so many
+    chips."""
+    hop, per_byte = np.zeros(len(chips)), np.zeros(len(chips))
+    for network in reversed(fabric.networks):
+        joins = chips <= network.reach[chip]
+        hop = np.where(joins, network.hop_s[chip], hop)
+        per_byte = np.where(joins, network.s_per_byte[chip], per_byte)
+    return hop, per_byte

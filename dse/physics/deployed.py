@@ -1,0 +1,108 @@
+"""A batch on its machines: per-candidate tables, gathered once and shared by every step."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dse.physics.machines import LawTable, Machines
+from dse.physics.tiers import offload_of
+from dse.schema.dtypes import BYTES, CODE, DTYPES
+from dse.space.candidates import CandidateBatch, Codes, Floats
+
+if TYPE_CHECKING:
+    from dse.physics.collectives import Group
+
+ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
+
+
+class Law:
+    """One operator's law, gathered: every array (n,). `is_sum` where p is 1 for all of them;
+    `sums` marks those with p = 1 among others, None without any, so that a candidate takes the
+    same path in every batch. `floor_of_compute` turns the law's compute time into that at the full
+    dense peak."""
+
+    __slots__ = (
+        "fixed_s", "floor_of_compute", "inverse_p", "is_sum", "p",
+        "s_per_byte", "s_per_flop", "sums",
+    )  # fmt: skip
+
+    def __init__(self, table: LawTable, cell: Codes, clock: Floats | None = None) -> None:
+        """`cell` (n,) is the place in the flattened (chips, dtypes) tables; `clock` (n,) the share
+        of its clock that the chip runs at, None for all of it."""
+        self.s_per_flop: Floats = table.s_per_flop.ravel().take(cell)
+        self.s_per_byte: Floats = table.s_per_byte.ravel().take(cell)
+        self.fixed_s: Floats = table.fixed_s.ravel().take(cell)
+        # NumPy squares and takes roots where an exponent is exactly 2 or 1/2 and stands alone: one
+        # candidate would differ in its last bit from the same among others.
+        p = table.p.ravel().take(cell)
+        self.p: Floats = np.where(p == 2.0, np.nextafter(2.0, 3.0), p)
+        self.inverse_p: Floats = 1.0 / self.p
+        sums = self.p == 1.0
+        self.is_sum = bool(sums.all())
+        self.sums = sums if not self.is_sum and sums.any() else None
+        self.floor_of_compute: Floats = table.floor_of_compute.ravel().take(cell)
+        if clock is not None:
+            self.s_per_flop = self.s_per_flop / clock
+            self.floor_of_compute = self.floor_of_compute * clock
+
+
+def domain_of(batch: CandidateBatch, machines: Machines) -> Floats:
+    """(n,) chips of a scale-up domain: the hypothetical one where it is given."""
+    return machines.fabric.domain[batch.chip] if batch.domain is None else batch.domain
+
+
+class Deployed:
+    """Gathers of n candidates. `experts_tensor_parallel` = tensor * data / expert parallel."""
+
+    def __init__(self, batch: CandidateBatch, machines: Machines) -> None:
+        self.batch = batch
+        self.machines = machines
+        self.n = len(batch)
+        chip = batch.chip
+        self.tensor_parallel = batch.tensor_parallel
+        self.pipeline_parallel = batch.pipeline_parallel
+        self.data_parallel = batch.data_parallel
+        self.expert_parallel = batch.expert_parallel
+        self.group = batch.tensor_parallel * batch.data_parallel
+        self.experts_tensor_parallel = np.maximum(self.group / batch.expert_parallel, 1.0)
+        self.floor_s_per_byte = machines.floor_s_per_byte[chip]
+        self.domain = domain_of(batch, machines)
+        self.capacity_bytes = machines.capacity_bytes[chip]
+        self.expert_padding_rows = machines.expert_padding_rows[chip]
+        self.kv_bytes = BYTES[batch.kv_dtype]
+        self.weight_bytes = {part: BYTES[code] for part, code in batch.weight_dtype.items()}
+        self.offload = offload_of(batch, machines.tiers)
+        self.stream_fixed_s = machines.stream_fixed_s[chip]
+        self._laws: dict[tuple[str, str], Law] = {}
+        self.groups: tuple[Group, Group] | None = None  # made on first use by `collectives`
+        # Of each block, by its id, the share of its experts' traffic that leaves a domain: the same
+        # in every step, kept by `operators.moe`.
+        self.leaving: dict[int, list[Floats]] = {}
+        self.power_capped = machines.power.capped
+        self.clock: Floats | None = None
+
+    def law(self, operator: str, part: str) -> Law:
+        """The law of `operator` on the dtype of a weight part, of the KV cache ("kv"), on a dtype
+        by name or, for any other part, on 16-bit data."""
+        if part not in self.batch.weight_dtype and part not in CODE and part != "kv":
+            part = "bf16"
+        key = (operator, part)
+        if key not in self._laws:
+            if part == "kv":
+                dtype = self.batch.kv_dtype
+            elif part in self.batch.weight_dtype:
+                dtype = self.batch.weight_dtype[part]
+            else:
+                dtype = np.full(self.n, CODE[part], dtype=np.intp)
+            cell = self.batch.chip * len(DTYPES) + dtype
+            self._laws[key] = Law(self.machines.laws[operator], cell, self.clock)
+        return self._laws[key]
+
+    def at_clock(self, clock: Floats) -> Deployed:
+        """The same with its arithmetic at a share `clock`, (n,), of its rate."""
+        slower = copy(self)
+        slower._laws, slower.clock = {}, clock
+        return slower

@@ -1,0 +1,374 @@
+"""Fabrics: the levels of every chip's system as tables, ready to be gathered by candidate.
+
+The first level is the scale-up domain. Its tables have shape (chips, GROUPS), by the base-2
+logarithm of the group, rounded up. Up to the largest group in the chip's efficiency file they hold
+what was measured there, latency, bandwidth and ramp; beyond it the closed forms of
+`dse.physics.topologies`, anchored at that group: its latency and what its cheapest algorithm costs
+more in hops and messages, its share of the bandwidth, and its ramp. Of all algorithms two are kept:
+the one that moves long messages fastest, and one with less latency where there is one.
+
+Every further level, the last without bound, is a `Network` between the domains of the level inside,
+by the logarithm of how many of them a group spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.physics.topologies import (
+    AXES,
+    COLLECTIVES,
+    CUBE,
+    Algorithm,
+    algorithms,
+    pair_bytes_per_s,
+    point_to_point,
+    usable,
+)
+from dse.schema.efficiency import Collective, Efficiency
+from dse.schema.system import DISTRIBUTIONS, FabricLevel, System
+
+GROUPS = 14  # groups of up to 2**13 chips
+# Expert dispatch reaches this share of the label between domains: 45 to 46 of 50 GB/s by DeepEP's
+# low-latency kernels on 2, 4 and 8 nodes (kernel tables of aiconfigurator-core 0.12.0, sglang
+# 0.5.6.post2).
+DISPATCH_FRACTION = 0.9
+
+Table = NDArray[np.float64]
+_SIZES: Table = np.exp2(np.arange(GROUPS, dtype=np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class DomainTable:
+    """A collective inside the scale-up domain, (chips, GROUPS). `s_per_byte` is per byte that a
+    ring sends over a chip's link; `short_`: another algorithm, for short messages (infinite: none).
+    `algorithm` and `short_algorithm` are their names, "measured" up to the measured groups, "as
+    elsewhere" where those were of another chip."""
+
+    latency_s: Table
+    s_per_byte: Table
+    ramp: Table
+    short_latency_s: Table
+    short_s_per_byte: Table
+    algorithm: NDArray[np.str_]
+    short_algorithm: NDArray[np.str_]
+
+    def scaled(self, latency: float, bandwidth: float) -> DomainTable:
+        """With every latency and every bandwidth multiplied."""
+        return replace(
+            self,
+            latency_s=self.latency_s * latency,
+            s_per_byte=self.s_per_byte / bandwidth,
+            short_latency_s=self.short_latency_s * latency,
+            short_s_per_byte=self.short_s_per_byte / bandwidth,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A level that joins domains of the level inside it. `reach` (chips,) is how many chips one of
+    its own domains holds; `reduce_`, `gather_` and `exchange_latency_s` of an all-reduce, an
+    all-gather and an all-to-all and `reduce_`, `gather_` and `dispatch_s_per_byte`, per byte that a
+    ring sends over a chip's link, are (chips, GROUPS); the rest (chips,). `hop_s` is one message.
+    """
+
+    reach: Table
+    hop_s: Table
+    s_per_byte: Table
+    reduce_latency_s: Table
+    gather_latency_s: Table
+    exchange_latency_s: Table
+    reduce_s_per_byte: Table
+    gather_s_per_byte: Table
+    dispatch_s_per_byte: Table
+    ramp: Table
+    jitter_s: Table
+    distribution: Table
+    algorithm: NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """Every level of every chip's system. `domain`, `link_bytes_per_s` (all links of a chip) and
+    `pair_bytes_per_s` (between two) are (chips,)."""
+
+    domain: Table
+    link_bytes_per_s: Table
+    pair_bytes_per_s: Table
+    all_reduce: DomainTable
+    all_gather: DomainTable
+    all_to_all: DomainTable
+    jitter_s: Table
+    distribution: Table
+    networks: tuple[Network, ...]
+
+    @property
+    def jittered(self) -> bool:
+        """Whether anything waits for a straggler at all."""
+        levels = (self, *self.networks)
+        return any(bool(level.jitter_s.any()) for level in levels)
+
+
+def compile_fabric(systems: Sequence[System], efficiencies: Sequence[Efficiency]) -> Fabric:
+    """The fabric of chips with these systems and efficiencies."""
+    inner = [system.levels[0] for system in systems]
+    tables = {
+        name: _domain_table(
+            [
+                _domain_rows(level, _Curve.of(getattr(efficiency, name)), name)
+                for level, efficiency in zip(inner, efficiencies, strict=True)
+            ]
+        )
+        for name in COLLECTIVES
+    }
+    deepest = max(len(system.levels) for system in systems)
+    return Fabric(
+        domain=np.array([float(level.size or 1) for level in inner]),
+        link_bytes_per_s=np.array([usable(level) for level in inner]),
+        pair_bytes_per_s=np.array([point_to_point(level) for level in inner]),
+        **tables,
+        jitter_s=np.array([level.jitter_s for level in inner]),
+        distribution=_codes(inner),
+        networks=tuple(
+            _network([_outer(system, place) for system in systems])
+            for place in range(1, max(deepest, 2))
+        ),
+    )
+
+
+def _codes(levels: Sequence[FabricLevel]) -> Table:
+    return np.array([float(DISTRIBUTIONS.index(level.jitter_distribution)) for level in levels])
+
+
+def _domain_table(rows: list[tuple[_Best, Table]]) -> DomainTable:
+    best = [np.array(column) for column in zip(*(row[0] for row in rows), strict=True)]
+    return DomainTable(
+        latency_s=best[0],
+        s_per_byte=best[1],
+        ramp=np.array([row[1] for row in rows]),
+        short_latency_s=best[3],
+        short_s_per_byte=best[4],
+        algorithm=best[2],
+        short_algorithm=best[5],
+    )
+
+
+class _Curve(NamedTuple):
+    """A measured collective by ascending group size, hashable."""
+
+    chips: tuple[int, ...]
+    latency_s: tuple[float, ...]
+    fraction: tuple[float, ...]
+    ramp: tuple[float, ...]
+    kind: str
+
+    @classmethod
+    def of(cls, measured: Collective) -> _Curve:
+        chips = tuple(sorted(measured.latency_s))
+        columns = (measured.latency_s, measured.bandwidth_fraction, measured.ramp)
+        rows = [tuple(column[n] for n in chips) for column in columns]
+        return cls(chips, rows[0], rows[1], rows[2], measured.kind)
+
+
+@lru_cache(maxsize=1024)
+def _domain_rows(level: FabricLevel, measured: _Curve, name: str) -> tuple[_Best, Table]:
+    """The algorithms of a chip's domain, and the ramp (GROUPS,)."""
+    latency, fraction, ramp = _curve(measured, _SIZES)
+    link = np.array([_usable_link(level, size) for size in _SIZES])
+    hops = np.ones(GROUPS)
+    if name == "all_to_all":
+        hops = np.array([_mean_hops(level, size) for size in _SIZES])
+    said = "measured" if measured.kind == "fitted" else "as elsewhere"
+    none, word = np.full(GROUPS, np.inf), np.full(GROUPS, said, dtype="<U24")
+    known = _Best(latency, hops / (fraction * link), word, none, none, np.full_like(word, ""))
+    # A whole domain may lie between two powers of two; no larger group runs inside it.
+    sizes = np.minimum(_SIZES, float(level.size or 1))
+    far = sizes > measured.chips[-1]
+    if not far.any():
+        return known, ramp
+    beyond = _beyond(level, measured, name, sizes)
+    best = _Best(*(np.where(far, b, a) for a, b in zip(known, beyond, strict=True)))
+    # The rise of messages is the kernel's, and no more of it comes with hops.
+    return best, ramp * np.where(far, np.sqrt(max(measured.latency_s) / best.latency_s), 1.0)
+
+
+def _beyond(level: FabricLevel, measured: _Curve, name: str, sizes: Table) -> _Best:
+    """The closed forms at `sizes`, anchored at the largest measured group."""
+    few, many = measured.chips[0], measured.chips[-1]
+    latency, fraction = max(measured.latency_s), measured.fraction[-1]
+    each_s = 0.0  # of one more peer
+    if many > few:
+        each_s = max((latency - measured.latency_s[0]) / (many - few), 0.0)
+    twice = 2.0 if name == "all_reduce" else 1.0
+
+    def costs(n: Table) -> list[tuple[str, Table, Table]]:
+        ring = twice * np.maximum(n - 1.0, 1.0) / n
+        return [
+            (one.name, one.hops * level.latency_s + one.peers * each_s, one.wire / ring)
+            for one in algorithms(level, name, n)
+        ]
+
+    anchor = costs(np.array([float(many)]))
+    base_s = min(float(seconds[0]) for _, seconds, _ in anchor)
+    rows = []
+    for (one, seconds, wire), (_, _, there) in zip(costs(sizes), anchor, strict=True):
+        took = latency + np.maximum(seconds - base_s, 0.0)
+        if name == "all_to_all" and level.topology not in AXES:
+            took = _curve(measured, sizes)[0]  # DeepEP's grows so: 23 to 27 us from 16 to 64 chips
+        # Where switches add, the measured group's did: so much of the link did they reach.
+        reached = fraction * (float(there[0]) if one == "in network" else 1.0)
+        rows.append((one, took, wire / (reached * usable(level))))
+    return _two_best(rows)
+
+
+class _Best(NamedTuple):
+    """Of several algorithms the fastest for long messages, and the one of least latency where that
+    is another (infinite and "" where not); each (GROUPS,)."""
+
+    latency_s: Table
+    s_per_byte: Table
+    algorithm: NDArray[np.str_]
+    short_latency_s: Table
+    short_s_per_byte: Table
+    short_algorithm: NDArray[np.str_]
+
+
+def _two_best(rows: list[tuple[str, Table, Table]]) -> _Best:
+    """Of algorithms (name, latency, seconds per byte); of equals the first."""
+    names = np.array([row[0] for row in rows], dtype="<U24")
+    latency = np.array([row[1] for row in rows])
+    per_byte = np.array([row[2] for row in rows])
+    place = np.arange(latency.shape[1])
+    fastest = per_byte <= per_byte.min(axis=0) * (1.0 + 1e-12)
+    long = np.where(fastest, latency, np.inf).argmin(axis=0)
+    short = latency.argmin(axis=0)
+    better = latency[short, place] < latency[long, place]
+    return _Best(
+        latency[long, place],
+        per_byte[long, place],
+        names[long],
+        np.where(better, latency[short, place], np.inf),
+        np.where(better, per_byte[short, place], np.inf),
+        np.where(better, names[short], ""),
+    )
+
+
+def _outer(system: System, place: int) -> tuple[FabricLevel, float]:
+    """(the level between domains at a place, its `size` in domains of the level inside, and how
+    many chips it joins): a system with fewer levels has its last one there, with nothing to join.
+    """
+    last = len(system.levels) - 1
+    level, inside = system.levels[min(place, last)], system.levels[max(min(place, last) - 1, 0)]
+    reach = np.inf if place >= last else float(level.size or np.inf)
+    domains = None if level.size is None else max(level.size // (inside.size or 1), 1)
+    return replace(level, size=domains), reach
+
+
+def _network(levels: list[tuple[FabricLevel, float]]) -> Network:
+    hop = np.array([level.latency_s + level.software_s for level, _ in levels])
+    label = np.array([usable(level) for level, _ in levels])
+    s_per_byte = 1 / (np.array([level.reached for level, _ in levels]) * label)
+    rows = {name: [_between(level, name) for level, _ in levels] for name in COLLECTIVES}
+    latency = {name: np.array([best.latency_s for best in rows[name]]) for name in COLLECTIVES}
+    wire = {name: np.array([best.s_per_byte for best in rows[name]]) for name in COLLECTIVES}
+    dispatch = 1 / (DISPATCH_FRACTION * label)
+    return Network(
+        reach=np.array([reach for _, reach in levels]),
+        hop_s=hop,
+        s_per_byte=s_per_byte,
+        reduce_latency_s=latency["all_reduce"],
+        gather_latency_s=latency["all_gather"],
+        exchange_latency_s=latency["all_to_all"],
+        reduce_s_per_byte=wire["all_reduce"] * s_per_byte[:, None],
+        gather_s_per_byte=wire["all_gather"] * s_per_byte[:, None],
+        dispatch_s_per_byte=wire["all_to_all"] * dispatch[:, None],
+        ramp=np.array([level.ramp for level, _ in levels]),
+        jitter_s=np.array([level.jitter_s for level, _ in levels]),
+        distribution=_codes([level for level, _ in levels]),
+        algorithm=np.array([best.algorithm for best in rows["all_reduce"]]),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _between(level: FabricLevel, name: str) -> _Best:
+    """A collective between so many domains; seconds per byte are over those of a ring. Nothing
+    measured tells algorithms apart: they are those that collective
+    libraries run there, trees or halving and doubling on a switch (log2 m hops a gather)."""
+    kept = {"recursive doubling", "halving and doubling", "in network", "ring per axis"}
+    if level.topology in ("full_mesh", "pcie"):
+        kept = {"direct", "two-shot"}
+    if name == "all_to_all":
+        kept = {"direct", "direct over the axes"}
+    twice = 2.0 if name == "all_reduce" else 1.0
+    several = _SIZES > 1.0
+    ring = np.where(several, twice * (_SIZES - 1.0) / _SIZES, 1.0)
+    rows = [
+        (one.name, _seconds(level, one), np.where(several, one.wire / ring, 1.0))
+        for one in algorithms(level, name, _SIZES)
+        if one.name in kept
+    ]
+    return _two_best(rows)
+
+
+def _seconds(level: FabricLevel, one: Algorithm) -> Table:
+    """(GROUPS,) every step's software and first hop, and its further hops."""
+    return (
+        one.steps * (level.latency_s + level.software_s) + (one.hops - one.steps) * level.latency_s
+    )
+
+
+def _curve(measured: _Curve, sizes: Table) -> tuple[Table, Table, Table]:
+    """Interpolates the measured group sizes in log2; beyond them, extrapolated, latency grows at
+    the last slope (never falls) and the bandwidth fraction and the ramp stay."""
+    known = np.log2(np.array(measured.chips, dtype=float))
+    latency = np.maximum.accumulate(measured.latency_s)
+    log2 = np.log2(sizes)
+    slope = 0.0
+    if len(known) > 1:
+        slope = max((latency[-1] - latency[0]) / (known[-1] - known[0]), 0.0)
+    seconds = np.interp(log2, known, latency) + slope * np.maximum(log2 - known[-1], 0.0)
+    fraction, ramp = (
+        np.interp(log2, known, column) for column in (measured.fraction, measured.ramp)
+    )
+    return seconds, fraction, ramp
+
+
+def _spanned(level: FabricLevel, size: float) -> tuple[int, bool]:
+    """(axes of a torus that a group spans, whether they are closed): doubling a group opens the
+    next axis; an axis is closed when the group is a whole pod or, in 3D, whole cubes."""
+    axes = min(AXES[level.topology], round(np.log2(size)))
+    whole = level.size is not None and size >= level.size
+    return axes, whole or (level.topology == "torus_3d" and size >= CUBE)
+
+
+def _usable_link(level: FabricLevel, size: float) -> float:
+    """Bytes per second and direction that one chip can use inside a group of `size` chips.
+
+    A full mesh gives one pair link per peer; a torus gives the links of the axes that the group
+    spans, two a closed axis (TPU pods: jax-ml scaling book, "How to think about TPUs").
+    """
+    total = usable(level)
+    pair = pair_bytes_per_s(level)
+    if pair is None or size <= 1:
+        return total
+    if level.topology == "full_mesh":
+        return min(total, pair * (size - 1))
+    if level.topology not in AXES:
+        return total
+    axes, closed = _spanned(level, size)
+    return min(total, pair * axes * (2 if closed else 1))
+
+
+def _mean_hops(level: FabricLevel, size: float) -> float:
+    """Links that a byte crosses on the way to a random chip of the group: in a torus a quarter of
+    each closed axis or a third of each open one, else one."""
+    if level.topology not in AXES or size <= 1:
+        return 1.0
+    axes, closed = _spanned(level, size)
+    return max(1.0, axes * size ** (1 / axes) / (4 if closed else 3))

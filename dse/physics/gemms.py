@@ -1,0 +1,127 @@
+"""The matrix products of one step, with their sizes on one chip: what the shape rules judge.
+
+A step is run as everywhere else, and each product is noted as it enters the ledger. A product of
+`rows` (tokens) by `inner` with a weight of `inner` by `out` columns is M = rows, N = out,
+K = inner. Routed experts run as one grouped product; it is noted as an up- and a down-projection,
+its time split by their arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.physics.deployed import Deployed
+from dse.physics.step import Step, computed_rows
+from dse.space.candidates import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """`count` products of one kind; arrays (n,). `part` is the weight part whose format it has.
+    `groups`: products that run as one (experts of a rank), 1 else. `compute_s` without the padding
+    of rows that the model counts, `memory_s`, `fixed_s` and `seconds` (as predicted) are those of
+    all `count`; `p` is the exponent of their sum (`dse.physics.ledger`)."""
+
+    name: str
+    part: str
+    count: Floats
+    rows: Floats
+    out: Floats
+    inner: Floats
+    groups: Floats
+    compute_s: Floats
+    memory_s: Floats
+    fixed_s: Floats
+    seconds: Floats
+    p: Floats
+
+    def seconds_at(self, compute: Floats | float, all_: Floats | float = 1.0) -> Floats:
+        """(n,) seconds where arithmetic reaches a share `compute`, and the whole kernel a share
+        `all_`, of what the law of its kernels says."""
+        busy, memory = self.compute_s / compute, self.memory_s
+        larger = np.maximum(np.maximum(busy, memory), 1e-300)
+        total = ((busy / larger) ** self.p + (memory / larger) ** self.p) ** (1.0 / self.p)
+        return total * larger / all_ + self.fixed_s
+
+
+class NotedStep(Step):
+    """A step that keeps its products in `gemms` and its ledger's entries."""
+
+    def __init__(self, deployed: Deployed, **work: Any) -> None:
+        self.gemms: list[Gemm] = []
+        super().__init__(deployed, keep=True, **work)
+        self._experts()
+
+    def gemm(
+        self, name: str, count: Floats, part: str, rows: Floats, out: Floats, inner: Floats
+    ) -> None:
+        super().gemm(name, count, part, rows, out, inner)
+        assert self.ledger.entries is not None
+        entry = self.ledger.entries[-1]
+        useful = rows / np.maximum(computed_rows(rows), 1e-30)
+        self.gemms.append(
+            Gemm(
+                name, part, count, rows, out, inner, self.always,
+                entry.compute_s * useful, entry.memory_s, entry.fixed_s, entry.seconds,
+                self.gemm_law(part).p,
+            )
+        )  # fmt: skip
+
+    def _experts(self) -> None:
+        deployed = self.deployed
+        assert self.ledger.entries is not None
+        entries = iter([e for e in self.ledger.entries if e.name == "routed experts"])
+        p = deployed.law("experts", "experts").p
+        for block in deployed.batch.blocks:
+            if block.kind != "moe" or not block.count.any():
+                continue
+            entry = next(entries)
+            experts = np.maximum(block["experts"], 1.0)
+            tokens = self.mean_rows * deployed.data_parallel
+            rows = tokens * block["experts_per_token"] / experts
+            groups = np.ceil(experts / deployed.expert_parallel)
+            width = np.ceil(block["expert_intermediate_size"] / deployed.experts_tensor_parallel)
+            hidden = self.hidden_size
+            if "expert_hidden_size" in block.sizes:
+                narrow = block["expert_hidden_size"]
+                hidden = np.where(narrow > 0.0, narrow, hidden)
+            matrices = np.maximum(block["matrices"], 2.0)
+            up = (matrices - 1.0) / matrices
+            for name, out, inner, share in (
+                ("routed experts up-projection", (matrices - 1.0) * width, hidden, up),
+                ("routed experts down-projection", hidden, width, 1.0 - up),
+            ):
+                self.gemms.append(
+                    Gemm(
+                        name, "experts", block.count, rows, out, inner, groups,
+                        entry.compute_s * share, entry.memory_s * share, entry.fixed_s * share,
+                        entry.seconds * share, p,
+                    )
+                )  # fmt: skip
+
+
+def prefill(deployed: Deployed, tokens: Floats | float, prompt: Floats | float) -> NotedStep:
+    """The step that prefills `tokens` of prompts that are `prompt` tokens long."""
+    ones = np.ones(deployed.n)
+    return NotedStep(
+        deployed,
+        decode_rows=0.0 * ones,
+        context=0.0 * ones,
+        prefill_rows=tokens * ones,
+        prompt_tokens=prompt * ones,
+    )
+
+
+def decode(deployed: Deployed, requests: Floats | float, context: Floats | float) -> NotedStep:
+    """A decode step of `requests` on every attention rank, `context` tokens in each one's cache."""
+    ones = np.ones(deployed.n)
+    return NotedStep(
+        deployed,
+        decode_rows=requests * ones,
+        context=context * ones,
+        prefill_rows=0.0 * ones,
+        prompt_tokens=ones,
+    )

@@ -1,0 +1,274 @@
+"""The ledger of one step: operators in a fixed order, their seconds added one by one.
+
+The law of every device operator (a p-norm of compute and memory time plus a fixed cost):
+
+    seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s
+
+p = 1 adds the two times, a large p takes the larger. The floor of the step keeps what cannot be
+avoided and drops every loss: the larger of all flops at the dense peak and of the weights and cache
+that must be touched at the full bandwidth; activations could stay on the chip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dse.physics.deployed import Deployed, Law
+from dse.physics.tiers import TierTraffic
+from dse.space.candidates import Floats
+
+if TYPE_CHECKING:
+    from dse.physics.collectives import Cost, Sent
+
+# Launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by which the
+# smallest GEMMs undercut their fitted fixed cost.
+STREAM_FIXED_S = 2e-6
+PARTS = ("compute_s", "memory_s", "network_s", "fixed_s", "flops", "bytes", "peak_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One operator over all its layers; arrays (n,), seconds. `flops` and `bytes` are what its law
+    counts, `peak_s` these flops at the dense peak of their dtype; all 0 for a collective."""
+
+    name: str
+    seconds: Floats
+    compute_s: Floats
+    memory_s: Floats
+    network_s: Floats
+    fixed_s: Floats
+    flops: Floats
+    bytes: Floats
+    peak_s: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Work of a step on the chips of other ranks, for each chip of this one: (n,)."""
+
+    peak_s: Floats
+    bytes: Floats
+    touched_bytes: Floats
+
+
+def busy_s(law: Law, compute_s: Floats, memory_s: Floats) -> Floats:
+    """(n,) seconds of a kernel but for its fixed cost: the p-norm of its two times."""
+    if law.is_sum:
+        return compute_s + memory_s
+    larger = np.maximum(compute_s, memory_s)
+    busy = np.minimum(compute_s, memory_s)
+    busy /= np.maximum(larger, 1e-30)
+    np.power(busy, law.p, out=busy)
+    busy += 1.0
+    np.power(busy, law.inverse_p, out=busy)
+    busy *= larger
+    if law.sums is not None:
+        np.add(compute_s, memory_s, out=busy, where=law.sums)
+    return busy
+
+
+class Ledger:
+    """Sums a step. `keep` retains every entry for `dse explain`; without `parts` only the seconds
+    are summed. Sums are made in place: this is where a search spends its time.
+
+    For its energy (`dse.physics.power`): `peak_s`, seconds of its arithmetic at the dense peak,
+    with padding; `bytes` through the device memory; `link_bytes` and `scale_out_bytes` that a chip
+    sends inside and outside its domain; `elsewhere`. Where a power cap may slow the clock: `clock`
+    (n,), None for the full one, and `compute_slope_s`, how many seconds of the step are for its
+    arithmetic, to first order.
+    """
+
+    def __init__(
+        self,
+        deployed: Deployed,
+        *,
+        keep: bool = False,
+        parts: bool = True,
+        network_overlap: float = 0.0,
+    ) -> None:
+        self.deployed = deployed
+        self.parts = parts
+        self.network_overlap = network_overlap
+        n = deployed.n
+        self.seconds = np.zeros(n)
+        self.compute_s = np.zeros(n)
+        self.memory_s = np.zeros(n)
+        self.network_s = np.zeros(n)
+        self.fixed_s = np.zeros(n)
+        self.floor_compute_s = np.zeros(n)
+        self.touched_bytes = np.zeros(n)
+        self.peak_s = np.zeros(n)
+        self.bytes = np.zeros(n)
+        self._elsewhere: list[tuple[Floats, ...]] = []  # summed when asked for
+        self.clock = deployed.clock
+        self.compute_slope_s = np.zeros(n if deployed.power_capped else 1)
+        self.power_s: Floats | None = None  # by which a power cap lengthens the step
+        self.drafts_s: Floats | float = 0.0
+        self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
+        self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)
+        self.tier_s: Floats | float = 0.0
+        self.entries: list[Entry] | None = [] if keep else None
+
+    def operator(
+        self,
+        name: str,
+        count: Floats,
+        law: Law,
+        flops: Floats,
+        bytes_: Floats,
+        touched: Floats | float,
+        present: Floats | None = None,
+        useful: Floats | None = None,
+        held: str = "weights",
+        elsewhere: Floats | None = None,
+        mean: Floats | None = None,
+    ) -> None:
+        """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
+        them weights or cache; `present` is 0 where the step does not run it, so that its fixed
+        cost goes too; `useful` is the share of the flops that is not padding or imbalance; `held`
+        says what is touched: weights, experts or cache; `elsewhere`: on how many other chips for
+        each one of this rank the same work runs; `mean`: what the mean chip does of the flops,
+        which are those of the busiest."""
+        times = count if present is None else count * present
+        compute = flops * law.s_per_flop
+        memory = bytes_ * law.s_per_byte
+        busy = busy_s(law, compute, memory)
+        if self.deployed.power_capped and self.parts:
+            slope = busy / (1.0 + (memory / np.maximum(compute, 1e-300)) ** law.p)
+            self.compute_slope_s += np.where(law.p == 1.0, compute, slope) * times
+        busy += law.fixed_s
+        busy *= times
+        self.seconds += busy
+        if self.tier is not None:
+            self.tier.add(held, times * touched)
+        if not self.parts:
+            return
+        compute *= times
+        moved = bytes_ * times
+        np.multiply(moved, law.s_per_byte, out=memory)
+        fixed = law.fixed_s * times
+        peak = compute * law.floor_of_compute
+        worked = peak if mean is None else peak * mean
+        self.peak_s += worked
+        self.bytes += moved
+        if elsewhere is not None:
+            self._elsewhere.append((elsewhere, worked, moved, times * touched))
+        self.floor_compute_s += peak if useful is None else peak * useful
+        self.touched_bytes += times * touched
+        self.compute_s += compute
+        self.memory_s += memory
+        self.fixed_s += fixed
+        if self.entries is not None:
+            self._keep(
+                name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
+                flops=flops * times, bytes=moved, peak_s=peak,
+            )  # fmt: skip
+
+    def stream(self, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
+        """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
+        memory = bytes_ * law.s_per_byte
+        memory *= count
+        fixed = self.deployed.stream_fixed_s * count
+        seconds = memory + fixed
+        self.seconds += seconds
+        if not self.parts:
+            return
+        moved = bytes_ * count
+        self.bytes += moved
+        self.memory_s += memory
+        self.fixed_s += fixed
+        if self.entries is not None:
+            self._keep(name, seconds, memory_s=memory, fixed_s=fixed, bytes=moved)
+
+    def drafts(self, seconds: Floats) -> None:
+        """Time of drafting, which reads weights and cache as a decode step does, at the power of
+        the step that it precedes."""
+        longer = 1.0 + seconds / self.seconds
+        self.peak_s = self.peak_s * longer
+        self.bytes = self.bytes * longer
+        self.drafts_s = seconds
+        self.seconds = self.seconds + seconds
+        self.memory_s = self.memory_s + seconds
+        self._keep("drafts", seconds, memory_s=seconds)
+
+    def network(self, name: str, count: Floats, cost: Cost) -> None:
+        """`count` collectives of one cost."""
+        seconds = cost.latency_s + cost.transfer_s
+        seconds *= count
+        self.seconds += seconds
+        if self.parts or self.network_overlap:
+            self.network_s += seconds
+        if self.parts:
+            self._sent.append((count, cost.sent))
+            self._keep(name, seconds, network_s=seconds)
+
+    def overlap(self) -> None:
+        """Hides `network_overlap` of the shorter of network and device time; called once, after the
+        last operator. What is hidden leaves the network's part."""
+        if not self.network_overlap:
+            return
+        rest = np.maximum(self.seconds - self.network_s, 0.0)
+        hidden = self.network_overlap * np.minimum(self.network_s, rest)
+        self.seconds = self.seconds - hidden
+        self.network_s = self.network_s - hidden
+        self._keep("network behind compute", -hidden, network_s=-hidden)
+
+    def wait_for_tier(self) -> None:
+        """Adds what the step waits for weights and cache in a memory tier, once all else is in."""
+        if self.tier is None:
+            return
+        waits = self.tier.wait_s(self.seconds)
+        self.seconds = self.seconds + waits
+        if self.parts:
+            self.tier_s = waits
+            self.memory_s = self.memory_s + waits
+            self._keep("wait for the memory tier", waits, memory_s=waits, bytes=self.tier.bytes)
+
+    def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:
+        if self.entries is not None:
+            zeros = np.zeros(self.deployed.n)
+            self.entries.append(Entry(name, seconds, *(parts.get(k, zeros) for k in PARTS)))
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """What the chips of other ranks do for this one's, drafts left out."""
+        total = [np.zeros(self.deployed.n) for _ in range(3)]
+        for chips, *work in self._elsewhere:
+            for sum_, one in zip(total, work, strict=True):
+                sum_ += chips * one
+        return Elsewhere(*total)
+
+    @property
+    def link_bytes(self) -> Floats:
+        """(n,) bytes that a chip sends inside its scale-up domain; 0 without `parts`. Those that it
+        forwards for others, and those of drafts, are not counted."""
+        total = np.zeros(self.deployed.n)
+        for count, sent in self._sent:
+            total = total + count * sent.inside_bytes()
+        return total
+
+    @property
+    def scale_out_bytes(self) -> Floats:
+        """(n,) bytes that a chip sends over all networks between domains; 0 without `parts`."""
+        total = np.zeros(self.deployed.n)
+        for count, sent in self._sent:
+            total = total + count * sent.outside_bytes()
+        return total
+
+    @property
+    def floor_memory_s(self) -> Floats:
+        """(n,) seconds to read the weights and cache of this step once at the full bandwidth, but
+        for those in a memory tier."""
+        if self.tier is None:
+            return self.touched_bytes * self.deployed.floor_s_per_byte
+        here = np.maximum(self.touched_bytes - self.tier.bytes, 0.0)
+        return here * self.deployed.floor_s_per_byte
+
+    @property
+    def floor_s(self) -> Floats:
+        """(n,) seconds below which no software can bring this step on these chips."""
+        floor = np.maximum(self.floor_compute_s, self.floor_memory_s)
+        return floor if self.tier is None else np.maximum(floor, self.tier.floor_s)

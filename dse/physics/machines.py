@@ -1,0 +1,195 @@
+"""Machines: the catalog's chips as arrays, one row a chip, ready to be gathered by candidate.
+
+Tables have shape (chips,) or (chips, dtypes); a dtype axis is indexed by `dse.schema.dtypes.CODE`.
+What lies between chips is in `dse.physics.fabrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.catalog import Catalog
+from dse.physics.calibrated import calibrated_machines
+from dse.physics.fabrics import Fabric, compile_fabric
+from dse.physics.intervals import Spread, spread_of
+from dse.physics.kin import kin_of
+from dse.physics.power import Power, compile_power
+from dse.physics.racks import RackTable, rack_table
+from dse.physics.tiers import TierTable, tier_table
+from dse.schema.calibration import KINDS
+from dse.schema.chip import ROOFLINE, Chip
+from dse.schema.dtypes import ARITHMETIC, CODE, DTYPES, arithmetic
+from dse.schema.efficiency import Efficiency, Law
+from dse.schema.rack import Rack
+
+OPERATORS = (
+    "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
+    "mla_decode_attention", "experts",
+)  # fmt: skip
+# Laws that only models with blocks of a kind use: `dse calibrate` does not measure them.
+BLOCK_LAWS = {"moe": ("experts",), "mla": ("mla_prefill_attention", "mla_decode_attention")}
+Table = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LawTable:
+    """Seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s; (chips, dtypes).
+
+    `floor_of_compute` is the share of the compute time that remains at the chip's dense peak.
+    """
+
+    s_per_flop: Table
+    s_per_byte: Table
+    fixed_s: Table
+    p: Table
+    floor_of_compute: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown; a
+    link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it.
+    `law_kind` and, for candidates with blocks of a kind, `block_kind` index KINDS."""
+
+    ids: tuple[str, ...]
+    classes: tuple[str, ...]
+    laws: Mapping[str, LawTable]
+    floor_s_per_byte: Table
+    capacity_bytes: Table
+    tdp_w: Table
+    usd_per_chip_hour: Table
+    expert_padding_rows: Table
+    fabric: Fabric
+    native_dtype: NDArray[np.bool_]
+    law_kind: NDArray[np.intp]
+    block_kind: Mapping[str, NDArray[np.intp]]
+    spread: Spread
+    shared_error: float
+    kin: tuple[str, ...]  # of each chip: `dse.physics.kin`
+    tiers: TierTable
+    stream_fixed_s: Table  # fixed cost of an element-wise kernel
+    rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
+    power: Power = field(default_factory=Power)
+
+    def code(self, chip: str) -> int:
+        return self.ids.index(chip)
+
+
+def compile_machines(
+    catalog: Catalog,
+    chips: Sequence[str | Chip],
+    price_basis: str | None = None,
+    rack: Rack | None = None,
+    power_cap_w: float | None = None,
+) -> Machines:
+    """Arrays of the named chips, in `rack` where their domain is hypothetical, each allowed
+    `power_cap_w` watts (None: its rated power). Raises InputError for an unknown chip or price, and
+    for a chip without a figure that every estimate needs."""
+    rows = [chip if isinstance(chip, Chip) else catalog.chip(chip) for chip in chips]
+    for row in rows:
+        row.require(*ROOFLINE)
+    prices = catalog.prices.select(price_basis) if price_basis else {}
+    systems = [catalog.systems[row.system] for row in rows]
+    efficiencies = [catalog.efficiencies[row.efficiency] for row in rows]
+    pairs = list(zip(rows, efficiencies, strict=True))
+    links = [np.nan_to_num(s.levels[0].bytes_per_s_per_direction, nan=np.inf) for s in systems]
+    kind = np.array(
+        [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
+    )
+    unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else {}
+    machines = Machines(
+        ids=tuple(row.id for row in rows),
+        classes=tuple(efficiency.id.partition(":")[0] for efficiency in efficiencies),
+        laws={name: _law_table(name, pairs) for name in OPERATORS},
+        capacity_bytes=np.array([row.capacity_bytes for row in rows]),
+        tdp_w=np.array([np.nan if row.tdp_w is None else row.tdp_w for row in rows]),
+        usd_per_chip_hour=np.array(
+            [prices[row.id].usd_per_chip_hour if row.id in prices else np.nan for row in rows]
+        ),
+        floor_s_per_byte=np.array([1 / row.memories[0].bytes_per_s for row in rows]),
+        expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
+        fabric=compile_fabric(systems, efficiencies),
+        native_dtype=np.array(
+            [[arithmetic(dtype) in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
+        ),
+        law_kind=kind,
+        block_kind={
+            name: np.array(
+                [[_block_kind(e, laws, dtype) for dtype in DTYPES] for e in efficiencies],
+                dtype=np.intp,
+            )
+            for name, laws in unmeasured.items()
+        },
+        spread=spread_of(catalog.calibration),
+        shared_error=catalog.calibration.shared,
+        kin=tuple(kin_of(catalog, row) for row in rows),
+        tiers=tier_table(rows, catalog.tiers),
+        stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
+        rack=rack
+        and rack_table(
+            rack,
+            [row.tdp_w for row in rows],
+            links,
+        ),
+    )
+    calibrated = calibrated_machines(machines, catalog.calibration.factors)
+    reached = calibrated.laws["gemm"].floor_of_compute[:, CODE["bf16"]]
+    return replace(calibrated, power=compile_power(rows, catalog.energy, reached, power_cap_w))
+
+
+def compute_dtype(chip: Chip, dtype: str) -> str:
+    """The arithmetic that runs weights of `dtype` on a chip: its own where the chip has it, else
+    that of 16-bit activations (weight-only formats are unpacked on the way to the multiplier)."""
+    own = arithmetic(dtype)
+    return own if own in ARITHMETIC and own in chip.peak_flops_per_s else "bf16"
+
+
+def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
+    columns = [[_law_row(operator, chip, eff, dtype) for dtype in DTYPES] for chip, eff in pairs]
+    stacked = np.array(columns)
+    return LawTable(*(np.ascontiguousarray(stacked[:, :, k]) for k in range(5)))
+
+
+def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[float, ...]:
+    law, runs_on = _law(operator, chip, efficiency, dtype)
+    peak = chip.peak_flops_per_s[runs_on]
+    bandwidth = chip.memories[0].bytes_per_s
+    compute, memory = law.compute * peak, law.memory * bandwidth
+    if efficiency.id == chip.id:
+        # Measured on this very chip: what was reached stays, whichever peak it was divided by.
+        compute = law.compute * efficiency.peak_flops_per_s.get(runs_on, peak)
+        memory = law.memory * efficiency.hbm_bytes_per_s
+    compute, memory = min(compute, peak), min(memory, bandwidth)
+    return 1 / compute, 1 / memory, law.fixed_s, law.p, compute / peak
+
+
+def _law(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[Law, str]:
+    """The law measured for weights of `dtype` if there is one, else the law of the arithmetic that
+    they run on."""
+    laws = efficiency.operators[operator]
+    runs_on = compute_dtype(chip, dtype)
+    if dtype in laws and (runs_on == arithmetic(dtype) or operator == "experts"):
+        return laws[dtype], runs_on
+    if runs_on in laws:
+        return laws[runs_on], runs_on
+    return laws["bf16"], "bf16"
+
+
+def _worst_kind(efficiency: Efficiency, dtype: str) -> int:
+    names = ("gemm",) if efficiency.provenance else ("gemm", "experts")
+    return _kind_of(efficiency, names, dtype)
+
+
+def _block_kind(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
+    """Of a device measured here, whose experts and latent attention were not; else no worse than
+    `_worst_kind`."""
+    return _kind_of(efficiency, names, dtype) if efficiency.provenance else 0
+
+
+def _kind_of(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
+    laws = [efficiency.operators[name] for name in names]
+    return max(KINDS.index(one.get(dtype, one["bf16"]).kind) for one in laws)

@@ -1,0 +1,223 @@
+"""The two phases of serving on one instance: seconds of a prefill and of a decode step, and what a
+prompt adds to the steps that carry it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.physics.deployed import Deployed
+from dse.physics.machines import Machines
+from dse.physics.memory import Memory, memory
+from dse.physics.power import Draw, clock, waited_s
+from dse.physics.queueing import Rank, together_share
+from dse.physics.speculative import draft_s, module_bytes
+from dse.physics.step import Step
+from dse.physics.workload import Workload
+from dse.space.candidates import CandidateBatch, Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A batch of candidates under one workload. `prompt` and `output` (n,) tokens of a request."""
+
+    deployed: Deployed
+    workload: Workload
+    prompt: Floats
+    output: Floats
+    memory: Memory
+    keep: bool
+
+    @property
+    def fresh(self) -> Floats:
+        """(n,) tokens of a prompt that are not cached already."""
+        return np.maximum(self.prompt * (1.0 - self.workload.prefix_hit_rate), 1.0)
+
+    @property
+    def seen(self) -> Floats:
+        """(n,) length of a prompt whose tokens see, in the mean, as many others as these do."""
+        return self.prompt * (1.0 + self.workload.prefix_hit_rate)
+
+    @property
+    def context(self) -> Floats:
+        return self.prompt + self.output / 2.0
+
+    @property
+    def context_spread(self) -> Floats | None:
+        """(n,) coefficient of variation of the context among decoding requests, which are anywhere
+        in their output; None where no candidate has ranks that wait for each other."""
+        if not (self.deployed.data_parallel > 1.0).any():
+            return None
+        return self.output / np.sqrt(12.0) / self.context
+
+    @property
+    def drafting(self) -> NDArray[np.bool_] | None:
+        """(n,) whether the model has a module to draft with; None where none is needed or nothing
+        is said of any."""
+        speculation, modules = self.workload.speculation, self.deployed.batch.prediction_layers
+        if modules is None or speculation is None or speculation.draft_share is not None:
+            return None
+        return modules > 0.0
+
+    @property
+    def tokens_per_step(self) -> Floats | float:
+        """(n,) or one number: tokens that a request gains in a decode step."""
+        speculation, drafting = self.workload.speculation, self.drafting
+        if speculation is None:
+            return 1.0
+        gained = speculation.tokens_per_step
+        return gained if drafting is None else np.where(drafting, gained, 1.0)
+
+    @property
+    def steps(self) -> Floats:
+        """(n,) decode steps of a request."""
+        return np.maximum(self.output / self.tokens_per_step, 1.0)
+
+    @property
+    def imbalance(self) -> Floats:
+        """(n,) layers of the fullest pipeline stage over the mean."""
+        return layer_imbalance(self.deployed.batch)
+
+    def step_s(self, device_s: Floats, requests: Floats | float = 0.0) -> Floats:
+        """A step is the larger of device and host time, plus the gap between two steps and the
+        host's work on each decoding request; if overlapped, that runs beside the device."""
+        backend = self.workload.backend
+        host, each = backend.host_s_per_step, backend.host_s_per_request * requests
+        if backend.overlapped:
+            return np.maximum(device_s, host + each) + backend.gap_s_per_step
+        return np.maximum(device_s, host) + (backend.gap_s_per_step + each)
+
+
+def layer_imbalance(batch: CandidateBatch) -> Floats:
+    """(n,) layers of the fullest pipeline stage over the mean."""
+    layers, stages = batch.layers, batch.pipeline_parallel
+    return np.ceil(layers / stages) * stages / layers
+
+
+def case_of(
+    batch: CandidateBatch, workload: Workload, machines: Machines, *, keep: bool = False
+) -> Case:
+    """Gathers and sizes `batch` on its machines; MTP modules take their share of the memory where
+    they draft."""
+    deployed = Deployed(batch, machines)
+    prompt = np.broadcast_to(workload.prompt_tokens, deployed.n)
+    output = np.broadcast_to(workload.output_tokens, deployed.n)
+    sized = memory(deployed, prompt, output, workload.backend)
+    if workload.speculation is not None and workload.speculation.draft_share is None:
+        modules, one = batch.prediction_layers, module_bytes(deployed)
+        more = one if modules is None else modules * one
+        sized = sized.with_weights(more, deployed.data_parallel)
+    return Case(deployed, workload, prompt, output, sized, keep)
+
+
+def run_step(case: Case, *, parts: bool = True, **work: Any) -> Step:
+    """A step at the clock that the power cap leaves its chips (`dse.physics.power`); `work` as
+    `Step` takes it."""
+    deployed = case.deployed
+    full = Step(deployed, parts=parts or deployed.power_capped, **work)
+    if not deployed.power_capped:
+        return full
+    draw = Draw(deployed.machines.power, deployed.batch.chip)
+    slowed = Step(deployed.at_clock(clock(draw, full.ledger)), **work)
+    ledger, waited = slowed.ledger, waited_s(draw, slowed.ledger)
+    assert ledger.clock is not None
+    ledger.power_s = ledger.compute_s * (1.0 - ledger.clock) + (waited - ledger.seconds)
+    ledger.seconds = waited
+    return slowed
+
+
+def prefill_step(case: Case, tokens: Floats, ranks: Floats | float = 1.0) -> tuple[Floats, Step]:
+    """Seconds to prefill `tokens` on a share `ranks` of the attention ranks at the same time, chunk
+    after chunk, stages overlapped."""
+    chunks = np.ceil(tokens / case.workload.backend.chunk_tokens)
+    zeros = np.zeros(case.deployed.n)
+    step = run_step(
+        case,
+        decode_rows=zeros,
+        context=zeros,
+        prefill_rows=tokens / chunks,
+        prompt_tokens=case.seen,
+        fresh_tokens=case.fresh,
+        prefill_ranks=ranks,
+        network_overlap=case.workload.network_overlap,
+        keep=case.keep,
+    )
+    one = case.step_s(step.seconds * case.imbalance)
+    return one * (1.0 + (chunks - 1.0) / case.deployed.pipeline_parallel), step
+
+
+def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
+    """Seconds of a decode step of `rows` requests on every attention rank, drafts included."""
+    speculation, n = case.workload.speculation, case.deployed.n
+    zeros, ones, spread = np.zeros(n), np.ones(n), case.context_spread
+
+    def step(verified: Floats | float) -> Step:
+        return run_step(
+            case,
+            decode_rows=rows,
+            context=case.context,
+            prefill_rows=zeros,
+            prompt_tokens=ones,
+            context_spread=spread,
+            verified=verified,
+            network_overlap=case.workload.network_overlap,
+            keep=case.keep,
+        )
+
+    if speculation is None:
+        plain = step(1.0)
+        return case.step_s(plain.seconds * case.imbalance, rows), plain
+    verified: Floats | float = speculation.verified
+    if case.drafting is not None:
+        verified = np.where(case.drafting, verified, 1.0)
+    verify = step(verified)
+    plain_s = verify.seconds if speculation.draft_share is None else step(1.0).seconds
+    drafts = draft_s(speculation, case.deployed, rows, case.context, plain_s)
+    verify.ledger.drafts(drafts if case.drafting is None else drafts * case.drafting)
+    return case.step_s(verify.seconds * case.imbalance, rows), verify
+
+
+def rank_of(
+    case: Case, requests: Floats, rows: Floats, prefill_s: Floats, others: Floats
+) -> tuple[Rank, Step]:
+    """An attention rank of which `rows` requests decode in each step of a micro-batch; `others` are
+    the other requests of the instance over its attention ranks."""
+    deployed, backend = case.deployed, case.workload.backend
+    decode_step_s, plain = decode_step(case, rows)
+    alone_s, spread = plain.seconds - plain.ledger.drafts_s, case.context_spread
+    carried = np.minimum(case.fresh * np.maximum(rows / case.steps, 1.0), backend.chunk_tokens)
+    busy = np.minimum(rows * case.fresh / (carried * case.steps), 1.0)
+    together = together_share(busy, deployed.data_parallel)
+    mixed = run_step(
+        case,
+        decode_rows=rows,
+        context=case.context,
+        prefill_rows=carried,
+        prompt_tokens=case.seen,
+        fresh_tokens=case.fresh,
+        prefill_ranks=together,
+        context_spread=spread,
+        verified=plain.verified,
+        network_overlap=case.workload.network_overlap,
+        parts=False,
+    )
+    added = np.maximum(mixed.seconds - alone_s, 0.0) * case.imbalance
+    added = added * case.fresh / carried
+    rank = Rank(
+        requests=requests,
+        step_s=decode_step_s,
+        added_s=added,
+        own_s=prefill_s,
+        stages=deployed.pipeline_parallel,
+        prompt=case.fresh,
+        output=case.steps,
+        chunk_tokens=backend.chunk_tokens,
+        scheduler=backend.scheduler,
+        together=together,
+        others=others,
+        ranks=deployed.data_parallel,
+    )
+    return rank, plain

@@ -1,0 +1,326 @@
+"""From steps to requests: static batches, continuous batching in a closed loop, offline.
+
+Continuous batching: `dse.physics.queueing` has what a request waits for. Of a benchmark that sends
+`rounds` x concurrency prompts, one in `rounds` belongs to the burst at the start. Beyond the
+requests that memory, the backend's cap and its token budget admit, a request waits
+(concurrency - r) / X, by Little's law. Throughput is X = r / (time from admission to the last
+token).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
+
+from dse.physics.energy import Energy, request_energy
+from dse.physics.ledger import Ledger
+from dse.physics.machines import Machines
+from dse.physics.memory import Memory
+from dse.physics.phases import Case, case_of, decode_step, prefill_step, rank_of
+from dse.physics.poisson import (
+    Moments,
+    Response,
+    equilibrium,
+    percentile,
+    response,
+    slot_wait,
+)
+from dse.physics.queueing import Rank, closed_loop, decoding_limit, decoding_rows
+from dse.physics.step import Step
+from dse.physics.workload import POISSON, Workload
+from dse.schema.backend import Backend
+from dse.space.candidates import CandidateBatch, Floats
+
+BOTTLENECKS = (
+    "decode: compute", "decode: memory bandwidth", "decode: network",
+    "decode: fixed overhead", "prefill: compute", "prefill: memory bandwidth",
+    "prefill: network", "prefill: fixed overhead", "decode: memory tier", "prefill: memory tier",
+    "decode: power cap", "prefill: power cap",
+)  # fmt: skip
+TIER = BOTTLENECKS.index("decode: memory tier")
+POWER = BOTTLENECKS.index("decode: power cap")
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """What a deployment does with a workload; every array (n,), seconds unless named.
+
+    `ttft_s` is NaN for offline serving, where it has no meaning. `prefill_chip_s` and
+    `decode_chip_s` are chip-seconds per request. `bottleneck` indexes BOTTLENECKS. `arrivals` is
+    None but for Poisson arrivals. `energy` is worked out when first asked for: few searches ask.
+    """
+
+    prefill_s: Floats
+    decode_step_s: Floats
+    ttft_s: Floats
+    tpot_s: Floats
+    e2e_s: Floats
+    output_tokens_per_s: Floats
+    requests_per_s: Floats
+    running_requests: Floats
+    running_per_instance: Floats
+    prefill_chip_s: Floats
+    decode_chip_s: Floats
+    latency_floor_s: Floats
+    mfu: Floats
+    mbu: Floats
+    bottleneck: Floats
+    memory: Memory
+    prefill_ledger: Ledger
+    decode_ledger: Ledger
+    count_energy: Callable[[], Energy]
+    arrivals: Arrivals | None = None
+
+    @property
+    def energy(self) -> Energy:
+        """Joules of a request."""
+        return self.count_energy()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Of Poisson arrivals, (n,): mean and percentiles of the time to first token, and the rate of
+    arrival over the most that can be served. At 1 and beyond, the times are infinite."""
+
+    ttft_mean_s: Floats
+    ttft_p90_s: Floats
+    ttft_p99_s: Floats
+    utilisation: Floats
+
+
+def predict(
+    batch: CandidateBatch, workload: Workload, machines: Machines, *, keep: bool = False
+) -> Performance:
+    """Serves `workload` on every candidate. `keep` retains per-operator ledgers."""
+    case = case_of(batch, workload, machines, keep=keep)
+    if workload.serving == "static":
+        return _static(case)
+    return _poisson(case) if workload.serving == POISSON else _closed_loop(case)
+
+
+def _static(case: Case) -> Performance:
+    deployed, batch, output = case.deployed, case.deployed.batch, case.output
+    running = np.ceil(batch.concurrency / batch.replicas)
+    per_rank = np.ceil(running / deployed.data_parallel)
+    prefill_s, prefill = prefill_step(case, per_rank * case.fresh)
+    rows = np.maximum(per_rank / deployed.pipeline_parallel, 1.0)
+    decode_step_s, decode = decode_step(case, rows)
+    tpot = decode_step_s / case.tokens_per_step
+    ttft = prefill_s  # a static batch meets no server
+    e2e = ttft + (output - 1.0) * tpot
+    requests_per_s = batch.concurrency / e2e
+    total_chip_s = batch.chips / requests_per_s
+    prefill_chip_s = batch.chips * ttft / batch.concurrency
+    return _performance(
+        case, prefill, decode, prefill_s, decode_step_s, ttft, tpot, e2e,
+        requests_per_s, batch.concurrency, running, prefill_chip_s, total_chip_s,
+    )  # fmt: skip
+
+
+def _slots(case: Case) -> Floats:
+    """(n,) requests of an instance that memory and the backend's cap admit at once."""
+    return np.maximum(
+        np.minimum(case.memory.admitted, case.workload.backend.max_running_requests), 1.0
+    )
+
+
+def _fits(case: Case) -> Floats:
+    """(n,) the same, by the token budget of a step too."""
+    deployed, backend = case.deployed, case.workload.backend
+    if backend.scheduler != "mixed":
+        return _slots(case)
+    decoding = decoding_limit(backend.chunk_tokens, case.fresh, case.steps)
+    ranks = deployed.pipeline_parallel * deployed.data_parallel
+    return np.minimum(_slots(case), decoding * ranks)
+
+
+def _full_rank(case: Case, running: Floats, prefill_s: Floats) -> tuple[Rank, Step]:
+    """An attention rank of an instance that always has `running` (n,) requests."""
+    per_rank = np.ceil(running / case.deployed.data_parallel)
+    backend = case.workload.backend
+    rows = decoding_rows(
+        np.maximum(per_rank / case.deployed.pipeline_parallel, 1.0),
+        backend.chunk_tokens,
+        case.fresh,
+        case.steps,
+        backend.scheduler,
+    )
+    others = (running - 1.0) / case.deployed.data_parallel
+    return rank_of(case, per_rank, rows, prefill_s, others)
+
+
+def _prefill_chip_s(case: Case, rank: Rank) -> Floats:
+    """(n,) chip-seconds by which a prompt lengthens the steps of its rank."""
+    return case.deployed.batch.chips_per_instance * rank.delay_s / case.deployed.data_parallel
+
+
+def first_token_s(backend: Backend, rank: Rank) -> Floats:
+    """(n,) what a backend adds to the time to first token."""
+    return backend.first_token_s + backend.first_token_steps * rank.step_s
+
+
+def evened(queued: Floats, fits: Floats) -> Floats:
+    """(n,) requests that run in the mean of a benchmark that ends: `queued` ones of equal length go
+    through in whole rounds of at most `fits`, and the last is seldom full. 0 queued: no end."""
+    rounds = np.maximum(np.ceil(queued / fits), 1.0)
+    return np.where(queued > 0.0, np.maximum(queued / rounds, 1.0), fits)
+
+
+def _closed_loop(case: Case) -> Performance:
+    deployed, workload, output = case.deployed, case.workload, case.output
+    batch = deployed.batch
+    offline = workload.serving == "offline"
+    fits = _fits(case)
+    if offline:
+        waiting = running = evened(workload.queued / batch.replicas, fits)
+    else:
+        waiting = np.ceil(batch.concurrency / batch.replicas)
+        running = np.minimum(waiting, fits)
+    prefill_s, prefill = prefill_step(case, case.fresh, 1.0 / deployed.data_parallel)
+    rank, decode = _full_rank(case, running, prefill_s)
+    latency = closed_loop(rank, workload.rounds, workload.synchronised)
+    tpot = latency.tpot_s / case.tokens_per_step
+    first_token = first_token_s(workload.backend, rank) + latency.ttft_s
+    residence = first_token + (output - 1.0) * tpot
+    per_instance = running / residence
+    queue = (waiting - running) / per_instance
+    ttft = np.full(deployed.n, np.nan) if offline else first_token + queue
+    active = batch.replicas if offline else np.minimum(batch.replicas, batch.concurrency)
+    requests_per_s = per_instance * active
+    total_chip_s = batch.chips / requests_per_s
+    prefill_chip_s = np.minimum(_prefill_chip_s(case, rank), total_chip_s)
+    in_flight = running * active
+    if not offline:
+        in_flight = np.minimum(in_flight, batch.concurrency)
+    return _performance(
+        case, prefill, decode, prefill_s, rank.step_s, ttft, tpot, queue + residence,
+        requests_per_s, in_flight, running, prefill_chip_s, total_chip_s,
+    )  # fmt: skip
+
+
+def _poisson(case: Case) -> Performance:
+    """What an instance can serve is what a closed loop with as many requests as fit serves."""
+    deployed, workload, output = case.deployed, case.workload, case.output
+    batch, stages = deployed.batch, deployed.pipeline_parallel
+    arriving = np.broadcast_to(workload.requests_per_s, deployed.n) / batch.replicas
+    per_rank = arriving / deployed.data_parallel
+    prefill_s, prefill = prefill_step(case, case.fresh, 1.0 / deployed.data_parallel)
+    fits = _fits(case)
+    full_rank, _ = _full_rank(case, fits, prefill_s)
+    full = closed_loop(full_rank, np.inf, np.zeros(1))
+    full_s = full.ttft_s + (case.steps - 1.0) * full.tpot_s
+    most = fits / (first_token_s(workload.backend, full_rank) + full_s)
+
+    def met(rows: Floats) -> tuple[Rank, Step, Response]:
+        others = rows * stages - 1.0 / deployed.data_parallel
+        rank, decode = rank_of(case, rows * stages, rows, prefill_s, others)
+        return rank, decode, response(rank, per_rank)
+
+    def leads_to(rows: Floats) -> Floats:
+        return 1.0 + per_rank / stages * case.steps * met(rows)[2].tpot_s
+
+    rank, decode, found = met(
+        equilibrium(leads_to, np.maximum(fits / (stages * deployed.data_parallel), 1.0))
+    )
+    first_s = first_token_s(workload.backend, rank)
+    tpot = found.tpot_s / case.tokens_per_step
+    rest = np.maximum(output - 1.0, 1e-9)  # 0 tokens after the first, at an endless time for each
+    served_s = first_s + found.own_s + found.wait.mean + rest * tpot
+    # Load of prompts, of the closed loop's throughput, and of the places that memory has.
+    utilisation = np.maximum(np.maximum(arriving / most, found.busy), arriving * served_s / fits)
+    over = utilisation >= 1.0
+    slot = slot_wait(_slots(case), np.minimum(utilisation, 1.0), most)
+    wait = Moments(found.wait.mean + slot.mean, found.wait.variance + slot.variance)
+
+    def endless(seconds: Floats) -> Floats:
+        return np.where(over, np.inf, seconds)
+
+    p50, p90, p99 = (
+        endless(first_s + percentile(found.own_s, wait, share)) for share in (0.5, 0.9, 0.99)
+    )
+    mean = endless(first_s + found.own_s + wait.mean)
+    tpot = endless(tpot)
+    running = np.where(over, fits, arriving * served_s)
+    requests_per_s = np.minimum(arriving, most) * batch.replicas
+    total_chip_s = batch.chips / requests_per_s
+    performance = _performance(
+        case, prefill, decode, prefill_s, rank.step_s, p50, tpot, mean + rest * tpot,
+        requests_per_s, running * batch.replicas, running,
+        np.minimum(_prefill_chip_s(case, rank), total_chip_s), total_chip_s,
+    )  # fmt: skip
+    return replace(performance, arrivals=Arrivals(mean, p90, p99, utilisation))
+
+
+def _performance(
+    case: Case,
+    prefill: Step,
+    decode: Step,
+    prefill_s: Floats,
+    decode_step_s: Floats,
+    ttft: Floats,
+    tpot: Floats,
+    e2e: Floats,
+    requests_per_s: Floats,
+    in_flight: Floats,
+    running: Floats,
+    prefill_chip_s: Floats,
+    total_chip_s: Floats,
+) -> Performance:
+    decode_chip_s = total_chip_s - prefill_chip_s
+    floor = decode.ledger.floor_s
+    return Performance(
+        prefill_s=prefill_s,
+        decode_step_s=decode_step_s,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        e2e_s=e2e,
+        output_tokens_per_s=requests_per_s * case.output,
+        requests_per_s=requests_per_s,
+        running_requests=in_flight,
+        running_per_instance=running,
+        prefill_chip_s=prefill_chip_s,
+        decode_chip_s=decode_chip_s,
+        latency_floor_s=floor,
+        mfu=prefill.ledger.floor_compute_s / prefill.seconds,
+        mbu=decode.ledger.floor_memory_s / decode_step_s,
+        bottleneck=_bottleneck(prefill, decode, decode_step_s, prefill_chip_s > decode_chip_s),
+        memory=case.memory,
+        prefill_ledger=prefill.ledger,
+        decode_ledger=decode.ledger,
+        count_energy=cache(
+            partial(
+                request_energy, case, prefill, decode, decode_step_s, total_chip_s,
+                alone=case.workload.serving == "static",
+            )
+        ),
+    )  # fmt: skip
+
+
+def _bottleneck(
+    prefill: Step, decode: Step, decode_step_s: Floats, prefill_dominates: np.ndarray
+) -> Floats:
+    """(n,) index into BOTTLENECKS: the largest part of the phase that takes most chip-seconds. Time
+    of a decode step beyond the device's own counts as overhead."""
+    best = np.zeros(len(decode_step_s), dtype=np.intp)
+    for offset, ledger, extra in (
+        (0, decode.ledger, decode_step_s - decode.seconds),
+        (4, prefill.ledger, 0.0),
+    ):
+        compute_s = ledger.compute_s if ledger.clock is None else ledger.compute_s * ledger.clock
+        parts = (compute_s, ledger.memory_s, ledger.network_s, ledger.fixed_s + extra)
+        largest, where = parts[0], np.full(len(best), offset, dtype=np.intp)
+        for k, part in enumerate(parts[1:], start=1):
+            where = np.where(part > largest, offset + k, where)
+            largest = np.maximum(part, largest)
+        if ledger.tier is not None:  # waits for it are a part of memory time
+            tier_s = ledger.tier_s
+            waiting = (where == offset + 1) & (tier_s > ledger.memory_s - tier_s)
+            where = np.where(waiting, TIER + offset // 4, where)
+        if ledger.power_s is not None:
+            where = np.where(ledger.power_s > largest, POWER + offset // 4, where)
+        chosen = prefill_dominates if offset else ~prefill_dominates
+        best = np.where(chosen, where, best)
+    return best

@@ -1,0 +1,163 @@
+"""One forward step of a model on one attention rank: decoding requests, prompt tokens, or both.
+
+A step is what the scheduler runs at once. With pipeline stages it is the path of one micro-batch
+through all of them: every layer once, plus a hop a stage.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dse.physics.blocks import KINDS
+from dse.physics.collectives import Cost, groups, stage_hops
+from dse.physics.deployed import ACTIVATION_BYTES, Deployed
+from dse.physics.ledger import Ledger
+from dse.space.candidates import Block, Floats
+
+TILE_ROWS = 128.0
+VOCABULARY_MULTIPLE = 64.0  # serving stacks pad the vocabulary to 64 times the tensor parallelism
+
+
+def padded_vocabulary(deployed: Deployed) -> Floats:
+    """(n,) vocabulary rows on one tensor-parallel rank."""
+    unit = VOCABULARY_MULTIPLE * deployed.tensor_parallel
+    return np.ceil(deployed.batch.vocab_size / unit) * VOCABULARY_MULTIPLE
+
+
+def computed_rows(rows: Floats) -> Floats:
+    """(n,) rows that a GEMM computes: above one tile of 128, halfway between the rows and whole
+    tiles, since about half of the kernels that are chosen pad (docs/efficiency.md)."""
+    tiles = np.ceil(rows / TILE_ROWS) * TILE_ROWS
+    return np.where(rows > TILE_ROWS, (rows + tiles) / 2.0, rows)
+
+
+class Step:
+    """The work of one step. All arrays (n,).
+
+    decode_rows: requests that decode one token on each attention rank; context: tokens of KV cache
+    each of them reads in the mean; prefill_rows: prompt tokens on each attention rank;
+    prompt_tokens: the length of the prompts that these belong to; fresh_tokens: how many tokens of
+    each are prefilled (None: all); prefill_ranks: share of the
+    attention ranks that carry prompts in this step; context_spread: coefficient of
+    variation of the context among requests (None: all alike). The attention rank with the longest
+    contexts sets the step: the expected maximum of normal deviates over data-parallel ranks.
+    verified: tokens of each decoding request, more than 1 where some were drafted.
+    network_overlap: as in `dse.physics.workload`.
+    """
+
+    def __init__(
+        self,
+        deployed: Deployed,
+        *,
+        decode_rows: Floats,
+        context: Floats,
+        prefill_rows: Floats,
+        prompt_tokens: Floats,
+        fresh_tokens: Floats | None = None,
+        prefill_ranks: Floats | float = 1.0,
+        context_spread: Floats | None = None,
+        verified: Floats | float = 1.0,
+        network_overlap: float = 0.0,
+        keep: bool = False,
+        parts: bool = True,
+    ) -> None:
+        self.deployed = deployed
+        self.ledger = Ledger(deployed, keep=keep, parts=parts, network_overlap=network_overlap)
+        self.hidden_size = deployed.batch.hidden_size
+        self.decode_rows = decode_rows
+        self.context = context
+        if context_spread is not None:
+            ranks = 2.0 * np.log(deployed.data_parallel) / np.maximum(decode_rows, 1.0)
+            self.context = context * (1.0 + context_spread * np.sqrt(ranks))
+        self.prefill_rows = prefill_rows
+        self.prompt_tokens = prompt_tokens
+        self.fresh_tokens = prompt_tokens if fresh_tokens is None else fresh_tokens
+        self.has_decode: Floats = (decode_rows > 0).astype(np.float64)
+        self.has_prefill: Floats = (prefill_rows > 0).astype(np.float64)
+        self.verified = verified
+        self.verified_rows: Floats = decode_rows * verified
+        self.rows = self.verified_rows + prefill_rows
+        self.mean_rows = self.verified_rows + prefill_rows * prefill_ranks
+        # Ranks without prompts for each with one: their chips run experts for it.
+        alone = isinstance(prefill_ranks, float)
+        self.idle_ranks: Floats | None = None if alone else np.asarray(1.0 / prefill_ranks - 1.0)
+        self.computed_rows = computed_rows(self.rows)
+        self.useful_rows: Floats = self.rows / self.computed_rows
+        self.always = np.ones(deployed.n)
+        self.tensor_group, self.expert_group = groups(deployed)
+        self._reduced: Cost | None = None
+        self._run()
+
+    def _run(self) -> None:
+        deployed, ledger, hidden = self.deployed, self.ledger, self.hidden_size
+        row_bytes = hidden * ACTIVATION_BYTES
+        ledger.stream("embedding", self.always, self.gemm_law("bf16"), 2.0 * self.rows * row_bytes)
+        for block in deployed.batch.blocks:
+            if block.count.any():
+                KINDS[block.kind].add(self, block)
+        # Only the last token of each sequence reaches the output head.
+        finished = self.verified_rows + self.prefill_rows / self.fresh_tokens
+        vocabulary = padded_vocabulary(deployed)
+        self.gemm("output head", self.always, "embedding", finished, vocabulary, hidden)
+        # Every rank receives the columns of all others.
+        gathered = finished * vocabulary * deployed.tensor_parallel * ACTIVATION_BYTES
+        ledger.network("gather logits", self.always, self.tensor_group.all_gather(gathered))
+        for hops, cost in stage_hops(deployed, self.rows * row_bytes):
+            ledger.network("pipeline hops", hops, cost)
+        ledger.overlap()
+        ledger.wait_for_tier()
+
+    @property
+    def seconds(self) -> Floats:
+        return self.ledger.seconds
+
+    def gemm_law(self, part: str):
+        return self.deployed.law("gemm", part)
+
+    def gemm(
+        self, name: str, count: Floats, part: str, rows: Floats, out: Floats, inner: Floats
+    ) -> None:
+        """`count` products of (rows, inner) with a (inner, out) weight of the given part."""
+        weight = inner * out
+        touched = weight * self.deployed.weight_bytes.get(part, ACTIVATION_BYTES)
+        bytes_ = touched + rows * (inner + out) * ACTIVATION_BYTES
+        law = self.gemm_law(part)
+        computed, useful = self.computed_rows, self.useful_rows
+        if rows is not self.rows:
+            computed = computed_rows(rows)
+            useful = rows / computed
+        flops = 2.0 * computed * weight
+        self.ledger.operator(name, count, law, flops, bytes_, touched, useful=useful)
+
+    def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
+        """`count` kernels that read and write `elements` 16-bit numbers in all."""
+        self.ledger.stream(name, count, self.gemm_law("bf16"), elements * ACTIVATION_BYTES)
+
+    def tensor_all_reduce(self, name: str, count: Floats) -> None:
+        """Sums a layer's output over the tensor-parallel ranks."""
+        if self._reduced is None:  # the same for all layers
+            bytes_ = self.rows * self.hidden_size * ACTIVATION_BYTES
+            self._reduced = self.tensor_group.all_reduce(bytes_)
+        self.ledger.network(name, count, self._reduced)
+
+
+def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:
+    """Bytes of weights on the busiest chip by part, (n,): stages hold whole layers, the first holds
+    the embedding, the last the output head."""
+    stages = deployed.pipeline_parallel
+    total: dict[str, Floats] = {}
+    for block in deployed.batch.blocks:
+        layers = layers_per_stage(block, stages)
+        for part, elements in KINDS[block.kind].weight_elements(deployed, block).items():
+            per_element = deployed.weight_bytes.get(part, ACTIVATION_BYTES)
+            bytes_ = layers * elements * per_element
+            total[part] = total[part] + bytes_ if part in total else bytes_
+    table = padded_vocabulary(deployed) * deployed.batch.hidden_size
+    tables = np.where((stages > 1.0) | (deployed.batch.tied_embeddings > 0.0), 1.0, 2.0)
+    total["embedding"] = tables * table * deployed.weight_bytes["embedding"]
+    return total
+
+
+def layers_per_stage(block: Block, stages: Floats) -> Floats:
+    """(n,) layers of a block on the fullest pipeline stage."""
+    return np.ceil(block.count / stages)

@@ -1,0 +1,264 @@
+"""evaluate_training(batch, machines, stack): one optimizer step of n training runs.
+
+A step is m micro-batches on the fullest pipeline stage, what the other stages make it wait while
+the pipeline fills and drains, the communication that does not hide, the update of the weights, the
+host, and waiting for the slowest chip. Everything that is not the model's arithmetic at the dense
+peak is a loss with a name (`plan.LOSSES`); their sum is the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.physics.machines import Machines
+from dse.physics.parameters import Parameters, parameters
+from dse.physics.power import Work
+from dse.physics.training.communication import (
+    Held,
+    MicroBatchTraffic,
+    data_traffic,
+    micro_batch_traffic,
+    pipeline_hops,
+    tensor_sum,
+)
+from dse.physics.training.deployed import TrainingDeployed
+from dse.physics.training.memory import FULL, MOMENT_BYTES, SELECTIVE, WEIGHT_BYTES, memory_of
+from dse.physics.training.passes import CAST_BYTES, Pass
+from dse.physics.training.pipeline import DUALPIPE, Stages, bubble_share
+from dse.physics.training.plan import (
+    LOSSES,
+    MEMORY_PARTS,
+    RECOMPUTES,
+    TrainingBatch,
+    TrainingMetrics,
+)
+from dse.physics.training.rules import violations
+from dse.physics.training.weights import Elements, elements_of
+from dse.physics.training.work import Sends
+from dse.schema.tiers import TIERS
+from dse.schema.training_stack import TrainingStack
+from dse.space.candidates import Floats
+
+HOST = TIERS.index("host")
+MLP, MOE = RECOMPUTES.index("mlp"), RECOMPUTES.index("moe")
+FORWARD_OF_SENDS = 0.5  # of tensor and expert traffic; of context traffic a third
+
+
+def evaluate_training(
+    batch: TrainingBatch, machines: Machines, stack: TrainingStack
+) -> TrainingMetrics:
+    """All (n,). `evaluate_training(batch)[i]` equals `evaluate_training(batch[i:i+1])` bit for
+    bit. Chunks of about 10,000 runs keep the arrays in cache."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return _evaluate(batch, machines, stack)
+
+
+def _evaluate(batch: TrainingBatch, machines: Machines, stack: TrainingStack) -> TrainingMetrics:
+    deployed = TrainingDeployed(batch, machines, stack)
+    step = Pass(deployed)
+    count = parameters(deployed.batch)
+    elements = elements_of(deployed)
+    layers = np.maximum(deployed.batch.layers, 1.0)
+    stages = Stages.of(layers, deployed.pipeline_parallel, batch.virtual_stages)
+    micro_batches = np.maximum(np.ceil(batch.micro_batches - 1e-6), 1.0)
+    memory = memory_of(step, elements, stages, micro_batches)
+    total = memory.total
+    per_token, plain = _model_flops(step, count)
+    spent = _spend(step, elements, stages, micro_batches, per_token)
+    step_s = np.zeros(deployed.n)
+    for cause in LOSSES:
+        step_s = step_s + spent.losses[cause]
+    ideal = spent.losses["ideal"]
+    forward = 2.0 * count.active_non_embedding * step.own_rows + step.mixing_flops
+    full = batch.recompute == FULL
+    again = np.where(full, forward * step.peak_s_per_flop, 0.0)
+    again = again * micro_batches / deployed.pipeline_parallel
+    host_capacity = machines.tiers.capacity_bytes[deployed.batch.chip, HOST]
+    return TrainingMetrics(
+        step_s=step_s,
+        tokens_per_s_per_chip=batch.global_batch_tokens / step_s / batch.chips,
+        model_flops_per_token=per_token,
+        mfu=ideal / step_s,
+        mfu_6n=ideal * plain / per_token / step_s,
+        hfu=(ideal + again) / step_s,
+        memory_bytes_per_chip=total,
+        memory_capacity_bytes_per_chip=deployed.capacity_bytes,
+        host_memory_bytes_per_chip=memory.host,
+        memory={part: memory.parts[part] for part in MEMORY_PARTS},
+        losses=spent.losses,
+        hidden_communication_s=spent.hidden,
+        micro_batches=micro_batches,
+        work=spent.work,
+        parameters=count,
+        violations=violations(deployed, total, memory.host, host_capacity),
+    )
+
+
+def _model_flops(step: Pass, count: Parameters) -> tuple[Floats, Floats]:
+    """(n,) operations a token with and without attention. A trained parameter takes 6 a token, 2
+    forward and 4 backward (Kaplan et al. 2020, arXiv 2001.08361, section 2.1), a frozen one 4;
+    attention three times its forward, only what the mask lets a token see."""
+    tp = step.deployed.tensor_parallel
+    plain = 6.0 * count.active
+    plain = np.where(step.lora, 4.0 * count.active + 6.0 * step.adapter_elements * tp, plain)
+    return plain + 3.0 * step.mixing_flops * tp / step.rows, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A step, (n,): seconds by cause, those of communication that hide, what the mean chip does."""
+
+    losses: dict[str, Floats]
+    hidden: Floats
+    work: Work
+
+
+def _spend(
+    step: Pass, elements: Elements, stages: Stages, micro_batches: Floats, per_token: Floats
+) -> Spent:
+    deployed, stack = step.deployed, step.stack
+    pp, m = deployed.pipeline_parallel, micro_batches
+    mean = m / pp  # micro-batches through all layers, of the time of one stage
+    traffic = micro_batch_traffic(step)
+    tables = tensor_sum(step).times(2.0)  # the embedding forward, the output head backward
+    tensor = traffic.tensor + tables.seconds
+    again, again_share = _again(step, traffic)
+    layers_s = step.layers.seconds + traffic.tensor + traffic.context + traffic.expert + again
+    ends_s = step.ends.seconds + tables.seconds
+    whole = layers_s + ends_s
+    inner = stages.middle * stages.inner
+    of_layer = layers_s / np.maximum(deployed.batch.layers, 1.0)
+    ends_of_pipe = of_layer * stages.last + ends_s
+    # DualPipe's chips hold the stages i and p - 1 - i, so that both ends share theirs.
+    dual = (deployed.runs.schedule == DUALPIPE) & (pp > 1.0)
+    pair = (of_layer * stages.first + ends_of_pipe) / 2.0
+    fullest = np.maximum(np.where(dual, pair, ends_of_pipe), of_layer * inner)
+
+    ideal = per_token * step.own_rows * step.peak_s_per_flop
+    higher = step.layers.higher_precision + step.ends.higher_precision
+    elementwise = step.layers.elementwise + step.ends.elementwise
+    uneven = step.layers.uneven
+    device = step.layers.seconds + step.ends.seconds
+    kernels = device - ideal - higher - elementwise - uneven
+    hops, hops_hidden, hops_sent = pipeline_hops(step, m, traffic.room)
+    room = np.maximum(traffic.room - hops_hidden / mean, 0.0)
+    data, data_hidden, update, data_sent = _states(step, elements, stages, m, room)
+    launches = stack.host_s_per_layer * np.maximum(stages.last, inner)
+    host = stack.host_s_per_step + m * (
+        stack.host_s_per_micro_batch + np.maximum(launches - fullest, 0.0)
+    )
+    losses = {
+        "ideal": mean * ideal,
+        "higher_precision": mean * higher,
+        "kernels": mean * kernels,
+        "elementwise": mean * elementwise,
+        "recomputation": mean * again,
+        "imbalance": m * (fullest - whole / pp) + mean * uneven,
+        "bubble": _bubble(step, traffic, again, whole, fullest),
+        "tensor_communication": mean * tensor,
+        "context_communication": mean * traffic.context,
+        "expert_communication": mean * traffic.expert,
+        "pipeline_communication": hops,
+        "data_communication": data,
+        "optimizer": update.seconds,
+        "host": host,
+    }
+    busy = np.zeros(deployed.n)
+    for seconds in losses.values():
+        busy = busy + seconds
+    losses["stragglers"] = stack.straggler * busy
+    hidden = mean * traffic.hidden + hops_hidden + data_hidden
+
+    layers, ends = step.layers, step.ends
+    sent = traffic.sends
+    forward_sent = again_share * FORWARD_OF_SENDS
+    once = layers.forward_peak * again_share + layers.forward_peak + layers.backward_peak
+    moved = layers.forward_bytes * again_share + layers.forward_bytes + layers.backward_bytes
+    work = Work(
+        peak_s=mean * (once + ends.forward_peak + ends.backward_peak),
+        bytes=mean * (moved + ends.forward_bytes + ends.backward_bytes) + update.bytes_,
+        link_bytes=mean * (sent.link_bytes * (1.0 + forward_sent) + tables.link_bytes)
+        + hops_sent.link_bytes
+        + data_sent.link_bytes,
+        network_bytes=mean * (sent.network_bytes * (1.0 + forward_sent) + tables.network_bytes)
+        + hops_sent.network_bytes
+        + data_sent.network_bytes,
+    )
+    return Spent(losses, hidden, work)
+
+
+def _again(step: Pass, traffic: MicroBatchTraffic) -> tuple[Floats, Floats]:
+    """(n,) seconds of recomputation in one micro-batch, all layers, and its share of the forward
+    pass: all of it with its communication, the feed-forwards (the sparse ones with dispatch and
+    combine), or norms and activations."""
+    forward = step.layers.forward
+    full = forward + traffic.again
+    recompute = step.deployed.runs.recompute
+    again = np.where(recompute == FULL, full, 0.0)
+    again = np.where(recompute == SELECTIVE, step.layers.cheap, again)
+    again = np.where(recompute == MLP, step.of["mlp"].forward, again)
+    again = np.where(recompute == MOE, step.of["moe"].forward + traffic.dispatch_again, again)
+    device = np.where(recompute == FULL, forward, np.minimum(again, forward))
+    return again, device / np.maximum(forward, 1e-30)
+
+
+def _bubble(
+    step: Pass, traffic: MicroBatchTraffic, again: Floats, whole: Floats, fullest: Floats
+) -> Floats:
+    """(n,) seconds that the fullest stage waits for the others in a step."""
+    runs, pp = step.deployed.runs, step.deployed.pipeline_parallel
+    backward = step.layers.backward + step.ends.backward + traffic.tensor / 2.0
+    backward = backward + traffic.context * (2.0 / 3.0) + traffic.expert / 2.0 + again
+    weights = step.layers.weight_gradient + step.ends.weight_gradient
+    share = bubble_share(runs.schedule, pp, runs.virtual_stages, backward / whole, weights / whole)
+    return share * np.maximum(whole - fullest, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The optimizer, (n,): seconds, and bytes through the device memory."""
+
+    seconds: Floats
+    bytes_: Floats
+
+
+def _states(
+    step: Pass, elements: Elements, stages: Stages, micro_batches: Floats, room: Floats
+) -> tuple[Floats, Floats, Update, Sends]:
+    """Data-parallel communication of a step, (n,) seconds shown and hidden, and the update of the
+    fullest stage."""
+    deployed = step.deployed
+    alone = deployed.pipeline_parallel == 1.0
+    tied = elements.tied > 0.0
+    tables = np.where(alone & ~tied, 2.0 * elements.table, elements.table)
+    tables = tables + np.where(alone, elements.positions, 0.0)
+    inner = stages.middle * stages.inner
+    layers = np.maximum(stages.last, inner)
+    stored = np.maximum(elements.dense * stages.last + tables, elements.dense * inner)
+    share = layers / np.maximum(deployed.batch.layers, 1.0)
+    dense = Held(stored, np.where(step.lora, step.adapter_elements * share, stored))
+    of_experts = elements.experts * layers
+    experts = Held(of_experts, np.where(step.lora, 0.0, of_experts))
+    shown, hidden, sent = data_traffic(step, dense, experts, layers, micro_batches, room * share)
+    return shown, hidden, _update(step, dense, experts), sent
+
+
+def _update(step: Pass, dense: Held, experts: Held) -> Update:
+    """Reads the gradient twice (its norm, then itself), reads and writes moments, master copy and
+    weight, at the memory rate of large kernels; what is offloaded is updated where it lies, at the
+    rate of the host's memory tier. Low formats cast each weight once a step."""
+    deployed, runs = step.deployed, step.deployed.runs
+    sharded = deployed.zero_stage >= 1.0
+    updated = dense.trained / np.where(sharded, deployed.data_ranks, 1.0)
+    updated = updated + experts.trained / np.where(sharded, deployed.expert_data_ranks, 1.0)
+    each = 2.0 * runs.gradient_bytes + 2.0 * MOMENT_BYTES[runs.optimizer]
+    each = each + 2.0 * runs.master_bytes + WEIGHT_BYTES
+    each = each + np.where(runs.master_bytes > 0.0, 0.0, WEIGHT_BYTES)
+    tiers, offload = deployed.machines.tiers, runs.offload
+    host = tiers.s_per_byte[deployed.batch.chip, HOST] / tiers.reached
+    casts = step.low * (dense.stored + experts.stored) * CAST_BYTES
+    here = updated * each * (1.0 - offload) + casts
+    there = np.where(offload > 0.0, updated * each * offload * host, 0.0)
+    return Update(here * step.bf16.s_per_byte + there, here)

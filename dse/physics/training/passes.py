@@ -1,0 +1,377 @@
+"""Forward and backward of one micro-batch through all layers, on the chips of one rank.
+
+The operators are those of serving a prompt (`dse.physics.blocks`): `Pass` stands where a `Step`
+stands and adds to every forward operator what its backward takes.
+
+    product (rows, K) x (K, N)   forward; the gradient of the rows, which has its sizes and takes as
+                                 long; that of the weight, (K, rows) x (rows, N), which reads and
+                                 writes a gradient of K N numbers and does not pad its rows
+    attention                    backward has 2.5 times the operations: scores again, and four
+                                 products for two (Dao 2023, arXiv 2307.08691, section 3.1.2)
+    element-wise kernels         backward moves 1.5 times the bytes (assumed: of a norm it reads
+                                 gradient and input and writes a gradient)
+
+It also counts the bytes that stay on the chip until the backward pass: the input of every product,
+queries, keys, values and output of attention (FlashAttention keeps no scores), the inputs of norms
+and activations. With dropout and the scores of plain attention this is the count of Korthikanti et
+al. 2022 (arXiv 2205.05198, equations 1 to 4).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dse.physics.blocks import KINDS
+from dse.physics.deployed import ACTIVATION_BYTES, Law
+from dse.physics.ledger import busy_s
+from dse.physics.step import computed_rows, padded_vocabulary
+from dse.physics.training import experts
+from dse.physics.training.deployed import TrainingDeployed
+from dse.physics.training.plan import PRECISIONS, TASKS
+from dse.physics.training.work import Kept, Sends, Work
+from dse.schema.blocks import WEIGHT_PARTS
+from dse.space.candidates import Block, Floats
+
+ATTENTION_BACKWARD = 2.5
+OTHER_BACKWARD = 2.0  # indexers and states: two products for one
+ATTENTION_BACKWARD_BYTES = 2.0  # reads q, k, v, out and its gradient, writes three gradients
+ELEMENTWISE_BACKWARD = 1.5
+CAST_BYTES = 4.0  # of a 16-bit number that is read and written by rows and by columns in 8 bits
+LOGIT_BYTES = 4.0
+# Bytes of a linear layer's input that is kept, by precision: 8-bit recipes keep what they cast.
+KEPT_INPUT_BYTES = np.array([2.0, 1.0, 1.0 + 4 / 128, 1.0 + 1 / 32, 0.5 + 1 / 16])
+
+LINEAR = tuple(part for part in WEIGHT_PARTS if part != "embedding")
+# Element-wise kernels on the residual stream, which sequence parallelism divides.
+ON_RESIDUALS = frozenset(
+    ("attention norm", "feed-forward norm", "state space norm", "position embedding")
+)
+GROUPS = ("mixer", "mlp", "moe")
+OF_EXPERTS = frozenset(("expert permutation", "expert activation"))
+# Whose outputs, queries, keys and values, selective recomputation computes again from latents.
+LATENT_UP = frozenset(("query up-projection", "KV up-projection"))
+ACTIVATED = frozenset(("feed-forward up-projection", "shared experts up-projection"))
+# Products whose input another one keeps already, or attention (its output).
+INPUT_KEPT_ELSEWHERE = frozenset(
+    (
+        "shared experts up-projection", "indexer keys", "attention output gate",
+        "latent down-projection",
+    )
+)  # fmt: skip
+
+
+def law_seconds(law: Law, flops: Floats, bytes_: Floats) -> Floats:
+    """(n,) seconds of one kernel by its law (`dse.physics.ledger`)."""
+    return busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte) + law.fixed_s
+
+
+class NoLedger:
+    """Takes operators of a block for a `Pass`, which has no other use for a ledger."""
+
+    def __init__(self, owner: Pass) -> None:
+        self._owner = owner
+
+    def operator(
+        self,
+        name: str,
+        count: Floats,
+        law: Law,
+        flops: Floats,
+        bytes_: Floats,
+        touched: Floats | float,
+        present: Floats | None = None,
+        **_: object,
+    ) -> None:
+        if present is not self._owner.has_decode:
+            self._owner.attention(name, count, law, flops, bytes_)
+
+
+class Pass:
+    """One micro-batch; every array (n,). `rows` are the tokens of a micro-batch on one context
+    rank, `own_rows` those of one chip where tensor-parallel ranks divide them.
+
+    `of[group]` and `kept[group]` hold the Work and what is kept of all layers by GROUPS, `layers`
+    their sum, `ends` the Work of embedding and output head; `dispatched` one all-to-all of every
+    sparse layer; `tensor_collectives` how often a layer's output is summed over the tensor-parallel
+    ranks, in the forward pass of all layers; `mixing_flops` the forward arithmetic of attention and
+    states on one chip; `adapter_elements` the weights of low-rank adapters on one chip, all layers.
+    `latent_output` is set while a block of latent attention is added: bytes of its output.
+    """
+
+    def __init__(self, deployed: TrainingDeployed) -> None:
+        runs, stack, n = deployed.runs, deployed.stack, deployed.n
+        self.deployed, self.stack = deployed, stack
+        self.hidden_size = deployed.batch.hidden_size
+        self.prefill_rows = runs.micro_batch * runs.sequence_length / runs.context_parallel
+        self.rows = self.prefill_rows
+        self.prompt_tokens = runs.sequence_length
+        self.tensor_split = np.where(runs.sequence_parallel > 0.0, deployed.tensor_parallel, 1.0)
+        self.own_rows: Floats = self.rows / deployed.tensor_parallel
+        self.computed_rows = computed_rows(self.rows)
+        # What `Step` has for serving; operators multiply by these.
+        self.has_decode = self.decode_rows = self.verified_rows = self.context = np.zeros(n)
+        self.has_prefill = np.ones(n)
+        self.verified = 1.0
+        self.ledger = NoLedger(self)
+
+        self.low = runs.precision > 0
+        self.lora = runs.task == TASKS.index("lora")
+        self.trains = np.where(self.lora, 0.0, 1.0)
+        self.kept_input = KEPT_INPUT_BYTES[runs.precision]
+        self.bf16 = deployed.law("gemm", "bf16")
+        self.peak_s_per_flop = _peak(deployed.law("gemm", "mlp"))
+        fp4 = runs.precision == PRECISIONS.index("nvfp4")
+        self.in_bf16 = np.where(fp4, stack.fp4_high_precision, 0.0) if fp4.any() else None
+        slower = np.where(self.low, stack.gemm_fp8, stack.gemm_bf16)
+        self.slower = np.where(fp4, stack.gemm_fp4, slower)
+
+        self.of = {group: Work(n) for group in GROUPS}
+        self.kept = {group: Kept(n) for group in GROUPS}
+        self.ends, self.keeps = Work(n), Kept(n)
+        self.latent_output: Floats | None = None
+        self.work = self.ends
+        self.tensor_collectives = np.zeros(n)
+        self.dispatched = Sends(n)
+        self.mixing_flops, self.adapter_elements = np.zeros(n), np.zeros(n)
+        for block in deployed.batch.blocks:
+            if block.count.any():
+                self._add(block)
+        self.layers = Work(n)
+        for group in GROUPS:
+            self.layers += self.of[group]
+        self.work, self.keeps = self.ends, Kept(n)  # the head's are counted with the logits
+        self._tables()
+
+    def _add(self, block: Block) -> None:
+        group = block.kind if block.kind in GROUPS else "mixer"
+        self.work, self.keeps = self.of[group], self.kept[group]
+        self.latent_output = None
+        if block.kind == "moe":
+            experts.add(self, block)
+            return
+        if block.kind == "mla":
+            heads = np.ceil(block["heads"] / self.deployed.tensor_parallel)
+            self.latent_output = self.rows * heads * block["v_head_dim"] * ACTIVATION_BYTES
+        if block.kind == "positions":
+            self.work, self.keeps = self.ends, Kept(len(self.rows))
+        KINDS[block.kind].add(self, block)
+
+    def _tables(self) -> None:
+        """Embedding, output head and loss, whole on the first and the last stage."""
+        one, hidden = np.ones(self.deployed.n), self.hidden_size
+        vocabulary = padded_vocabulary(self.deployed)
+        self.elementwise("embedding", one, 2.0 * self.rows * hidden)
+        self.elementwise("last norm", one, 3.0 * self.rows * hidden / self.tensor_split)
+        self.gemm("output head", one, "embedding", self.rows, vocabulary, hidden)
+        # Read in 16 bits, probabilities in 32 (Megatron-Core's vocabulary-parallel cross entropy).
+        self.elementwise("loss", one, 3.0 * self.rows * vocabulary)
+
+    def gemm_law(self, part: str) -> Law:
+        return self.deployed.law("gemm", part)
+
+    def gemm(
+        self, name: str, count: Floats, part: str, rows: Floats, out: Floats, inner: Floats
+    ) -> None:
+        """`count` products of (rows, inner) with a (inner, out) weight of the given part, their
+        gradients, their casts and their adapters."""
+        deployed, work = self.deployed, self.work
+        if part == "router":  # on the chip's own tokens
+            rows = rows / self.tensor_split
+        linear = part in LINEAR
+        weight = inner * out
+        moved = rows * (inner + out) * ACTIVATION_BYTES
+        read = weight * deployed.weight_bytes.get(part, ACTIVATION_BYTES) + moved
+        flops = 2.0 * weight * (self.computed_rows if rows is self.rows else computed_rows(rows))
+        gradient = moved + 2.0 * weight * deployed.runs.gradient_bytes
+        forward = self._product(part, linear, flops, read)
+        weights = self._product(part, linear, 2.0 * rows * weight, gradient)
+        weights = weights * (self.stack.weight_gradient * self.trains * count)
+        forward = forward * count
+        self._add_work(forward, forward + weights)
+        work.weight_gradient += weights
+        if name in LATENT_UP:
+            work.cheap += forward
+        useful = 2.0 * rows * weight * count
+        self._higher(part, useful, 2.0 + self.trains)
+        self._spent(_peak(self.gemm_law(part)) * useful, count * read, count * gradient)
+        if linear:
+            self._cast(count, rows, inner, out)
+            self._adapt(count, rows, inner, out)
+        if work is not self.ends:
+            self._keep_input(name, count, linear, rows, inner, out)
+
+    def _product(self, part: str, linear: bool, flops: Floats, bytes_: Floats) -> Floats:
+        seconds = law_seconds(self.deployed.law("gemm", part), flops, bytes_)
+        if not linear:
+            return seconds * self.stack.gemm_bf16
+        seconds = seconds * self.slower
+        if self.in_bf16 is not None:
+            plain = law_seconds(self.bf16, flops, bytes_) * self.stack.gemm_bf16
+            seconds = np.where(
+                self.in_bf16 > 0.0,
+                (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain,
+                seconds,
+            )
+        return seconds
+
+    def _add_work(self, forward: Floats, backward: Floats) -> None:
+        self.work.forward += forward
+        self.work.backward += backward
+
+    def _spent(self, peak: Floats, forward: Floats, gradient: Floats) -> None:
+        """For energy: `peak` seconds of useful arithmetic forward, and bytes forward, as many for
+        the gradient of the rows, and those of the weight gradient."""
+        work = self.work
+        work.forward_peak += peak
+        work.backward_peak += peak * (1.0 + self.trains)
+        work.forward_bytes += forward
+        work.backward_bytes += forward + gradient * self.trains
+
+    def _higher(self, part: str, flops: Floats, passes: Floats | float) -> None:
+        """What `passes` times these useful operations take more at the peak of their own format
+        than at that of the run."""
+        own = _peak(self.deployed.law("gemm", part))
+        if part in LINEAR and self.in_bf16 is not None:
+            own = (1.0 - self.in_bf16) * own + self.in_bf16 * _peak(self.bf16)
+        self.work.higher_precision += flops * passes * self._beyond(own)
+
+    def _beyond(self, own: Floats) -> Floats:
+        return np.maximum(own - self.peak_s_per_flop, 0.0)
+
+    def _stream(
+        self, count: Floats, forward: Floats, backward: Floats, factor: float = 1.0
+    ) -> Floats:
+        """`count` element-wise kernels that move so many bytes forward and backward; returns the
+        seconds of forward, (n,)."""
+        work, rate = self.work, self.bf16.s_per_byte
+        times = count * (self.stack.elementwise * factor)
+        fixed = self.deployed.stream_fixed_s
+        seconds = (forward * rate + fixed) * times
+        later = (backward * rate + fixed) * times
+        self._add_work(seconds, later)
+        work.elementwise += seconds + later
+        work.forward_bytes += count * forward
+        work.backward_bytes += count * backward
+        return seconds
+
+    def _cast(self, count: Floats, rows: Floats, inner: Floats, out: Floats) -> None:
+        """Inputs and gradients to the low format, where the run has one."""
+        if self.low.any():
+            forward, backward = rows * inner * CAST_BYTES, rows * out * CAST_BYTES
+            self._stream(count * self.low, forward, backward)
+
+    def _adapt(self, count: Floats, rows: Floats, inner: Floats, out: Floats) -> None:
+        """Two narrow products beside each frozen one, bound by reading and writing the rows."""
+        if self.lora.any():
+            times = count * self.lora
+            moved = rows * (inner + out) * ACTIVATION_BYTES
+            self._stream(times, moved, 2.0 * moved)
+            rank = self.deployed.runs.lora_rank
+            self.adapter_elements += times * rank * (inner + out)
+
+    def _keep_input(
+        self, name: str, count: Floats, linear: bool, rows: Floats, inner: Floats, out: Floats
+    ) -> None:
+        if name in ACTIVATED:
+            self.keeps.sharded += count * rows * out * ACTIVATION_BYTES
+        if name in INPUT_KEPT_ELSEWHERE:
+            return
+        each = self.kept_input if linear else np.full(len(rows), ACTIVATION_BYTES)
+        if "output projection" in name:  # attention keeps its output in 16 bits
+            self.keeps.sharded += count * rows * inner * np.where(self.low, each, 0.0)
+        elif inner is self.hidden_size:
+            whole = rows * self.tensor_split if name == "router" else rows
+            self.keeps.droppable_residual += count * whole * inner * each
+        else:
+            self.keeps.droppable_sharded += count * rows * inner * each
+
+    def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
+        """`count` kernels that read and write `elements` 16-bit numbers in all, and backward."""
+        on_residuals = name in ON_RESIDUALS
+        split = elements / self.tensor_split if on_residuals else elements
+        factor = self.stack.moe_elementwise if name in OF_EXPERTS else 1.0
+        moved = split * ACTIVATION_BYTES
+        forward = self._stream(count, moved, moved * ELEMENTWISE_BACKWARD, factor)
+        if on_residuals or "activation" in name:
+            self.work.cheap += forward
+        if name.startswith("latent norms"):  # reads and writes latents twice
+            self.keeps.sharded += count * elements / 4.0 * ACTIVATION_BYTES
+        if on_residuals:
+            self.keeps.residual += count * self.rows * self.hidden_size * ACTIVATION_BYTES
+
+    def attention(self, name: str, count: Floats, law: Law, flops: Floats, bytes_: Floats) -> None:
+        """Attention over the sequence, a state or an indexer, and backward."""
+        stack = self.stack
+        again = ATTENTION_BACKWARD if name == "attention over the prompt" else OTHER_BACKWARD
+        slower = stack.states if name == "state over the prompt" else stack.attention
+        forward = law_seconds(law, flops, bytes_) * (slower * count)
+        backward = law_seconds(law, flops * again, bytes_ * ATTENTION_BACKWARD_BYTES)
+        backward = backward * (slower * stack.attention_backward * count)
+        self._add_work(forward, backward)
+        self.work.attention += forward + backward
+        total = flops * count
+        self.mixing_flops += total
+        work = self.work
+        work.forward_peak += total * _peak(law)
+        work.backward_peak += total * again * _peak(law)
+        work.forward_bytes += count * bytes_
+        work.backward_bytes += count * bytes_ * ATTENTION_BACKWARD_BYTES
+        self.work.higher_precision += total * 3.0 * self._beyond(_peak(law))
+        output = self.latent_output
+        if output is None or again == OTHER_BACKWARD:
+            self.keeps.sharded += count * bytes_
+        else:
+            self.keeps.sharded += count * output
+            self.keeps.droppable_sharded += count * (bytes_ - output)
+
+    def grouped(
+        self,
+        count: Floats,
+        *,
+        flops: Floats,
+        useful: Floats,
+        bytes_: Floats,
+        gradient_bytes: Floats,
+        uneven: Floats,
+    ) -> None:
+        """The products of routed experts: `flops` of the busiest rank with its padding, `useful`
+        those of the mean one; `uneven` is the share of the flops beyond the mean."""
+        factor = self.stack.experts * count
+        forward = self._experts(flops, bytes_) * factor
+        weights = self._experts(flops, gradient_bytes) * (factor * self.trains)
+        self._add_work(forward, forward + weights)
+        self.work.weight_gradient += weights
+        self.work.uneven += (2.0 * forward + weights) * uneven
+        self._higher("experts", useful * count, 2.0 + self.trains)
+        peak = _peak(self.gemm_law("experts")) * useful * count
+        self._spent(peak, count * bytes_, count * gradient_bytes)
+
+    def _experts(self, flops: Floats, bytes_: Floats) -> Floats:
+        seconds = law_seconds(self.deployed.law("experts", "experts"), flops, bytes_) * self.slower
+        if self.in_bf16 is None:
+            return seconds
+        plain = law_seconds(self.deployed.law("experts", "bf16"), flops, bytes_)
+        plain = plain * self.stack.gemm_bf16
+        blend = (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain
+        return np.where(self.in_bf16 > 0.0, blend, seconds)
+
+    def keep_experts(
+        self, count: Floats, tokens: Floats, latent: Floats, width: Floats, matrices: Floats
+    ) -> None:
+        """Inputs of the two grouped products, and of the activation, of so many routed tokens; and
+        the casts of the inputs, where the run has a low format."""
+        each = count * tokens
+        self.keeps.sharded += each * (latent * self.kept_input + (matrices - 1.0) * width * 2.0)
+        self.keeps.droppable_sharded += each * width * self.kept_input
+        if self.low.any():
+            forward = tokens * (latent + width) * CAST_BYTES
+            backward = tokens * ((matrices - 1.0) * width + latent) * CAST_BYTES
+            self._stream(count * self.low, forward, backward, self.stack.moe_elementwise)
+
+    def tensor_all_reduce(self, name: str, count: Floats) -> None:
+        self.tensor_collectives += count
+
+
+def _peak(law: Law) -> Floats:
+    """(n,) seconds of an operation at the dense peak of the law's arithmetic."""
+    return law.s_per_flop * law.floor_of_compute

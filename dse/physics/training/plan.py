@@ -1,0 +1,235 @@
+"""TrainingBatch: n models, each trained in one way; and what `evaluate_training` says of them.
+
+Chips are numbered with tensor-parallel ranks next to each other, then context-parallel, then
+data-parallel ranks, pipeline stages outermost (Megatron-Core's default order, tp-cp-ep-dp-pp, with
+the expert-parallel ranks of a layer next to each other): a group lies inside a scale-up domain as
+far as what is inside it leaves room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from dse.physics.parameters import Parameters
+from dse.physics.power import Work
+from dse.schema.blocks import WEIGHT_PARTS
+from dse.schema.dtypes import CODE
+from dse.space.candidates import CandidateBatch, Codes, Floats
+
+# Codes are places in these. What each means is in docs/training.md.
+PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4")
+RECOMPUTES = ("none", "selective", "mlp", "moe", "full")
+SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "dualpipe")
+OPTIMIZERS = ("adam_fp32", "adam_bf16", "adam_8bit")
+TASKS = ("pretrain", "sft", "lora")
+
+# The arithmetic of the linear layers' products. Embedding, output head, router, attention scores
+# and norms stay at 16 bits or more.
+ARITHMETIC = {
+    "bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "mxfp8": "fp8", "nvfp4": "nvfp4",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingBatch:
+    """n training runs; every array (n,).
+
+    `candidates` holds shape and chip, and chips = tensor x context x pipeline x data parallel:
+    `data_parallel` counts all data-parallel ranks, `expert_parallel` divides tensor x context x
+    data (expert tensor parallelism 1), `replicas` is 1. `weight_dtype` follows from `precision`
+    and keys and values are in bf16 (`of` sets both). `concurrency` is not read.
+
+    `micro_batch` is in sequences, `virtual_stages` in chunks of layers a stage; `zero_stage` 0..3
+    (3: weights are sharded too, as FSDP does); `master_bytes` and `gradient_bytes` are of one
+    parameter; `offload` is the share of optimizer states and master weights in the host's memory.
+    `precision, recompute, schedule, optimizer, task` are codes, places in the tuples of this file.
+    """
+
+    candidates: CandidateBatch
+    precision: Codes
+    context_parallel: Floats
+    virtual_stages: Floats
+    micro_batch: Floats
+    sequence_length: Floats
+    global_batch_tokens: Floats
+    recompute: Codes
+    zero_stage: Floats
+    sequence_parallel: Floats
+    schedule: Codes
+    optimizer: Codes
+    master_bytes: Floats
+    gradient_bytes: Floats
+    task: Codes
+    lora_rank: Floats
+    offload: Floats
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def __getitem__(self, rows: slice | Codes) -> TrainingBatch:
+        """The runs at `rows`, as a batch."""
+        return TrainingBatch(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    @classmethod
+    def of(
+        cls,
+        candidates: CandidateBatch,
+        sequence_length: Any,
+        global_batch_tokens: Any,
+        *,
+        precision: Any = "bf16",
+        context_parallel: Any = 1.0,
+        virtual_stages: Any = 1.0,
+        micro_batch: Any = 1.0,
+        recompute: Any = "none",
+        zero_stage: Any = 1.0,
+        sequence_parallel: Any = 1.0,
+        schedule: Any = None,
+        optimizer: Any = "adam_fp32",
+        master_bytes: Any = 4.0,
+        gradient_bytes: Any = 4.0,
+        task: Any = "pretrain",
+        lora_rank: Any = 16.0,
+        offload: Any = 0.0,
+    ) -> TrainingBatch:
+        """Every setting is one for all or (n,); a code may be given by name. Without a schedule:
+        interleaved where there are virtual stages, else 1F1B. Raises ValueError for an unknown
+        name."""
+        n = len(candidates)
+
+        def column(value: Any) -> Floats:
+            return np.broadcast_to(np.asarray(value, dtype=np.float64), n).copy()
+
+        def codes(value: Any, names: tuple[str, ...]) -> Codes:
+            places = np.asarray(value)
+            if places.dtype.kind in "US":
+                unknown = set(places.ravel().tolist()) - set(names)
+                if unknown:
+                    raise ValueError(f"{min(unknown)!r} is none of {', '.join(names)}")
+                found = [names.index(name) for name in places.ravel().tolist()]
+                places = np.array(found, dtype=np.intp).reshape(places.shape)
+            return np.broadcast_to(places.astype(np.intp), n).copy()
+
+        formats = codes(precision, PRECISIONS)
+        virtual = column(virtual_stages)
+        if schedule is None:
+            schedule = np.where(virtual > 1.0, SCHEDULES.index("interleaved"), 0)
+        return cls(
+            candidates=replace(
+                candidates,
+                weight_dtype=weight_dtype_of(formats),
+                kv_dtype=np.full(n, CODE["bf16"], dtype=np.intp),
+            ),
+            precision=formats,
+            context_parallel=column(context_parallel),
+            virtual_stages=virtual,
+            micro_batch=column(micro_batch),
+            sequence_length=column(sequence_length),
+            global_batch_tokens=column(global_batch_tokens),
+            recompute=codes(recompute, RECOMPUTES),
+            zero_stage=column(zero_stage),
+            sequence_parallel=column(sequence_parallel),
+            schedule=codes(schedule, SCHEDULES),
+            optimizer=codes(optimizer, OPTIMIZERS),
+            master_bytes=column(master_bytes),
+            gradient_bytes=column(gradient_bytes),
+            task=codes(task, TASKS),
+            lora_rank=column(lora_rank),
+            offload=column(offload),
+        )
+
+    @property
+    def chips(self) -> Floats:
+        """(n,) tensor x context x pipeline x data parallel."""
+        candidates = self.candidates
+        inside = candidates.tensor_parallel * self.context_parallel
+        return inside * candidates.pipeline_parallel * candidates.data_parallel
+
+    @property
+    def micro_batches(self) -> Floats:
+        """(n,) micro-batches of a step on each data-parallel rank, not rounded."""
+        sequences = self.global_batch_tokens / self.sequence_length
+        return sequences / (self.candidates.data_parallel * self.micro_batch)
+
+
+def weight_dtype_of(precision: Codes) -> Mapping[str, Codes]:
+    """Codes of `dse.schema.dtypes` by weight part, (n,): the arithmetic of the linear layers;
+    embedding and output head in bf16."""
+    table = np.array([CODE[ARITHMETIC[name]] for name in PRECISIONS], dtype=np.intp)
+    low, bf16 = table[precision], np.full(len(precision), CODE["bf16"], dtype=np.intp)
+    return {part: bf16 if part == "embedding" else low for part in WEIGHT_PARTS}
+
+
+# Parts of the memory of the fullest chip, in bytes, which add up to `memory_bytes_per_chip`.
+MEMORY_PARTS = (
+    "weights", "gradients", "optimizer", "master", "activations", "logits", "buffers",
+    "runtime",
+)  # fmt: skip
+
+# Seconds of a step by cause, in the order in which they add up to `step_s`:
+LOSSES = {
+    "ideal": "arithmetic of the model at the dense peak of its format",
+    "higher_precision": "arithmetic kept in a format with a lower peak",
+    "kernels": "matrix products and attention below the peak: reached share, tiles, launches",
+    "elementwise": "norms, activations, casts, permutations: bound by memory",
+    "recomputation": "forward work done again for the backward pass",
+    "imbalance": "the fullest pipeline stage and the busiest experts over the mean",
+    "bubble": "stages that wait while the pipeline fills and drains",
+    "tensor_communication": "tensor parallelism, not hidden",
+    "context_communication": "context parallelism, not hidden",
+    "expert_communication": "tokens to their experts and back, not hidden",
+    "pipeline_communication": "activations from stage to stage, not hidden",
+    "data_communication": "gradients and weights over data-parallel ranks, not hidden",
+    "optimizer": "update of weights and moments",
+    "host": "launches and bookkeeping of the host",
+    "stragglers": "waiting for the slowest chip",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMetrics:
+    """n training runs; every array (n,).
+
+    `mfu`: model FLOPs (`model_flops_per_token`: 6 a parameter that a token meets, tables left out
+    but for the output head, and attention over the tokens that the mask lets it see, forward and
+    backward) a second over the dense peak of `precision`; `mfu_6n` leaves attention out; `hfu`
+    counts recomputed arithmetic too. `memory[part]` and `losses[cause]` (seconds) have the keys of
+    MEMORY_PARTS and LOSSES and add up, in that order, to `memory_bytes_per_chip` and `step_s`.
+    `work` is what the mean chip does in a step, for `dse.physics.power`; `parameters` are the
+    model's. `hidden_communication_s` ran behind arithmetic. `violations[rule]` > 0 where a rule is
+    broken, scaled as used / limit - 1 (or 1).
+    """
+
+    step_s: Floats
+    tokens_per_s_per_chip: Floats
+    model_flops_per_token: Floats
+    mfu: Floats
+    mfu_6n: Floats
+    hfu: Floats
+    memory_bytes_per_chip: Floats
+    memory_capacity_bytes_per_chip: Floats
+    host_memory_bytes_per_chip: Floats
+    memory: Mapping[str, Floats]
+    losses: Mapping[str, Floats]
+    hidden_communication_s: Floats
+    micro_batches: Floats
+    work: Work
+    parameters: Parameters
+    violations: Mapping[str, Floats]
+
+    @property
+    def loss_shares(self) -> dict[str, Floats]:
+        """(n,) of the step by cause."""
+        return {cause: seconds / self.step_s for cause, seconds in self.losses.items()}
+
+    @property
+    def feasible(self) -> Any:
+        """(n,) whether no rule is broken."""
+        broken = np.zeros(len(self.step_s), dtype=bool)
+        for amount in self.violations.values():
+            broken = broken | (amount > 0.0)
+        return ~broken

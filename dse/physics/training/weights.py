@@ -1,0 +1,45 @@
+"""Weights of one layer on one chip, and of the tables, in elements: what is stored, reduced over
+data-parallel ranks and updated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.physics.blocks import KINDS
+from dse.physics.parameters import norm_parameters
+from dse.physics.step import padded_vocabulary
+from dse.physics.training.deployed import TrainingDeployed
+from dse.space.candidates import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Weights on one chip, (n,): `dense` and `experts` of the mean layer, `table` of the embedding
+    or the output head, `tied` where they are one, `positions` on the first stage."""
+
+    dense: Floats
+    experts: Floats
+    table: Floats
+    tied: Floats
+    positions: Floats
+
+
+def elements_of(deployed: TrainingDeployed) -> Elements:
+    """Layers are as the mean of all, so that a stage of many has its share of each kind."""
+    batch = deployed.batch
+    dense, experts, positions = (np.zeros(deployed.n) for _ in range(3))
+    for block in batch.blocks:
+        for part, each in KINDS[block.kind].weight_elements(deployed, block).items():
+            if part == "experts":
+                experts = experts + block.count * each
+            elif part == "positions":
+                positions = positions + block.count * each
+            else:
+                dense = dense + block.count * each
+        if block.kind != "positions":
+            dense = dense + norm_parameters(block, batch.hidden_size)
+    layers = np.maximum(batch.layers, 1.0)
+    table = padded_vocabulary(deployed) * batch.hidden_size
+    return Elements(dense / layers, experts / layers, table, batch.tied_embeddings, positions)

@@ -1,0 +1,73 @@
+"""The workload as the physics sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dse.physics.speculative import Speculation
+from dse.schema.backend import Backend
+from dse.space.candidates import Floats
+
+SERVING = ("continuous", "static", "offline")
+POISSON = "poisson"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """`prompt_tokens` and `output_tokens` have shape (1,) (one workload) or (n,).
+
+    serving: `continuous` (a closed loop that holds `concurrency` requests in flight), `static` (one
+    fixed batch of `concurrency`), `offline` (everything queued, as many running as fit), `poisson`
+    (`requests_per_s`, (1,) or (n,), arrive at random at all chips together; no `concurrency`).
+
+    A closed loop is in its steady state, or, with `rounds`, a benchmark that sends `rounds` x
+    `concurrency` prompts, the first `concurrency` of them at once. `synchronised`, (1,) or (n,), is
+    the share of requests that stay in step (`dse.physics.queueing.synchronised_share`).
+
+    `queued`, (1,) or (n,): requests of equal length that `offline` serving starts with; 0: no end.
+
+    `prefix_hit_rate`: share of the prompt's tokens whose keys and values are cached already. They
+    are not prefilled, the others attend to them, and every request is counted with its whole cache:
+    that requests may share it is not credited.
+
+    `network_overlap`: share of the shorter of a step's network time and the rest of its device time
+    that is hidden behind the other, as two micro-batches in turn do.
+    """
+
+    prompt_tokens: Floats
+    output_tokens: Floats
+    serving: str
+    backend: Backend
+    rounds: float = np.inf
+    synchronised: Floats = field(default_factory=lambda: np.zeros(1))
+    requests_per_s: Floats = field(default_factory=lambda: np.zeros(1))
+    queued: Floats = field(default_factory=lambda: np.zeros(1))
+    speculation: Speculation | None = None
+    prefix_hit_rate: float = 0.0
+    network_overlap: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        prompt: float,
+        output: float,
+        serving: str,
+        backend: Backend,
+        *,
+        requests_per_second: float = 0.0,
+        speculation: Speculation | None = None,
+        prefix_hit_rate: float = 0.0,
+        network_overlap: float = 0.0,
+    ) -> Workload:
+        return cls(
+            np.array([float(prompt)]),
+            np.array([float(output)]),
+            serving,
+            backend,
+            requests_per_s=np.array([float(requests_per_second)]),
+            speculation=speculation,
+            prefix_hit_rate=prefix_hit_rate,
+            network_overlap=network_overlap,
+        )

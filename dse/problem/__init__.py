@@ -1,0 +1,1 @@
+"""From candidates to numbers: metrics, rules, objectives and what they rest on."""

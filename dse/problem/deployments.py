@@ -1,0 +1,130 @@
+"""The deployments of a study on one chip: its deployment axes enumerated for given shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dse.errors import InputError
+from dse.schema.axes import AXES, Axis
+from dse.schema.blocks import WEIGHT_PARTS
+from dse.schema.dtypes import CODE, DTYPES
+from dse.schema.model import Model
+from dse.schema.study import Study
+from dse.space.axes import AxisTable, Flags, Ints, Values
+from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, batch_of, deployed_dtypes
+from dse.space.candidates import CandidateBatch, Floats
+
+
+def count_deployments(study: Study) -> int:
+    """Points of the deployment axes but for the chip, conditions aside."""
+    return math.prod(len(axis.values) for axis in _axes(study))
+
+
+def deployments(
+    study: Study, models: Sequence[Model], configs: Sequence[Mapping[str, Any]]
+) -> CandidateBatch:
+    """Every distinct deployment that `study` allows of each of k shapes, on chip 0. `configs` are
+    the shapes as front.json holds them: axes of the deployment may depend on theirs."""
+    row, known = deployed_values(study, _of_shapes(configs))
+    return _batch(models, row, known)
+
+
+def deployed_values(study: Study, shapes: Mapping[str, Values]) -> tuple[Ints, dict[str, Values]]:
+    """(row, values): every distinct deployment that `study` allows of each of k shapes, chip aside.
+    `shapes` holds the values of the model axes, (k,) each, on the grid or off it; `row` (n,) says
+    which shape a deployment is of, ascending, and `values` (n,) are those of all axes."""
+    axes, k = _axes(study), len(next(iter(shapes.values())))
+    cards = [len(axis.values) for axis in axes]
+    each = math.prod(cards)
+    row = np.repeat(np.arange(k), each)
+    rest = np.tile(np.arange(each, dtype=np.int64), k)
+    known = {name: values[row] for name, values in shapes.items()}
+    positions: dict[str, Ints] = {}
+    counts: dict[str, Flags | None] = {}
+    first = np.ones(len(row), dtype=bool)  # one point for all positions of an axis without effect
+    for axis, cardinality in zip(axes, cards, strict=True):
+        positions[axis.name] = rest % cardinality
+        rest = rest // cardinality
+        active = counts[axis.name] = _active(study, axis, known, positions, counts)
+        known[axis.name] = AxisTable(axis).values(positions[axis.name], active, known, len(row))
+        if active is not None:
+            first &= active | (positions[axis.name] == 0)
+    return row[first], {name: values[first] for name, values in known.items()}
+
+
+def _axes(study: Study) -> list[Axis]:
+    return [axis for axis in study.deployment_axes if axis.name != "chip"]
+
+
+def _of_shapes(configs: Sequence[Mapping[str, Any]]) -> dict[str, Values]:
+    """(k,) values of the model axes."""
+    found: dict[str, Values] = {}
+    for name, rule in AXES.items():
+        if rule.section == "model":
+            given = [config.get(name) or 0.0 for config in configs]
+            if name == "sparse":
+                given = [bool(config.get("num_experts")) for config in configs]
+            found[name] = np.array([float(value) for value in given])
+    return found
+
+
+def _active(
+    study: Study,
+    axis: Axis,
+    known: Mapping[str, Values],
+    positions: Mapping[str, Ints],
+    counts: Mapping[str, Flags | None],
+) -> Flags | None:
+    """(n,) whether the axis counts; None where it always does. `counts` says so of the axes before
+    it."""
+    active: Flags | None = None
+    for condition in axis.when:
+        if condition.axis in positions:
+            held = np.isin(positions[condition.axis], condition.indices)
+            if (flags := counts[condition.axis]) is not None:
+                held &= flags
+        else:
+            other = next(one for one in study.model_axes if one.name == condition.axis)
+            if other.ratio_of is not None:
+                message = f"{axis.name} depends on the ratio {other.name}"
+                raise InputError(message, field="space", accepted="a condition on a plain axis")
+            allowed = [float(other.values[k]) for k in condition.indices]
+            held = np.isin(known[condition.axis], allowed)
+        active = held if active is None else active & held
+    return active
+
+
+def _batch(models: Sequence[Model], row: Ints, values: Mapping[str, Values]) -> CandidateBatch:
+    """Shape `models[row[i]]` on the deployment of values[...][i]."""
+    k, n = len(models), len(row)
+    ones: dict[str, Floats] = {axis: np.ones(k) for axis in DEPLOYMENT_AXES}
+    shapes = batch_of(models, np.zeros(k, dtype=np.intp), [None] * k, ["bf16"] * k, ones)
+    # Format by part for each shape and each format that may be asked for.
+    formats = {
+        part: np.array(
+            [[CODE[deployed_dtypes(model, dtype)[part]] for dtype in DTYPES] for model in models],
+            dtype=np.intp,
+        )
+        for part in WEIGHT_PARTS
+    }
+    weight = values["weight_dtype"].astype(np.intp)
+    degrees = {
+        name: np.maximum(values[name], 1.0) if name in values else np.ones(n)
+        for name in DEPLOYMENT_AXES
+    }
+    if "replicas" not in values:
+        used = degrees["tensor_parallel"] * degrees["pipeline_parallel"] * degrees["data_parallel"]
+        degrees["replicas"] = values["chips"] / used
+    experts = {name: values[name] for name in EXPERT_AXES if name in values}
+    return replace(
+        shapes[row],
+        weight_dtype={part: table[row, weight] for part, table in formats.items()},
+        kv_dtype=values["kv_dtype"].astype(np.intp),
+        **degrees,
+        **experts,
+    )

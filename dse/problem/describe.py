@@ -1,0 +1,228 @@
+"""One candidate in words and numbers: what `dse estimate --json` prints and front.json holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.answer.numbers import number
+from dse.physics.intervals import (
+    CLASS,
+    ENERGY_METRICS,
+    LABEL,
+    POWER_METRICS,
+    THROUGHPUT_METRICS,
+    interval,
+)
+from dse.physics.machines import Machines
+from dse.physics.serving import BOTTLENECKS
+from dse.problem.evaluate import ASKED, MEANINGS, MEMORY_PARTS, Metrics
+from dse.problem.loads import load_row, whole
+from dse.problem.quality import describe_quality, quality_intervals
+from dse.problem.training.intervals import OF_LIFE, OF_TRAINING, study_intervals
+from dse.quality import quantisation
+from dse.schema.blocks import WEIGHT_PARTS
+from dse.schema.calibration import KINDS
+from dse.schema.dtypes import DTYPES
+from dse.schema.tiers import TIERS
+from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES
+from dse.space.candidates import CandidateBatch, Floats
+
+# Metrics that are given of each workload of a mix.
+BY_WORKLOAD = (
+    "ttft_s", "ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation", "tpot_s", "e2e_s",
+    "prefill_s", "decode_step_s", "latency_floor_s", "output_tokens_per_s", "running_requests",
+    "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_total_tokens",
+    "usd_per_million_output_tokens_all_in", "joules_per_output_token", "tokens_per_joule",
+    "watts_per_chip", "energy_data_movement_share", "memory_bytes_per_chip", "mfu", "mbu",
+)  # fmt: skip
+WHOLE = (
+    "running_requests", "chips", "total_parameters", "active_parameters",
+    "memory_bytes_per_chip", "memory_capacity_bytes_per_chip",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A constraint of the user: `metric` at most (sign 1) or at least (sign -1) `limit`; of one
+    `workload` of a mix where it is named, else of the worst."""
+
+    metric: str
+    sign: float
+    limit: float
+    text: str
+    workload: str = ""
+
+    def used(self, metrics: Metrics) -> Floats:
+        """(n,) the metric that is limited."""
+        of = (member.metrics for member in metrics.members if member.name == self.workload)
+        return next(of, metrics).values[self.metric]
+
+    def amount(self, metrics: Metrics) -> np.ndarray:
+        """(n,) used / limit - 1, positive where broken; an unknown value breaks it."""
+        used = self.used(metrics)
+        scale = abs(self.limit) or 1.0
+        amount = self.sign * (used - self.limit) / scale
+        return np.where(np.isnan(amount), 1.0, amount)
+
+
+def limits_of(study: Mapping[str, Any]) -> tuple[Limit, ...]:
+    """The user's constraints as study.json holds them."""
+    return tuple(
+        Limit(row["metric"], row["sign"], row["limit"], row["text"], row.get("workload", ""))
+        for row in study["constraints"]
+    )
+
+
+def describe_metrics(
+    metrics: Metrics,
+    i: int,
+    batch: CandidateBatch,
+    limits: tuple[Limit, ...] = (),
+    asked: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Every metric of candidate `i`, with its feasibility, intervals and provenance; of those that
+    not all candidates show, the ones that are limited or `asked`."""
+    values = {name: number(array[i]) for name, array in metrics.values.items()}
+    for name in (*asked, *(limit.metric for limit in limits)):
+        if name not in values:
+            values[name] = number(metrics.values[name][i])
+    parts = {part: values.pop(f"memory_{part}_bytes_per_chip") for part in MEMORY_PARTS}
+    broken = violations(metrics, i, limits)
+    of_law = describe_quality(metrics, i, values)
+    return {
+        **{name: round(v) if name in WHOLE and v is not None else v for name, v in values.items()},
+        "memory_bytes_per_chip_parts": parts,
+        "bottleneck": BOTTLENECKS[metrics.heaviest(i).performance.bottleneck[i]],
+        "feasible": not broken,
+        "violations": broken,
+        "intervals": _intervals(metrics, i, values),
+        "interval_kind": LABEL,
+        "provenance": _provenance(values, KINDS[metrics.provenance[i]], of_law["extrapolates"]),
+        **of_law,
+    }
+
+
+def violations(metrics: Metrics, i: int, limits: tuple[Limit, ...] = ()) -> list[dict[str, Any]]:
+    """The rules and limits that candidate `i` breaks, and by how much (used / limit - 1). Of a
+    limit, also its metric and the value that breaks it; both null where there is no value."""
+    rules = [
+        {"constraint": name, "amount": number(amount[i]), "meaning": MEANINGS[name]}
+        for name, amount in metrics.violations.items()
+        if amount[i] > 0.0
+    ]
+    return rules + [
+        {
+            "constraint": limit.text,
+            "amount": None if value is None else number(limit.amount(metrics)[i]),
+            "meaning": "limit",
+            "metric": limit.metric,
+            "value": value,
+        }
+        for limit in limits
+        if limit.amount(metrics)[i] > 0.0
+        for value in (number(limit.used(metrics)[i]),)
+    ]
+
+
+def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:
+    """Candidate `i` under each workload of a mix as if that were alone; empty where there is one.
+    `chip_seconds_share` is the part of the deployment's time that the workload takes."""
+    total = sum(float(member.chip_s[i]) for member in metrics.members)
+    return [
+        {
+            **load_row(member),
+            "chip_seconds_share": number(float(member.chip_s[i]) / total),
+            **{name: number(member.metrics.values[name][i]) for name in BY_WORKLOAD},
+            "bottleneck": BOTTLENECKS[member.metrics.performance.bottleneck[i]],
+        }
+        for member in metrics.members
+    ]
+
+
+def _within_power(metrics: Metrics, i: int, ends: list[float]) -> list[float]:
+    """The ends of an interval of watts, from the idle power to the power that the chip may draw."""
+    deployed = metrics.heaviest(i).performance.decode_ledger.deployed
+    power, chip = deployed.machines.power, deployed.batch.chip[i]
+    least, most = float(power.idle_w[chip]), float(power.cap_w[chip])
+    return [min(max(end, least), most) for end in ends]
+
+
+def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, list[float]]:
+    """80% intervals by metric, [low, high]. Requests that arrive no faster than they are served
+    set the rate, and with it the cost: no measured row says how far these may be off."""
+    one = metrics.provenance[i : i + 1]
+    demanded = _demanded(values)
+    result = {}
+    for metric in CLASS:
+        value = values[metric]
+        if value is not None and not (demanded and metric in THROUGHPUT_METRICS):
+            low, high = interval(metric, np.array([value]), one, metrics.spread)
+            result[metric] = [float(low[0]), float(high[0])]
+    if "watts_per_chip" in result:
+        result["watts_per_chip"] = _within_power(metrics, i, result["watts_per_chip"])
+    return result | quality_intervals(metrics.quality, i, values) | study_intervals(values, result)
+
+
+def _demanded(values: Mapping[str, Any]) -> bool:
+    """Whether arrivals below capacity set the rate."""
+    return values["utilisation"] is not None and values["utilisation"] < 1.0
+
+
+def _provenance(
+    values: Mapping[str, Any], kind: str, extrapolates: Sequence[str]
+) -> dict[str, str]:
+    """How each metric is known: by kernel efficiencies of that kind, by a fitted law, by count.
+    The dense equivalent is that of the loss before the weights are quantised."""
+    known = dict.fromkeys(CLASS, kind)
+    if _demanded(values):
+        known |= dict.fromkeys(THROUGHPUT_METRICS, "derived")
+    known |= dict.fromkeys((*ENERGY_METRICS, *POWER_METRICS), "assumed")
+    known |= dict.fromkeys((name for name in (*OF_TRAINING, *OF_LIFE) if name in values), "assumed")
+    known["latency_floor_s"] = "derived"
+    for counted in ("total_parameters", "active_parameters", "kv_bytes_per_token"):
+        known[counted] = "derived"
+    known |= {asked: "derived" for asked in ASKED if asked in values}
+    if values["predicted_loss"] is not None:
+        own = [name for name in extrapolates if name not in quantisation.FIT]
+        known["predicted_loss"] = "extrapolated" if extrapolates else "fitted"
+        known["dense_equivalent_parameters"] = "extrapolated" if own else "fitted"
+    return known
+
+
+def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> dict[str, Any]:
+    """The deployment of candidate `i` under the names of the command line."""
+    degrees = {
+        name: whole(getattr(batch, name)[i])
+        for name in (
+            "chips", "tensor_parallel", "pipeline_parallel", "data_parallel",
+            "expert_parallel", "replicas", "concurrency",
+        )
+    }  # fmt: skip
+    for name in EXPERT_AXES:
+        given = getattr(batch, name)
+        if given is not None:
+            degrees[name] = given[i].item()
+    if batch.offload_tier is not None:
+        for name in OFFLOAD_AXES[:2]:
+            given = getattr(batch, name)
+            degrees[name] = 0.0 if given is None else given[i].item()
+        degrees["offload_tier"] = TIERS[batch.offload_tier[i]]
+    if batch.domain is not None:
+        degrees[DOMAIN_AXIS] = whole(batch.domain[i])
+    dtypes = {part: DTYPES[batch.weight_dtype[part][i]] for part in WEIGHT_PARTS}
+    main = dtypes["experts"] if _sparse(batch, i) else dtypes["mlp"]
+    return {
+        "chip": machines.ids[batch.chip[i]],
+        **degrees,
+        "weight_dtype": main,
+        "weight_dtypes": dtypes,
+        "kv_dtype": DTYPES[batch.kv_dtype[i]],
+    }
+
+
+def _sparse(batch: CandidateBatch, i: int) -> bool:
+    return any(block.kind == "moe" and block.count[i] > 0 for block in batch.blocks)

@@ -1,0 +1,420 @@
+"""evaluate(batch, workload, machines): every metric and every rule of n candidates at once.
+
+The one path from a candidate to numbers: the search, `dse estimate` and `dse explain` all call it.
+`evaluate(batch)[i]` equals `evaluate(batch[i:i+1])` bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.economics.cost import cost
+from dse.economics.energy import COUNTED, energy_metrics
+from dse.physics.attention_metrics import ATTENTION_METRICS, attention_metrics
+from dse.physics.blocks import borrows_laws
+from dse.physics.intervals import Spread
+from dse.physics.machines import Machines
+from dse.physics.parameters import (
+    Parameters,
+    index_bytes_per_token,
+    kv_elements_per_token,
+    parameters,
+)
+from dse.physics.racks import RACK_RULES, rack_violations
+from dse.physics.serving import Performance, predict
+from dse.physics.tiers import RULES as TIER_RULES
+from dse.physics.tiers import rules as tier_rules
+from dse.physics.workload import Workload
+from dse.quality.laws import DEFAULT, Quality, quality, quantisation_penalty, tokens_at_compute
+from dse.schema.calibration import KINDS
+from dse.schema.dtypes import BITS, DTYPES
+from dse.space.candidates import Block, CandidateBatch, Floats
+
+# Metrics of a shape that are worked out for those who name them.
+ASKED = ("training_flops", *ATTENTION_METRICS)
+_ELEMENT_BITS = np.array([float(int(BITS[dtype])) for dtype in DTYPES])
+MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
+_BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
+
+
+class Values(Mapping[str, Floats]):
+    """Metrics by name. Those that are None are worked out by `later`, all of them, when one is
+    first asked for: a search that does not name them does not pay for them. Those of `asked`,
+    likewise, are there by name alone and are not among the metrics that all candidates show."""
+
+    __slots__ = ("_asked", "_known", "_later", "_of_asked")
+
+    def __init__(
+        self,
+        known: dict[str, Floats | None],
+        later: Callable[[], Mapping[str, Floats]],
+        asked: Callable[[], Mapping[str, Floats]],
+    ) -> None:
+        self._known, self._later = known, later
+        self._asked: Mapping[str, Floats] | None = None
+        self._of_asked = asked
+
+    def __getitem__(self, name: str) -> Floats:
+        if name in ASKED:
+            if self._asked is None:
+                self._asked = self._of_asked()
+            return self._asked[name]
+        value = self._known[name]
+        if value is None:
+            found = self._later()
+            self._known.update(found)
+            value = found[name]
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known or name in ASKED
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """`values[metric]` in SI units, `violations[rule]` > 0 where the rule is broken, scaled as
+    used / limit - 1 (or 1 for a rule of divisibility); all (n,). NaN: does not apply. `members`
+    are the workloads of a mix (`dse.problem.mix`), empty where there is one."""
+
+    values: Mapping[str, Floats]
+    violations: Mapping[str, Floats]
+    quality: Quality
+    performance: Performance
+    parameters: Parameters
+    provenance: NDArray[np.intp]  # index into machines.KINDS: the worst law that was used
+    members: tuple[Member, ...] = ()
+
+    @property
+    def spread(self) -> Spread:
+        """Of the 80% intervals (`dse.physics.intervals`)."""
+        return self.performance.decode_ledger.deployed.machines.spread
+
+    def heaviest(self, i: int) -> Metrics:
+        """The metrics of the workload on which candidate `i` spends most chip-seconds."""
+        if not self.members:
+            return self
+        return max(self.members, key=lambda member: member.chip_s[i]).metrics
+
+    @property
+    def feasible(self) -> NDArray[np.bool_]:
+        broken = np.zeros(len(self.provenance), dtype=bool)
+        for amount in self.violations.values():
+            broken = broken | (amount > 0.0)
+        return ~broken
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One workload of a mix, its share of the requests, and its metrics as if it were alone."""
+
+    name: str
+    weight: float
+    workload: Workload
+    metrics: Metrics
+
+    @property
+    def chip_s(self) -> Floats:
+        """(n,) chip-seconds that a request of the mix spends on this workload."""
+        performance = self.metrics.performance
+        return self.weight * (performance.prefill_chip_s + performance.decode_chip_s)
+
+
+def evaluate(
+    batch: CandidateBatch,
+    workload: Workload,
+    machines: Machines,
+    *,
+    training_flops: float | None = None,
+    keep: bool = False,
+    law: str = DEFAULT,
+) -> Metrics:
+    """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
+    not given is trained for that compute; `keep` retains per-operator ledgers; `law` names the one
+    of `dse.quality.laws` that predicts the loss."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return _evaluate(batch, workload, machines, training_flops, keep, law)
+
+
+def _evaluate(
+    batch: CandidateBatch,
+    workload: Workload,
+    machines: Machines,
+    training_flops: float | None,
+    keep: bool,
+    law: str,
+) -> Metrics:
+    count = parameters(batch)
+    performance = predict(batch, workload, machines, keep=keep)
+    tokens = batch.training_tokens
+    if training_flops is not None:
+        affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
+        tokens = np.where(np.isnan(tokens), affordable, tokens)
+    shape_quality = shape_quality_of(batch, count, tokens, law)
+    bits = _deployed_bits(batch)
+    penalty = np.where(
+        bits < batch.trained_bits,
+        quantisation_penalty(bits, tokens, shape_quality.quantised_parameters),
+        0.0,
+    )
+    price = machines.usd_per_chip_hour[batch.chip]
+    prices = cost(
+        performance.prefill_chip_s,
+        performance.decode_chip_s,
+        np.broadcast_to(workload.prompt_tokens, len(batch)),
+        np.broadcast_to(workload.output_tokens, len(batch)),
+        price,
+    )
+    memory, chips = performance.memory, batch.chips
+    cache = memory.kv_per_request if workload.serving == "static" else memory.kv_reserved
+    kv_cache = cache * np.ceil(performance.running_per_instance / batch.data_parallel)
+    values: dict[str, Floats | None] = {
+        "ttft_s": performance.ttft_s,
+        **_arrivals(batch, performance),
+        "tpot_s": performance.tpot_s,
+        "prefill_s": performance.prefill_s,
+        "decode_step_s": performance.decode_step_s,
+        "e2e_s": performance.e2e_s,
+        "output_tokens_per_s": performance.output_tokens_per_s,
+        "output_tokens_per_s_per_chip": performance.output_tokens_per_s / chips,
+        "output_tokens_per_s_per_user": 1.0 / performance.tpot_s,
+        "running_requests": performance.running_requests,
+        "usd_per_million_output_tokens": prices.usd_per_million_output_tokens,
+        "usd_per_million_input_tokens": prices.usd_per_million_input_tokens,
+        "usd_per_million_total_tokens": prices.usd_per_million_total_tokens,
+        "usd_per_million_output_tokens_all_in": prices.usd_per_million_output_tokens_all_in,
+        **dict.fromkeys(COUNTED),
+        "memory_bytes_per_chip": memory.base + kv_cache,
+        "memory_weights_bytes_per_chip": memory.weights,
+        "memory_kv_cache_bytes_per_chip": kv_cache,
+        "memory_activations_bytes_per_chip": memory.activations,
+        "memory_communication_bytes_per_chip": memory.communication,
+        "memory_runtime_bytes_per_chip": memory.runtime,
+        "memory_capacity_bytes_per_chip": memory.capacity,
+        "latency_floor_s": performance.latency_floor_s,
+        "distance_to_floor": performance.decode_step_s / performance.latency_floor_s,
+        "mfu": performance.mfu,
+        "mbu": performance.mbu,
+        "predicted_loss": shape_quality.predicted_loss + penalty,
+        "dense_equivalent_parameters": shape_quality.dense_equivalent_parameters,
+        "total_parameters": count.total,
+        "active_parameters": count.active,
+        "training_tokens": tokens,
+        "kv_bytes_per_token": kv_elements_per_token(batch) * _BYTES_PER_ELEMENT[batch.kv_dtype]
+        + index_bytes_per_token(batch),
+        "chips": chips,
+        "chip_usd_per_hour": price,
+    }
+    if memory.tier is not None:
+        values |= _in_tier(batch, workload, performance)
+    output = np.broadcast_to(workload.output_tokens, len(batch))
+    return Metrics(
+        values=Values(
+            values,
+            lambda: energy_metrics(performance.energy, output),
+            lambda: {"training_flops": 6.0 * count.active * tokens, **attention_metrics(batch)},
+        ),
+        violations=_violations(batch, workload, performance) | _of_rack(batch, machines),
+        quality=shape_quality,
+        performance=performance,
+        parameters=count,
+        provenance=worst_kind(batch, machines),
+    )
+
+
+def _arrivals(batch: CandidateBatch, performance: Performance) -> dict[str, Floats]:
+    """Mean and tail of the time to first token, and the load; NaN but for Poisson arrivals."""
+    found, none = performance.arrivals, np.full(len(batch), np.nan)
+    if found is None:
+        return dict.fromkeys(("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation"), none)
+    return {
+        "ttft_mean_s": found.ttft_mean_s,
+        "ttft_p90_s": found.ttft_p90_s,
+        "ttft_p99_s": found.ttft_p99_s,
+        "utilisation": found.utilisation,
+    }
+
+
+def _in_tier(
+    batch: CandidateBatch, workload: Workload, performance: Performance
+) -> dict[str, Floats]:
+    """What the busiest chip holds in its memory tier, and how long a decode step waits for it."""
+    tier = performance.memory.tier
+    assert tier is not None
+    cache = tier.kv_per_request if workload.serving == "static" else tier.kv_reserved
+    requests = np.ceil(performance.running_per_instance / batch.data_parallel)
+    return {
+        "tier_bytes_per_chip": tier.weights + cache * requests,
+        "tier_capacity_bytes_per_chip": tier.capacity,
+        "tier_wait_s": performance.decode_ledger.tier_s + np.zeros(len(batch)),
+    }
+
+
+def _find(batch: CandidateBatch, kind: str) -> Block | None:
+    return next((block for block in batch.blocks if block.kind == kind), None)
+
+
+def shape_quality_of(
+    batch: CandidateBatch, count: Parameters, tokens: Floats, law: str = DEFAULT
+) -> Quality:
+    """The quality of n trained models under a law, before anything is quantised."""
+    zeros = np.zeros(len(batch))
+    moe = _find(batch, "moe")
+    if moe is None:
+        experts = top_k = shared = width = zeros
+    else:
+        experts = np.where(moe.count > 0.0, moe["experts"], 0.0)
+        top_k, width = moe["experts_per_token"], np.maximum(moe["expert_intermediate_size"], 1.0)
+        shared = moe["shared_intermediate_size"] / width
+    return quality(
+        batch.hidden_size,
+        batch.layers,
+        count.active_non_embedding,
+        experts=experts,
+        experts_per_token=top_k,
+        shared_width_ratio=shared,
+        expert_intermediate_size=width,
+        training_tokens=tokens,
+        total_parameters=count.total,
+        embedding_parameters=count.embedding + count.head,
+        law=law,
+    )
+
+
+def _deployed_bits(batch: CandidateBatch) -> Floats:
+    """(n,) bits of the weights that hold most of the model: experts where it has some."""
+    moe = _find(batch, "moe")
+    bits = _ELEMENT_BITS[batch.weight_dtype["mlp"]]
+    if moe is None:
+        return bits
+    return np.where(moe.count > 0.0, _ELEMENT_BITS[batch.weight_dtype["experts"]], bits)
+
+
+def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
+    """(n,) index into machines.KINDS of the worst law that a candidate uses."""
+    worst = np.zeros(len(batch), dtype=np.intp)
+    for part in ("attention", "mlp", "experts"):
+        worst = np.maximum(worst, machines.law_kind[batch.chip, batch.weight_dtype[part]])
+    if batch.offload_tier is not None:  # no measured row has weights or cache in a tier
+        for share in (batch.weights_offloaded, batch.kv_offloaded):
+            used = np.zeros(len(batch)) if share is None else share
+            worst = np.maximum(worst, (used > 0.0) * KINDS.index("assumed"))
+    # Nor has any a hypothetical domain, jitter that is stated, or a power cap.
+    beyond = (machines.power.cap_w < machines.power.rated_w)[batch.chip]
+    for level in (machines.fabric, *machines.fabric.networks):
+        beyond = beyond | (level.jitter_s > 0.0)[batch.chip]
+    if batch.domain is not None:
+        beyond = beyond | (batch.domain != machines.fabric.domain[batch.chip])
+    worst = np.maximum(worst, beyond * KINDS.index("derived"))
+    for block in batch.blocks:
+        if block.kind in machines.block_kind:
+            kind = machines.block_kind[block.kind][batch.chip, batch.weight_dtype["experts"]]
+            worst = np.maximum(worst, (block.count > 0.0) * kind)
+        borrowed = borrows_laws(block)
+        if borrowed is not None:
+            worst = np.maximum(worst, borrowed * KINDS.index("derived"))
+    return worst
+
+
+def _violations(
+    batch: CandidateBatch, workload: Workload, performance: Performance
+) -> dict[str, Floats]:
+    """What an engine or the arithmetic refuses, by name. Divisibility as serving stacks enforce it
+    (Megatron-LM, vLLM): query heads by tensor parallelism, KV heads a multiple or a divisor of it,
+    experts by expert parallelism."""
+    tp, dp, ep = batch.tensor_parallel, batch.data_parallel, batch.expert_parallel
+    group = tp * dp
+    zeros = np.zeros(len(batch))
+    rules = dict.fromkeys(RULES, zeros)
+
+    def broken(name: str, where: NDArray[np.bool_]) -> None:
+        rules[name] = np.maximum(rules[name], where * 1.0)
+
+    for block in batch.blocks:
+        used = block.count > 0.0
+        if not used.any():
+            continue
+        for heads in ("heads", "key_heads", "value_heads"):
+            if heads in block.sizes:
+                broken("heads_divide_by_tensor_parallel", used & (block[heads] % tp > 0.0))
+        if block.kind == "delta_net":
+            uneven = block["value_heads"] % np.maximum(block["key_heads"], 1.0) > 0.0
+            broken("linear_key_heads_divide_value_heads", used & uneven)
+        if block.kind == "gqa":
+            kv = np.maximum(block["kv_heads"], 1.0)
+            broken("kv_heads_divide_heads", used & (block["heads"] % kv > 0.0))
+            broken("kv_heads_fit_tensor_parallel", used & ((kv % tp > 0.0) & (tp % kv > 0.0)))
+        elif block.kind == "mlp":
+            broken(
+                "feed_forward_divides_by_tensor_parallel",
+                used & (block["intermediate_size"] % tp > 0.0),
+            )
+        elif block.kind == "moe":
+            experts = np.maximum(block["experts"], 1.0)
+            copies = 0.0 if batch.redundant_experts is None else batch.redundant_experts
+            alone = (copies > 0.0) & (ep == 1.0)
+            uneven = (experts + copies) % ep > 0.0
+            broken("experts_divide_by_expert_parallel", used & (uneven | alone))
+            broken(
+                "experts_per_token_within_experts", used & (block["experts_per_token"] > experts)
+            )
+            shards = np.maximum(group / ep, 1.0)
+            width = block["expert_intermediate_size"]
+            broken("expert_width_divides", used & (width % shards > 0.0))
+            shared = block["shared_intermediate_size"]
+            broken("feed_forward_divides_by_tensor_parallel", used & (shared % tp > 0.0))
+    broken("expert_parallel_divides_group", group % ep > 0.0)
+    broken("stages_within_layers", batch.pipeline_parallel > batch.layers)
+    broken("chips_divide_into_instances", (batch.replicas % 1.0 > 0.0) | (batch.replicas < 1.0))
+    if performance.arrivals is not None:
+        rules["arrivals_within_capacity"] = performance.arrivals.utilisation - 1.0
+    memory = performance.memory
+    requests = np.ones(len(batch))
+    if workload.serving == "static":
+        requests = np.ceil(performance.running_per_instance / dp)
+    rules["memory_capacity"] = (
+        memory.base + requests * memory.kv_per_request
+    ) / memory.capacity - 1.0
+    if memory.tier is not None:
+        rules |= tier_rules(memory.tier, requests)
+    return rules
+
+
+def _of_rack(batch: CandidateBatch, machines: Machines) -> dict[str, Floats]:
+    """The bounds of the rack that a hypothetical scale-up domain stands in; none without one."""
+    if machines.rack is None or batch.domain is None:
+        return {}
+    return rack_violations(machines.rack, batch.domain, batch.chip)
+
+
+RULES = {
+    "memory_capacity": "weights, buffers and the cache of one request fit the memory of a chip",
+    "heads_divide_by_tensor_parallel": "query heads divide by the tensor parallelism",
+    "kv_heads_divide_heads": "query heads divide by the KV heads",
+    "kv_heads_fit_tensor_parallel": "KV heads are a multiple or divisor of the tensor parallelism",
+    "linear_key_heads_divide_value_heads": "value heads of linear attention divide by key heads",
+    "feed_forward_divides_by_tensor_parallel": "feed-forward width divides by tensor parallelism",
+    "experts_divide_by_expert_parallel": "experts, copies included, divide by expert parallelism",
+    "experts_per_token_within_experts": "experts per token are at most the experts",
+    "expert_width_divides": "expert width divides by the chips that share one expert",
+    "expert_parallel_divides_group": "expert parallelism divides tensor x data parallelism",
+    "stages_within_layers": "pipeline stages are at most the layers",
+    "chips_divide_into_instances": "chips divide into whole instances",
+    "arrivals_within_capacity": "requests arrive no faster than they are served",
+    **TIER_RULES,
+}
+# What a study holds its shapes to that says on what they are trained (`dse.problem.trained`).
+TRAINING_RULES = {
+    "training_fits": "the model can be trained on the chips of the training section",
+}
+# What every rule means, with those of a rack and of training, which not every study has.
+MEANINGS = {**RULES, **RACK_RULES, **TRAINING_RULES}

@@ -1,0 +1,185 @@
+"""Several workloads that one deployment serves, each by its share of the requests.
+
+The deployment's time is shared: while a workload has its turn, all its `concurrency` requests in
+flight are of that workload, and requests of two workloads never meet in one step. A request of the
+mix takes, with w_i the share of workload i among the requests,
+
+    chip-seconds = sum_i w_i chip-seconds_i        tokens = sum_i w_i tokens_i
+
+so that cost, energy and output rate are those of the mix. What a limit must hold for each of them
+(latencies, memory, running requests, the rules of `dse.problem.evaluate`) is that of the worst
+workload.
+
+Where requests arrive at random, every workload is a stream of its own rate r_i, and w_i = r_i / R
+with R the sum. Their loads add: u = sum_i u_i, with u_i that of stream i alone. Each is evaluated
+at the rate r_i u / u_i, by which it would be that load alone; its turns then take the share u_i / u
+of the time, and the sums above come out at R requests a second for u below 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.economics.cost import cost
+from dse.physics.machines import Machines
+from dse.physics.serving import Performance
+from dse.physics.workload import POISSON, Workload
+from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Values, evaluate
+from dse.quality.laws import DEFAULT
+from dse.schema.metrics import METRICS
+from dse.space.candidates import CandidateBatch, Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One workload of a mix. `weight` is its share of the requests; a mix sums to 1. Of Poisson
+    arrivals, all workloads have them, and the weight is the share of their rate."""
+
+    name: str
+    weight: float
+    workload: Workload
+
+
+Mix = tuple[Share, ...]
+
+
+def alone(workload: Workload) -> Mix:
+    """The mix of one workload."""
+    return (Share("", 1.0, workload),)
+
+
+def evaluate_mix(
+    batch: CandidateBatch,
+    mix: Mix,
+    machines: Machines,
+    *,
+    training_flops: float | None = None,
+    keep: bool = False,
+    law: str = DEFAULT,
+) -> Metrics:
+    """`dse.problem.evaluate.evaluate` of a mix; of one workload, the very same. With several,
+    `members` of the result holds each workload's own metrics, and `performance` is that of the
+    first."""
+    served, load = [share.workload for share in mix], None
+    if len(mix) > 1 and all(workload.serving == POISSON for workload in served):
+        served, load = _at_the_whole_load(batch, served, machines)
+    each = [
+        evaluate(batch, workload, machines, training_flops=training_flops, keep=keep, law=law)
+        for workload in served
+    ]
+    if len(mix) == 1:
+        return each[0]
+    members = tuple(
+        Member(share.name, share.weight, share.workload, metrics)
+        for share, metrics in zip(mix, each, strict=True)
+    )
+    violations = {
+        rule: _fold(np.maximum, [metrics.violations[rule] for metrics in each])
+        for rule in each[0].violations
+    }
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = _values(batch, members, machines)
+    if load is not None:
+        values["utilisation"] = np.maximum(values["utilisation"], load)
+        violations["arrivals_within_capacity"] = values["utilisation"] - 1.0
+    # What is asked of the shape alone is the same in every workload.
+    found = Values({**values}, dict, lambda: each[0].values)
+    return replace(each[0], values=found, violations=violations, members=members)
+
+
+def _at_the_whole_load(
+    batch: CandidateBatch, streams: list[Workload], machines: Machines
+) -> tuple[list[Workload], Floats]:
+    """Each stream at the rate, (n,), by which it alone would be the load of all, and that load."""
+    loads = [evaluate(batch, one, machines).values["utilisation"] for one in streams]
+    whole = _fold(np.add, loads)
+    served = []
+    for one, load in zip(streams, loads, strict=True):
+        # A stream that waits without end already is left at its own rate.
+        more = np.divide(whole, load, out=np.ones_like(whole), where=np.isfinite(whole))
+        served.append(replace(one, requests_per_s=one.requests_per_s * more))
+    return served, whole
+
+
+def _fold(combine: Callable[[Floats, Floats], Floats], arrays: list[Floats]) -> Floats:
+    """(n,) arrays combined in the order of the workloads."""
+    found = arrays[0]
+    for array in arrays[1:]:
+        found = combine(found, array)
+    return found
+
+
+def _worse(metric: str) -> Callable[[Floats, Floats], Floats]:
+    known = METRICS.get(metric)
+    return np.fmin if known is not None and known.direction == "maximize" else np.fmax
+
+
+def _pick(which: NDArray[np.intp], arrays: list[Floats]) -> Floats:
+    """(n,) row i of `arrays[which[i]]`."""
+    found = arrays[0]
+    for k, array in enumerate(arrays[1:], start=1):
+        found = np.where(which == k, array, found)
+    return found
+
+
+def _chip_s(one: Performance) -> Floats:
+    """(n,) chip-seconds of a request."""
+    return one.prefill_chip_s + one.decode_chip_s
+
+
+def _values(
+    batch: CandidateBatch, members: tuple[Member, ...], machines: Machines
+) -> dict[str, Floats]:
+    def total(of: Callable[[Performance], Floats]) -> Floats:
+        """(n,) of a request of the mix."""
+        return _fold(np.add, [member.weight * of(member.metrics.performance) for member in members])
+
+    def mean(metric: str, of: Callable[[Performance], Floats]) -> Floats:
+        """(n,) mean of a metric by weighted chip-seconds."""
+        terms = [
+            member.weight * of(member.metrics.performance) * member.metrics.values[metric]
+            for member in members
+        ]
+        return _fold(np.add, terms) / total(of)
+
+    each = {
+        name: [member.metrics.values[name] for member in members]
+        for name in members[0].metrics.values
+    }
+    # The worst of those to which a metric applies: an offline workload has no first token.
+    values = {name: _fold(_worse(name), arrays) for name, arrays in each.items()}
+    fullest = np.argmax(each["memory_bytes_per_chip"], axis=0)
+    for part in MEMORY_PARTS:
+        name = f"memory_{part}_bytes_per_chip"
+        values[name] = _pick(fullest, each[name])
+    prompt = sum(member.weight * member.workload.prompt_tokens for member in members)
+    output = sum(member.weight * member.workload.output_tokens for member in members)
+    prices = cost(
+        total(lambda one: one.prefill_chip_s),
+        total(lambda one: one.decode_chip_s),
+        np.broadcast_to(prompt, len(batch)),
+        np.broadcast_to(output, len(batch)),
+        machines.usd_per_chip_hour[batch.chip],
+    )
+    for name in (
+        "usd_per_million_input_tokens", "usd_per_million_output_tokens",
+        "usd_per_million_total_tokens", "usd_per_million_output_tokens_all_in",
+    ):  # fmt: skip
+        values[name] = getattr(prices, name)
+    rate = output / total(lambda one: 1.0 / one.requests_per_s)
+    values["output_tokens_per_s"] = rate
+    values["output_tokens_per_s_per_chip"] = rate / batch.chips
+    joules = total(lambda one: one.energy.joules)
+    held = total(_chip_s)
+    values["joules_per_output_token"] = joules / output
+    values["tokens_per_joule"] = output / joules
+    values["watts_per_chip"] = total(lambda one: one.energy.watts * _chip_s(one)) / held
+    moved = total(lambda one: one.energy.of_phases.movement)
+    values["energy_data_movement_share"] = moved / joules
+    values["mfu"] = mean("mfu", lambda one: one.prefill_chip_s)
+    values["mbu"] = mean("mbu", lambda one: one.decode_chip_s)
+    return values

@@ -1,0 +1,171 @@
+"""What is said of a predicted loss: its law, where that was fitted, how far a model's training
+tokens are from compute-optimal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dse.answer.numbers import number, significant
+from dse.physics.intervals import EQUIVALENT_FACTOR
+from dse.problem.evaluate import Metrics
+from dse.quality import quantisation
+from dse.quality.law import Quality, Range
+from dse.quality.laws import DEFAULT, LAWS
+from dse.quality.overtraining import overtraining
+
+LEAST_NATS = 5e-5  # of the loss, below which nothing is said of it
+# Numbers of `describe_quality`.
+OVERTRAINING = ("compute_optimal_tokens", "overtraining_ratio", "loss_given_up")
+
+
+def describe_quality(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of candidate `i`, whose metrics are `values`: the law, the nats that quantising adds, how far
+    it is over-trained, and in what it lies outside the law's data. Numbers are null and lists empty
+    where no loss is predicted."""
+    if values["predicted_loss"] is None:
+        return {
+            "quality_law": metrics.quality.law,
+            "quantisation_loss": None,
+            **dict.fromkeys(OVERTRAINING),
+            "extrapolates": [],
+            "at_bounds": [],
+        }
+    quality = metrics.quality
+    added = values["predicted_loss"] - float(quality.predicted_loss[i])
+    outside = [name for name, flags in quality.extrapolates.items() if flags[i]]
+    if added > 0.0:
+        sizes = (quality.quantised_parameters[i : i + 1], np.array([values["training_tokens"]]))
+        outside += [
+            name
+            for (name, known), size in zip(quantisation.FIT.items(), sizes, strict=True)
+            if known.excludes(size)[0]
+        ]
+    return {
+        "quality_law": quality.law,
+        "quantisation_loss": added,
+        **describe_overtraining(quality, i, values["training_tokens"]),
+        "extrapolates": sorted(outside),
+        "at_bounds": sorted(name for name, flags in quality.at_bound.items() if flags[i]),
+    }
+
+
+def describe_overtraining(quality: Quality, i: int, tokens: float) -> dict[str, float | int | None]:
+    """Compute-optimal tokens at the training compute of candidate `i`, its own over these, and the
+    nats that this gives up."""
+    found = overtraining(quality.terms.row(i), np.array([tokens]))
+    amounts = (found.compute_optimal_tokens, found.ratio, found.loss_given_up)
+    return {name: number(amount[0]) for name, amount in zip(OVERTRAINING, amounts, strict=True)}
+
+
+def fit_ranges(law: str, *, quantised: bool = False) -> dict[str, list[float]]:
+    """{quantity: [low, high]} of what a law was fitted on, and of what the penalty was that weights
+    `quantised` after training pay."""
+    return _ends({**LAWS[law].fit, **(quantisation.FIT if quantised else {})})
+
+
+def _ends(ranges: Mapping[str, Range]) -> dict[str, list[float]]:
+    return {name: [known.low, known.high] for name, known in ranges.items()}
+
+
+def quality_intervals(
+    quality: Quality, i: int, values: Mapping[str, Any]
+) -> dict[str, list[float]]:
+    """80% intervals of loss and dense equivalent: the latter is off by `EQUIVALENT_FACTOR`, and the
+    former what the law's dense form makes of that. Empty where there is no dense equivalent."""
+    equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
+    if equivalent is None or values["predicted_loss"] is None:
+        return {}
+    dense = LAWS[quality.law].dense
+    sparse = quality.efficiency_leverage[i] > 1.0
+    factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
+    ends = np.array([equivalent * factor, equivalent / factor])
+    losses = dense(ends, np.array([tokens, tokens])).loss
+    # What quantising the weights adds is the same at both ends: its own error is not known.
+    law = dense(np.array([equivalent]), np.array([tokens])).loss
+    losses += values["predicted_loss"] - law
+    return {
+        "predicted_loss": [float(losses[0]), float(losses[1])],
+        "dense_equivalent_parameters": [float(ends[1]), float(ends[0])],
+    }
+
+
+def quality_words(answer: Mapping[str, Any]) -> list[str]:
+    """Sentences on the predicted loss of an answer of `dse estimate --json`; none without one."""
+    if answer.get("predicted_loss") is None:
+        return []
+    name = answer.get("quality_law", DEFAULT)
+    outside = [
+        f"{_words(quantity)} ({_range(quantity, *ends)})"
+        for quantity, ends in fit_ranges(name).items()
+        if quantity in answer["extrapolates"]
+    ]
+    where = (
+        f"it extrapolates in {', '.join(outside)}" if outside else "inside what it was fitted on"
+    )
+    words = [f"Loss by the quality law {name} (docs/quality.md): {where}."]
+    words += _quantisation_words(answer)
+    if answer["at_bounds"]:
+        held = ", ".join(map(_words, answer["at_bounds"]))
+        words.append(f"Held at the end of its range: {held}.")
+    if answer.get("dense_equivalent_parameters") is None:
+        words.append("Under this law no dense model of these tokens is as good.")
+    if answer.get("overtraining_ratio") is not None:
+        words.append(overtraining_words(answer))
+    return words
+
+
+def _quantisation_words(answer: Mapping[str, Any]) -> list[str]:
+    """What of the loss is the weights' format, and what is without it."""
+    added = answer["quantisation_loss"]
+    if added is None or added < LEAST_NATS:
+        return []
+    outside = [
+        f"{_words(quantity.removeprefix('quantised_'))} ({_range(quantity, *ends)})"
+        for quantity, ends in _ends(quantisation.FIT).items()
+        if quantity in answer["extrapolates"]
+    ]
+    where = f", extrapolated in {' and '.join(outside)}" if outside else ""
+    return [
+        f"Of it {added:.4f} nats come from quantising the weights after training (Kumar et al. "
+        f"2024, fitted on integer formats{where}); the dense-equivalent parameters are those of "
+        "the loss before that."
+    ]
+
+
+def overtraining_words(answer: Mapping[str, Any]) -> str:
+    """`Trained on 15 T tokens, 11 times the compute-optimal 1.3 T of its training compute: 0.01
+    nats given up for a smaller model.`"""
+    ratio, tokens = answer["overtraining_ratio"], answer["training_tokens"]
+    best = answer["compute_optimal_tokens"]
+    side = "a smaller" if ratio >= 1.0 else "a larger"
+    return (
+        f"Trained on {amount(tokens)} tokens, {significant(ratio, 2)} times the compute-optimal "
+        f"{amount(best)} of its training compute: {answer['loss_given_up']:.4f} nats given up for "
+        f"{side} model."
+    )
+
+
+def amount(value: float) -> str:
+    """`15 T`, `318 B`, `57 M`."""
+    for scale, unit in ((1e12, " T"), (1e9, " B"), (1e6, " M")):
+        if value >= scale:
+            return f"{value / scale:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def _words(quantity: str) -> str:
+    return quantity.replace("_", " ")
+
+
+def _range(quantity: str, low: float, high: float) -> str:
+    """`fitted on 820 M to 318 B`."""
+    if "flops" in quantity:
+        return f"fitted on {low:.0e} to {high:.0e} FLOP".replace("e+", "e")
+    if low <= 0.0 and high >= 1e6:
+        return f"fitted up to {amount(high)}"
+    if high < 1e6:
+        return f"fitted on {low:g} to {high:g}"
+    return f"fitted on {amount(low)} to {amount(high)}"

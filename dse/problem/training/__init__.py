@@ -1,0 +1,1 @@
+"""Training of one candidate: the trainer, its intervals, what it assumes."""

@@ -1,0 +1,1 @@
+"""One folder a question; each takes typed arguments."""

@@ -1,0 +1,1 @@
+"""A shape on a chip: what refuses it, what it wastes, shapes near it."""

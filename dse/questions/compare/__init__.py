@@ -1,0 +1,1 @@
+"""Two studies, chips, dates or fleets side by side."""

@@ -1,0 +1,152 @@
+"""Chips side by side: their figures with how each is known, and a model's operators on each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dse.catalog import Catalog
+from dse.errors import InputError
+from dse.problem.describe import number
+from dse.questions.estimate.breakdown import breakdown
+from dse.questions.estimate.point import Estimate
+from dse.schema.chip import Chip, Figure
+from dse.schema.derive import PEAKS
+from dse.schema.system import FabricLevel, System
+
+# How a figure is known that is worth a mark beside it.
+FLAGGED = ("claimed", "estimated", "assumed", "derived", "fitted")
+POINT = (
+    "ttft_s", "tpot_s", "prefill_s", "decode_step_s", "output_tokens_per_s",
+    "output_tokens_per_s_per_chip", "output_tokens_per_s_per_user", "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens", "usd_per_million_total_tokens", "joules_per_output_token",
+    "running_requests", "mfu", "mbu", "latency_floor_s",
+)  # fmt: skip
+
+
+def chip_row(catalog: Catalog, name: str, basis: str) -> dict[str, Any]:
+    """One chip of `dse hardware compare --json`; `figures` maps a name to {value, unit, text,
+    kind}, a value of null where nobody published it."""
+    chip = catalog.chip(name)
+    system = catalog.systems[chip.system]
+    figures = {
+        "memory_capacity": _capacity(chip),
+        "memory_bandwidth": _figure(chip.figure("memory_bandwidth")),
+        **{peak: _figure(chip.figure(peak)) for peak in PEAKS if chip.figure(peak)},
+        **_fabric(system),
+        "tdp": _figure(chip.figure("tdp")),
+        "system_power": _figure(chip.figure("system_power")),
+    }
+    prices = {}
+    for one in catalog.prices.bases():
+        price = catalog.prices.select(one).get(name)
+        if price is not None:
+            assumed = any(note.startswith("assumed") for note in price.notes)
+            prices[one] = {
+                "usd_per_chip_hour": price.usd_per_chip_hour, "rule": price.rule,
+                "date": price.newest_date, "kind": "assumed" if assumed else None,
+            }  # fmt: skip
+    return {
+        "id": chip.id,
+        "name": chip.name,
+        "vendor": chip.vendor,
+        "hypothetical": chip.hypothetical,
+        "derived_from": chip.derived_from or None,
+        "changes": list(chip.changes),
+        "laws_of": chip.efficiency.split(":")[0],
+        "figures": figures,
+        "ratios": _ratios(chip, prices.get(basis)),
+        "prices": prices,
+        "refused": catalog.refusal(name),
+    }
+
+
+def _figure(figure: Figure | None) -> dict[str, Any] | None:
+    if figure is None:
+        return None
+    text, value, unit = figure.text, number(figure.value), figure.unit
+    return {"value": value, "unit": unit, "text": text, "kind": figure.kind}
+
+
+def _capacity(chip: Chip) -> dict[str, Any] | None:
+    """The figure that is used: what the driver reports where it is known."""
+    own = chip.figure("memory_capacity_driver_reported") or chip.figure("memory_capacity")
+    return _figure(own)
+
+
+def _fabric(system: System) -> dict[str, dict[str, Any] | None]:
+    inner, outer = system.levels[0], system.levels[-1]
+    return {
+        "domain": _of(system, inner, "size"),
+        "topology": _of(system, inner, "topology"),
+        "link": _of(system, inner, "bandwidth_per_direction"),
+        "link_latency": _of(system, inner, "latency"),
+        "scale_out_bandwidth": _of(system, outer, "bandwidth_per_direction"),
+    }
+
+
+def _of(system: System, level: FabricLevel, field: str) -> dict[str, Any] | None:
+    name = f"{level.name} {field}"
+    return _figure(next((figure for figure in system.figures if figure.name == name), None))
+
+
+def _ratios(chip: Chip, price: dict[str, Any] | None) -> dict[str, float | None]:
+    """FLOP per byte where the roof bends, and what a TB/s and a PFLOP/s cost by the hour."""
+    bandwidth = chip.memories[0].bytes_per_s
+    peak = chip.peak_flops_per_s.get("bf16", math.nan)
+    usd = price["usd_per_chip_hour"] if price else math.nan
+    return {
+        "ridge_flops_per_byte": number(peak / bandwidth),
+        "usd_per_hour_per_tb_per_s": number(usd / bandwidth * 1e12),
+        "usd_per_hour_per_pflop_per_s": number(usd / peak * 1e15),
+        "usd_per_hour_per_tb": number(usd / chip.capacity_bytes * 1e12),
+        "watts_per_tb_per_s": number((chip.tdp_w or math.nan) / bandwidth * 1e12),
+    }
+
+
+def point_row(name: str, found: Estimate | InputError) -> dict[str, Any]:
+    """The model on one chip: metrics and operators, or why it cannot be estimated."""
+    if isinstance(found, InputError):
+        return {"chip": name, "refused": found.message, "metrics": None, "operators": []}
+    answer = found.as_json()
+    where = breakdown(found.metrics, 0)
+    return {
+        "chip": name,
+        "refused": None,
+        "feasible": answer["feasible"],
+        "violations": answer["violations"],
+        "bottleneck": answer["bottleneck"],
+        "efficiency": answer["provenance"]["decode_step_s"],
+        "metrics": {metric: answer[metric] for metric in POINT},
+        "intervals": {m: answer["intervals"][m] for m in POINT if m in answer["intervals"]},
+        "deployment": answer["deployment"],
+        "workload": answer["workload"],
+        **({"workloads": answer["workloads"]} if "workloads" in answer else {}),
+        "operators": where["breakdown"],
+        "hbm_bytes_per_s": where["hbm_bytes_per_s"],
+    }
+
+
+def leaders(points: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any] | None]:
+    """For each question, the feasible chip that is best and how far the next one is behind:
+    {metric: {chip, value, next, times}}; None where no chip has a value."""
+    answers: dict[str, dict[str, Any] | None] = {}
+    for metric in ("tpot_s", "ttft_s", "usd_per_million_total_tokens", "joules_per_output_token"):
+        known = [
+            (point["metrics"][metric], point["chip"])
+            for point in points
+            if point["metrics"] and point["feasible"] and point["metrics"][metric] is not None
+        ]
+        known.sort(key=lambda pair: pair[0])
+        if not known:
+            answers[metric] = None
+            continue
+        (value, chip), second = known[0], known[1] if len(known) > 1 else None
+        answers[metric] = {
+            "chip": chip,
+            "value": value,
+            "next": second[1] if second else None,
+            "times": second[0] / value if second else None,
+        }
+    return answers

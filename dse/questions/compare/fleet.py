@@ -1,0 +1,206 @@
+"""Two fleets of `dse fleet --out` side by side: prices, what to order, what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dse.answer.numbers import significant
+from dse.answer.text_table import Table
+from dse.questions.compare.prices import change, moved, moves_words, price_pairs
+from dse.questions.compare.studies import side_names
+from dse.study.folder import FLEET, STUDY, read_json
+
+Json = Mapping[str, Any]
+ALIKE = 1e-6  # relative: tokens of two plans that ask the same
+
+
+def is_fleet(folder: Path) -> bool:
+    """Whether a folder holds a fleet, and no study."""
+    return (folder / FLEET).is_file() and not (folder / STUDY).is_file()
+
+
+def compare_fleets(a: Path, b: Path) -> dict[str, Any]:
+    """The document of `dse compare A B --json` of two folders with a fleet.json. Raises InputError
+    for a folder without one, StorageError for one that is damaged."""
+    first, second = (read_json(folder, FLEET) for folder in (a, b))
+    names = dict(zip("ab", side_names(a, b), strict=True))
+    pairs = [
+        {**row, "per": _per(row["chip"], first, second)}
+        for row in price_pairs(_offers(first), _offers(second))
+    ]
+    document: dict[str, Any] = {
+        "a": str(a),
+        "b": str(b),
+        "names": names,
+        "as_of": {"a": None, "b": None},
+        "title": second["title"],
+        "quarters": second["quarters"],
+        **{
+            f"{key}_{side}": fleet[key]
+            for key in ("feasible", "usd", "usd_undiscounted", "usd_per_million_tokens")
+            for side, fleet in (("a", first), ("b", second))
+        },
+        "ratio": _ratio(first["usd_undiscounted"], second["usd_undiscounted"]),
+        "orders": _orders(first, second),
+        "by_quarter": _chips(first, second),
+        "prices": moved(pairs),
+        "all_prices": pairs,
+        "comparable": _alike(first, second),
+    }
+    return {**document, "answer": lead(document)}
+
+
+def _offers(fleet: Json) -> list[dict[str, Any]]:
+    return [
+        {"chip": row["offer"], "usd_per_chip_hour": row["usd"], "rule": row["price"]}
+        for row in fleet["prices"]
+    ]
+
+
+def _per(offer: str, *fleets: Json) -> str:
+    return next(row["per"] for one in fleets for row in one["prices"] if row["offer"] == offer)
+
+
+def _ratio(before: float | None, after: float | None) -> float | None:
+    return after / before if before and after else None
+
+
+def _orders(a: Json, b: Json) -> list[dict[str, Any]]:
+    """Chips ordered by quarter and offer, on both sides."""
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    for side, fleet in (("a", a), ("b", b)):
+        for order in fleet["orders"]:
+            key = (order["order_quarter"], order["offer"])
+            row = rows.setdefault(
+                key,
+                {"quarter": key[0], "offer": key[1], "way": order["way"], "chip": order["chip"],
+                 "a": 0, "b": 0},
+            )  # fmt: skip
+            row[side] += order["chips"]
+    return [rows[key] for key in sorted(rows)]
+
+
+def _chips(a: Json, b: Json) -> list[dict[str, Any]]:
+    """Chips that are held by quarter and chip, rented and owned, on both sides."""
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    for side, fleet in (("a", a), ("b", b)):
+        for quarter in fleet["by_quarter"]:
+            for chip, held in quarter["chips"].items():
+                key = (quarter["quarter"], chip)
+                row = rows.setdefault(
+                    key,
+                    {"quarter": key[0], "chip": chip, "rented_a": 0, "rented_b": 0, "owned_a": 0,
+                     "owned_b": 0},
+                )  # fmt: skip
+                for way in ("rented", "owned"):
+                    row[f"{way}_{side}"] = held[way]
+    return [rows[key] for key in sorted(rows)]
+
+
+def _alike(a: Json, b: Json) -> list[dict[str, Any]]:
+    """`{what, same, words}`: plan, horizon, demand and basis."""
+    rows = []
+    for what, key in (("plan", "plan"), ("quarters", "quarters"), ("price basis", "price_basis")):
+        same = a[key] == b[key]
+        rows.append((what, same, str(b[key]) if same else f"{a[key]} and {b[key]}"))
+    ours, theirs = _tokens(a), _tokens(b)
+    if ours and theirs:
+        same = math.isclose(ours, theirs, rel_tol=ALIKE)
+        each = [f"{significant(tokens / 1e9)}B" for tokens in (ours, theirs)]
+        of = f"{each[0]} tokens" if same else f"{each[0]} and {each[1]} tokens"
+        rows.append(("demand", same, f"{of} over the horizon"))
+    return [{"what": what, "same": same, "words": words} for what, same, words in rows]
+
+
+def _tokens(fleet: Json) -> float | None:
+    usd, each = fleet["usd_undiscounted"], fleet["usd_per_million_tokens"]
+    return usd / each * 1e6 if usd and each else None
+
+
+def lead(document: Json) -> list[str]:
+    """What to order now against then, what it costs, and which prices changed."""
+    names = document["names"]
+    start = f"From {names['a']} to {names['b']}"
+    bad = [names[side] for side in "ab" if not document[f"feasible_{side}"]]
+    if bad:
+        sentences = [f"{start}: nothing keeps the plan of {' and '.join(bad)}."]
+    else:
+        sentences = [f"{start}, {_order_words(document)}; {_cost_words(document)}."]
+    pairs, changed = document["all_prices"], document["prices"]
+    sentences.append(
+        f"Prices of {len(changed)} of {len(pairs)} offers changed"
+        + (f": {moves_words(pairs)}." if changed else ".")
+    )
+    each = [document[f"usd_per_million_tokens_{side}"] for side in "ab"]
+    if all(each):
+        sentences.append(
+            f"Per million tokens: ${significant(each[1])}, before ${significant(each[0])}."
+        )
+    unlike = [row for row in document["comparable"] if not row["same"]]
+    return sentences + [f"Not by prices alone: {row['what']}: {row['words']}." for row in unlike]
+
+
+def _order_words(document: Json) -> str:
+    before, after = (_ordered(document["orders"], side) for side in "ab")
+    if before == after:
+        return f"the orders stay: {after}"
+    return f"order {after} instead of {before}"
+
+
+def _ordered(orders: Sequence[Json], side: str) -> str:
+    """`24 h100_sxm (rent, quarter 1) and 8 h200_sxm (buy, quarter 2)`."""
+    words = [
+        f"{row[side]:,} {row['chip']} ({row['way']}, quarter {row['quarter']})"
+        for row in orders
+        if row[side]
+    ]
+    return " and ".join(words) or "nothing"
+
+
+def _cost_words(document: Json) -> str:
+    after, before = document["usd_undiscounted_b"], document["usd_undiscounted_a"]
+    ratio, over = document["ratio"], f"over {document['quarters']} quarters"
+    if ratio is None or abs(ratio - 1.0) < 5e-4:
+        return f"the fleet costs the same ${after:,.0f} {over}"
+    word = "more" if ratio > 1.0 else "less"
+    share = change(ratio).strip("+-")
+    return f"the fleet costs {share} {word} (${after:,.0f} {over}, before ${before:,.0f})"
+
+
+def tables(document: Json) -> list[Table]:
+    """Prices of the offers, orders, and chips by quarter."""
+    a, b = document["names"]["a"], document["names"]["b"]
+    prices = [
+        (
+            row["chip"],
+            row["per"],
+            *("-" if row[side] is None else significant(row[side]) for side in "ab"),
+            "-" if row["ratio"] is None else "0" if row["ratio"] == 1.0 else change(row["ratio"]),
+            row["rule_b"] or row["rule_a"] or "",
+        )
+        for row in document["all_prices"]
+    ]
+    orders = [
+        (str(row["quarter"]), row["offer"], f"{row['a']:,}", f"{row['b']:,}")
+        for row in document["orders"]
+    ]
+    chips = [
+        (str(row["quarter"]), row["chip"], *(f"{row[f'{way}_{side}']:,}" for way in
+                                            ("rented", "owned") for side in "ab"))
+        for row in document["by_quarter"]
+    ]  # fmt: skip
+    made = [
+        Table("Prices of the offers, USD", ("offer", "per", a, b, "change", "stated"), prices,
+              (2, 3, 4)),
+        Table("Chips to order", ("quarter", "offer", a, b), orders, (0, 2, 3)),
+        Table(
+            "Chips by quarter",
+            ("quarter", "chip", f"rented, {a}", f"rented, {b}", f"owned, {a}", f"owned, {b}"),
+            chips,
+            (0, 2, 3, 4, 5),
+        ),
+    ]  # fmt: skip
+    return [table for table in made if table.rows]

@@ -1,0 +1,186 @@
+"""Every price of an hour of a chip, what is paid by them, and what changed of that since a date."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from dse.answer.numbers import significant
+from dse.answer.text_table import Table
+from dse.catalog import Catalog, load_catalog
+from dse.economics.tco import usd_per_chip_hour, with_basis
+from dse.errors import InputError
+from dse.questions.compare.prices import change, moved, price_pairs
+from dse.schema.own_prices import in_force, last_day, using_prices
+from dse.schema.prices import COMPUTED, PriceRow, first_day
+
+MEDIAN = (
+    "A chip with several prices costs their median, of a provider the newest. It also moves where "
+    "another provider becomes known: dse hardware prices --chip CHIP --basis BASIS lists them."
+)
+
+
+def price_list(chips: Collection[str], basis: str | None, chip_files: Sequence[str] = ()) -> dict:
+    """The document of `dse hardware prices --json`: `prices` are rows of the files, oldest first,
+    `paid` what a chip costs by them on each basis, with its `breakdown` where that is computed. Of
+    all chips where none is named.
+
+    Raises InputError for a chip or basis that does not exist, and where no price is left.
+    """
+    catalog = _catalog(chips, basis, chip_files)
+    rows = [
+        row
+        for row in catalog.prices.rows
+        if (not chips or row.chip in chips) and basis in (None, row.basis)
+    ]
+    if not rows:
+        raise _none(chips, basis)
+    rows.sort(key=lambda row: (row.chip, row.basis, first_day(row.date), row.line))
+    used: set[PriceRow] = set()
+    for name in {row.basis for row in rows}:
+        used.update(*(price.rows for price in catalog.prices.select(name).values()))
+    paid = _paid(catalog, chips, basis)
+    for one in paid:
+        if one["basis"] in COMPUTED:
+            found = usd_per_chip_hour(catalog, one["chip"], one["basis"])
+            one["breakdown"] = found.as_json()
+    return {
+        "as_of": in_force().as_of,
+        "files": list(in_force().prices),
+        "prices": [
+            {"chip": row.chip, "basis": row.basis, "usd_per_chip_hour": row.usd_per_chip_hour,
+             "provider": row.provider, "date": row.date, "source": row.source,
+             "note": row.note or None, "counted": row in used}
+            for row in rows
+        ],
+        "paid": paid,
+    }  # fmt: skip
+
+
+def price_changes_since(
+    since: str, chips: Collection[str], basis: str | None, chip_files: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The document of `dse hardware prices --since DATE --json`: what is paid by the prices that
+    were known then against those of now (of --as-of), where that differs.
+
+    Raises InputError for a date that is none or not before that of now, and as `price_list`.
+    """
+    now, then = in_force().as_of, last_day(since, "--since")
+    if now is not None and then >= last_day(now):
+        raise InputError(
+            f"read {since!r}: not before --as-of {now}", field="--since", accepted="an earlier date"
+        )
+    after = _paid(_catalog(chips, basis, chip_files), chips, basis)
+    with using_prices(as_of=then):
+        before = _paid(_catalog(chips, None, chip_files), chips, basis)
+    if not before and not after:
+        raise _none(chips, basis)
+    pairs = [
+        {"basis": name, **row}
+        for name in dict.fromkeys(row["basis"] for row in (*after, *before))
+        for row in price_pairs(
+            *([row for row in rows if row["basis"] == name] for rows in (before, after))
+        )
+    ]
+    return {
+        "since": since,
+        "as_of": now,
+        "files": list(in_force().prices),
+        "paid_then": len(before),
+        "changes": sorted(moved(pairs), key=lambda row: (row["basis"], row["chip"])),
+    }
+
+
+def _catalog(chips: Collection[str], basis: str | None, chip_files: Sequence[str]) -> Catalog:
+    """With the prices of every basis that is computed."""
+    catalog = load_catalog(extra_chip_files=chip_files)
+    for chip in chips:
+        catalog.chip(chip)
+    for computed in COMPUTED:
+        catalog = with_basis(catalog, computed)
+    if basis is not None:
+        catalog.prices.select(basis)
+    return catalog
+
+
+def _paid(catalog: Catalog, chips: Collection[str], basis: str | None) -> list[dict[str, Any]]:
+    return [
+        {"chip": chip, "basis": one, "usd_per_chip_hour": price.usd_per_chip_hour,
+         "rule": price.rule, "date": price.newest_date, "prices": len(price.rows),
+         "source": "; ".join(price.sources)}
+        for one in catalog.prices.bases()
+        if basis in (None, one)
+        for chip, price in sorted(catalog.prices.select(one).items())
+        if not chips or chip in chips
+    ]  # fmt: skip
+
+
+def _none(chips: Collection[str], basis: str | None) -> InputError:
+    asked = [*chips, *([basis] if basis else [])]
+    then = f" as of {as_of}" if (as_of := in_force().as_of) else ""
+    return InputError(
+        f"no price of {', '.join(asked) or 'any chip'}{then}",
+        field="--basis" if basis else "--chip" if chips else "--as-of",
+        accepted="another basis or date, or --prices FILE with rows of yours",
+    )
+
+
+def lead_since(document: dict[str, Any]) -> str:
+    """What changed, in a sentence."""
+    rows = document["changes"]
+    both = [row for row in rows if row["ratio"]]
+    dearer, cheaper = ([row for row in both if (row["ratio"] > 1) == up] for up in (True, False))
+    first, gone = ([r for r in rows if r[key] is None] for key in ("a", "b"))
+    until = f" until {document['as_of']}" if document["as_of"] else ""
+    parts = [f"{len(both):,} of {document['paid_then']:,} prices changed"]
+    if both:
+        ends = [
+            f"{len(some):,} {word} (at most {name} on {row['basis']}, {change(row['ratio'])})"
+            for word, some in (("dearer", dearer), ("cheaper", cheaper))
+            if some
+            for row in (max(some, key=lambda one: abs(one["ratio"] - 1.0)),)
+            for name in (row["chip"],)
+        ]
+        parts.append(" and ".join(ends))
+    if first:
+        parts.append(f"{len(first):,} are new")
+    if gone:
+        parts.append(f"{len(gone):,} are no longer known")
+    return f"Since {document['since']}{until}: {', '.join(parts)}."
+
+
+def tables_since(document: dict[str, Any]) -> list[Table]:
+    """The changes, a table for each basis, with dates and sources of both sides by number."""
+    rows = document["changes"]
+    texts = [row[key] for row in rows for key in ("source_a", "source_b") if row[key]]
+    sources = list(dict.fromkeys(one for text in texts for one in text.split("; ")))
+
+    def numbers(*found: str | None) -> str:
+        named = [one for text in found if text for one in text.split("; ")]
+        return " ".join(f"[{sources.index(one) + 1}]" for one in dict.fromkeys(named))
+
+    bases = list(dict.fromkeys(row["basis"] for row in rows))
+    return [
+        Table(
+            f"{basis}, USD per chip-hour",
+            ("chip", "then", "now", "change", "newest then", "newest now", "sources"),
+            [
+                (
+                    row["chip"],
+                    "-" if row["a"] is None else significant(row["a"]),
+                    "-" if row["b"] is None else significant(row["b"]),
+                    "new" if row["a"] is None else change(row["ratio"]) if row["ratio"] else "gone",
+                    row["date_a"] or "-",
+                    row["date_b"] or "-",
+                    numbers(row["source_a"], row["source_b"]),
+                )
+                for row in rows
+                if row["basis"] == basis
+            ],
+            (1, 2, 3),
+            (MEDIAN, *(f"[{k}] {one}" for k, one in enumerate(sources, 1)))
+            if basis == bases[-1]
+            else (),
+        )
+        for basis in bases
+    ]

@@ -1,0 +1,1 @@
+"""One point: its metrics, where they come from, what would refuse it."""

@@ -1,0 +1,125 @@
+"""Where time and memory of one point go, from the ledgers that its metrics were summed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.physics.intervals import interval
+from dse.physics.ledger import Entry, Ledger
+from dse.problem.evaluate import MEMORY_PARTS, Metrics
+from dse.schema.calibration import KINDS
+
+BOUNDS = ("compute", "memory", "network", "fixed")
+
+
+def _bound(entry: Entry, i: int) -> str:
+    parts = (entry.compute_s[i], entry.memory_s[i], entry.network_s[i], entry.fixed_s[i])
+    return BOUNDS[max(range(len(parts)), key=lambda k: abs(parts[k]))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One operator of one candidate; blocks that run the same operator are added."""
+
+    seconds: float = 0.0
+    bound: str = "fixed"
+    flops: float = 0.0
+    bytes: float = 0.0
+    peak_s: float = 0.0
+
+    @property
+    def peak_flops_per_s(self) -> float | None:
+        """Dense peak of the arithmetic that it runs on; None without arithmetic."""
+        return self.flops / self.peak_s if self.peak_s else None
+
+
+def _by_operator(ledger: Ledger, i: int) -> dict[str, _Work]:
+    assert ledger.entries is not None, "the evaluation kept no entries"
+    table: dict[str, _Work] = {}
+    for entry in ledger.entries:
+        seconds = float(entry.seconds[i])
+        before = table.get(entry.name, _Work(bound=_bound(entry, i)))
+        table[entry.name] = _Work(
+            before.seconds + seconds,
+            before.bound if before.seconds > seconds else _bound(entry, i),
+            before.flops + float(entry.flops[i]),
+            before.bytes + float(entry.bytes[i]),
+            before.peak_s + float(entry.peak_s[i]),
+        )
+    return table
+
+
+def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
+    """Operators of one prompt's prefill chunk and of one decode step, in the order they run, with
+    the flops and bytes of one chip in each; the bytes that the busiest chip holds by part; the
+    chip's bandwidth; what each cause would take by itself in either phase (`parts_s`: they overlap,
+    so their sum exceeds the phase). Of a mix, all this under the workload that takes most
+    chip-seconds."""
+    under = [member.name for member in metrics.members if member.metrics is metrics.heaviest(i)]
+    metrics = metrics.heaviest(i)
+    performance = metrics.performance
+    prefill = _by_operator(performance.prefill_ledger, i)
+    decode = _by_operator(performance.decode_ledger, i)
+    prefill = {name: prefill.get(name, _Work()) for name in decode}  # drafts: decode alone
+    kind = KINDS[metrics.provenance[i]]
+    operators = [
+        {
+            "operator": name,
+            "prefill_s": prefill[name].seconds,
+            "decode_s": decode[name].seconds,
+            "prefill_bound": prefill[name].bound,
+            "bound": decode[name].bound,
+            "efficiency": kind,
+            **{
+                f"{phase}_{key}": getattr(table[name], key)
+                for phase, table in (("prefill", prefill), ("decode", decode))
+                for key in ("flops", "bytes", "peak_flops_per_s")
+            },
+        }
+        for name in decode
+        if prefill[name].seconds or decode[name].seconds
+    ]
+    deployed = performance.decode_ledger.deployed
+    device = float(performance.decode_ledger.seconds[i])
+    step = float(performance.decode_step_s[i])
+    if step > device:
+        operators.append(
+            {
+                "operator": "host and gap between steps",
+                "prefill_s": 0.0,
+                "decode_s": step - device,
+                "prefill_bound": "fixed",
+                "bound": "fixed",
+                "efficiency": "fitted",
+            }
+        )
+    values = metrics.values
+    kinds = metrics.provenance[i : i + 1]
+    low, high = interval("decode_step_s", np.array([step]), kinds, metrics.spread)
+    return {
+        **({"breakdown_of": under[0]} if under else {}),
+        "breakdown": operators,
+        "parts_s": {
+            phase: {
+                cause: float(getattr(ledger, f"{cause}_s")[i]) + extra * (cause == "fixed")
+                for cause in BOUNDS
+            }
+            for phase, ledger, extra in (
+                ("prefill", performance.prefill_ledger, 0.0),
+                ("decode", performance.decode_ledger, step - device),
+            )
+        },
+        "memory": [
+            {"part": part, "bytes": float(values[f"memory_{part}_bytes_per_chip"][i])}
+            for part in MEMORY_PARTS
+        ],
+        "capacity_bytes": float(values["memory_capacity_bytes_per_chip"][i]),
+        "hbm_bytes_per_s": float(1.0 / deployed.floor_s_per_byte[i]),
+        "floor_s": float(values["latency_floor_s"][i]),
+        "decode_step_s": step,
+        "decode_step_interval": [float(low[0]), float(high[0])],
+        "prefill_s": float(values["prefill_s"][i]),
+    }

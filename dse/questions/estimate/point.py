@@ -1,0 +1,362 @@
+"""One point from flags: a model, a chip, a deployment and a workload."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.answer.layers import layers_in_words
+from dse.catalog import Catalog
+from dse.economics.load import Load, at_load, total_tokens_per_s
+from dse.economics.priced import price_assumptions
+from dse.economics.tco import Breakdown, usd_per_chip_hour
+from dse.errors import InputError
+from dse.physics.blocks.moe import ROUTING_SKEW
+from dse.physics.jitter import with_jitter
+from dse.physics.machines import Machines, compile_machines
+from dse.physics.workload import POISSON, Workload
+from dse.problem.describe import Limit, describe_deployment, describe_metrics, describe_workloads
+from dse.problem.evaluate import Metrics
+from dse.problem.loads import load_row, one_load
+from dse.problem.mix import Mix, alone, evaluate_mix
+from dse.problem.quality import fit_ranges
+from dse.problem.racks import check_domain, domain_assumptions
+from dse.problem.trained import Trained
+from dse.quality.laws import DEFAULT, find_law
+from dse.questions.estimate.tiers import offload_assumptions
+from dse.schema.calibration import KINDS
+from dse.schema.chip import GENERIC, Chip
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.efficiency import NOISY, Efficiency
+from dse.schema.load import Demand, check_idle_once
+from dse.schema.model import Model
+from dse.schema.own_config import config_of
+from dse.schema.rack import Rack
+from dse.schema.tiers import TIERS
+from dse.space.batches import DEPLOYMENT_AXES, DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES, batch_of
+from dse.space.candidates import CandidateBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A batch of one, its metrics, and what it took to get them."""
+
+    model: Model
+    batch: CandidateBatch
+    mix: Mix
+    machines: Machines
+    metrics: Metrics
+    price_basis: str
+    limits: tuple[Limit, ...]
+    assumed: tuple[str, ...]
+    power_cap_w: float | None = None
+    jitter: tuple[float, str] | None = None
+    price: Breakdown | None = None
+    load: Load | None = None
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What the chips were held to, where something was asked."""
+        cap: dict[str, Any] = {} if self.price is None else {"price": self.price.as_json()}
+        if self.load is not None:
+            cap["at_average_load"] = self.load.as_json()
+        if self.power_cap_w is not None:
+            cap["power_cap_w"] = self.power_cap_w
+        if self.jitter is None:
+            return cap
+        return cap | {"jitter_s": self.jitter[0], "jitter_distribution": self.jitter[1]}
+
+    def as_json(self, objectives: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The document of `dse estimate --json`: the metrics, the `objectives` of a study among
+        them, then what was asked."""
+        workloads = describe_workloads(self.metrics, 0)
+        layers = layers_in_words(config_of(self.model))
+        described = describe_metrics(self.metrics, 0, self.batch, self.limits, objectives)
+        return {
+            **described,
+            **({"workloads": workloads} if workloads else {}),
+            "assumed": list(self.assumed),
+            "model": self.model.name,
+            **({"layers": layers} if layers else {}),
+            "deployment": describe_deployment(self.batch, 0, self.machines),
+            "workload": one_load([load_row(share) for share in self.mix]),
+            "price_basis": self.price_basis,
+            "quality_law_fit": fit_ranges(
+                self.metrics.quality.law, quantised=bool(described["quantisation_loss"])
+            ),
+            **self.conditions,
+        }
+
+
+def estimate(
+    catalog: Catalog,
+    model: Model,
+    chip: str,
+    workload: Workload | Mix,
+    deployment: Mapping[str, float],
+    *,
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    price_basis: str = "rental_3yr",
+    limits: tuple[Limit, ...] = (),
+    power_cap_w: float | None = None,
+    keep: bool = False,
+    jitter: tuple[float, str] | None = None,
+    backend_default: bool = False,
+    rack: Rack | None = None,
+    law: str = DEFAULT,
+    trained: Trained | None = None,
+    demand: Demand | None = None,
+) -> Estimate:
+    """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
+    distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
+    for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
+    of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power);
+    `law` names the quality law; with `trained` the metrics are also those of training and life;
+    `demand` asks for the prices at its average load. Raises InputError for an unknown chip, dtype,
+    price basis or law, and for a chip without a figure that the point needs."""
+    find_law(law)
+    if demand is not None and price_basis == OWNED:
+        check_idle_once(catalog.costs.value("utilisation"))
+    degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+    catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
+    if DOMAIN_AXIS in deployment:
+        check_domain(catalog, chip)
+    machines = compile_machines(catalog, [chip], price_basis, rack, power_cap_w)
+    if jitter is not None:
+        machines = with_jitter(machines, *jitter)
+    axes = axes_of(deployment)
+    kv = kv_dtype or model.kv_dtype or "bf16"
+    batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
+    mix = alone(workload) if isinstance(workload, Workload) else workload
+    metrics = evaluate_mix(batch, mix, machines, keep=keep, law=law)
+    if trained is not None:
+        metrics = trained.complete(metrics, batch)
+    written = describe_deployment(batch, 0, machines)
+    assumed: list[str] = []
+    if backend_default and catalog.chip(chip).backend != GENERIC:
+        name = catalog.chip(chip).backend
+        assumed.append(f"backend {name}, the default of {chip}: no --backend was given")
+    if jitter is not None:
+        assumed.insert(0, f"{jitter[1]} delays of {jitter[0] * 1e6:g} us in collectives, as given")
+    known = int(metrics.provenance[0])
+    assumed += assumptions(catalog, model, written, mix, known, price_basis, rack, power_cap_w)
+    assumed += () if trained is None else trained.assumed
+    priced = chip in catalog.prices.select(price_basis)
+    price = (
+        usd_per_chip_hour(catalog, chip, price_basis) if price_basis == OWNED and priced else None
+    )
+    load = None if demand is None else average_load(demand, metrics, 0, price)
+    return Estimate(
+        model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
+        power_cap_w, jitter, price, load,
+    )  # fmt: skip
+
+
+def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | None) -> Load:
+    """The prices of candidate `row` at the average of a demand; `price` is its chip's by parts,
+    None where the chip is rented. Raises InputError for a chip without a price, and where the
+    deployment serves nothing."""
+    usd = float(metrics.values["chip_usd_per_hour"][row])
+    chips = float(metrics.values["chips"][row])
+    names = ("input", "output", "total")
+    each = [float(metrics.values[f"usd_per_million_{name}_tokens"][row]) for name in names]
+    if math.isnan(usd):
+        raise InputError(
+            "no price at average load: the chip has no price on this basis",
+            field="demand",
+            accepted="another price basis, or --prices FILE",
+        )
+    can = total_tokens_per_s(chips, usd, each[2])
+    if not can > 0.0:
+        raise InputError("this deployment serves no tokens", accepted="one that is feasible")
+    return at_load(
+        demand,
+        tokens_per_s=can,
+        chips=chips,
+        usd_per_chip_hour=usd,
+        load_share=0.0 if price is None else price.load_share,
+        usd_per_million=(each[0], each[1], each[2]),
+    )
+
+
+def axes_of(deployment: Mapping[str, Any]) -> dict[str, Any]:
+    """The axes of one deployment for `batch_of`, (1,) each."""
+    axes: dict[str, Any] = {
+        axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES
+    }
+    axes |= {
+        axis: np.array([float(deployment[axis])])
+        for axis in (*EXPERT_AXES, DOMAIN_AXIS)
+        if axis in deployment
+    }
+    if deployment.get("offload_tier") is None:
+        return axes
+    shares = {axis: np.array([float(deployment[axis])]) for axis in OFFLOAD_AXES[:2]}
+    return axes | shares | {"offload_tier": np.array([TIERS.index(deployment["offload_tier"])])}
+
+
+def assumptions(
+    catalog: Catalog,
+    model: Model,
+    deployment: Mapping[str, Any],
+    mix: Mix,
+    provenance: int,
+    price_basis: str,
+    rack: Rack | None = None,
+    power_cap_w: float | None = None,
+) -> list[str]:
+    """What the answer rests on beyond sourced figures, a sentence each, worst first. `deployment`
+    as `describe_deployment` gives it; `provenance` indexes `machines.KINDS`."""
+    chip = deployment["chip"]
+    spec = catalog.chip(chip)
+    system = catalog.systems[spec.system]
+    domain = deployment.get(DOMAIN_AXIS, system.levels[0].size or math.inf)
+    sentences = offload_assumptions(catalog, deployment)
+    tiered = bool(sentences)
+    if DOMAIN_AXIS in deployment:
+        sentences += domain_assumptions(
+            system,
+            domain,
+            rack,
+            deployment["tensor_parallel"] * deployment["data_parallel"],
+        )
+    kind = KINDS[provenance]
+    laws = catalog.efficiencies[spec.efficiency]
+    if tiered:  # the tier is assumed, whatever the kernels are
+        kind = _kernels(laws, deployment)
+    if laws.provenance:
+        sentences += measured_here(laws, chip, kind)
+    elif kind != "fitted":
+        sentences.append(
+            f"kernel efficiencies of {chip} are {kind} ({spec.efficiency}): no kernel of this chip "
+            "and dtype was measured"
+        )
+    sentences += [f"{chip}: {text}" for text in spec.assumed]
+    sentences += [f"{system.id}: {text}" for text in system.assumed]
+    sentences += [f"{chip}: no figure for {name}" for name in spec.missing]
+    sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
+    sentences += price_assumptions(catalog, chip, price_basis)
+    drafts = any(_drafts(share.workload) for share in mix)
+    texts = _drafting(model.assumed) if drafts else model.assumed
+    sentences += [f"{model.name}: {text}" for text in texts]
+    if model.training_tokens is None:
+        sentences.append(f"{model.name}: training tokens unknown: no loss is predicted")
+    measured = max(catalog.efficiencies[spec.efficiency].all_reduce.latency_s)
+    group = deployment["tensor_parallel"] * deployment["data_parallel"]
+    if min(group, domain) > measured:
+        sentences.append(f"{chip}: collectives between more than {measured} chips are extrapolated")
+    if "routing_skew" not in deployment and any(block.kind == "moe" for block in model.blocks):
+        sentences.append(
+            f"routing skew {ROUTING_SKEW:g}, that of measured kernels under a power law, not of "
+            "this model"
+        )
+    sentences += _unmeasured(mix, model.prediction_layers)
+    sentences.append(
+        "80% intervals are how far held-out measured rows were off, by efficiency kind"
+    )
+    sentences += energy_words(catalog, spec, power_cap_w)
+    return sentences
+
+
+def energy_words(catalog: Catalog, chip: Chip, power_cap_w: float | None) -> list[str]:
+    """What the energy of a chip rests on."""
+    if chip.tdp_w is None:
+        return []
+    sentences = [
+        "energy is counted by operation and byte (docs/energy.md); no measured row was fitted: its "
+        "interval is a factor of two, that of power 0.7 to 1.4 (both assumed)",
+        *catalog.energy.assumed(chip),
+    ]
+    if power_cap_w is not None:
+        sentences.append(
+            "under a power cap dynamic power is taken to fall with the cube of the clock"
+        )
+    return sentences
+
+
+def _kernels(efficiency: Efficiency, deployment: Mapping[str, Any]) -> str:
+    """The worst kind of the GEMM laws that a deployment's weights run on."""
+    laws = efficiency.operators["gemm"]
+    used = {laws.get(dtype, laws["bf16"]).kind for dtype in deployment["weight_dtypes"].values()}
+    return max(used, key=KINDS.index)
+
+
+def measured_here(laws: Efficiency, chip: str, kind: str) -> list[str]:
+    """What an answer says of laws that `dse calibrate` wrote."""
+    where = f"{laws.date} ({laws.file}: {laws.provenance.get('device', 'device not stated')})"
+    sentences = [f"kernel efficiencies of {chip} were measured here, {where}"]
+    if laws.id != chip:
+        sentences = [f"kernel efficiencies of {chip} are those of {laws.title}, {where}: derived"]
+    elif kind != "fitted":
+        sentences.append(
+            f"{chip}: what this model needs beyond them (experts, latent attention, a format) was "
+            f"not measured here and is {kind}"
+        )
+    if laws.noise is not None and laws.noise > NOISY:
+        sentences.append(
+            f"the machine was not idle when {laws.file} was measured: samples of a point lie "
+            f"{laws.noise:.0%} apart"
+        )
+    sentences.append(
+        f"{chip}: no serving run was measured here: factors and intervals are those of the chips "
+        "with measured serving"
+    )
+    return sentences
+
+
+def _drafts(load: Workload) -> bool:
+    """Whether a multi-token-prediction module drafts."""
+    return load.speculation is not None and load.speculation.draft_share is None
+
+
+def _drafting(texts: Sequence[str]) -> list[str]:
+    """What a model that drafts with such a module assumes: not that this is left out."""
+    texts = [text.replace("the multi-token-prediction module and ", "") for text in texts]
+    return [text for text in texts if not re.search("multi-token.prediction", text)]
+
+
+def _unmeasured(mix: Mix, modules: int | None) -> list[str]:
+    """What of the workloads no measured row has, so that no interval was tested on it; `modules`
+    are those that the model predicts more tokens with, None where that is not said."""
+    loads = [share.workload for share in mix]
+    sentences, parts = [], []
+    if any(load.serving == POISSON for load in loads):
+        parts.append("Poisson arrivals")
+        sentences.append(
+            "below capacity the arrivals set output rate and cost: these have no interval"
+        )
+    if any(load.speculation is not None for load in loads):
+        parts.append("speculative decoding")
+        sentences.append("the acceptance of drafted tokens is as given: nothing predicts it")
+    if any(_drafts(load) for load in loads) and modules == 0:
+        sentences.append("the model has no multi-token-prediction module: nothing is drafted")
+    elif any(_drafts(load) for load in loads):
+        has = ", whether or not it has one" if modules is None else ""
+        sentences.append(
+            "drafts are those of a multi-token-prediction module of one mean layer of the model, "
+            f"a projection and the model's own output head{has} (assumed)"
+        )
+    if any(load.prefix_hit_rate for load in loads):
+        parts.append("cached prefixes")
+        sentences.append(
+            "the share of cached prefixes is as given; memory that requests share is not credited"
+        )
+    if any(load.network_overlap for load in loads):
+        parts.append("an overlap of network and compute")
+        sentences.append(
+            "the overlap of network and compute is as given; that each micro-batch reads the "
+            "weights is not charged"
+        )
+    if len(loads) > 1:
+        parts.append("a mix of workloads")
+    if parts:
+        sentences.append(
+            f"no measured row has {', '.join(parts)}: intervals are those of closed loops without"
+        )
+    return sentences

@@ -1,0 +1,275 @@
+"""What a server's command line is made of: one point of a study or of flags, and its rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dse.catalog import Catalog
+from dse.errors import InputError
+from dse.physics.workload import POISSON, Workload
+from dse.problem.describe import violations
+from dse.problem.evaluate import Metrics
+from dse.questions.estimate.point import Estimate
+from dse.questions.export.classes import as_published
+from dse.questions.export.files import Flags
+from dse.questions.export.legal import refuse_illegal
+from dse.schema.architectures import Written, write_config
+from dse.schema.backend import Backend
+from dse.schema.model import Model
+from dse.space.candidates import CandidateBatch
+
+# Chips of a host: a box has those of its scale-up domain; one of a rack is a tray of it, four chips
+# in GB200 NVL72 (assumed of the others).
+LARGEST_HOST, TRAY = 8, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Serving software of one version. `lacks` are classes of `dse.schema.architectures` that it
+    has no model for. `windows` are those in which it has sliding windows: "all" of the layers
+    alone, "turns" with full layers (a windowed one first), or "any". `vendors` are those of the
+    chips."""
+
+    id: str
+    title: str
+    version: str
+    vendors: tuple[str, ...]
+    lacks: frozenset[str]
+    windows: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One instance of a deployment, under the names of the command line. `requests` run on it at
+    once; `longest` and `prompt` are tokens of the longest request and prompt."""
+
+    model: Model
+    written: Written
+    chip: str
+    tensor: int
+    pipeline: int
+    data: int
+    expert: int
+    instances: int
+    redundant_experts: int
+    weight_dtypes: Mapping[str, str]
+    kv_dtype: str
+    requests: int
+    longest: int
+    prompt: int
+    backend: Backend
+    hosts: int
+    notes: tuple[str, ...]
+
+    @property
+    def chips_per_host(self) -> int:
+        return self.chips // self.hosts
+
+    @property
+    def group(self) -> int:
+        """Chips over which experts are divided."""
+        return self.tensor * self.data
+
+    @property
+    def chips(self) -> int:
+        return self.group * self.pipeline
+
+    @property
+    def sparse(self) -> bool:
+        return any(block.kind == "moe" for block in self.model.blocks)
+
+    @property
+    def requests_per_rank(self) -> int:
+        """Of each rank of attention data parallelism."""
+        return math.ceil(self.requests / self.data)
+
+    def format_of_weights(self) -> str | None:
+        """The format that the matrices have to be brought into, None where it is the checkpoint's:
+        a deployment has the checkpoint's parts or one format of all of them."""
+        own = self.weight_dtypes == dict(self.model.weight_dtypes)
+        return None if own else self.weight_dtypes["attention"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A command of one instance: the program, flags (None: a switch), and files that it reads.
+    `others` are flags that hosts other than the first add."""
+
+    program: tuple[str, ...]
+    flags: Flags
+    files: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def point_of(
+    answer: Estimate, stack: Stack, catalog: Catalog, architecture: str | None = None
+) -> Point:
+    """The point as `stack` would serve it. Raises InputError, with the reason, for a point that
+    breaks a rule and for what the stack cannot run or this export does not write."""
+    document = answer.as_json()
+    deployment = document["deployment"]
+    chip = catalog.chip(deployment["chip"])
+    _refuse_broken(answer)
+    if chip.vendor.lower() not in stack.vendors:
+        raise _refuse(stack, f"does not run on chips of {chip.vendor}", chip.id)
+    _refuse_unwritten(answer, deployment, stack)
+    batch = answer.batch
+    refuse_illegal(batch, stack.title, stack.version)
+    loads = [share.workload for share in answer.mix]
+    backend = loads[0].backend
+    notes = _notes(loads, stack, answer)
+    if not _is(backend, stack):
+        notes += (f"predicted with backend {backend.id}, not with {stack.id}",)
+        backend = catalog.backends[stack.id]
+    hosts, said = _hosts(batch, catalog.systems[chip.system].levels[0].size)
+    notes += said
+    point = Point(
+        model=answer.model,
+        written=_class_of(as_published(answer.model), stack, architecture, _longest(loads)),
+        chip=chip.id,
+        tensor=int(batch.tensor_parallel[0]),
+        pipeline=int(batch.pipeline_parallel[0]),
+        data=int(batch.data_parallel[0]),
+        expert=int(batch.expert_parallel[0]),
+        instances=int(batch.replicas[0]),
+        redundant_experts=int(deployment.get("redundant_experts", 0)),
+        weight_dtypes=deployment["weight_dtypes"],
+        kv_dtype=deployment["kv_dtype"],
+        requests=max(
+            _requests(metrics, load) for metrics, load in zip(_each(answer), loads, strict=True)
+        ),
+        longest=_longest(loads),
+        prompt=max(math.ceil(load.prompt_tokens[0]) for load in loads),
+        backend=backend,
+        hosts=hosts,
+        notes=notes,
+    )
+    if point.data > 1 and not point.sparse:
+        raise _refuse(
+            stack, "runs attention data parallelism for models with experts", f"--dp {point.data}"
+        )
+    return point
+
+
+def _hosts(batch: CandidateBatch, domain: int | None) -> tuple[int, tuple[str, ...]]:
+    """Hosts of one instance, all with as many chips, and what is assumed of them. A host has the
+    chips of a scale-up domain, of a rack's TRAY; data-parallel ranks lie whole on it, or cover
+    whole ones."""
+    chips = int(batch.chips_per_instance[0])
+    rank = int(batch.tensor_parallel[0] * batch.pipeline_parallel[0])
+    most = TRAY if domain is None or domain > LARGEST_HOST else domain
+    hosts = next(
+        n for n in range(1, chips + 1)
+        if chips % n == 0 and chips // n <= most
+        and ((chips // n) % rank == 0 or rank % (chips // n) == 0)
+    )  # fmt: skip
+    said = f"a host of a rack is taken to have {TRAY} chips (assumed)"
+    return hosts, (said,) if hosts > 1 and most != domain else ()
+
+
+def _longest(loads: list[Workload]) -> int:
+    return max(math.ceil(load.prompt_tokens[0] + load.output_tokens[0]) for load in loads)
+
+
+def _each(answer: Estimate) -> list[Metrics]:
+    """The metrics of every workload."""
+    members = answer.metrics.members
+    return [member.metrics for member in members] if members else [answer.metrics]
+
+
+def _requests(metrics: Metrics, load: Workload) -> int:
+    """Requests that an instance has to admit at once: those of the closed loop, or, where arrivals
+    at random come in bursts, all that memory and the backend do."""
+    served = metrics.performance
+    if load.serving != POISSON:
+        return max(math.ceil(served.running_per_instance[0]), 1)
+    return max(int(min(served.memory.admitted[0], load.backend.max_running_requests)), 1)
+
+
+def _is(backend: Backend, stack: Stack) -> bool:
+    """Whether the backend is the stack, of whatever age."""
+    return backend.id == stack.id or backend.id.startswith(f"{stack.id}-")
+
+
+def _class_of(model: Model, stack: Stack, asked: str | None, longest: int) -> Written:
+    """The class of transformers that the stack runs the shape as."""
+    best = write_config(model, architecture=asked, context=longest)
+    pattern = _pattern(model)
+    for name in (best.architecture, *best.others):
+        runs = pattern is None or stack.windows.get(name) in ("any", pattern)
+        if name not in stack.lacks and runs:
+            if name == best.architecture:
+                return best
+            return write_config(model, architecture=name, context=longest)
+    names = ", ".join((best.architecture, *best.others))
+    what = "no model" if pattern is None else "no model with these sliding windows"
+    raise _refuse(stack, f"has {what} for this shape", names)
+
+
+def _pattern(model: Model) -> str | None:
+    """Where the sliding windows are: None where there are none."""
+    windowed = sum(b.count for b in model.blocks if b.kind == "gqa" and b.sizes["window"])
+    layers = model.num_hidden_layers
+    if not windowed:
+        return None
+    if windowed == layers:
+        return "all"
+    return "turns" if layers - windowed == layers // 2 else "some"
+
+
+def _refuse_broken(answer: Estimate) -> None:
+    broken = violations(answer.metrics, 0)
+    if broken:
+        words = "; ".join(row["meaning"] for row in broken)
+        raise InputError(
+            f"the point cannot be served, it breaks the rule: {words}",
+            field="deployment",
+            accepted="a point that `dse estimate` calls feasible",
+        )
+
+
+def _refuse_unwritten(answer: Estimate, deployment: Mapping[str, Any], stack: Stack) -> None:
+    """What the point has and no command here says."""
+    if deployment.get("offload_tier") is not None:
+        raise _refuse(stack, "is not given weights or cache in a memory tier here", "offload")
+    if any(share.workload.speculation is not None for share in answer.mix):
+        raise _refuse(
+            stack,
+            "needs the draft model of speculative decoding, which no point names",
+            "--draft-tokens",
+        )
+
+
+def _notes(loads: list[Workload], stack: Stack, answer: Estimate) -> tuple[str, ...]:
+    """What the prediction has and the command does not say."""
+    found = []
+    if any(load.serving == "poisson" for load in loads):
+        found.append("the rate of arrivals is the client's: the command has none")
+    if any(load.network_overlap for load in loads):
+        found.append("the overlap of network and compute is not set by the command")
+    if any(load.prefix_hit_rate for load in loads):
+        found.append(f"cached prefixes depend on the requests; {stack.title} caches by default")
+    if answer.power_cap_w is not None:
+        found.append("the power cap is a setting of the chips, not of the server")
+    return tuple(found)
+
+
+def _refuse(stack: Stack, reason: str, read: str) -> InputError:
+    return InputError(
+        f"{stack.title} {stack.version} {reason} ({read})",
+        field="--format",
+        accepted="another format or another deployment",
+    )
+
+
+def refuse_layout(stack: Stack, reason: str, point: Point) -> InputError:
+    """A layout that the stack has no command for."""
+    layout = (
+        f"tensor {point.tensor}, pipeline {point.pipeline}, data {point.data}, "
+        f"expert {point.expert}"
+    )
+    return _refuse(stack, reason, layout)

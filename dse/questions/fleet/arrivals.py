@@ -1,0 +1,119 @@
+"""The best instance of each size where requests arrive at random (`dse.physics.poisson`): the
+highest rate at which a percentile of first tokens comes in time.
+
+Each instance takes its share of the requests at random, so that its arrivals are random too. Every
+way to divide an instance is searched at once, on grids that close in: fewer requests make none
+slower, and no division serves more than the best does at a steady load within the same limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.physics.workload import POISSON, Workload
+from dse.problem.evaluate import Metrics
+from dse.problem.mix import Share, evaluate_mix
+from dse.questions.scale.sizes import Point, point
+from dse.questions.scale.subject import Degrees, Subject, batch_at, divided, evaluated
+from dse.schema.plan import DemandClass
+from dse.schema.traffic import PERCENTILES, Class
+from dse.space.candidates import CandidateBatch, Floats
+
+LEAST = 1e-4  # of the steady rate, the lowest that is tried
+SAME = 2e-3  # of a rate: divisions that differ by less are told apart by their time per token
+POINTS, ROUNDS = 24, 3  # rates of a grid, grids one within a step of the other
+NONE = "no rate of random arrivals keeps both limits"
+
+
+def poisson_points(subject: Subject, one: DemandClass, steady: Sequence[Point]) -> list[Point]:
+    """The point with the highest rate of arrival for each size that has one; `steady` are those at
+    a steady load, of one size each. Its output rate is that of so many requests of the class, its
+    `ttft_s` the percentile of the slowest stream."""
+    each = [divided(subject, size.chips) for size in steady]
+    degrees = Degrees(
+        *(np.concatenate([getattr(one, part.name) for one in each]) for part in fields(Degrees))
+    )
+    most = np.repeat(
+        [size.output_tokens_per_s / one.output_tokens for size in steady],
+        [len(division) for division in each],
+    )
+    alone = evaluated(subject, degrees, np.ones(len(degrees)))
+    fit = np.flatnonzero((alone.rule < 0) & (alone.memory <= 0.0))
+    degrees, most = degrees[fit], most[fit]
+    batch = batch_at(subject, degrees, np.ones(len(degrees)))
+    rate, possible = _highest(subject, one, batch, most)
+    tpot_s = _served(subject, one, batch, rate).values["tpot_s"]
+    best = []
+    for size in steady:
+        rows = np.flatnonzero((degrees.chips == size.chips) & possible)
+        if len(rows):
+            rows = rows[rate[rows] >= (1.0 - SAME) * np.max(rate[rows])]
+            best.append(rows[np.argmin(tpot_s[rows])])
+    if not best:
+        return []
+    rows = np.array(best, dtype=np.intp)
+    return _points(subject, one, degrees[rows], batch[rows], rate[rows])
+
+
+def _highest(
+    subject: Subject, one: DemandClass, batch: CandidateBatch, most: Floats
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """(n,) requests per second of an instance, at most `most`, and whether there is such a rate."""
+
+    rows = np.repeat(np.arange(len(batch)), POINTS)
+    many, steps = batch[rows], np.linspace(0.0, 1.0, POINTS)
+    low, width = np.full(len(batch), np.log(LEAST)), -np.log(LEAST)
+    possible = np.ones(len(batch), dtype=bool)
+    for _ in range(ROUNDS):
+        share = np.minimum(low[:, None] + width * steps[None, :], 0.0)
+        metrics = _served(subject, one, many, most[rows] * np.exp(share.ravel()))
+        kept = metrics.feasible & (metrics.values["tpot_s"] <= one.tpot_s)
+        kept &= metrics.values[PERCENTILES[one.percentile or 50]] <= one.ttft_s
+        held = np.cumprod(kept.reshape(share.shape), axis=1).sum(axis=1)
+        possible &= held > 0
+        low = share[np.arange(len(batch)), np.maximum(held - 1, 0)]
+        width /= POINTS - 1
+    return most * np.exp(low), possible
+
+
+def _served(subject: Subject, one: DemandClass, batch: CandidateBatch, rate: Floats) -> Metrics:
+    """`rate` (n,) requests per second at each instance, over all streams of the class."""
+    mix = tuple(
+        Share(f"stream {k + 1}", stream.share, _arriving(subject, stream, rate))
+        for k, stream in enumerate(one.streams)
+    )
+    return evaluate_mix(batch, mix, subject.machines)
+
+
+def _arriving(subject: Subject, stream: Class, rate: Floats) -> Workload:
+    workload = Workload.of(
+        stream.prompt, stream.output, POISSON, subject.workload.backend,
+        prefix_hit_rate=stream.cached,
+    )  # fmt: skip
+    return replace(workload, requests_per_s=rate * stream.share)
+
+
+def _points(
+    subject: Subject, one: DemandClass, degrees: Degrees, batch: CandidateBatch, rate: Floats
+) -> list[Point]:
+    """Instances at their rates, (n,); what bounds each is that of requests of mean lengths."""
+    values = _served(subject, one, batch, rate).values
+    first_s, tpot_s = values[PERCENTILES[one.percentile or 50]], values["tpot_s"]
+    running = np.ceil(values["running_requests"])
+    mean = replace(subject, workload=_arriving(subject, one.mean, rate))
+    of = evaluated(mean, degrees, np.ones(len(rate)))
+    tokens_per_s = rate * one.output_tokens
+    return [
+        replace(
+            point(subject, degrees, running, of, i),
+            ttft_s=float(first_s[i]),
+            tpot_s=float(tpot_s[i]),
+            output_tokens_per_s=float(tokens_per_s[i]),
+            output_tokens_per_s_per_chip=float(tokens_per_s[i] / degrees.chips[i]),
+        )
+        for i in range(len(rate))
+    ]

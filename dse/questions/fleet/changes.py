@@ -1,0 +1,219 @@
+"""What would change the answer: the plan solved again with one thing changed. Of a fleet of more
+than MANY instances, with instances that need not be whole, before and after: one is small beside
+the fleet, and the program is solved in a fraction of the time.
+
+The price at which an offer enters or leaves is exact: with x the cheapest mix at a price, the cost
+of x is B + A price; the next price is where that equals the cost without the offer, until no mix
+that uses it is cheaper (Dinkelbach, on a cost that is the lowest of straight lines). The price of
+what is bought also moves the maintenance of as many chips that are owned already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from dse.economics.fleet import GAP, Solved, many, solve
+from dse.economics.fleet_cost import Mix, Option, count
+from dse.schema.plan import BUY, FleetChip, Offer, Plan
+
+MORE = 0.1  # by which a limit or a demand is changed
+STEPS = 16  # of the search for a price
+STARTS = (0.5, 0.02)  # of the price, where it begins
+QUICK = 200  # nodes of one solve
+LOOSE = 0.01  # a larger gap is no answer
+TIGHT = 5 * GAP  # a smaller difference is no difference
+
+EVEN = "in or out: the same to the gap of the program"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Loosened:
+    """One limit, supply or demand, `MORE` larger: the cost changes by `usd`. `before` and `after`
+    are its values; `usd` is None where the program
+    was not solved in time, or nothing keeps the plan then (`status`)."""
+
+    what: str
+    before: float
+    after: float
+    usd: float | None
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One offer. `used`: it is in the mix. `usd_at` is the price at which it enters the mix, or
+    leaves it altogether; None where nothing serves without it, or where no price lets it in.
+    `without` is the share by which the fleet costs more without it, None where not known."""
+
+    offer: Offer
+    used: bool
+    usd_at: float | None
+    without: float | None
+    reason: str
+
+
+def loosened(
+    plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
+) -> list[Loosened]:
+    """Every limit and every supply that is given, then every demand, one at a time."""
+    rows: list[tuple[str, float, Plan]] = []
+    for name in plan.limits.__dataclass_fields__:
+        value = getattr(plan.limits, name)
+        if math.isfinite(value):
+            more = replace(plan.limits, **{name: value * (1.0 + MORE)})
+            rows.append((name, value, replace(plan, limits=more)))
+    for offer in plan.offers:
+        if math.isfinite(offer.chips_per_quarter):
+            chips = offer.chips_per_quarter
+            server = plan.chip(offer.chip).server
+            after = max(chips * (1.0 + MORE), chips + server)
+            rows.append(
+                (f"supply {offer.label}", chips,
+                 with_offer(plan, replace(offer, chips_per_quarter=after)))
+            )  # fmt: skip
+    for one in plan.demand:
+        more = replace(one, requests_per_s=one.requests_per_s * (1.0 + MORE))
+        demand = tuple(more if row is one else row for row in plan.demand)
+        rows.append((f"demand {one.name}", one.requests_per_s, replace(plan, demand=demand)))
+    split = many(plan, options)
+    base = solve(plan, options, split=True) if split else solved
+    found = []
+    for what, value, changed in rows:
+        progress(f"{MORE:.0%} more: {what}")
+        again = solve(changed, options, nodes=QUICK, split=split)
+        usd = None if again.gap > LOOSE else again.usd - base.usd
+        kind = what.split()[0]
+        if usd is not None and (abs(usd) < TIGHT * solved.usd or (usd > 0.0) != (kind == "demand")):
+            usd = 0.0
+        elif usd is not None and abs(usd) < base.usd - base.bound + again.usd - again.bound:
+            usd = None  # either may still be as much cheaper
+        found.append(Loosened(what, value, _value_of(changed, what), usd, again.status))
+    return found
+
+
+def _value_of(plan: Plan, what: str) -> float:
+    kind, _, name = what.partition(" ")
+    if kind == "supply":
+        return next(one.chips_per_quarter for one in plan.offers if one.label == name)
+    if kind == "demand":
+        return next(one.requests_per_s for one in plan.demand if one.name == name)
+    return getattr(plan.limits, what)
+
+
+def entries(
+    plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
+) -> list[Entry]:
+    """The price at which each offer enters or leaves."""
+    split = many(plan, options)
+    base = solve(plan, options, split=True) if split else solved
+    found = []
+    for offer in plan.offers:
+        progress(f"price of {offer.label}")
+        used = _uses(solved.mix, offer) if solved.mix is not None else False
+        found.append(entry(plan, options, base, offer, used=used, split=split))
+    return found
+
+
+def entry(
+    plan: Plan,
+    options: Sequence[Option],
+    base: Solved,
+    offer: Offer,
+    *,
+    used: bool,
+    split: bool = False,
+) -> Entry:
+    """The price of one offer at which the cheapest mix begins, or ceases, to use it; `base` is the
+    answer at its price, with split instances where they are so here."""
+    without = base
+    if base.mix is None or _uses(base.mix, offer):
+        without = solve(_without(plan, offer), options, nodes=QUICK, split=split)
+    if without.mix is None or without.gap > LOOSE:
+        late = "not known: the limit of nodes was reached"
+        reason = "nothing keeps the plan without it" if without.status == "infeasible" else late
+        return Entry(offer, used, None, None, reason)
+    more = without.usd / base.usd - 1.0 if base.usd > 0.0 else 0.0
+    if used != (base.mix is not None and _uses(base.mix, offer)):
+        return Entry(offer, used, offer.usd, more, EVEN)
+    if not any(offer.chip in option.chips for option in options):
+        return Entry(offer, used, None, more, "serves no class within its limits")
+    if used and base.mix is not None:
+        even = _even(plan, options, offer, base.mix, without.mix)
+        found = _break_even(plan, options, offer, even, without.mix, split) or even
+    else:
+        tried = (_break_even(plan, options, offer, at, without.mix, split) for at in STARTS)
+        found = next((at for at in tried if at is not None), None)
+    if found is not None and (found < 1.0 if used else found > 1.0):
+        return Entry(offer, used, offer.usd, more, EVEN)
+    reason = "" if found is not None else f"not even at {min(STARTS):.0%} of its price"
+    usd = None if found is None else offer.usd * found
+    return Entry(offer, used, usd, more, reason)
+
+
+def _break_even(
+    plan: Plan,
+    options: Sequence[Option],
+    offer: Offer,
+    factor: float,
+    without: Mix,
+    split: bool,
+) -> float | None:
+    """The share of its price at which the offer enters, from below; None where the cheapest mix
+    does not use it at `factor` of its price."""
+    found: float | None = None
+    for _ in range(STEPS):
+        at = with_offer(plan, replace(offer, usd=offer.usd * factor))
+        again = solve(at, options, nodes=QUICK, gap=GAP, split=split)
+        if again.mix is None or not _uses(again.mix, offer):
+            break
+        following = _even(plan, options, offer, again.mix, without)
+        if following <= factor * (1.0 + GAP):
+            break
+        factor = found = following
+    return found
+
+
+def _even(plan: Plan, options: Sequence[Option], offer: Offer, mix: Mix, without: Mix) -> float:
+    """The share of the price of an offer at which a mix costs as much as one without it."""
+    nothing = with_offer(plan, replace(offer, usd=0.0))
+    free, without_free = (count(nothing, options, one).usd for one in (mix, without))
+    usd, without_usd = (count(plan, options, one).usd for one in (mix, without))
+    slope = (usd - free) - (without_usd - without_free)
+    return (without_free - free) / slope if slope > 0.0 else 0.0
+
+
+def _uses(mix: Mix, offer: Offer) -> bool:
+    return any(label == offer.label for label, _ in mix.orders)
+
+
+def with_offer(plan: Plan, offer: Offer) -> Plan:
+    """The plan with the offer of that label replaced. With the price of what is bought goes its
+    maintenance, a share of it."""
+
+    def changed(chip: FleetChip) -> FleetChip:
+        if all(one.label != offer.label for one in chip.offers):
+            return chip
+        owning = chip.owning
+        if offer.way == BUY and owning is not None:
+            share = offer.usd / owning.capital_usd
+            owning = replace(
+                owning,
+                server_usd=owning.server_usd * share,
+                network_usd=owning.network_usd * share,
+            )
+        offers = tuple(offer if one.label == offer.label else one for one in chip.offers)
+        return replace(chip, offers=offers, owning=owning)
+
+    return replace(plan, chips=tuple(changed(chip) for chip in plan.chips))
+
+
+def _without(plan: Plan, offer: Offer) -> Plan:
+    chips = tuple(
+        replace(chip, offers=tuple(one for one in chip.offers if one.label != offer.label))
+        for chip in plan.chips
+    )
+    return replace(plan, chips=chips)

@@ -1,0 +1,215 @@
+"""The options of a plan: for every class, model, format and chip the best instance of each size
+within the latency limits, by the vectorised model (`dse.questions.scale.sizes`).
+
+Of a chip, sizes are kept that divide each other and the server, so that instances whose chips add
+up to those of the servers always fit into them; among sizes, those that no smaller size replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.catalog import Catalog
+from dse.economics.fleet_cost import Option
+from dse.errors import InputError, NothingFeasible
+from dse.physics.workload import Workload
+from dse.problem.evaluate import evaluate
+from dse.questions.fleet.arrivals import NONE, poisson_points
+from dse.questions.fleet.pools import pool_options
+from dse.questions.scale.sizes import Point, instance_sizes
+from dse.questions.scale.subject import Subject, scale_subject
+from dse.questions.scale.words import division
+from dse.schema.backend import find_backend
+from dse.schema.model_catalog import resolve_model
+from dse.schema.plan import DemandClass, Plan
+
+EVEN = 0.005  # of the rate: a larger option that is better by less is left out
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One class, model, format and chip: `points` the best instance by its size."""
+
+    klass: DemandClass
+    subject: Subject
+    formats: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a class cannot be served by a chip, or not with a model."""
+
+    klass: str
+    chip: str
+    model: str
+    reason: str
+
+
+def options_of(
+    plan: Plan, catalog: Catalog, progress: Progress = lambda _: None
+) -> tuple[list[Option], list[Refusal]]:
+    """The options, and what is refused."""
+    served: list[Served] = []
+    refused: list[Refusal] = []
+    for one, model, chip in _triples(plan):
+        progress(f"{one.name}: {model} on {chip}")
+        found, reason = _served(plan, catalog, one, model, chip)
+        served += found
+        if not found:
+            refused.append(Refusal(one.name, chip, model, reason))
+    sizes = {
+        chip.chip: _nested([row for row in served if row.subject.chip == chip.chip], chip.server)
+        for chip in plan.chips
+    }
+    options = _single(served, sizes)
+    if plan.disaggregated:
+        options += pool_options(served, sizes, progress)
+    return _efficient(options), refused
+
+
+def _triples(plan: Plan) -> Iterator[tuple[DemandClass, str, str]]:
+    for one in plan.demand:
+        for model in one.models:
+            for chip in plan.chips:
+                if not chip.classes or one.name in chip.classes:
+                    yield one, model, chip.chip
+
+
+def workload_of(plan: Plan, catalog: Catalog, one: DemandClass) -> Workload:
+    return Workload.of(
+        one.prompt_tokens,
+        one.output_tokens,
+        "continuous",
+        find_backend(catalog.backends, plan.backend),
+        prefix_hit_rate=one.mean.cached,
+    )
+
+
+def _served(
+    plan: Plan, catalog: Catalog, one: DemandClass, model: str, chip: str
+) -> tuple[list[Served], str]:
+    """Every format of a model on a chip that serves the class, and why there is none."""
+    found: list[Served] = []
+    reason = ""
+    for weight in one.weight_dtypes or (None,):
+        for kv in one.kv_dtypes or (None,):
+            subject = scale_subject(
+                catalog,
+                resolve_model(model),
+                chip,
+                workload_of(plan, catalog, one),
+                weight_dtype=weight,
+                kv_dtype=kv,
+                price_basis=plan.price_basis,
+            )
+            lost = _below_floor(one, model, subject)
+            if lost:
+                reason = lost
+                continue
+            try:
+                rows = instance_sizes(
+                    subject,
+                    chips_up_to=plan.largest_instance,
+                    tpot_limit_s=one.tpot_s,
+                    ttft_limit_s=one.ttft_s,
+                )
+            except NothingFeasible as error:
+                reason = str(error).split(". A lower")[0]
+                continue
+            points = [row.within for row in rows if row.within is not None]
+            if points and one.percentile is not None:
+                points = poisson_points(subject, one, points)
+                reason = "" if points else NONE
+            elif not points:
+                reason = str(rows[-1].within_reason)
+            if points:
+                words = f"{weight or 'checkpoint format'}, {kv or 'its own'} cache"
+                found.append(Served(one, subject, words, tuple(points)))
+    return found, reason
+
+
+def _below_floor(one: DemandClass, model: str, subject: Subject) -> str | None:
+    """Why the quality floor refuses the model; None where it does not. Raises InputError where the
+    loss of the model cannot be predicted."""
+    if not np.isfinite(one.most_loss):
+        return None
+    loss = float(
+        evaluate(subject.one, subject.workload, subject.machines).values["predicted_loss"][0]
+    )
+    if not np.isfinite(loss):
+        raise InputError(
+            f"{one.name}: {model} has no predicted loss: its training tokens are not known",
+            field="predicted_loss_at_most",
+            accepted="a model with known training tokens, or no floor",
+        )
+    if loss <= one.most_loss:
+        return None
+    return f"its predicted loss, {loss:.3f}, is above the floor of {one.most_loss:.3f}"
+
+
+def _single(served: Sequence[Served], sizes: Mapping[str, set[int]]) -> list[Option]:
+    return [
+        _option(row, point)
+        for row in served
+        for point in row.points
+        if point.chips in sizes[row.subject.chip]
+    ]
+
+
+def _nested(served: Sequence[Served], server: int) -> set[int]:
+    """Sizes that divide each other and the server, or are whole servers; the best first."""
+    best: dict[int, float] = {}
+    for row in served:
+        most = max(point.output_tokens_per_s_per_chip for point in row.points)
+        for point in row.points:
+            share = point.output_tokens_per_s_per_chip / most
+            best[point.chips] = max(best.get(point.chips, 0.0), share)
+    chain = [server]
+    for size in sorted(best, key=lambda size: (-round(best[size], 3), size)):
+        if all(size % other == 0 or other % size == 0 for other in chain):
+            chain.append(size)
+    return set(chain) & set(best)
+
+
+def _option(row: Served, point: Point) -> Option:
+    one, size = row.klass, point.chips
+    return Option(
+        klass=one.name,
+        model=row.subject.model.name,
+        chips={row.subject.chip: size},
+        requests_per_s=point.output_tokens_per_s / one.output_tokens,
+        ttft_s=point.ttft_s,
+        tpot_s=point.tpot_s,
+        label=f"{size} x {row.subject.chip}",
+        detail={
+            "percentile": one.percentile,
+            "formats": row.formats,
+            "division": division(point),
+            "concurrency": point.concurrency,
+            "bound": point.bound,
+            "kind": point.kind,
+        },
+    )
+
+
+def _efficient(options: Sequence[Option]) -> list[Option]:
+    """Those that no number of other instances replaces, on no more of the same chips."""
+    kept: list[Option] = []
+    for option in sorted(options, key=lambda o: (sum(o.chips.values()), -o.requests_per_s)):
+        if not any(_replaces(other, option) for other in kept):
+            kept.append(option)
+    return kept
+
+
+def _replaces(other: Option, option: Option) -> bool:
+    """Whether as many of `other` as the chips of `option` hold serve as much."""
+    if other.klass != option.klass or any(chip not in option.chips for chip in other.chips):
+        return False
+    fit = min(option.chips[chip] // chips for chip, chips in other.chips.items())
+    return fit * other.requests_per_s >= option.requests_per_s * (1.0 - EVEN)

@@ -1,0 +1,195 @@
+"""One case: the space's shapes, the expert's shape, and what lies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.catalog import Catalog
+from dse.errors import InputError
+from dse.physics.intervals import interval
+from dse.problem.evaluate import Metrics
+from dse.problem.objective import PhysicsProblem, pose
+from dse.problem.shape_table import (
+    OF_SHAPES,
+    Adapt,
+    best_deployments,
+    metrics_of,
+    price_metric,
+    shapes_of,
+)
+from dse.quality import LAWS
+from dse.questions.rediscovery.expert import Place, axis_values, places, stored_as
+from dse.questions.rediscovery.front import Distance, Front, exchange
+from dse.questions.rediscovery.path import Step, path
+from dse.questions.rediscovery.table import Table, joined, tabled
+from dse.questions.rediscovery.variants import (
+    Variant,
+    compare,
+    limits_on_shapes,
+    nearest,
+    served_again,
+    uniform_routing,
+)
+from dse.schema.calibration import KINDS
+from dse.schema.rediscovery import Case
+from dse.space.candidates import Floats
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rediscovery:
+    """What `dse rediscover` found. `shapes` were looked at, `served` can be served within the
+    limits; `price_interval` is that of the design's price, 80%, and `known_as` how the kernel laws
+    behind it are known; `to_cheaper` and `to_better` lead from the expert to the nearest front
+    shapes."""
+
+    case: Case
+    objective: str
+    shapes: int
+    served: int
+    places: list[Place]
+    price_interval: tuple[float, float]
+    known_as: str
+    table: Table
+    front: Front
+    distance: Distance
+    to_cheaper: list[Step]
+    to_better: list[Step]
+    variants: list[Variant]
+
+    @property
+    def expert(self) -> int:
+        """Its row in the table."""
+        return len(self.table.price) - 1
+
+
+def rediscover(
+    case: Case, catalog: Catalog, progress: Progress = lambda what, done, total: None
+) -> Rediscovery:
+    """Every shape of the case's space and the expert's own, each on its best deployment; the
+    distance between them, and what it rests on.
+
+    Raises InputError for a space of several chips, one that cannot be enumerated and one whose axes
+    cannot say the design.
+    """
+    problem = pose(case.study, catalog)
+    if len(problem.machines.ids) > 1:
+        raise InputError(
+            f"{len(problem.machines.ids)} chips: {', '.join(problem.machines.ids)}",
+            file=str(case.study.path), field="deployment.chip", accepted="the chip of the design",
+        )  # fmt: skip
+    objective = price_metric(problem)
+    axes = tuple(axis.name for axis in case.study.model_axes)
+    own = axis_values(case.expert, case.study.model_axes)
+    adapt = stored_as(case.expert)
+    served = best_deployments(
+        problem,
+        shapes_of(problem),
+        adapt=adapt,
+        progress=lambda done, total: progress(case.name, done, total),
+    )
+    design = best_deployments(_without_budget(problem), own, adapt=adapt)
+    table = tabled(problem, joined(served, design), adapt, axes)
+    allowed = _held(case, table)
+    front, away = compare(table, allowed)
+    own_metrics = metrics_of(problem, design.values, adapt)
+    worth = exchange(front, float(table.loss[-1]))
+    paths = {}
+    for name, row in (("cheaper", away.cheaper), ("better", away.better)):
+        end = {} if row is None else {axis: table.values[axis][row : row + 1] for axis in axes}
+        paths[name] = path(problem, own, end, worth, adapt) if end else []
+    return Rediscovery(
+        case=case,
+        objective=objective,
+        shapes=len(served.price),
+        served=int((served.feasible & allowed[:-1]).sum()),
+        places=places(own, case.study.model_axes),
+        price_interval=_interval(objective, own_metrics),
+        known_as=KINDS[own_metrics.provenance[0]],
+        table=table,
+        front=front,
+        distance=away,
+        to_cheaper=paths["cheaper"],
+        to_better=paths["better"],
+        variants=_variants(case, problem, table, front, allowed, worth, adapt),
+    )
+
+
+def _interval(metric: str, metrics: Metrics) -> tuple[float, float]:
+    """The 80% interval of one point's metric."""
+    low, high = interval(metric, metrics.values[metric], metrics.provenance, metrics.spread)
+    return float(low[0]), float(high[0])
+
+
+def _without_budget(problem: PhysicsProblem) -> PhysicsProblem:
+    """The design is given: budgets bound its rivals, limits on serving bound both."""
+    return replace(problem, limits=tuple(x for x in problem.limits if x.metric not in OF_SHAPES))
+
+
+def _held(case: Case, table: Table) -> NDArray[np.bool_]:
+    """(k + 1,) shapes that keep what the designers had settled on."""
+    allowed = table.served.copy()
+    for name, values in case.held.items():
+        allowed &= np.isin(table.values[name], values)
+    return allowed
+
+
+def _variants(
+    case: Case,
+    problem: PhysicsProblem,
+    table: Table,
+    front: Front,
+    allowed: NDArray[np.bool_],
+    worth: float,
+    adapt: Adapt,
+) -> list[Variant]:
+    found: list[Variant] = []
+
+    def add(key: str, words: str, pair: tuple[Front, Distance]) -> None:
+        found.append(Variant(key, words, pair[1], len(pair[0].rows)))
+
+    for law in LAWS:
+        if law != problem.study.quality_law:
+            loss, equivalent = _relearned(problem, table, adapt, quality_law=law)
+            pair = compare(table, allowed, loss=loss, equivalent=equivalent)
+            add(f"law {law}", f"quality law `{law}`", pair)
+    for key, (words, mask) in limits_on_shapes(table).items():
+        add(key, words, compare(table, allowed & mask))
+    if table.columns["activation_ratio"][-1] < 1.0:
+        rows = nearest(table, front, allowed, worth)
+        again = served_again(_without_budget(problem), table, rows, uniform_routing(adapt))
+        near = replace(
+            table,
+            price=again.price,
+            columns={name: column[rows] for name, column in table.columns.items()},
+        )
+        words = f"experts chosen equally often (the {len(rows) - 1} shapes nearest to the front)"
+        add("routing", words, compare(near, again.feasible))
+    if case.held:
+        words = f"{' and '.join(case.held)} free, not held at the expert's"
+        add("free", words, compare(table, table.served.copy()))
+    tokens = problem.study.training_tokens
+    assert tokens is not None  # of every case
+    budget = 6.0 * tokens * float(table.columns["active_parameters"][-1])
+    loss, equivalent = _relearned(
+        problem, table, adapt, training_tokens=None, training_compute=budget
+    )
+    words = f"no end to the corpus: every shape trained for the design's {budget:.2e} FLOP"
+    add("tokens", words, compare(table, allowed, loss=loss, equivalent=equivalent))
+    return found
+
+
+def _relearned(
+    problem: PhysicsProblem, table: Table, adapt: Adapt, **changed: Any
+) -> tuple[Floats, Floats]:
+    """(loss, dense-equivalent parameters) of every row where the study differs in what is said of
+    training. What serving costs does not depend on it."""
+    other = replace(problem, study=replace(problem.study, **changed))
+    metrics = metrics_of(other, table.values, adapt)
+    return metrics.values["predicted_loss"], metrics.values["dense_equivalent_parameters"]

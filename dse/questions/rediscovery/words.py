@@ -1,0 +1,304 @@
+"""What was found, in sentences; each carries numbers of the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dse.answer.numbers import significant
+from dse.problem.words import show
+from dse.quality import LAWS
+from dse.questions.rediscovery.answer import Rediscovery
+from dse.questions.rediscovery.caveats import memory, outside
+from dse.questions.rediscovery.front import Distance
+from dse.questions.rediscovery.path import Step
+from dse.questions.rediscovery.table import DEGREES
+from dse.questions.rediscovery.variants import Variant
+
+LEVEL = 0.05  # a price within it of the front's is level with the front
+SMALL = 0.02  # a change of less is not named
+NAMES = {
+    "hidden_size": "hidden size", "num_hidden_layers": "layers", "attention": "attention",
+    "head_dim": "head size", "num_attention_heads": "query heads", "num_key_value_heads":
+    "KV heads", "q_lora_rank": "query rank", "kv_lora_rank": "KV rank", "sparse": "sparse",
+    "sliding_window": "window", "sliding_window_pattern": "full attention every n-th layer",
+    "intermediate_size": "dense feed-forward", "num_experts": "experts",
+    "num_experts_per_tok": "experts per token", "moe_intermediate_size": "expert width",
+    "num_shared_experts": "shared experts", "num_dense_layers": "dense layers",
+    "qk_nope_head_dim": "query-key head size", "qk_rope_head_dim": "rotary head size",
+    "v_head_dim": "value head size",
+}  # fmt: skip
+KINDS = {"attention": ("grouped", "latent"), "sparse": ("dense", "sparse")}
+# What may be why a price moves, with how it is shown: column, words, scale, unit.
+CAUSES = (
+    ("active_parameters", "active", 1e9, " B"),
+    ("total_parameters", "total", 1e9, " B"),
+    ("kv_bytes_per_token", "cache a token", 1e3, " kB"),
+    ("running_requests", "running", 1.0, ""),
+)
+
+
+def times(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{significant(ratio)}x"
+
+
+def billions(value: float | None) -> str:
+    return "-" if value is None else f"{significant(value / 1e9)} B"
+
+
+def nats(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.4f}"
+
+
+def value_words(axis: str, value: float) -> str:
+    """A value of an axis as a person writes it."""
+    if axis in KINDS:
+        return KINDS[axis][int(value)]
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
+
+
+def deployment_words(deployment: Mapping[str, Any]) -> str:
+    return f"{_degrees(deployment)}, {deployment['concurrency']:,} in flight"
+
+
+def standing(away: Distance, served: bool) -> str:
+    """A few words for a distance."""
+    if not served:
+        return "not servable"
+    if away.cost_ratio is None:
+        return "ahead of the front"
+    if away.cost_ratio > 1.0 + LEVEL:
+        return "behind the front"
+    return "level with the front" if away.cost_ratio >= 1.0 - LEVEL else "ahead of the front"
+
+
+def lead(found: Rediscovery) -> list[str]:
+    """The answer: where the design stands, and which assumption puts it there."""
+    table, away, name = found.table, found.distance, found.case.expert.name
+    if not table.served[found.expert]:
+        return [
+            f"{name} cannot be served within the limits of the case on any deployment of the space."
+        ]
+    own = table.row(found.expert)
+    where = standing(away, served=True)
+    if away.cost_ratio is None:
+        gap = "" if away.nats is None else (
+            f"; at its price the best one is {abs(away.nats):.4f} nats worse"
+        )  # fmt: skip
+        first = (
+            f"{name} is {where}: no shape of the space within the same budgets reaches its "
+            f"predicted loss of {own['predicted_loss']:.4f}{gap}."
+        )
+    else:
+        first = (
+            f"{name} is {where}: it costs {times(away.cost_ratio)} what the front does at equal "
+            f"predicted quality (${significant(own['price'])} a million tokens)"
+        )
+        if away.nats is not None:
+            first += f", and at equal cost the front's loss is {_less(away.nats)}"
+        if away.equivalent_ratio is not None:
+            ahead = own["dense_equivalent_parameters"] * away.equivalent_ratio
+            first += (
+                f" ({billions(ahead)} dense-equivalent for "
+                f"{billions(own['dense_equivalent_parameters'])})"
+            )
+        first += "."
+    rank = f"{away.dominating:,} of {found.served:,} shapes are at least as good and cost no more."
+    return [first, *memory(found), *outside(found), rank, *_changed(found), *_blame(found)]
+
+
+def _changed(found: Rediscovery) -> list[str]:
+    """What the cheapest shape that is as good does otherwise, step by step in two figures."""
+    steps = found.to_cheaper
+    if not steps:
+        return []
+    said = []
+    for step in steps:
+        a, b = (row["dense_equivalent_parameters"] for row in (step.before, step.after))
+        quality = f", dense-equivalent {_change(a, b)}" if a and b else ""
+        price = _change(step.before["price"], step.after["price"])
+        said.append(f"{changes_words(step)} (price {price}{quality})")
+    return [f"The cheapest shape that is as good takes {'; '.join(said)}."]
+
+
+def _less(gain: float) -> str:
+    return f"{abs(gain):.4f} nats {'lower' if gain >= 0 else 'higher'}"
+
+
+def _blame(found: Rediscovery) -> list[str]:
+    """Which single change of an assumption moves the distance most, each way."""
+    ratio = found.distance.cost_ratio
+    if ratio is None:
+        return []
+    kindest, harshest = _single(found, min), _single(found, max)
+    said = []
+    if kindest is not None and _harshness(kindest) < ratio * (1.0 - SMALL):
+        said.append(
+            f"One assumption does most of it: with {kindest.words}, it {_stands(kindest)}, not "
+            f"{times(ratio)}."
+        )
+    elif ratio > 1.0 + LEVEL:
+        said.append("No single assumption that was changed brings the design nearer.")
+    if harshest is not None and _harshness(harshest) > ratio * (1.0 + SMALL):
+        said.append(f"Another one widens it: with {harshest.words}, it {_stands(harshest)}.")
+    free = next((v for v in found.variants if v.key == "free"), None)
+    if free is not None and free.distance_known:
+        said.append(f"With {free.words}, it {_stands(free)}.")
+    every = next((v for v in found.variants if v.key == "all"), None)
+    if every is not None and every.front_size:
+        said.append(
+            "With rivals held to its own sparsity, granularity, attention and depth together, it "
+            f"{_stands(every)}."
+        )
+    return said
+
+
+def _single(found: Rediscovery, pick: Callable[..., Any]) -> Variant | None:
+    """The single change that leaves the least or the greatest distance."""
+    single = [v for v in found.variants if v.key not in ("all", "free") and v.distance_known]
+    return pick(single, key=_harshness, default=None)
+
+
+def most_of_it(found: Rediscovery) -> str:
+    """The single change that brings the design nearest, with the cost ratio that it leaves."""
+    kindest, ratio = _single(found, min), found.distance.cost_ratio
+    if kindest is None or ratio is None or _harshness(kindest) >= ratio * (1.0 - SMALL):
+        return "-"
+    left = kindest.distance.cost_ratio
+    return f"{kindest.key}: {'no rival' if left is None else times(left)}"
+
+
+def _harshness(variant: Variant) -> float:
+    """The cost ratio; where no rival is as good, the design is ahead by any measure: 0."""
+    ratio = variant.distance.cost_ratio
+    return 0.0 if ratio is None else ratio
+
+
+def _stands(variant: Variant) -> str:
+    away = variant.distance
+    if away.cost_ratio is not None:
+        return f"costs {times(away.cost_ratio)} the front"
+    if away.nats is None:
+        return "has no rival that is as good or as cheap"
+    return f"has no rival that is as good (at its price they are {abs(away.nats):.4f} nats worse)"
+
+
+def changes_words(step: Step) -> str:
+    """Axes with their values before and after; of a change of kind, those that both kinds have."""
+    return ", ".join(
+        f"{NAMES.get(axis, axis)} {value_words(axis, a)} -> {value_words(axis, b)}"
+        for axis, (a, b) in step.changes.items()
+        if axis in KINDS or not set(KINDS) & set(step.changes) or (a and b)
+    )
+
+
+def step_words(step: Step) -> str:
+    """One swap: what changes, what it does to quality and to price, and through which terms."""
+    before, after = step.before, step.after
+    return f"{changes_words(step)}: {_quality(before, after)}; {_price(before, after)}"
+
+
+def _quality(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    a, b = before["dense_equivalent_parameters"], after["dense_equivalent_parameters"]
+    if a is None or b is None:
+        return f"loss {before['predicted_loss']:.4f} -> {after['predicted_loss']:.4f}"
+    if abs(math.log(b / a)) < 1e-6:
+        return "quality as it was, for the law does not see it"
+    terms = []
+    if _moved(before, after, "active_non_embedding"):
+        terms.append(_arrow(before, after, "active_non_embedding", "active", 1e9, " B"))
+    if _moved(before, after, "efficiency_leverage"):
+        why = []
+        if _moved(before, after, "activation_ratio"):
+            why.append(
+                f"share of experts used {before['activation_ratio']:.2%} -> "
+                f"{after['activation_ratio']:.2%}"
+            )
+        if _moved(before, after, "granularity"):
+            why.append(_arrow(before, after, "granularity", "granularity"))
+        leverage = _arrow(before, after, "efficiency_leverage", "leverage of experts")
+        terms.append(f"{leverage} ({', '.join(why)})" if why else leverage)
+    if _moved(before, after, "depth_factor"):
+        terms.append(f"depth factor {before['depth_factor']:.3f} -> {after['depth_factor']:.3f}")
+    through = f" through {' and '.join(terms)}" if terms else ""
+    return f"dense-equivalent {_change(a, b)} to {billions(b)}{through}"
+
+
+def _price(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    a, b = before["price"], after["price"]
+    if not math.isfinite(b):
+        return "cannot be served within the limits"
+    said = f"price {_change(a, b)} to ${significant(b)}"
+    if abs(b / a - 1.0) < SMALL / 2:
+        return said
+    named = ("active_non_embedding",) if _moved(before, after, "active_non_embedding") else ()
+    causes = [
+        _arrow(before, after, column, words, scale, unit)
+        for column, words, scale, unit in CAUSES
+        if _moved(before, after, column) and not (named and column == "active_parameters")
+    ]
+    a, b = (_degrees(row["deployment"]) for row in (before, after))
+    if a != b:
+        causes.append(f"{b} in place of {a}")
+    return f"{said} with {', '.join(causes)}" if causes else said
+
+
+def _degrees(deployment: Mapping[str, Any]) -> str:
+    degrees = [f"{DEGREES[name]}{deployment[name]}" for name in DEGREES if name in deployment]
+    return " ".join(degrees) or "tp1"
+
+
+def _moved(before: Mapping[str, Any], after: Mapping[str, Any], column: str) -> bool:
+    a, b = before[column], after[column]
+    return bool(a and b) and abs(math.log(b / a)) > SMALL / 2
+
+
+def _arrow(
+    before: Mapping[str, Any], after: Mapping[str, Any], column: str, words: str,
+    scale: float = 1.0, unit: str = "",
+) -> str:  # fmt: skip
+    a, b = (significant(row[column] / scale) for row in (before, after))
+    a, b = (text.removesuffix(".0") for text in (a, b))
+    return f"{words} {a} -> {b}{unit}"
+
+
+def _change(a: float, b: float) -> str:
+    change = b / a - 1.0
+    return f"{change:+.0%}" if abs(change) < 1.0 else f"x {significant(b / a, 2)}"
+
+
+def looked_at(found: Rediscovery) -> str:
+    """How much was looked at, and how sure a price is."""
+    said = (
+        f"{found.shapes:,} shapes, {found.served:,} of them within the budgets and served within "
+        f"the limits, {len(found.front.rows):,} on the front."
+    )
+    if found.table.served[found.expert]:
+        low, high = (significant(end) for end in found.price_interval)
+        said += (
+            f" The 80% interval of the design's price is ${low} to ${high} (kernel laws: "
+            f"{found.known_as}); shapes on one chip share much of that error."
+        )
+    return said
+
+
+def law_words(found: Rediscovery) -> str:
+    name = found.case.study.quality_law
+    return f"Quality law: `{name}`, {LAWS[name].title[0].lower()}{LAWS[name].title[1:]}."
+
+
+def figures(found: Rediscovery, i: int) -> list[tuple[str, str]]:
+    """(name, value) of one row: quality, price, service, size."""
+    row = found.table.row(i)
+    return [
+        ("price, $ a million tokens", significant(row["price"])),
+        ("predicted loss", f"{row['predicted_loss']:.4f}"),
+        ("dense-equivalent", billions(row["dense_equivalent_parameters"])),
+        ("active, total", f"{billions(row['active_parameters'])}, "
+         f"{billions(row['total_parameters'])}"),
+        ("cache a token", show("kv_bytes_per_token", row["kv_bytes_per_token"])),
+        ("per token, to the first", f"{show('tpot_s', row['tpot_s'])}, "
+         f"{show('ttft_s', row['ttft_s'])}"),
+        ("deployment", deployment_words(row["deployment"])),
+    ]  # fmt: skip

@@ -1,0 +1,214 @@
+"""`dse risk`: the choices of a space or study, how sure their order is, and what to measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.catalog import Catalog, load_catalog
+from dse.errors import InputError
+from dse.problem.objective import on_terms, pose
+from dse.questions.risk.measure_next import Measurement, measure_next
+from dse.questions.risk.price_spread import PriceSpread, price_spreads
+from dse.questions.whatif.choices import RETUNED, Choices, Progress, choices_of, joined
+from dse.questions.whatif.paid import Paid, paid_with
+from dse.questions.whatif.require import space_file_of
+from dse.questions.whatif.robust import Demand, Robust, Uncertain, draw, robustness
+from dse.schema.own_prices import OwnPrices, in_force, using_prices
+from dse.schema.study import Study, load_study, resolve_space
+from dse.study.folder import find_item, read_study
+
+QUALITY = ("predicted_loss", "dense_equivalent_parameters")
+BY_TORCH = ("NVIDIA", "AMD")  # whose chips PyTorch reaches as `dse calibrate` needs
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the answer rests on beside the space. `price_interval`: a share either way, None for
+    what the published rows say."""
+
+    draws: int = 10_000
+    seed: int = 0
+    objective: str | None = None
+    price_interval: float | None = None
+    demand: Demand | None = None
+    retune: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The shape of a point of a study, or of several that have the same; its quality in words."""
+
+    name: str
+    config: Mapping[str, Any]
+    quality: str
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """The answer to `asked` of a study."""
+
+    study: Study
+    asked: Asked
+    uncertain: Uncertain
+    prices: tuple[PriceSpread, ...]
+    robust: Robust
+    measurements: tuple[Measurement, ...]
+    shapes: tuple[Shape, ...]  # none where the space has one model
+    reached: frozenset[str]  # chips that `dse calibrate` can measure
+    paid: Paid
+
+    @property
+    def objective(self) -> str:
+        return self.uncertain.choices.objective
+
+
+def risk(
+    source: str,
+    points: Sequence[str],
+    asked: Asked,
+    progress: Progress = lambda what, done, total: None,
+) -> Risk:
+    """Of a space (a shipped name or a path) or of the folder of a finished study; `points` of that
+    study name the shape, where the space searches shapes, or the shapes that are compared.
+
+    Raises InputError for a wrong source, point, objective or demand, for several shapes of a study
+    that limits no quality, and NothingFeasible where no chip keeps the limits.
+    """
+    with _prices_of(source):
+        study, shapes = _source(source, points)
+        catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
+        return risk_of(study, catalog, shapes, asked, progress)
+
+
+def risk_of(
+    study: Study,
+    catalog: Catalog,
+    shapes: Sequence[Shape],
+    asked: Asked,
+    progress: Progress = lambda what, done, total: None,
+) -> Risk:
+    """The same of a study that was read; no shape where its model is one."""
+    problem = pose(study, catalog)
+    configurations = RETUNED if asked.retune else 1
+
+    def of(shape: Shape | None) -> Choices:
+        config = None if shape is None else shape.config
+        return choices_of(problem, asked.objective, config, configurations, progress)
+
+    if len(shapes) > 1:
+        choices = joined({shape.name: of(shape) for shape in shapes})
+    else:
+        choices = of(shapes[0] if shapes else None)
+    if asked.demand is not None:
+        _check_demand(study, choices.priced)
+    chips = list(dict.fromkeys(item.chip for item in choices.items))
+    prices: tuple[PriceSpread, ...] = ()
+    if choices.priced:
+        prices = price_spreads(catalog.prices, study.price_basis, chips, asked.price_interval)
+    sd = {one.chip: one.sd for one in prices}
+    moved = np.array([sd.get(item.chip, 0.0) for item in choices.items])
+    kin_of = dict(zip(problem.machines.ids, problem.machines.kin, strict=True))
+    kin = tuple(kin_of[item.chip] for item in choices.items)
+    uncertain = Uncertain(choices, moved, asked.demand, kin)
+    draws = draw(uncertain, asked.draws, asked.seed)
+    robust = robustness(uncertain, draws)
+    found = measure_next(uncertain, draws, robust, progress)
+    reached = frozenset(chip for chip in chips if catalog.chips[chip].vendor in BY_TORCH)
+    paid = paid_with(catalog, study, chips)
+    return Risk(study, asked, uncertain, prices, robust, tuple(found), tuple(shapes), reached, paid)
+
+
+def _prices_of(source: str) -> AbstractContextManager[None]:
+    """The prices that a study was made with in force, unless others are given."""
+    folder = Path(source)
+    if not folder.is_dir() or in_force() != OwnPrices():
+        return nullcontext()
+    return using_prices(**read_study(folder)[0].get("own_prices", {}))
+
+
+def _source(source: str, points: Sequence[str]) -> tuple[Study, list[Shape]]:
+    folder = Path(source)
+    if not folder.is_dir():
+        if points:
+            raise InputError(
+                f"read {points[0]!r} of {source}, which is no study",
+                field="--point", accepted="the folder of a finished study as STUDY",
+            )  # fmt: skip
+        return load_study(resolve_space(source)), []
+    document, _ = read_study(folder)
+    study = load_study(space_file_of(document, folder), law=document.get("quality_law"))
+    if study.fingerprint != document["fingerprint"]:
+        raise InputError(
+            f"{study.path} is not the space that {folder} was made from",
+            field="STUDY", accepted="a new `dse run` of this space",
+        )  # fmt: skip
+    if not points and study.model is None:
+        raise InputError(
+            f"{folder} searched shapes: of which point?",
+            field="--point", accepted="its number in front.csv, or cheapest, fastest, best, knee",
+        )  # fmt: skip
+    shapes = _shapes(folder, points)
+    if len(shapes) > 1 and not quality_limits(study):
+        raise InputError(
+            f"{study.name} limits no quality, and the cheapest of several shapes is the smallest",
+            field="--point",
+            accepted=f"one point, or a space with a limit on {' or '.join(QUALITY)}",
+        )  # fmt: skip
+    return study, shapes
+
+
+def _shapes(folder: Path, points: Sequence[str]) -> list[Shape]:
+    """Unlike shapes of the points, each by the names that were asked for."""
+    found: list[tuple[list[str], dict[str, Any]]] = []
+    for point in dict.fromkeys(points):
+        item = find_item(folder, point)
+        alike = [names for names, known in found if known["model"] == item["model"]]
+        alike[0].append(point) if alike else found.append(([point], item))
+    return [
+        Shape(", ".join(names), item["model"], _quality(item["metrics"])) for names, item in found
+    ]
+
+
+def _quality(metrics: Mapping[str, Any]) -> str:
+    loss = metrics.get("predicted_loss")
+    return "predicted loss not known" if loss is None else f"predicted loss {loss:.4g}"
+
+
+def quality_limits(study: Study) -> list[str]:
+    """Limits of a study by which all its points are good enough."""
+    return [limit.text for limit in study.constraints if limit.metric in QUALITY]
+
+
+def _check_demand(study: Study, priced: bool) -> None:
+    """Demand counts instances of a deployment that runs full."""
+    if not priced:
+        raise InputError(
+            "demand changes no time", field="--demand", accepted="an objective in dollars"
+        )
+    if any(load.serving == "poisson" for load in study.workloads):
+        raise InputError(
+            "the workload has a rate of arrivals already",
+            field="--demand", accepted="a space whose serving is continuous, static or offline",
+        )  # fmt: skip
+
+
+def demand_of(text: str) -> Demand:
+    """`5..20`, or one number. Raises InputError."""
+    low, dots, high = text.partition("..")
+    try:
+        ends = (float(low), float(high if dots else low))
+    except ValueError:
+        ends = (math.nan, math.nan)
+    if not (0.0 < ends[0] <= ends[1] < 1e12):
+        raise InputError(
+            f"read {text!r}", field="--demand",
+            accepted="requests per second, LOW..HIGH, both above 0: such as 5..20",
+        )  # fmt: skip
+    return Demand(*ends)

@@ -1,0 +1,138 @@
+"""Where an expert layer outgrows its scale-up domain.
+
+One instance of so many chips, each an attention rank of its own with the same requests, the experts
+spread over all of them. With more chips a chip reads fewer experts a step, and sends the same
+tokens farther: dispatch and combine, the two all-to-alls of a sparse layer, stay inside the domain
+or leave it. The slowdown compares with a domain that holds the whole group, all else equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dse.errors import InputError
+from dse.problem.evaluate import Metrics, evaluate
+from dse.questions.scale.fabric import one_domain
+from dse.questions.scale.sizes import sizes_up_to
+from dse.questions.scale.subject import MEMORY, Subject, batch_at, copies_for, degrees_of
+from dse.space.candidates import Floats
+
+ALL_TO_ALL = ("dispatch to experts", "combine from experts")
+EXPERTS = "routed experts"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertGroup:
+    """One expert parallelism. Seconds of one decode step: in all, of all dispatches and combines,
+    of the routed experts; what the all-to-alls and the step would take if the domain held the whole
+    group (equal to the former inside). `all_to_all_share` is of the step. `fits`: the weights and
+    these requests fit the memory."""
+
+    expert_parallel: int
+    redundant_experts: int
+    domains: int
+    fits: bool
+    decode_step_s: float
+    all_to_all_s: float
+    experts_s: float
+    all_to_all_share: float
+    all_to_all_one_domain_s: float
+    decode_step_one_domain_s: float
+    output_tokens_per_s_per_chip: float
+
+    @property
+    def slowdown(self) -> float | None:
+        """All-to-all time over that in one domain; None without any all-to-all."""
+        inside = self.all_to_all_one_domain_s
+        return self.all_to_all_s / inside if inside else None
+
+
+def expert_domain(
+    subject: Subject, *, chips_up_to: int = 512, requests_per_chip: int = 32
+) -> list[ExpertGroup]:
+    """One row for each expert parallelism up to `chips_up_to`, at `requests_per_chip` requests that
+    decode on every chip, at context prompt + output / 2, with the copies of busy experts that make
+    the step shorter; a degree is left out where no number of copies makes the experts divide.
+    Raises InputError for a model without experts."""
+    if not subject.experts:
+        raise InputError(
+            f"{subject.model.name} has no experts", field="model", accepted="a sparse model"
+        )
+    tried = [
+        (chips, copies)
+        for chips in sizes_up_to(subject.domain, chips_up_to)
+        if subject.catalog.refusal(subject.chip, chips) is None
+        for copies in copies_for(subject, chips)
+    ]
+    degrees = degrees_of([(1.0, 1.0, chips, chips, copies) for chips, copies in tried])
+    static = replace(subject, workload=replace(subject.workload, serving="static"))
+    batch = batch_at(static, degrees, degrees.chips * requests_per_chip)
+    as_is, one = (
+        evaluate(batch, static.workload, machines, keep=True)
+        for machines in (subject.machines, one_domain(subject.machines))
+    )
+    exchanged, alone = (operators_s(metrics, ALL_TO_ALL) for metrics in (as_is, one))
+    computed, fits = operators_s(as_is, (EXPERTS,)), as_is.violations[MEMORY] <= 0.0
+    steps, undivided = (metrics.values["decode_step_s"] for metrics in (as_is, one))
+    rows = [
+        ExpertGroup(
+            expert_parallel=chips,
+            redundant_experts=copies,
+            domains=-(-chips // subject.domain),
+            fits=bool(fits[k]),
+            decode_step_s=float(steps[k]),
+            all_to_all_s=float(exchanged[k]),
+            experts_s=float(computed[k]),
+            all_to_all_share=float(exchanged[k] / steps[k]),
+            all_to_all_one_domain_s=float(alone[k]),
+            decode_step_one_domain_s=float(undivided[k]),
+            output_tokens_per_s_per_chip=float(requests_per_chip / steps[k]),
+        )
+        for k, (chips, copies) in enumerate(tried)
+    ]
+    return [
+        min(
+            (row for row in rows if row.expert_parallel == chips),
+            key=lambda row: (not row.fits, row.decode_step_s),
+        )
+        for chips in dict.fromkeys(chips for chips, _ in tried)
+    ]
+
+
+def operators_s(metrics: Metrics, names: Sequence[str]) -> Floats:
+    """(n,) seconds of the named operators in one decode step; evaluated with `keep`."""
+    ledger = metrics.performance.decode_ledger
+    total = np.zeros(len(metrics.provenance))
+    for entry in ledger.entries or ():
+        if entry.name in names:
+            total = total + entry.seconds
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertAnswer:
+    """The best group of chips for the expert layer, and what leaving the domain costs.
+
+    `best` has the most tokens per second and chip, of those that fit; `inside` is the largest group
+    in one domain, `across` the first in several, `widest` the largest looked at; None where there
+    is none."""
+
+    best: ExpertGroup | None
+    inside: ExpertGroup | None
+    across: ExpertGroup | None
+    widest: ExpertGroup | None
+
+
+def expert_answer(rows: Sequence[ExpertGroup]) -> ExpertAnswer:
+    """What the rows of `expert_domain` say."""
+    kept = [row for row in rows if row.fits]
+    across = [row for row in kept if row.domains > 1]
+    return ExpertAnswer(
+        best=max(kept, key=lambda row: row.output_tokens_per_s_per_chip, default=None),
+        inside=next((row for row in reversed(kept) if row.domains == 1), None),
+        across=across[0] if across else None,
+        widest=across[-1] if across else None,
+    )

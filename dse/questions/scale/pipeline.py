@@ -1,0 +1,78 @@
+"""One request over pipeline stages: what they give it, and what the same chips give as tensor
+parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.questions.scale.subject import Degrees, Evaluated, Subject, degrees_of, divisors, evaluated
+
+STAGES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """One request on `pipeline_parallel` stages of `tensor_parallel` chips. `fits`: its weights and
+    cache fit. `tpot_ratio` is the time per output token over that of the first row.
+    `tensor_tpot_s` is the time where the same chips are one tensor-parallel group; None where that
+    is not legal."""
+
+    tensor_parallel: int
+    pipeline_parallel: int
+    chips: int
+    fits: bool
+    tpot_s: float
+    tpot_ratio: float
+    ttft_s: float
+    memory_bytes_per_chip: float
+    tensor_tpot_s: float | None
+
+
+def pipeline_latency(
+    subject: Subject, *, stages: Sequence[int] = STAGES, tensor_parallel: int | None = None
+) -> list[Stages]:
+    """One request at a fixed tensor parallelism over 1, 2, 4, 8 stages; those beyond the layers, or
+    that need a link of unknown bandwidth, are left out. The tensor parallelism is the smallest at
+    which the model fits without stages, else the largest legal one in the domain."""
+    tensor = tensor_parallel or _smallest(subject)
+    layers = int(subject.one.layers[0])
+    counts = [
+        count
+        for count in stages
+        if count <= layers and subject.catalog.refusal(subject.chip, tensor * count) is None
+    ]
+    staged = _alone(subject, degrees_of([(tensor, count, 1, 1, 0) for count in counts]))
+    flat = _alone(subject, degrees_of([(tensor * count, 1, 1, 1, 0) for count in counts]))
+    return [
+        Stages(
+            tensor_parallel=tensor,
+            pipeline_parallel=count,
+            chips=tensor * count,
+            fits=bool(staged.memory[k] <= 0.0),
+            tpot_s=float(staged.tpot_s[k]),
+            tpot_ratio=float(staged.tpot_s[k] / staged.tpot_s[0]),
+            ttft_s=float(staged.ttft_s[k]),
+            memory_bytes_per_chip=float(staged.memory_bytes[k]),
+            tensor_tpot_s=float(flat.tpot_s[k]) if flat.rule[k] < 0 else None,
+        )
+        for k, count in enumerate(counts)
+    ]
+
+
+def _smallest(subject: Subject) -> int:
+    choices = [
+        chips
+        for chips in divisors(subject.domain)
+        if subject.catalog.refusal(subject.chip, chips) is None
+    ]
+    found = _alone(subject, degrees_of([(chips, 1, 1, 1, 0) for chips in choices]))
+    legal = found.rule < 0
+    fit = np.flatnonzero(legal & (found.memory <= 0.0))
+    return choices[int(fit[0] if len(fit) else np.flatnonzero(legal)[-1])]
+
+
+def _alone(subject: Subject, degrees: Degrees) -> Evaluated:
+    return evaluated(subject, degrees, np.ones(len(degrees)))

@@ -1,0 +1,368 @@
+"""Latency and cost of one instance against its size, the ceiling, and replicas in its place.
+
+The ceiling is the smallest size past which the lowest single-user time per output token falls by
+less than 5% per doubling of the chips, to any larger size (at least twice as large) that was
+looked at. Larger sizes may leave chips idle: the time at a size is the lowest of all sizes up to
+it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.errors import NothingFeasible
+from dse.physics.intervals import interval
+from dse.physics.machines import Machines
+from dse.physics.serving import BOTTLENECKS
+from dse.problem.describe import number
+from dse.problem.evaluate import RULES
+from dse.questions.scale.subject import (
+    BOUNDS,
+    Degrees,
+    Evaluated,
+    Subject,
+    degrees_of,
+    divided,
+    divisors,
+    evaluated,
+)
+from dse.schema.calibration import KINDS
+from dse.space.candidates import Floats
+
+GAIN_PER_DOUBLING = 0.05  # below it, more chips are not worth their price to one user
+EVEN = 0.01  # throughputs that differ by less count as equal: the smaller instance is named
+FINE = 8  # steps between two powers of two of the requests in flight, and between two of these
+
+NOT_ASKED = "one request alone was asked for"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One way to run an instance. Seconds; USD per million tokens, input and output, None without
+    a price. `network_share` and `bound` are of the decode step, `bottleneck` of the phase that
+    takes most chip-seconds. `tpot_interval` is the 80% interval, `kind` that of the kernel laws.
+    `widest` names the widest group that leaves the scale-up domain: None, `stages`, `experts`
+    (with attention data parallelism) or `tensor`."""
+
+    tensor_parallel: int
+    pipeline_parallel: int
+    data_parallel: int
+    expert_parallel: int
+    redundant_experts: int
+    concurrency: int
+    tpot_s: float
+    tpot_interval: tuple[float, float]
+    ttft_s: float
+    output_tokens_per_s: float
+    output_tokens_per_s_per_chip: float
+    usd_per_million_total_tokens: float | None
+    network_share: float
+    bound: str
+    bottleneck: str
+    memory_bytes_per_chip: float
+    widest: str | None
+    kind: str
+
+    @property
+    def chips(self) -> int:
+        """Of the instance."""
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def degrees(self) -> tuple[int, int, int, int, int]:
+        """As `degrees_of` takes them."""
+        return (
+            self.tensor_parallel, self.pipeline_parallel, self.data_parallel,
+            self.expert_parallel, self.redundant_experts,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Instances of one size. `single`: the lowest time per output token of one request alone;
+    `within`: the most tokens per second and chip, so the lowest cost, within the limits; either
+    None where there is none, for `reason` and `within_reason`. `choices` are the legal ways to
+    divide it that fit the memory."""
+
+    chips: int
+    crosses_domain: bool
+    choices: int
+    single: Point | None
+    within: Point | None
+    reason: str | None
+    within_reason: str | None
+
+
+def sizes_up_to(domain: int, chips_up_to: int) -> list[int]:
+    """Powers of two, the divisors of the domain, 1, 2, 4, ... whole domains, and the last."""
+    found = {*divisors(domain), chips_up_to}
+    for start in (1, domain):
+        found |= {start * 2**k for k in range(chips_up_to.bit_length())}
+    return sorted(size for size in found if size <= chips_up_to)
+
+
+def instance_sizes(
+    subject: Subject,
+    *,
+    chips_up_to: int = 512,
+    tpot_limit_s: float = 0.05,
+    ttft_limit_s: float = 2.0,
+    machines: Machines | None = None,
+    single_only: bool = False,
+    progress: Progress = lambda _: None,
+) -> list[Size]:
+    """One row for each size of an instance up to `chips_up_to` chips, over every legal division
+    and requests in flight from one a rank to what memory admits; with `single_only`, one request
+    alone. On other `machines` of the same chip where they are given.
+
+    Raises NothingFeasible, with the reason of each size, where the model fits no size."""
+    rows = []
+    for chips in sizes_up_to(subject.domain, chips_up_to):
+        progress(f"{subject.chip}: instances of {chips} chips")
+        rows.append(_size(subject, chips, tpot_limit_s, ttft_limit_s, machines, single_only))
+    if not any(row.single for row in rows):
+        kinds = Counter(str(row.reason).partition(":")[0] for row in rows)
+        told = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
+        raise NothingFeasible(
+            f"{subject.model.name} runs on no instance of 1 to {chips_up_to} x {subject.chip} "
+            f"({len(rows)} sizes): {told}; on {rows[-1].chips}, {rows[-1].reason}. "
+            "A lower --weight-dtype or more --chips-up-to may help"
+        )
+    return rows
+
+
+def _size(
+    subject: Subject,
+    chips: int,
+    tpot_limit_s: float,
+    ttft_limit_s: float,
+    machines: Machines | None,
+    single_only: bool,
+) -> Size:
+    crosses = chips > subject.domain
+
+    def none(reason: str) -> Size:
+        return Size(chips, crosses, 0, None, None, reason, reason)
+
+    refused = subject.catalog.refusal(subject.chip, chips)
+    if refused is not None:
+        return none(f"no link: {refused}")
+    every = divided(subject, chips)
+    alone = evaluated(subject, every, np.ones(len(every)), machines=machines)
+    fit = np.flatnonzero((alone.rule < 0) & (alone.memory <= 0.0))
+    if not len(fit):
+        return none(_why(every, alone))
+    best = int(fit[np.argmin(alone.tpot_s[fit])])
+    single = point(subject, every, np.ones(len(every)), alone, best)
+    if single_only:
+        return Size(chips, crosses, len(fit), single, None, None, NOT_ASKED)
+    found = _within(subject, every[fit], alone.admitted[fit], tpot_limit_s, ttft_limit_s, machines)
+    late = None
+    if found is None:
+        late = _late(single, float(np.min(alone.ttft_s[fit])), tpot_limit_s, ttft_limit_s)
+    return Size(chips, crosses, len(fit), single, found, None, late)
+
+
+def _late(single: Point, first_s: float, tpot_limit_s: float, ttft_limit_s: float) -> str:
+    """Why no division meets the limits; `first_s` is the lowest time to first token."""
+    if single.tpot_s > tpot_limit_s:
+        return f"one request alone takes {1e3 * single.tpot_s:.3g} ms a token at best"
+    if first_s > ttft_limit_s:
+        return f"one request alone waits {first_s:.3g} s for its first token at best"
+    return "no division keeps both limits with a request on every rank"
+
+
+def _within(
+    subject: Subject,
+    degrees: Degrees,
+    admitted: Floats,
+    tpot_limit_s: float,
+    ttft_limit_s: float,
+    machines: Machines | None,
+) -> Point | None:
+    """The point with the most tokens per second and chip within the limits: requests on each
+    attention rank by powers of two up to what is admitted, then twice in FINE finer steps above
+    the best of each division."""
+    most = np.maximum(np.floor(admitted / degrees.data), 1.0)
+    rows = np.arange(len(degrees))
+
+    def tried(ranks: Floats) -> tuple[Degrees, Floats, Evaluated, Floats]:
+        """`ranks` (rows, steps): requests on a rank of the divisions `rows`."""
+        chosen = degrees[np.repeat(rows, ranks.shape[1])]
+        load = ranks.ravel() * chosen.data
+        points = evaluated(subject, chosen, load, machines=machines)
+        kept = (points.tpot_s <= tpot_limit_s) & (points.ttft_s <= ttft_limit_s)
+        rate = np.where(kept, points.output_tokens_per_s / chosen.chips, -1.0)
+        return chosen, load, points, rate.reshape(ranks.shape)
+
+    steps = int(np.max(np.ceil(np.log2(most)))) + 1
+    grid = np.minimum(np.exp2(np.arange(steps))[None, :], most[:, None])
+    rate = tried(grid)[-1]
+    rows = np.flatnonzero(np.max(rate, axis=1) > 0.0)
+    if not len(rows):
+        return None
+    start = grid[rows, np.argmax(rate[rows], axis=1)]
+    for width in (FINE, FINE * FINE):
+        grid = np.floor(start[:, None] * np.exp2(np.arange(FINE) / width)[None, :])
+        grid = np.minimum(grid, most[rows, None])
+        chosen, load, points, rate = tried(grid)
+        start = grid[np.arange(len(rows)), np.argmax(rate, axis=1)]
+    return point(subject, chosen, load, points, int(np.argmax(rate)))
+
+
+def point(subject: Subject, degrees: Degrees, concurrency: Floats, of: Evaluated, i: int) -> Point:
+    """Row `i` of an evaluation."""
+    tensor, pipeline, data = (
+        int(values[i]) for values in (degrees.tensor, degrees.pipeline, degrees.data)
+    )
+    domain, group = subject.domain, tensor * data
+    wide = ((tensor, "tensor"), (group, "experts"), (group * pipeline, "stages"))
+    kinds = of.provenance[[i]]
+    low, high = interval("tpot_s", of.tpot_s[[i]], kinds, subject.machines.spread)
+    return Point(
+        tensor_parallel=tensor,
+        pipeline_parallel=pipeline,
+        data_parallel=data,
+        expert_parallel=int(degrees.expert[i]),
+        redundant_experts=int(degrees.copies[i]),
+        concurrency=int(concurrency[i]),
+        tpot_s=float(of.tpot_s[i]),
+        tpot_interval=(float(low[0]), float(high[0])),
+        ttft_s=float(of.ttft_s[i]),
+        output_tokens_per_s=float(of.output_tokens_per_s[i]),
+        output_tokens_per_s_per_chip=float(of.output_tokens_per_s[i]) / (group * pipeline),
+        usd_per_million_total_tokens=number(of.usd[i]),
+        network_share=float(of.network_share[i]),
+        bound=BOUNDS[of.bound[i]],
+        bottleneck=BOTTLENECKS[of.bottleneck[i]],
+        memory_bytes_per_chip=float(of.memory_bytes[i]),
+        widest=next((name for chips, name in wide if chips > domain), None),
+        kind=KINDS[of.provenance[i]],
+    )
+
+
+def _why(degrees: Degrees, of: Evaluated) -> str:
+    """Why none of these divisions runs."""
+    legal = np.flatnonzero(of.rule < 0)
+    if not len(legal):
+        counted = Counter(int(rule) for rule in of.rule)
+        name = list(RULES)[counted.most_common(1)[0][0]] if counted else "stages_within_layers"
+        return f"no legal division: {RULES[name]}"
+    best = legal[np.argmin(of.memory[legal])]
+    return (
+        f"memory: at best a chip needs {1.0 + of.memory[best]:.3g} x what it has "
+        f"(tensor {degrees.tensor[best]:.0f}, pipeline {degrees.pipeline[best]:.0f})"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """Where more chips stop helping one user. `chips` and `tpot_s` at the ceiling, None where the
+    sizes end before one shows; the lowest time of all and the fewest chips that reach it; the
+    smallest size that runs. `bound` and `network_share` are those at the minimum; `group_chips`
+    meet in the collectives of a layer (tensor x data parallel) at the lowest time up to the
+    ceiling."""
+
+    chips: int | None
+    tpot_s: float | None
+    minimum_chips: int
+    minimum_tpot_s: float
+    smallest_chips: int
+    smallest_tpot_s: float
+    bound: str
+    network_share: float
+    group_chips: int
+    gain_per_doubling: float = GAIN_PER_DOUBLING
+
+
+def ceiling(rows: Sequence[Size]) -> Ceiling:
+    """The ceiling of single-user latency over the sizes of `instance_sizes`."""
+    runs = [(row.chips, row.single) for row in rows if row.single is not None]
+    chips = [size for size, _ in runs]
+    lowest = list(np.minimum.accumulate([found.tpot_s for _, found in runs]))
+
+    def ends(k: int) -> bool:
+        """Whether nothing at least twice as large pays, and something was looked at."""
+        doubled = [
+            (math.log2(chips[m] / chips[k]), lowest[m] / lowest[k])
+            for m in range(k, len(chips))
+            if chips[m] >= 2 * chips[k]
+        ]
+        least = 1.0 - GAIN_PER_DOUBLING
+        return bool(doubled) and all(ratio > least**doublings for doublings, ratio in doubled)
+
+    at = next((k for k in range(len(chips)) if ends(k)), None)
+    times = [found.tpot_s for _, found in runs]
+    best = int(np.argmin(times))
+    used = runs[best if at is None else int(np.argmin(times[: at + 1]))][1]
+    return Ceiling(
+        chips=None if at is None else chips[at],
+        tpot_s=None if at is None else float(lowest[at]),
+        minimum_chips=chips[best],
+        minimum_tpot_s=runs[best][1].tpot_s,
+        smallest_chips=chips[0],
+        smallest_tpot_s=runs[0][1].tpot_s,
+        bound=runs[best][1].bound,
+        network_share=runs[best][1].network_share,
+        group_chips=used.tensor_parallel * used.data_parallel,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """`demand` chips as `replicas` instances of `chips` chips each, within the limits. Chips left
+    over (`idle_chips`) are paid for; `of_best` is the output over that of as many chips in
+    instances of the best size."""
+
+    chips: int
+    replicas: int
+    idle_chips: int
+    output_tokens_per_s: float
+    usd_per_million_total_tokens: float | None
+    tpot_s: float
+    ttft_s: float
+    concurrency: int
+    of_best: float
+
+
+def replica_size(rows: Sequence[Size]) -> int | None:
+    """The size past which replication wins: the smallest whose tokens per second and chip within
+    the limits come within 1% of the most of any size. None where no size meets the limits."""
+    rates = [(row.chips, row.within.output_tokens_per_s_per_chip) for row in rows if row.within]
+    most = max((rate for _, rate in rates), default=0.0)
+    return next((chips for chips, rate in rates if rate >= (1.0 - EVEN) * most), None)
+
+
+def replication(subject: Subject, rows: Sequence[Size], demand: int) -> list[Replicas]:
+    """`demand` chips in all: as many instances of each size as they make, evaluated as such; sizes
+    beyond the demand and those that do not meet the limits are left out."""
+    kept = [(row.chips, row.within) for row in rows if row.within and row.chips <= demand]
+    if not kept:
+        return []
+    degrees = degrees_of([p.degrees for _, p in kept])
+    replicas = np.array([float(demand // size) for size, _ in kept])
+    load = np.array([float(p.concurrency) for _, p in kept]) * replicas
+    of = evaluated(subject, degrees, load, replicas=replicas)
+    paid = demand / (replicas * degrees.chips)
+    most = max(p.output_tokens_per_s_per_chip for _, p in kept)
+    return [
+        Replicas(
+            chips=size,
+            replicas=int(replicas[k]),
+            idle_chips=demand % size,
+            output_tokens_per_s=float(of.output_tokens_per_s[k]),
+            usd_per_million_total_tokens=number(of.usd[k] * paid[k]),
+            tpot_s=float(of.tpot_s[k]),
+            ttft_s=float(of.ttft_s[k]),
+            concurrency=int(load[k]),
+            of_best=float(of.output_tokens_per_s[k]) / (demand * most),
+        )
+        for k, (size, _) in enumerate(kept)
+    ]

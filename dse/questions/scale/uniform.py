@@ -1,0 +1,126 @@
+"""Jitter: the largest instance that still helps one user, and what even latency is worth beside
+peak bandwidth.
+
+Each collective waits for its slowest member (`dse.physics.jitter`). No percentiles of collective
+times were found in public, so that jitter is an input, and this its sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.physics.jitter import with_jitter
+from dse.physics.machines import Machines
+from dse.questions.scale.fabric import faster_links
+from dse.questions.scale.sizes import Point, Progress, ceiling, instance_sizes
+from dse.questions.scale.subject import Subject, degrees_of, evaluated
+
+JITTERS_S = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6, 300e-6)
+DISTRIBUTION = "exponential"
+
+
+@dataclass(frozen=True, slots=True)
+class JitterLimit:
+    """One jitter. `ceiling_chips` as in `Ceiling` (None where the sizes end before it), with the
+    lowest time of one user anywhere, the fewest chips that reach it, and the smallest size that
+    runs. `group_chips` meet in the collectives of a layer at the lowest time up to the ceiling; 1:
+    no collective is worth its wait, pipeline stages alone are left."""
+
+    jitter_s: float
+    group_chips: int
+    ceiling_chips: int | None
+    minimum_chips: int
+    minimum_tpot_s: float
+    smallest_chips: int
+    smallest_tpot_s: float
+    network_share: float
+
+
+def jitter_limit(
+    subject: Subject,
+    jitters_s: Sequence[float] = JITTERS_S,
+    *,
+    distribution: str = DISTRIBUTION,
+    chips_up_to: int = 512,
+    progress: Progress = lambda _: None,
+) -> list[JitterLimit]:
+    """One row for each jitter, in seconds: the mean extra latency of one member of a collective
+    (see `dse.physics.jitter` for what it is of another distribution), in order."""
+    rows = []
+    for jitter in sorted(set(jitters_s)):
+        progress(f"{subject.chip}: jitter of {1e6 * jitter:g} us")
+        machines = with_jitter(subject.machines, jitter, distribution)
+        sizes = instance_sizes(
+            subject, chips_up_to=chips_up_to, machines=machines, single_only=True
+        )
+        found = ceiling(sizes)
+        rows.append(
+            JitterLimit(
+                jitter_s=jitter,
+                group_chips=found.group_chips,
+                ceiling_chips=found.chips,
+                minimum_chips=found.minimum_chips,
+                minimum_tpot_s=found.minimum_tpot_s,
+                smallest_chips=found.smallest_chips,
+                smallest_tpot_s=found.smallest_tpot_s,
+                network_share=found.network_share,
+            )
+        )
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Evenness:
+    """One instance at one jitter, with `concurrency` requests in flight: time per output token as
+    it is, with every link twice as fast, and with half the jitter. The elasticities are the percent
+    by which the time falls for a percent more bandwidth or less jitter: log2 of the ratios."""
+
+    chips: int
+    concurrency: int
+    jitter_s: float
+    tpot_s: float
+    twice_bandwidth_s: float
+    half_jitter_s: float
+    bandwidth_elasticity: float
+    jitter_elasticity: float
+
+
+def evenness(
+    subject: Subject,
+    points: Sequence[Point],
+    jitters_s: Sequence[float] = JITTERS_S,
+    *,
+    distribution: str = DISTRIBUTION,
+) -> list[Evenness]:
+    """Twice the bandwidth against half the jitter at the same points and loads; a row for each
+    point and jitter above 0."""
+    degrees = degrees_of([p.degrees for p in points])
+    load = np.array([float(p.concurrency) for p in points])
+
+    def tpot(machines: Machines, jitter: float):
+        jittered = with_jitter(machines, jitter, distribution)
+        return evaluated(subject, degrees, load, machines=jittered).tpot_s
+
+    rows = []
+    for jitter in sorted({jitter for jitter in jitters_s if jitter > 0.0}):
+        base = tpot(subject.machines, jitter)
+        wide = tpot(faster_links(subject.machines, 2.0), jitter)
+        even = tpot(subject.machines, jitter / 2.0)
+        rows += [
+            Evenness(
+                chips=int(degrees.chips[k]),
+                concurrency=p.concurrency,
+                jitter_s=jitter,
+                tpot_s=float(base[k]),
+                twice_bandwidth_s=float(wide[k]),
+                half_jitter_s=float(even[k]),
+                bandwidth_elasticity=math.log2(base[k] / wide[k]),
+                jitter_elasticity=math.log2(base[k] / even[k]),
+            )
+            for k, p in enumerate(points)
+        ]
+    return rows

@@ -1,0 +1,1 @@
+"""The fleet that a trace of requests needs."""

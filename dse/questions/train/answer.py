@@ -1,0 +1,272 @@
+"""`dse train`: the best plan of a model on given chips, with its memory, time, money and energy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dse.catalog import Catalog
+from dse.economics.priced import price_documents
+from dse.errors import InputError
+from dse.physics.parameters import Parameters, parameters
+from dse.physics.training.at_scale import LOSSES_AT_SCALE
+from dse.physics.training.intervals import law_kind
+from dse.physics.training.memory import MOMENT_BYTES
+from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
+from dse.physics.training.search import MEANINGS, Evaluated, Ranked, Trainer
+from dse.problem.describe import number
+from dse.problem.training.assumed import assumptions
+from dse.problem.training.energy import mean_watts
+from dse.problem.training.intervals import interval_words, train_intervals
+from dse.problem.training.trainer import shape_of, trainer_of
+from dse.quality.laws import training_flops
+from dse.schema.dtypes import DTYPES
+from dse.schema.model import Model
+from dse.schema.training_run import TrainingTerms
+
+SHOWN_PLANS = 5
+DAY, HOUR = 86_400.0, 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The evaluated plans of one run, the best first (a batch of a few), and what was asked.
+    `unasked` is the same run without the degrees asked for, where with them nothing fits."""
+
+    model: Model
+    terms: TrainingTerms
+    tokens: float
+    price_basis: str
+    trainer: Trainer
+    plans: Evaluated
+    count: int  # plans that were evaluated
+    fitting: int  # of which fit
+    parameters: Parameters
+    assumed: tuple[str, ...]
+    unasked: Training | None = None
+    price: dict[str, Any] | None = None  # its parts, where the chips are owned
+
+    @property
+    def feasible(self) -> bool:
+        return not bool(self.plans.miss[0] > 0.0)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of `dse train --json`; time, money and energy are null if nothing fits."""
+        best = self._row(0)
+        violations = self._violations()
+        hours = best["days"] * 24.0 * self.terms.chips
+        price = float(self.trainer.machines.usd_per_chip_hour[0])
+        watts = mean_watts(self.plans, self.trainer.machines)
+        parts = {part: float(self.plans.metrics.memory[part][0]) for part in MEMORY_PARTS}
+        tokens_per_s = float(self.plans.rate[0]) / float(self.plans.run.goodput.goodput[0])
+        run = self.plans.run
+        document = {
+            "step_s": best["step_s"],
+            "mfu": float(self.mfu(0)),
+            "mfu_convention": MFU,
+            "hfu": float(self._slower(0) * self.plans.metrics.hfu[0]),
+            "mfu_6n": float(self._slower(0) * self.plans.metrics.mfu_6n[0]),
+            "tokens_per_s": tokens_per_s,
+            "tokens_per_s_per_chip": tokens_per_s / self.terms.chips,
+            "days": best["days"],
+            "chip_hours": hours,
+            "goodput": best["goodput"],
+            "usd": number(hours * price),
+            "kwh": number(watts.whole[0] * hours / 1e3),
+            "watts_per_chip": number(watts.chip[0]),
+        }
+        kind = int(law_kind(self.plans.batch, self.trainer.machines)[0])
+        intervals = train_intervals(document, kind)
+        if not self.feasible:
+            document = dict.fromkeys(document) | {"mfu_convention": MFU}
+            intervals = {}
+        return {
+            **document,
+            "memory_bytes_per_chip": float(self.plans.metrics.memory_bytes_per_chip[0]),
+            "memory_bytes_per_chip_parts": parts,
+            "memory_capacity_bytes_per_chip": float(
+                self.plans.metrics.memory_capacity_bytes_per_chip[0]
+            ),
+            "host_memory_bytes_per_chip": float(self.plans.metrics.host_memory_bytes_per_chip[0]),
+            "memory_unsharded_bytes": self.unsharded(),
+            "feasible": self.feasible,
+            "violations": violations,
+            "parallelism": best["parallelism"],
+            "losses_s": {name: float(run.losses[name][0]) for name in LOSSES_AT_SCALE},
+            "loss_shares": {
+                name: float(run.losses[name][0] / run.step_s[0]) for name in LOSSES_AT_SCALE
+            },
+            "goodput_parts": {
+                "useful": float(run.goodput.goodput[0]),
+                "writing_checkpoints": float(run.goodput.writing[0]),
+                "lost_work": float(run.goodput.lost[0]),
+                "restarting": float(run.goodput.restarting[0]),
+            },
+            "interruptions": {
+                "hours_between": float(run.goodput.between_s[0]) / HOUR,
+                "chip_hours_between": self.trainer.conditions.chip_s_between / HOUR,
+                "checkpoint_bytes": float(run.checkpoint_bytes[0]),
+                "checkpoint_s": float(run.goodput.write_s[0]),
+                "checkpoint_interval_s": float(run.goodput.interval_s[0]),
+                "restart_s": self.trainer.conditions.restart_s,
+            },
+            "next_plans": [self._row(i) for i in range(1, len(self.plans.batch))],
+            "without_degrees": None
+            if self.unasked is None or not self.unasked.feasible
+            else self.unasked._row(0),
+            "plans_evaluated": self.count,
+            "plans_that_fit": self.fitting,
+            "intervals": intervals,
+            "interval_kind": interval_words(kind),
+            "model": self.model.name,
+            "total_parameters": round(float(self.parameters.total[0])),
+            "active_parameters": round(float(self.parameters.active[0])),
+            "chip": self.terms.chip,
+            "chips": self.terms.chips,
+            "tokens": self.tokens,
+            "training_flops": float(
+                training_flops(self.parameters.active, np.array(self.tokens))[0]
+            ),
+            "sequence_length": self.terms.sequence_length,
+            "global_batch_tokens": float(self.plans.batch.global_batch_tokens[0]),
+            "precision": self.terms.precision,
+            "task": self.terms.task,
+            "optimizer": self.terms.optimizer,
+            "stack": self.trainer.stack.id,
+            "sites": self.terms.sites,
+            "price_basis": self.price_basis,
+            "usd_per_chip_hour": number(price),
+            **({"price": self.price} if self.price else {}),
+            "assumed": list(self.assumed),
+        }
+
+    def _slower(self, i: int) -> float:
+        """Step of the chips alone over that of the run: what the network between sites and the
+        input leave of their utilisation."""
+        return float(self.plans.metrics.step_s[i] / self.plans.run.step_s[i])
+
+    def mfu(self, i: int) -> float:
+        """Of plan `i`, all losses of its step counted, interruptions not."""
+        return self._slower(i) * float(self.plans.metrics.mfu[i])
+
+    def unsharded(self) -> dict[str, float]:
+        """Bytes of weights, gradients and optimizer states of the whole model in one place: 16-bit
+        weights and gradients, moments as the optimizer keeps them; the master copy beside them."""
+        total = float(self.parameters.total[0])
+        moments = float(MOMENT_BYTES[OPTIMIZERS.index(self.terms.optimizer)])
+        parts = {
+            "weights": 2.0 * total,
+            "gradients": 2.0 * total,
+            "optimizer": moments * total,
+        }
+        return {**parts, "total": sum(parts.values()), "master_copy": 4.0 * total}
+
+    def _row(self, i: int) -> dict[str, Any]:
+        wall = self.plans.run.wall_s(self.plans.batch, self.tokens)
+        return {
+            "parallelism": parallelism(self.plans, i),
+            "step_s": float(self.plans.run.step_s[i]),
+            "mfu": self.mfu(i),
+            "goodput": float(self.plans.run.goodput.goodput[i]),
+            "days": float(wall[i]) / DAY,
+            "memory_bytes_per_chip": float(self.plans.metrics.memory_bytes_per_chip[i]),
+        }
+
+    def _violations(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "constraint": name,
+                "amount": number(amount[0]),
+                "meaning": MEANINGS[name],
+            }
+            for name, amount in self.plans.violations.items()
+            if amount[0] > 0.0
+        ]
+
+
+MFU = (
+    "6 FLOP a parameter and token, the input table left out, and attention over the tokens that "
+    "the mask lets it see; over the dense peak of the precision"
+)
+
+
+def parallelism(plans: Evaluated, i: int) -> dict[str, Any]:
+    """The degrees of plan `i` under the names of the command line."""
+    batch = plans.batch
+    degrees = {
+        name: int(getattr(batch.candidates, name)[i])
+        for name in (
+            "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
+        )
+    }  # fmt: skip
+    return {
+        **degrees,
+        "context_parallel": int(batch.context_parallel[i]),
+        "virtual_stages": int(batch.virtual_stages[i]),
+        "micro_batch": int(batch.micro_batch[i]),
+        "micro_batches": math.ceil(batch.micro_batches[i]),
+        "schedule": SCHEDULES[batch.schedule[i]],
+        "recompute": RECOMPUTES[batch.recompute[i]],
+        "zero_stage": int(batch.zero_stage[i]),
+        "sequence_parallel": bool(batch.sequence_parallel[i]),
+        "weight_dtype": DTYPES[batch.candidates.weight_dtype["mlp"][i]],
+    }
+
+
+def train(
+    catalog: Catalog,
+    model: Model,
+    terms: TrainingTerms,
+    tokens: float,
+    price_basis: str,
+) -> Training:
+    """Evaluates every plan of the run. Raises InputError for an unknown chip, stack or price
+    basis."""
+    sparse = any(block.kind == "moe" for block in model.blocks)
+    if terms.degrees.get("expert_parallel", 1) > 1 and not sparse:
+        raise InputError(
+            f"{model.name} has no experts", field="expert_parallel", accepted="no such flag"
+        )
+    trainer = trainer_of(catalog, terms, price_basis)
+    shape = shape_of(model)
+    ranked = trainer.ranked(shape)
+    chosen = _different(ranked, SHOWN_PLANS)
+    plans = trainer.evaluate(shape, *ranked.take(chosen))
+    answer = Training(
+        model=model,
+        terms=terms,
+        tokens=tokens,
+        price_basis=price_basis,
+        trainer=trainer,
+        plans=plans,
+        count=len(ranked.row),
+        fitting=int((ranked.miss <= 0.0).sum()),
+        parameters=parameters(shape),
+        assumed=tuple(assumptions(catalog, model, terms, trainer, price_basis)),
+        price=next(iter(price_documents(catalog, [terms.chip], price_basis)), None),
+    )
+    if answer.feasible or not terms.degrees:
+        return answer
+    free = train(catalog, model, replace(terms, degrees={}), tokens, price_basis)
+    return replace(answer, unasked=free)
+
+
+def _different(ranked: Ranked, count: int) -> np.ndarray:
+    """The best plan, and the best of the next few ways to divide the chips that fit."""
+    order = ranked.order()
+    degrees = np.stack(
+        [
+            ranked.columns[name][order]
+            for name in (
+                "tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel",
+                "data_parallel",
+            )
+        ],
+        axis=1,
+    )  # fmt: skip
+    first = np.sort(np.unique(degrees, axis=0, return_index=True)[1])
+    fits = ranked.miss[order[first]] <= 0.0
+    return order[first[fits | (np.arange(len(first)) == 0)][:count]]

@@ -1,0 +1,360 @@
+"""What can be bought: each chip of a space with the deployments that it may be run on.
+
+A choice is a chip in the configuration (degrees and formats) that is cheapest at the prediction.
+Requests in flight are chosen again in every draw, as an operator turns them until the latencies are
+met; the configuration is not, for which of several is best is only known to who has measured them
+all. A buyer who will do so may keep more configurations, to be chosen again as well: of independent
+errors the best of many is then a lucky one. Of requests in flight those are kept that no others of
+the same configuration beat in cost and in all limited times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.errors import InputError, NothingFeasible
+from dse.pareto.front import non_dominated
+from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
+from dse.problem.deployments import deployments
+from dse.problem.describe import Limit, describe_deployment
+from dse.problem.evaluate import Metrics
+from dse.problem.mix import evaluate_mix
+from dse.problem.objective import KNOWN, PhysicsProblem
+from dse.schema.calibration import KINDS
+from dse.schema.metrics import METRICS
+from dse.schema.own_config import model_of
+from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
+from dse.space.candidates import CandidateBatch, Floats
+from dse.study.robust import ends
+
+CHUNK = 12_000
+LARGEST = 3_000_000  # points that are enumerated
+RETUNED = 12  # configurations of each chip that are kept where all are tried
+IN_FLIGHT = "concurrency"
+LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A metric and how errors move it: value exp(z up) where z > 0, value exp(z down) else; all
+    (k,), with z = 1 and -1 the slow and the fast end of the 80% interval."""
+
+    value: Floats
+    up: Floats
+    down: Floats
+
+    def at(self, z: Floats) -> Floats:
+        """(N, k) for errors z (N, k)."""
+        return self.value * np.exp(z * np.where(z > 0.0, self.up, self.down))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A limit on a metric that errors move; `sign` as in `dse.problem.describe.Limit`."""
+
+    metric: Moved
+    sign: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A chip and its k deployments, of `shape` where several are compared. `configuration` (k,)
+    numbers those that share an error; `requests_per_s` (k,) is what one deployment serves; `best`
+    is the row that is cheapest at the prediction within the limits, `kind` how its kernel laws are
+    known."""
+
+    chip: str
+    cost: Moved
+    held: tuple[Held, ...]
+    configuration: NDArray[np.intp]
+    requests_per_s: Floats
+    best: int
+    kind: str
+    deployments: tuple[Mapping[str, Any], ...]
+    shape: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.chip} ({self.shape})" if self.shape else self.chip
+
+    @property
+    def configurations(self) -> int:
+        return int(self.configuration.max()) + 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What names each configuration on its chip: a deployment less its requests in flight."""
+        _, rows = np.unique(self.configuration, return_index=True)
+        held = [
+            sorted((name, value) for name, value in self.deployments[row].items()
+                   if name != IN_FLIGHT)
+            for row in rows
+        ]  # fmt: skip
+        return tuple(f"{self.chip} {one}" for one in held)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """`priced`: the objective is in dollars, so that prices move it. `left_out` says why a chip is
+    no choice. `points` were evaluated."""
+
+    objective: str
+    items: tuple[Choice, ...]
+    left_out: Mapping[str, str]
+    points: int
+    shared: float
+
+    @property
+    def priced(self) -> bool:
+        return self.objective in THROUGHPUT_METRICS and "usd" in self.objective
+
+
+def choices_of(
+    problem: PhysicsProblem,
+    objective: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    configurations: int = 1,
+    progress: Progress = lambda what, done, total: None,
+) -> Choices:
+    """Every chip of the space with the model of the space, or with the shape `config` of a point,
+    in its cheapest `configurations`.
+
+    Raises InputError for a space whose model is searched where no `config` is given, for a space
+    too large and an objective that no interval is known of, and NothingFeasible where no chip keeps
+    the limits.
+    """
+    named = _objective(problem, objective)
+    parts: list[_Part] = []
+    points = total = 0
+    for batch, total in _batches(problem, config):
+        metrics = evaluate_mix(
+            batch,
+            problem.mix,
+            problem.machines,
+            training_flops=problem.study.training_compute,
+            law=problem.study.quality_law,
+        )
+        parts.append(_part(problem, named, batch, metrics))
+        points += len(batch)
+        progress("deployments", points, total)
+    table = _joined(parts)
+    items, left_out = [], {}
+    for code, chip in enumerate(problem.machines.ids):
+        rows = np.flatnonzero(table.chip == code)
+        if not (table.excess[rows] <= 1.0).any():
+            left_out[chip] = "no deployment of the space keeps the limits at the prediction"
+            continue
+        items.append(_choice(problem, chip, table, rows, configurations))
+    if not items:
+        raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
+    return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
+
+
+def joined(shapes: Mapping[str, Choices]) -> Choices:
+    """The choices of several shapes, by the names of these, as one."""
+    first = next(iter(shapes.values()))
+    return replace(
+        first,
+        items=tuple(replace(item, shape=name) for name, of in shapes.items() for item in of.items),
+        left_out={
+            f"{chip} ({name})": why
+            for name, of in shapes.items()
+            for chip, why in of.left_out.items()
+        },
+        points=sum(of.points for of in shapes.values()),
+    )
+
+
+def _objective(problem: PhysicsProblem, asked: str | None) -> str:
+    """The one asked for; else the price among the objectives of the space, else the first of them
+    that an interval is known of."""
+    usable = [m for m in CLASS if METRICS[m].log and METRICS[m].direction == "minimize"]
+    own = [o.metric for o in problem.objectives if o.metric in usable]
+    found = asked or next((m for m in own if "usd" in m), own[0] if own else None)
+    if found not in usable:
+        said = "no objective of the space has an interval" if found is None else f"read {found!r}"
+        raise InputError(said, field="--objective", accepted=", ".join(usable))
+    return found
+
+
+def _batches(
+    problem: PhysicsProblem, config: Mapping[str, Any] | None
+) -> Iterator[tuple[CandidateBatch, int]]:
+    """(candidates, all there are) in chunks."""
+    study, chips = problem.study, len(problem.machines.ids)
+    if config is not None:
+        model = problem.model or model_of(dict(config), str(study.path))
+        one = deployments(study, [model], [config])
+        for code in range(chips):
+            for start in range(0, len(one), CHUNK):
+                part = one[start : start + CHUNK]
+                part.chip[:] = code
+                yield part, chips * len(one)
+        return
+    if problem.model is None:
+        raise InputError(
+            "the space searches shapes, and the cheapest is the smallest of them",
+            file=str(study.path), field="model",
+            accepted="one model, or a study of this space with --point: the shape of that point",
+        )  # fmt: skip
+    size = problem.space.size
+    if size > LARGEST:
+        raise InputError(
+            f"{size:,} points", file=str(study.path), field="axes", accepted=f"at most {LARGEST:,}"
+        )
+    for start in range(0, size, CHUNK):
+        ids = np.arange(start, min(start + CHUNK, size), dtype=np.int64)
+        yield problem.batch(problem.space.unrank(ids)), size
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """n candidates that keep all but the limits in `held`, and these within LOOSE: `key` (n, j)
+    names configurations, `excess` (n,) is the largest used / limit."""
+
+    chip: NDArray[np.intp]
+    key: Floats
+    excess: Floats
+    cost: Moved
+    held: tuple[Held, ...]
+    requests_per_s: Floats
+    kind: NDArray[np.intp]
+    batches: tuple[CandidateBatch, ...]  # one behind the other
+
+
+def _part(
+    problem: PhysicsProblem, objective: str, batch: CandidateBatch, metrics: Metrics
+) -> _Part:
+    moving = [limit for limit in problem.limits if _as(limit.metric) in CLASS]
+    found = problem.judge(metrics)
+    fixed = [
+        j
+        for j, name in enumerate(problem.constraints)
+        if name != KNOWN and name not in [limit.text for limit in moving]
+    ]
+    held = tuple(_held(limit, metrics) for limit in moving)
+    excess = np.zeros(len(batch))
+    for one in held:
+        ratio = one.metric.value / one.limit
+        excess = np.maximum(excess, np.where(one.sign > 0.0, ratio, 1.0 / ratio))
+    cost = metrics.values[objective]
+    ok = (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE)
+    output = sum(load.weight * load.output_tokens for load in problem.study.workloads)
+    kept = np.flatnonzero(ok)
+    return _Part(
+        batch.chip[kept],
+        _key(batch)[kept],
+        excess[kept],
+        _rows(Moved(cost, *ends(objective, metrics)), kept),
+        tuple(Held(_rows(one.metric, kept), one.sign, one.limit) for one in held),
+        metrics.values["output_tokens_per_s"][kept] / output,
+        metrics.provenance[kept],
+        (batch[kept],),
+    )
+
+
+def _held(limit: Limit, metrics: Metrics) -> Held:
+    used = limit.used(metrics)
+    broken = np.inf if limit.sign > 0.0 else 1e-300
+    known = np.where(np.isnan(used), broken, used)
+    return Held(Moved(known, *ends(_as(limit.metric), metrics)), limit.sign, limit.limit)
+
+
+def _as(metric: str) -> str:
+    """Percentiles of the time to first token are taken to err as its median does (assumed)."""
+    return "ttft_s" if metric.startswith("ttft_") else metric
+
+
+def _rows(moved: Moved, rows: NDArray[np.intp]) -> Moved:
+    return Moved(moved.value[rows], moved.up[rows], moved.down[rows])
+
+
+def _key(batch: CandidateBatch) -> Floats:
+    """(n, j) columns that deployments with the same error share: all but requests in flight."""
+    columns = [
+        batch.tensor_parallel, batch.pipeline_parallel, batch.data_parallel, batch.expert_parallel,
+        batch.replicas, batch.kv_dtype,
+        *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
+        *(getattr(batch, name) for name in (*OFFLOAD_AXES, *EXPERT_AXES, "domain")
+          if getattr(batch, name) is not None),
+    ]  # fmt: skip
+    return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    def joined(of: Callable[[_Part], Any]) -> Any:
+        return np.concatenate([of(part) for part in parts])
+
+    def moved(of: Callable[[_Part], Moved]) -> Moved:
+        return Moved(
+            joined(lambda part: of(part).value),
+            joined(lambda part: of(part).up),
+            joined(lambda part: of(part).down),
+        )
+
+    held = tuple(
+        Held(moved(lambda part, k=k: part.held[k].metric), one.sign, one.limit)
+        for k, one in enumerate(parts[0].held)
+    )
+    return _Part(
+        joined(lambda part: part.chip),
+        joined(lambda part: part.key),
+        joined(lambda part: part.excess),
+        moved(lambda part: part.cost),
+        held,
+        joined(lambda part: part.requests_per_s),
+        joined(lambda part: part.kind),
+        tuple(batch for part in parts for batch in part.batches),
+    )
+
+
+def _choice(
+    problem: PhysicsProblem,
+    chip: str,
+    table: _Part,
+    rows: NDArray[np.intp],
+    configurations: int,
+) -> Choice:
+    """The rows of one chip that may be chosen in some draw."""
+    _, configuration = np.unique(table.key[rows], axis=0, return_inverse=True)
+    configuration = configuration.ravel()
+    price = np.where(table.excess[rows] <= 1.0, table.cost.value[rows], np.inf)
+    least = np.full(configuration.max() + 1, np.inf)
+    np.minimum.at(least, configuration, price)
+    order = np.argsort(least, kind="stable")[:configurations]
+    kept = []
+    for which in order[np.isfinite(least[order])]:
+        mine = rows[configuration == which]
+        columns = [table.cost.value[mine]]
+        columns += [one.sign * one.metric.value[mine] for one in table.held]
+        kept.append(mine[non_dominated(np.stack(columns, axis=1))])
+    number = np.repeat(np.arange(len(kept)), [len(mine) for mine in kept])
+    rows = np.concatenate(kept)
+    allowed = np.where(table.excess[rows] <= 1.0, table.cost.value[rows], np.inf)
+    best = int(np.argmin(allowed))
+    return Choice(
+        chip,
+        _rows(table.cost, rows),
+        tuple(Held(_rows(one.metric, rows), one.sign, one.limit) for one in table.held),
+        number,
+        table.requests_per_s[rows],
+        best,
+        KINDS[table.kind[rows[best]]],
+        tuple(_described(problem, table, row) for row in rows),
+    )
+
+
+def _described(problem: PhysicsProblem, table: _Part, row: int) -> dict[str, Any]:
+    """The deployment under the names of the command line."""
+    for batch in table.batches:
+        if row < len(batch):
+            return describe_deployment(batch, int(row), problem.machines)
+        row -= len(batch)
+    raise IndexError(row)

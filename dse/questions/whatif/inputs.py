@@ -1,0 +1,494 @@
+"""The inputs of a study that a question may change, each under a name, and a study with some of
+them changed.
+
+    chip.ID.FIGURE        a figure or the price of one chip; chip.all.FIGURE of every one
+    workload.FIGURE       lengths, cache hits, rate of arrivals; workload.NAME.FIGURE of one of many
+    demand                tokens a second to serve, input and output; where requests arrive at
+                          random and no such demand is given, the requests per second that arrive
+                          at one deployment
+    peak_over_average     of the demand
+    limit.METRIC          a limit of the study, or a new one
+    costs.NAME            a cost of owning, on the price basis owned_tco; costs.ID.price,
+                          server_price or power of one chip
+
+A changed figure of a chip is a hypothetical chip (`dse.schema.derive`) in the place of the chip:
+what was measured on it is kept as a fraction of the figure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dse import units
+from dse.catalog import Catalog, with_own_chips
+from dse.economics.tco import owning
+from dse.errors import InputError
+from dse.physics.machines import compile_machines
+from dse.physics.workload import POISSON
+from dse.problem.describe import Limit
+from dse.problem.mix import Mix, Share
+from dse.problem.objective import on_terms
+from dse.problem.trained import trained_of
+from dse.questions.whatif.demand import Demanded, with_power
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.costs import CHIP_RULES, RULES, Rule
+from dse.schema.derive import derive
+from dse.schema.load import Demand, rate_words, read_rate
+from dse.schema.loader import did_you_mean
+from dse.schema.metrics import METRICS, parse_limit
+from dse.schema.study import Study
+
+ALL = "all"
+# Figures of a chip: the name that `derive` takes, and the dimension.
+FIGURES = {
+    "memory_bandwidth": ("memory_bandwidth", "bytes/s"),
+    "memory_capacity": ("capacity", "bytes"),
+    "peak": ("flops", "flop/s"),
+    "link_bandwidth": ("scale_up_bandwidth", "bytes/s"),
+    "link_latency": ("link_latency", "s"),
+    "scale_out_bandwidth": ("scale_out_bandwidth", "bytes/s"),
+    "tdp": ("tdp", "W"),
+}
+PRICE = "price"
+DEMAND, PEAK = "demand", "peak_over_average"
+ARRIVALS = "requests/s"
+# Figures of a workload: dimension, least and most.
+LOADS = {
+    "prompt_tokens": ("tokens", 1.0, 1e8),
+    "output_tokens": ("tokens", 1.0, 1e8),
+    "prefix_hit_rate": ("fraction", 0.0, 0.999),
+    "network_overlap": ("fraction", 0.0, 1.0),
+    "requests_per_second": ("count", 1e-9, 1e9),
+}
+COSTS = "costs."
+WAYS = "a factor (1.2x), a percentage (+10%) or a value with its unit"
+_FACTOR = re.compile(r"([-+0-9.eE]+)\s*[x×]|[x×]\s*([-+0-9.eE]+)")
+_PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
+_NO_UNIT = ("fraction", "count", "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A posed study with the catalog that it was posed against, before prices of owned chips."""
+
+    problem: Demanded
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input: its dimension (of `dse.units` or `dse.schema.metrics`, of a cost that of
+    `dse.schema.costs`) and its value now, SI; None where it has none yet, or not one."""
+
+    name: str
+    dimension: str
+    now: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An input multiplied by `factor`, or set to `value` (SI) where that is given."""
+
+    input: Input
+    factor: float = 1.0
+    value: float | None = None
+    written: str = ""
+
+    @property
+    def after(self) -> float | None:
+        """The value that the input then has; None where it has not one."""
+        if self.value is not None:
+            return self.value
+        return None if self.input.now is None else self.input.now * self.factor
+
+
+def inputs_of(subject: Subject) -> dict[str, Input]:
+    """Every input of a study by its name."""
+    problem = subject.problem
+    found = [Input(f"chip.{ALL}.{name}", unit, None) for name, (_, unit) in FIGURES.items()]
+    found.append(Input(f"chip.{ALL}.{PRICE}", "usd/h", None))
+    for code, chip in enumerate(problem.machines.ids):
+        for name, (_, unit) in FIGURES.items():
+            found.append(Input(f"chip.{chip}.{name}", unit, _figure(subject.catalog, chip, name)))
+        price = float(problem.machines.usd_per_chip_hour[code])
+        found.append(Input(f"chip.{chip}.{PRICE}", "usd/h", _known(price)))
+    rates = problem.mix[0].workload.serving == POISSON
+    for share in [None, *(problem.mix if len(problem.mix) > 1 else ())]:
+        prefix = "workload." if share is None else f"workload.{share.name}."
+        own = share or (problem.mix[0] if len(problem.mix) == 1 else None)
+        for name, (unit, _, _) in LOADS.items():
+            if name != "requests_per_second" or rates:
+                now = None if own is None else _load(own, name)
+                found.append(Input(f"{prefix}{name}", unit, now))
+    found += _demand_inputs(problem, rates)
+    for limit in problem.limits:
+        prefix = f"limit.{limit.workload}." if limit.workload else "limit."
+        found.append(Input(f"{prefix}{limit.metric}", METRICS[limit.metric].dimension, limit.limit))
+    limited = {limit.metric for limit in problem.limits if not limit.workload}
+    found += [
+        Input(f"limit.{name}", metric.dimension, None)
+        for name, metric in METRICS.items()
+        if name not in limited
+    ]
+    found += _cost_inputs(subject)
+    return {one.name: one for one in found}
+
+
+def _cost_inputs(subject: Subject) -> list[Input]:
+    """Every cost of owning, and what it rests on of each chip; none where chips are rented."""
+    costs = subject.problem.study.costs
+    if costs is None:
+        return []
+    found = [Input(f"{COSTS}{name}", rule.unit, costs.value(name)) for name, rule in RULES.items()]
+    for chip in subject.problem.machines.ids:
+        one = owning(subject.catalog, chip, costs)
+        now = {one.price.name: one.price.value, "power": one.meter_w}
+        found += [
+            Input(f"{COSTS}{chip}.{name}", rule.unit, now.get(name))
+            for name, rule in CHIP_RULES.items()
+        ]
+    return found
+
+
+def _cost(name: str) -> tuple[str, str]:
+    """(chip, cost) of `costs.h100_sxm.price`; the chip is empty for a cost of all."""
+    chip, _, cost = name.removeprefix(COSTS).rpartition(".")
+    return chip, cost
+
+
+def _rule(one: Input) -> Rule:
+    """Of an input that is a cost."""
+    chip, cost = _cost(one.name)
+    return (CHIP_RULES if chip else RULES)[cost]
+
+
+def _demand_inputs(problem: Demanded, rates: bool) -> list[Input]:
+    demand = problem.demand
+    ratio = Input(PEAK, "fraction", None if demand is None else demand.peak_over_average)
+    if demand is None and rates:
+        total = math.fsum(float(share.workload.requests_per_s[0]) for share in problem.mix)
+        return [Input(DEMAND, ARRIVALS, total), ratio]
+    return [Input(DEMAND, "tokens/s", demand and demand.average_tokens_per_s), ratio]
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _figure(catalog: Catalog, chip: str, name: str) -> float | None:
+    spec = catalog.chip(chip)
+    levels = catalog.systems[spec.system].levels
+    value = {
+        "memory_bandwidth": spec.memories[0].bytes_per_s,
+        "memory_capacity": spec.capacity_bytes,
+        "peak": spec.peak_flops_per_s["bf16"],
+        "link_bandwidth": levels[0].bytes_per_s_per_direction,
+        "link_latency": levels[0].latency_s,
+        "scale_out_bandwidth": levels[-1].bytes_per_s_per_direction,
+        "tdp": math.nan if spec.tdp_w is None else spec.tdp_w,
+    }[name]
+    return _known(value)
+
+
+def _load(share: Share, name: str) -> float:
+    load = share.workload
+    if name == "requests_per_second":
+        return float(load.requests_per_s[0])
+    return float(np.atleast_1d(getattr(load, name))[0])
+
+
+def find_input(name: str, known: Mapping[str, Input], field: str = "--set") -> Input:
+    """Raises InputError with near names and the kinds of names that there are."""
+    name = name.strip()
+    if name in known:
+        return known[name]
+    if name.startswith(COSTS) and not any(one.startswith(COSTS) for one in known):
+        raise InputError(
+            f"{name}: costs of owning count on the price basis {OWNED} only", field=field,
+            accepted=f"{OWNED} as the price basis, or chip.ID.{PRICE} on this one",
+        )  # fmt: skip
+    raise InputError(
+        f"unknown input {name!r}{did_you_mean(name, known)}", field=field, accepted=_names(known)
+    )
+
+
+def _names(known: Mapping[str, Input]) -> str:
+    chips = sorted({name.split(".")[1] for name in known if name.startswith("chip.")} - {ALL})
+    figures = "|".join([PRICE, *FIGURES])
+    rest = [name for name in known if not name.startswith(("chip.", "limit.", COSTS))]
+    owned = any(name.startswith(COSTS) for name in known)
+    costs = f"; {COSTS}{'|'.join(RULES)}, {COSTS}ID.{'|'.join(CHIP_RULES)}" if owned else ""
+    return f"chip.ID.{figures} of {ALL}, {', '.join(chips)}; {', '.join(rest)}; limit.METRIC{costs}"
+
+
+def read_change(written: str, known: Mapping[str, Input], field: str = "--set") -> Change:
+    """`chip.h100_sxm.price=-20%` as a change. Raises InputError for an unknown input, a value of
+    another dimension, and a figure that would be negative or out of its bounds."""
+    name, equals, text = (part.strip() for part in written.partition("="))
+    if not (equals and name and text):
+        accepted = "INPUT=CHANGE, such as chip.all.price=+10%"
+        raise InputError(f"read {written!r}: not INPUT=CHANGE", field=field, accepted=accepted)
+    return change_to(find_input(name, known, field), text, f"{field} {written}")
+
+
+def change_to(one: Input, text: str, field: str = "--set") -> Change:
+    """The change of an input that a text asks for. Raises InputError."""
+    percent, times = _PERCENT.fullmatch(text), _FACTOR.fullmatch(text)
+    # A share is a number of percent itself; only a sign makes it a change.
+    if percent or times:
+        digits = percent[1] if percent else (times[1] or times[2]) if times else ""
+        try:
+            factor = 1.0 + float(digits) / 100.0 if percent else float(digits)
+        except ValueError:
+            raise InputError(f"read {text!r}", field=field, accepted=WAYS) from None
+        if factor < 0.0:
+            message = f"{one.name} would be negative"
+            raise InputError(message, field=field, accepted="more than -100%, or a factor above 0")
+        return checked(Change(one, factor, None, text), field)
+    return checked(Change(one, 1.0, _value(one, text, field), text), field)
+
+
+def _value(one: Input, text: str, field: str) -> float:
+    if text.lstrip().startswith("-"):
+        raise InputError(f"read {text!r}: negative", field=field, accepted=WAYS)
+    try:
+        if one.name.startswith(COSTS):
+            return _rule(one).read(text)
+        if one.name.startswith("limit.") or one.dimension == "fraction":
+            return parse_limit(text, one.dimension)
+        if one.name == DEMAND:
+            return _demand_value(one, text)
+        return units.parse(text, one.dimension)
+    except InputError as error:
+        accepted = f"1.2x, +10%, or {error.accepted}"
+        raise InputError(error.message, field=field, accepted=accepted) from None
+
+
+def _demand_value(one: Input, text: str) -> float:
+    if one.dimension == ARRIVALS:
+        return units.parse(text.removesuffix(ARRIVALS), "count")
+    return read_rate(text)
+
+
+def checked(change: Change, field: str) -> Change:
+    """Raises InputError for a factor of what has no value, and for a value out of its bounds."""
+    one, after = change.input, change.after
+    if change.factor > 1e6 or 0.0 < change.factor < 1e-6 or (after is None and not change.factor):
+        message = f"a factor of {change.factor:g}"
+        raise InputError(message, field=field, accepted="1e-6 to 1e6")
+    if after is None:
+        if not one.name.startswith((f"chip.{ALL}.", "workload.")):
+            message = f"{one.name} has no value that could be multiplied"
+            raise InputError(message, field=field, accepted="a value with its unit")
+        return change
+    if change.value is None and one.now == 0.0 and change.factor != 1.0:
+        message = f"{one.name} is 0, which no factor changes"
+        raise InputError(message, field=field, accepted="a value with its unit")
+    if one.name.startswith(COSTS):
+        if not _rule(one).allows(after):
+            message = f"{one.name} would be {show(one, after)}"
+            raise InputError(message, field=field, accepted=_rule(one).accepted)
+        return change
+    name = one.name.rpartition(".")[2]
+    least, most = 0.0, math.inf
+    if one.name.startswith("workload."):
+        least, most = LOADS[name][1:]
+    elif one.name == PEAK:
+        least, most = 1.0, 1e6
+    zero = one.name.startswith("workload.") or name == "link_latency"
+    if not least <= after <= most or (after == 0.0 and not zero):
+        accepted = f"{least:g} to {most:g}" if most < math.inf else "more than 0"
+        message = f"{one.name} would be {show(one, after)}"
+        raise InputError(message, field=field, accepted=accepted)
+    return change
+
+
+def show(one: Input, value: float | None) -> str:
+    """A value of an input as a person reads it."""
+    if value is None:
+        return "–"
+    if one.name == DEMAND and one.dimension != ARRIVALS:
+        return rate_words(value)
+    if one.name.startswith(COSTS):
+        return _rule(one).show(value)
+    if one.dimension == "usd/h":
+        return f"{value:.4g} USD/h"
+    if one.dimension == "fraction":
+        return f"{value:.4g}"
+    if one.dimension == "tokens":
+        return f"{value:,.5g}" if value < 1e5 else f"{value:,.0f}"
+    if one.dimension in units.DIMENSIONS:
+        return units.format(value, one.dimension, 4)
+    return f"{value:.4g} {one.dimension}"
+
+
+def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
+    """The study with its inputs changed: the same space, other machines, workloads and limits.
+
+    A later change of an input takes the place of an earlier one of the same input; `chip.all` comes
+    before a chip by its name. Raises InputError for a figure that a chip does not have.
+    """
+    last = {change.input.name: change for change in changes}
+    ordered = sorted(last.values(), key=lambda one: not one.input.name.startswith(f"chip.{ALL}."))
+    problem = subject.problem
+    study = _owned(problem.study, ordered)
+    if study is not problem.study:
+        trained = trained_of(study, on_terms(subject.catalog, study))
+        problem = replace(problem, study=study, trained=trained)
+    problem = _machines(subject, problem, ordered)
+    mix, limits, demand = problem.mix, problem.limits, problem.demand
+    for change in ordered:
+        name = change.input.name
+        if name.startswith("workload.") or change.input.dimension == ARRIVALS:
+            mix = _changed_mix(mix, change)
+        elif name in (DEMAND, PEAK):
+            demand = _changed_demand(demand, change)
+        elif name.startswith("limit."):
+            limits = _changed_limits(limits, change)
+    return replace(problem, mix=mix, limits=limits, demand=demand)
+
+
+def _changed_demand(demand: Demand | None, change: Change) -> Demand:
+    """The demand with one of its figures changed; without one, a steady demand begins."""
+    after = change.after
+    assert after is not None
+    demand = demand or Demand(None, 1.0)
+    if change.input.name == DEMAND:
+        return replace(demand, average_tokens_per_s=after)
+    return replace(demand, peak_over_average=after)
+
+
+def _owned(study: Study, changes: Sequence[Change]) -> Study:
+    """The study with its costs of owning changed."""
+    values: dict[str, float] = {}
+    chips: dict[str, dict[str, float]] = {}
+    for change in changes:
+        if change.input.name.startswith(COSTS) and change.after is not None:
+            chip, name = _cost(change.input.name)
+            (chips.setdefault(chip, {}) if chip else values)[name] = change.after
+    if study.costs is None or not (values or chips):
+        return study
+    return replace(study, costs=study.costs.changed(values, chips, "a what-if"))
+
+
+def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) -> Demanded:
+    """The problem with figures and prices of its chips changed."""
+    ids = problem.machines.ids
+    settings: dict[str, dict[str, str]] = {}
+    prices: list[tuple[str, Change]] = []
+    for change in changes:
+        kind, _, rest = change.input.name.partition(".")
+        if kind != "chip":
+            continue
+        chip, _, figure = rest.rpartition(".")
+        if figure == PRICE:
+            prices.append((chip, change))
+            continue
+        for one in ids if chip == ALL else (chip,):
+            if chip == ALL and _figure(subject.catalog, one, figure) is None:
+                continue
+            settings.setdefault(one, {})[figure] = _setting(figure, change)
+    machines = problem.machines
+    if settings or problem.study is not subject.problem.study:
+        catalog = on_terms(with_figures(subject.catalog, settings), problem.study)
+        study = problem.study
+        machines = compile_machines(catalog, ids, study.price_basis, study.rack)
+        problem = with_power(problem, catalog)
+    if prices:
+        usd = machines.usd_per_chip_hour.copy()
+        for chip, change in prices:
+            rows = slice(None) if chip == ALL else ids.index(chip)
+            usd[rows] = usd[rows] * change.factor if change.value is None else change.value
+        machines = replace(machines, usd_per_chip_hour=usd)
+    return problem if machines is problem.machines else replace(problem, machines=machines)
+
+
+def _setting(figure: str, change: Change) -> str:
+    """As `derive` takes it."""
+    name, unit = FIGURES[figure]
+    if change.value is None:
+        return f"{name}={change.factor!r}x"
+    return f"{name}={units.format(change.value, unit, 12)}"
+
+
+def with_figures(catalog: Catalog, settings: Mapping[str, Mapping[str, str]]) -> Catalog:
+    """The catalog with hypothetical chips in the place of those of `settings`, under their ids."""
+    for chip, own in settings.items():
+        found = derive(catalog, chip, list(own.values()))
+        grown = with_own_chips(catalog, [found])
+        changed = replace(grown.chips[found.chip.id], id=chip)
+        catalog = replace(grown, chips={**catalog.chips, chip: changed}, prices=catalog.prices,
+                          purchases=catalog.purchases)  # fmt: skip
+    return catalog
+
+
+def _changed_mix(mix: Mix, change: Change) -> Mix:
+    """The workloads with one figure changed, of all or of the one that is named."""
+    _, _, rest = change.input.name.partition(".")
+    name, _, figure = rest.rpartition(".")
+    figure = figure or "requests_per_second"
+    made = []
+    for share in mix:
+        if name not in ("", share.name):
+            made.append(share)
+            continue
+        value = change.value
+        if value is None or not rest:  # a demand is divided as it was before
+            factor = change.factor if value is None else value / (change.input.now or 1.0)
+            value = _load(share, figure) * factor
+        load = share.workload
+        if figure == "requests_per_second":
+            load = replace(load, requests_per_s=np.array([value]))
+        elif figure in ("prompt_tokens", "output_tokens"):
+            load = replace(load, **{figure: np.array([value])})
+        else:
+            load = replace(load, **{figure: value})
+        made.append(replace(share, workload=load))
+    return _weighed(tuple(made))
+
+
+def _weighed(mix: Mix) -> Mix:
+    """Shares of the requests, which are those of the rates where requests arrive at random."""
+    if len(mix) == 1 or mix[0].workload.serving != POISSON:
+        return mix
+    rates = [float(share.workload.requests_per_s[0]) for share in mix]
+    total = math.fsum(rates)
+    return tuple(replace(one, weight=r / total) for one, r in zip(mix, rates, strict=True))
+
+
+def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, ...]:
+    """The limits with one changed or added."""
+    rest = change.input.name.removeprefix("limit.")
+    workload, _, metric = rest.rpartition(".")
+    after = change.after
+    assert after is not None
+    value = show_limit(metric, after)
+
+    def same(limit: Limit) -> bool:
+        return (limit.metric, limit.workload) == (metric, workload)
+
+    if any(same(limit) for limit in limits):
+        return tuple(
+            replace(one, limit=after, text=f"{_side(one, workload)} {value}") if same(one) else one
+            for one in limits
+        )
+    sign = 1.0 if METRICS[metric].direction == "minimize" else -1.0
+    text = f"{metric} {'<=' if sign > 0 else '>='} {value}"
+    return (*limits, Limit(metric, sign, after, text))
+
+
+def _side(limit: Limit, workload: str) -> str:
+    prefix = f"{workload}: " if workload else ""
+    return f"{prefix}{limit.metric} {'<=' if limit.sign > 0 else '>='}"
+
+
+def show_limit(metric: str, value: float) -> str:
+    dimension = METRICS[metric].dimension
+    if dimension in units.DIMENSIONS:
+        return units.format(value, dimension, 4)
+    return f"{value:.4g}" if dimension == "fraction" else f"{value:.4g} {dimension}"

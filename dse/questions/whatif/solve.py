@@ -1,0 +1,253 @@
+"""The front and the winner of a study under one set of inputs.
+
+A space of up to 3 million points is enumerated: before and after are both the true front. A larger
+one is searched, with the seed of the study, before and after; each search's front, and of the
+questions that only move the winner also its neighbours one parameter away, is then looked at under
+both, so that neither side is the better for luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.answer.numbers import number, significant
+from dse.errors import NothingFeasible
+from dse.pareto import Archive
+from dse.physics.workload import POISSON
+from dse.problem.describe import describe_deployment, describe_metrics
+from dse.problem.evaluate import RULES, Metrics
+from dse.problem.objective import KNOWN
+from dse.problem.protocol import Evaluation
+from dse.problem.shapes import model_at
+from dse.problem.words import short_deployment, short_shape
+from dse.questions.whatif.demand import Demanded, at_demand
+from dse.schema.calibration import KINDS
+from dse.schema.own_config import config_of
+from dse.search.run import ENUMERATE, search
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+CHUNK = 16_384
+THREADS = 2
+# Rules of shapes and degrees, which no figure of a chip, workload or limit mends.
+STRUCTURAL = tuple(
+    rule
+    for rule in RULES
+    if rule not in ("memory_capacity", "arrivals_within_capacity") and "tier" not in rule
+)
+# The points that a small change can make the winner: within so much of it in the objective, and
+# within so much of every limit. Under a demand, one deployment more may double what is paid.
+NEAR, NEAR_AT_DEMAND, SLACK = 1.6, 3.2, 0.4
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The points that are looked at, by id, sorted; `enumerated`: all that any change can make
+    feasible."""
+
+    ids: Ids
+    enumerated: bool
+    engine: str
+    evaluations: int
+
+    @property
+    def how(self) -> str:
+        if self.enumerated:
+            if self.evaluations == 1:
+                return "the one point of the space was evaluated, before and after"
+            return f"all {self.evaluations:,} points of the space were evaluated, before and after"
+        return (
+            f"the space is too large to enumerate: {self.engine} searched it from the same seed, "
+            f"before and after, {self.evaluations:,} evaluations; questions look at what it found "
+            "and one parameter around"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The front of one set of inputs, ordered by id: `ids` (k,), `F` (k, m). `winner` is the row
+    that is best in the objective, None where nothing is feasible; `miss` then says what is in the
+    way."""
+
+    problem: Demanded
+    ids: Ids
+    F: Floats
+    winner: int | None
+    feasible: int
+    miss: str = ""
+
+    @property
+    def winner_id(self) -> int | None:
+        return None if self.winner is None else int(self.ids[self.winner])
+
+
+def chunks(
+    problem: Demanded, ids: Ids, threads: int = THREADS
+) -> Iterator[tuple[Ids, Metrics, Evaluation]]:
+    """(ids, metrics, F and G) of the points, in order, CHUNK at a time."""
+
+    def one(part: Ids) -> tuple[Ids, Metrics, Evaluation]:
+        metrics = problem.metrics(problem.space.unrank(part))
+        return part, metrics, problem.judge(metrics)
+
+    parts = [ids[k : k + CHUNK] for k in range(0, len(ids), CHUNK)]
+    if len(parts) == 1:
+        yield one(parts[0])
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for k in range(0, len(parts), 4 * threads):  # bounded, so that memory is
+            yield from pool.map(one, parts[k : k + 4 * threads])
+
+
+def all_points(
+    problem: Demanded, engine: str, seed: int, progress: Progress = lambda text: None
+) -> Points:
+    """What is looked at: every point whose shape and degrees agree, or those that a search finds
+    and their neighbours."""
+    space = problem.space
+    if space.size <= ENUMERATE:
+        rows = [problem.constraints.index(rule) for rule in STRUCTURAL]
+        sound = []
+        for ids, _, found in chunks(problem, np.arange(space.size, dtype=np.int64)):
+            sound.append(ids[(found.G[:, rows] <= 0.0).all(axis=1)])
+            progress(f"{int(ids[-1]) + 1:,} of {space.size:,} points")
+        return Points(np.concatenate(sound), True, "exhaustive", space.size)
+    found = search(problem, "auto" if engine == "exhaustive" else engine, seed=seed)
+    return Points(_around(problem, found.front.ids), False, found.engine, found.evaluations)
+
+
+def _around(problem: Demanded, front: Ids) -> Ids:
+    """A front and all points one parameter away from it."""
+    if not len(front):
+        return front
+    space = problem.space
+    near = space.rank(space.neighbours(space.unrank(front)))
+    return np.unique(np.concatenate([front, near]))
+
+
+def searched(problem: Demanded, points: Points, seed: int) -> Points:
+    """Where the space is not enumerated, the points with those of a search of this problem too."""
+    if points.enumerated:
+        return points
+    found = search(problem, points.engine, seed=seed)
+    ids = np.union1d(points.ids, _around(problem, found.front.ids))
+    return Points(ids, False, points.engine, points.evaluations + found.evaluations)
+
+
+def solve(problem: Demanded, points: Points | Ids, objective: str) -> Solved:
+    """The front among the points and its winner in `objective`."""
+    ids = points.ids if isinstance(points, Points) else points
+    archive = Archive(len(problem.objectives))
+    feasible, nearest = 0, (np.inf, "")
+    for part, _, found in chunks(problem, ids):
+        keep = (found.G <= 0.0).all(axis=1)
+        feasible += int(keep.sum())
+        archive.add(found.F[keep], part[keep])
+        if not feasible and len(part):
+            total = np.maximum(found.G, 0.0).sum(axis=1)
+            row = int(np.argmin(total))
+            if total[row] < nearest[0]:
+                nearest = (float(total[row]), _missed(problem, found.G[row]))
+    column = [one.metric for one in problem.objectives].index(objective)
+    F = archive.F
+    winner = None
+    if len(F):
+        others = [F[:, k] for k in range(F.shape[1]) if k != column]
+        winner = int(np.lexsort((archive.ids, *others[::-1], F[:, column]))[0])
+    return Solved(problem, archive.ids, F, winner, feasible, nearest[1])
+
+
+def _missed(problem: Demanded, G: Floats) -> str:
+    """What the nearest miss breaks."""
+    pairs = zip(problem.constraints, G, strict=True)
+    broken = [(name, amount) for name, amount in pairs if amount > 0.0]
+    words = []
+    for name, amount in broken:
+        by = f" (by {significant(100.0 * amount, 2)}%)" if np.isfinite(amount) else ""
+        words.append("a price that nobody knows" if name == KNOWN else f"{name}{by}")
+    return ", ".join(words)
+
+
+def require_winner(solved: Solved) -> int:
+    """The id of the winner. Raises NothingFeasible."""
+    if solved.winner is None:
+        raise NothingFeasible(
+            f"no point is feasible as things stand: the nearest one breaks {solved.miss}"
+        )
+    return int(solved.ids[solved.winner])
+
+
+def reach_of(problem: Demanded) -> float:
+    """How far from the winner's objective `near` looks, as a factor."""
+    return NEAR if problem.demand is None else NEAR_AT_DEMAND
+
+
+def near(problem: Demanded, points: Points, best: float, objective: str) -> Points:
+    """The points that a small change can make the winner; `best` is the winner's column of F."""
+    column = [one.metric for one in problem.objectives].index(objective)
+    reach = reach_of(problem)
+    bound = best * reach if best > 0.0 else best / reach
+    kept = []
+    for ids, _, found in chunks(problem, points.ids):
+        close = (found.F[:, column] <= bound) & (found.G <= SLACK).all(axis=1)
+        kept.append(ids[close])
+    return Points(np.concatenate(kept), points.enumerated, points.engine, points.evaluations)
+
+
+def metrics_at(problem: Demanded, ids: Ids) -> Metrics:
+    return problem.metrics(problem.space.unrank(np.asarray(ids, dtype=np.int64)))
+
+
+def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Points as JSON: id, deployment, shape where it is searched, the metrics that a buyer looks
+    at, and under a demand what it takes to serve that."""
+    if not len(ids):
+        return []
+    index = problem.space.unrank(np.asarray(ids, dtype=np.int64))
+    batch, metrics = problem.batch(index), problem.metrics(index)
+    busy = metrics if problem.demand is None else problem.busy.metrics(index)
+    names = dict.fromkeys(
+        [
+            *(one.metric for one in problem.objectives), *(one.metric for one in problem.limits),
+            "usd_per_million_total_tokens", "tpot_s", "output_tokens_per_s_per_chip",
+            "chip_usd_per_hour", *asked,
+        ]
+    )  # fmt: skip
+    held = all(share.workload.serving != POISSON for share in problem.mix)
+    found = []
+    for i, point in enumerate(ids):
+        deployment = describe_deployment(batch, i, problem.machines)
+        shape = None
+        if problem.model is None:
+            shape = short_shape(config_of(model_at(batch, i, "", None)))
+        load, intervals = None, describe_metrics(busy, i, batch)["intervals"]
+        if problem.demand is not None:
+            load, intervals = at_demand(problem, batch, busy, i, intervals)
+        found.append(
+            {
+                "id": int(point),
+                "chip": deployment["chip"],
+                "words": short_deployment(deployment, held),
+                "shape": shape,
+                "deployment": deployment,
+                "metrics": {name: number(metrics.values[name][i]) for name in names},
+                "intervals": intervals,
+                "at_average_load": load,
+                "provenance": KINDS[metrics.provenance[i]],
+            }
+        )
+    return found
+
+
+def words(point: Mapping[str, Any] | None) -> str:
+    """`8 h200_sxm TP4 fp8/bf16 c64`, with the shape where that is searched."""
+    if point is None:
+        return "nothing feasible"
+    return " of ".join(filter(None, [point["words"], point["shape"]]))

@@ -1,0 +1,216 @@
+"""What the accuracy page claims beside its scores: targets, what the fit has seen, the backtest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dse.answer.numbers import tenths
+from dse.render.accuracy_words import short
+
+# What no fold undoes: chosen with these rows in sight, once for all chips and models.
+CHOICES = (
+    "of a closed loop of ten rounds, one prompt in ten is part of the burst at the start",
+    "of requests of equal length, half of those that a simulation keeps in step stay so (0.5)",
+    "attention data-parallel ranks prefill half-way between apart and together (a square root)",
+    "SGLang on Blackwell in InferenceX streams and polls every 30 steps (its scripts say so; 25 "
+    "steps to a first token are assumed)",
+    "lengths in InferenceX are 0.9 of the nominal ones in the mean (its scripts draw from 0.8 to "
+    "1)",
+    "sparse models in TensorRT-LLM's performance overview ran with attention data-parallel over "
+    "all their chips, as its notes on the settings say",
+    "its overview queued the requests of its own table, which go through in whole rounds, and "
+    "TensorRT-LLM kept whole lengths in the cache of windowed layers",
+    "TensorRT-LLM's work on requests runs beside the device (its documentation), the others' does "
+    "not",
+    "optimum-habana computes every expert for every token (its source)",
+    "A100's experts take H100's fractions, its decode attention the rows of vLLM alone",
+    "fp8 caches are read by the kernels that TensorRT-LLM has for grouped queries",
+    "which expert kernels stand for mxfp4 (gpt-oss) on each chip",
+    "how each backend admits requests, and the 10 us of host time a running request that its "
+    "factor multiplies",
+    "training: which constants of the stacks are fitted, which stacks share them, and how strongly "
+    "each is held to its prior",
+    "training: which recipes count as eager or fused, as their public files say (dispatcher, CUDA "
+    "graphs, fused expert layers)",
+    "training: state-space scans, tokens sent once a rank, and a clock for each generation of "
+    "Blackwell have a constant because residuals asked for it",
+    "the room of the kernel factors, halved after held-out scores were seen: more fitted better "
+    "and held out worse",
+)
+
+
+class Target(NamedTuple):
+    """`reached` (None: no rows) of the model as it is; `held` the worst of the held-out folds, or
+    None where nothing is held out. `most`: the target is a ceiling, else a floor."""
+
+    what: str
+    wanted: float
+    most: bool
+    reached: float | None
+    held: float | None
+    unit: str = "%"
+
+    @property
+    def counted(self) -> float | None:
+        """What the target is held against: held out where that is known."""
+        return self.reached if self.held is None else self.held
+
+    @property
+    def shortfall(self) -> float:
+        """Share of the target by which it is missed; 0 or less where it is met."""
+        if self.counted is None:
+            return 0.0
+        short_by = self.counted / self.wanted - 1.0
+        return short_by if self.most else -short_by
+
+
+ERRORS = (
+    ("time per output token, closed loop", ("tpot_s", "continuous"), 0.15),
+    ("time to first token, closed loop", ("ttft_s", "continuous"), 0.28),
+    ("output tokens per second, offline", ("output_tokens_per_s", "offline"), 0.18),
+    ("time per output token, disaggregated", ("tpot_s", "disaggregated"), 0.30),
+    ("time to first token, disaggregated", ("ttft_s", "disaggregated"), 0.30),
+    ("tokens per second and chip, pre-training", ("tokens_per_s_per_chip", "pretrain"), 0.12),
+)
+STATIC, SPEED_UP, RANK, COVERED = 0.15, 0.08, 0.96, 0.97
+LEAST_INSIDE, MOST_INSIDE, WIDTH = 0.75, 0.85, 2.5
+
+
+def targets(document: dict[str, Any]) -> list[Target]:
+    """The project's targets, the worst missed first."""
+    held = document["cross_validation"]
+    folds = [name for name in held if name not in ("across", "worst")]
+    scores = [_overall(document["scores"]), *(_overall(held[name]) for name in folds)]
+    joined = [document, *(held["across"][name] for name in folds)]
+    found = [
+        _target(what, wanted, [_of(by.get(key), "group_median_error") for by in scores])
+        for what, key, wanted in ERRORS
+    ]
+    found.append(
+        _target(
+            "static serving, all metrics together", STATIC,
+            [_of(part["static_all"], "group_median_error") for part in joined],
+        )
+    )  # fmt: skip
+    found.append(
+        _target(
+            "speed of one chip over another", SPEED_UP,
+            [part["speed_up"]["median_error"] for part in joined],
+        )
+    )  # fmt: skip
+    ranks = [part["rank_correlation"]["value"] for part in joined]
+    found.append(_target("rank correlation of time per output token", RANK, ranks, most=False))
+    inside = [_inside(by) for by in scores]
+    found.append(_target("inside the 80% interval, at least", LEAST_INSIDE, inside, most=False))
+    found.append(_target("inside the 80% interval, at most", MOST_INSIDE, inside))
+    for what, key, _ in ERRORS[:3]:
+        widths = [
+            item["interval_width"] / item["median_error"] if (item := by.get(key)) else None
+            for by in scores
+        ]
+        name = f"half-width of the interval over the median error: {what}"
+        found.append(_target(name, WIDTH, widths, unit="x"))
+    if document["rows"]:
+        share = document["covered"] / document["rows"]
+        found.append(Target("rows predicted", COVERED, False, share, None))
+    return sorted(found, key=lambda target: -target.shortfall)
+
+
+def _target(
+    what: str, wanted: float, values: Sequence[float | None], most: bool = True, unit: str = "%"
+) -> Target:
+    """`values`: of the model as it is, and of each fold."""
+    known = [value for value in values[1:] if value is not None]
+    worst = (max if most else min)(known) if known else None
+    return Target(what, wanted, most, values[0], worst, unit)
+
+
+def _of(item: dict[str, Any] | None, name: str) -> float | None:
+    return None if item is None else item[name]
+
+
+def _overall(scores: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(item["metric"], item["serving"]): item for item in scores if item["by"] == "all"}
+
+
+def _inside(by: dict[tuple[str, str], dict[str, Any]]) -> float | None:
+    rows = sum(item["rows"] for item in by.values())
+    if not rows:
+        return None
+    return sum(item["interval_coverage"] * item["rows"] for item in by.values()) / rows
+
+
+TARGET_HEADER = ("", "target", "nothing out", "held out, worst fold", "")
+
+
+def target_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Under TARGET_HEADER."""
+
+    def said(value: float | None, unit: str) -> str:
+        if value is None or unit == "%":
+            return tenths(value)
+        return f"{value:.1f}"
+
+    return [
+        (
+            target.what,
+            ("at most " if target.most else "at least ") + said(target.wanted, target.unit),
+            said(target.reached, target.unit),
+            said(target.held, target.unit),
+            "short" if target.shortfall > 0.0 else "met",
+        )
+        for target in targets(document)
+    ]
+
+
+BACKTEST_HEADER = (
+    "chip", "laws of", "metric", "serving", "groups", "rows", "group", "median", "bias", "in 80%",
+    "± of it", "its own laws", "in 80%",
+)  # fmt: skip
+
+
+def backtest_rows(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Under BACKTEST_HEADER; the last two are of today's fit without the chip's rows."""
+    for case in cases:
+        for item in case["scores"]:
+            today = item["held_out_by_chip"]
+            yield (
+                case["chip"], case["laws"], short(item["metric"]), item["serving"],
+                f"{item['groups']:,}", f"{item['rows']:,}", tenths(item["group_median_error"]),
+                tenths(item["median_error"]), tenths(item["bias"], sign=True),
+                tenths(item["interval_coverage"]), tenths(item["interval_width"]),
+                tenths(_of(today, "group_median_error")), tenths(_of(today, "interval_coverage")),
+            )  # fmt: skip
+
+
+def backtest_words(cases: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence a case: how often the interval held, and the speed over the older chip."""
+    lines = []
+    for case in cases:
+        inside = case["interval_coverage"]
+        narrow = [
+            f"{short(item['metric'])} {item['serving']} {tenths(item['interval_coverage'])}"
+            for item in case["scores"]
+            if item["interval_coverage"] < LEAST_INSIDE
+        ]
+        verdict = ""
+        if narrow:
+            verdict = f"; too few of {', '.join(narrow)}"
+        elif inside > MOST_INSIDE:
+            verdict = ": wider than needed"
+        line = (
+            f"{case['chip']} with the laws of {case['laws']}, fitted to the {case['fitted_rows']:,}"
+            f" rows of other chips ({case['left_out']} left out): {tenths(inside)} of its "
+            f"{case['rows']:,} rows lie inside their 80% interval{verdict}."
+        )
+        pair = case["speed_up"]
+        if pair is not None:
+            line += (
+                f" Speed of {pair['chip_a']} over {pair['chip_b']}: measured "
+                f"{pair['measured']:.2f}, predicted {pair['predicted']:.2f} (medians of "
+                f"{pair['pairs']:,} pairs of rows; off by {tenths(pair['median_error'])} at the "
+                "median)."
+            )
+        lines.append(line)
+    return lines

@@ -1,0 +1,185 @@
+"""The scores as a Markdown page, tables only: docs/accuracy.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dse.answer.numbers import tenths
+from dse.render.accuracy_claims import (
+    BACKTEST_HEADER,
+    CHOICES,
+    TARGET_HEADER,
+    backtest_rows,
+    backtest_words,
+    target_rows,
+)
+from dse.render.accuracy_words import (
+    COLUMNS,
+    HEADER,
+    HELD_HEADER,
+    held_out_rows,
+    score_row,
+    short,
+    speed_words,
+    worst_row,
+)
+from dse.render.markdown import code, escape
+
+BY = {"chip": "By chip", "model": "By model", "backend": "By serving software"}
+BY_HEADER = ("metric", "serving", "rows of", "groups", "rows", "group", "bias", "in 80%")
+
+
+def accuracy_markdown(
+    document: dict[str, Any],
+    worst: Sequence[dict[str, Any]],
+    lead: Sequence[str],
+    command: str,
+    pictures: Iterable[str],
+    own: bool,
+) -> str:
+    """The page. `document` is that of `dse validate --json`, `worst` the groups to name, `lead` the
+    sentences that answer first, `command` what writes the page, `pictures` the files beside it that
+    it shows; `own`: the rows are the user's, which no constant has seen."""
+    scores = document["scores"]
+    lines = ["# Accuracy", "", f"Written by {code(command)}.", ""]
+    lines += [f"- {escape(sentence)}" for sentence in (*lead, *speed_words(document))]
+    lines += ["", "## By metric", ""]
+    lines += _table(HEADER, (score_row(item) for item in scores if item["by"] == "all"))
+    lines += [escape(COLUMNS), ""]
+    lines += [f"![{escape(name)}]({name})" for name in pictures]
+    lines += [""]
+    lines += _targets(document, own)
+    lines += _seen(document, own)
+    lines += _backtest(document)
+    for by, title in BY.items():
+        lines += [f"## {title}", ""]
+        lines += _table(
+            BY_HEADER,
+            (
+                (
+                    short(item["metric"]), item["serving"], item["key"], f"{item['groups']:,}",
+                    f"{item['rows']:,}", tenths(item["group_median_error"]),
+                    tenths(item["bias"], sign=True), tenths(item["interval_coverage"]),
+                )
+                for item in scores
+                if item["by"] == by
+            ),
+        )  # fmt: skip
+    lines += ["## Worst groups with 5 rows or more", ""]
+    lines += _table(
+        ("metric", "serving", "group", "rows", "median", "bias"), (worst_row(w) for w in worst)
+    )
+    lines += ["## One chip against another", "", "Pairs of rows that differ in the chip alone.", ""]
+    lines += _table(
+        ("chip", "over", "pairs", "measured speed", "predicted speed", "median error"),
+        (
+            (
+                pair["chip_a"], pair["chip_b"], f"{pair['pairs']:,}", f"{pair['measured']:.2f}",
+                f"{pair['predicted']:.2f}", tenths(pair["median_error"]),
+            )
+            for pair in document["speed_up"]["chips"]
+        ),
+    )  # fmt: skip
+    lines += ["## Not covered", ""]
+    lines += _table(
+        ("rows", "reason"),
+        ((f"{item['rows']:,}", item["reason"]) for item in document["not_covered"]),
+    )
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _targets(document: dict[str, Any], own: bool) -> list[str]:
+    if own or "cross_validation" not in document:
+        return []
+    return [
+        "## Targets",
+        "",
+        "What the project set out to reach, the worst missed first. What counts is the worst of "
+        "three ways to hold rows out (below), or the model as it is where no constant was fitted "
+        "to such rows. Held-out figures over several metrics are without disaggregated rows.",
+        "",
+        *_table(TARGET_HEADER, target_rows(document)),
+    ]
+
+
+def _seen(document: dict[str, Any], own: bool) -> list[str]:
+    lines = ["## What the fit has seen", ""]
+    if "cross_validation" not in document:
+        return [
+            *lines, "Not measured here: `--cross-validate` adds the error of held-out rows.", "",
+        ]  # fmt: skip
+    if own:
+        return [
+            *lines,
+            "No constant was fitted to these rows. Here each is predicted by a fit to the shipped "
+            "rows without those that share its group (the model on the chip), its chip, or its "
+            "model; error by group.",
+            "",
+            *_table(HELD_HEADER, held_out_rows(document)),
+        ]
+    return [
+        *lines,
+        "- Kernel laws come from tables of kernels, which no row of this page enters; their own "
+        "errors (efficiency.md) are in-sample.",
+        "- The factors on them and on the backends (`hardware/efficiency/serving/calibration.yaml`)"
+        " are fitted to the static, continuous and offline rows of this page. For these, every "
+        "figure of the page is in-sample, but for those that are marked as held out and those of "
+        "the day of purchase.",
+        "- The 80% intervals are percentiles of errors on rows whose group was left out of the fit;"
+        " but it is these rows on whose percentiles they stand, so that their share inside is "
+        "in-sample too. In the held-out tables a row's interval comes from the other folds alone.",
+        "- The constants of the training stacks (`hardware/training/`) are fitted to the training "
+        "rows, whole runs in chip-hours left out (training-accuracy.md).",
+        "- No constant was fitted to disaggregated rows; the factors and forms are those of the "
+        "other rows.",
+        "",
+        "Here each row is predicted by a fit that left out its group (the model on the chip), its "
+        "chip, or its model; error by group. With nothing out it is the table above.",
+        "",
+        *_table(HELD_HEADER, held_out_rows(document)),
+        "Held out or not, some choices were made while looking at these rows, and no fold undoes "
+        "them:",
+        "",
+        *(f"- {escape(choice)}" for choice in CHOICES),
+        "",
+        "So a new model or chip may do worse than a fold says.",
+        "",
+    ]
+
+
+def _backtest(document: dict[str, Any]) -> list[str]:
+    if "backtest" not in document:
+        return []
+    cases = document["backtest"]
+    return [
+        "## On the day of purchase",
+        "",
+        "A new chip as it would have been predicted before anybody measured it: with the kernel "
+        "laws of an older chip as fractions of its own data sheet (*derived*), or of a class "
+        "(*assumed*), and with factors and intervals that have seen no row of its family. A format "
+        "that the older chip does not compute in takes the fractions of fp8. `class_gpu` is the "
+        "median of NVIDIA's chips, later ones among them; `class_mi300x` has in addition the "
+        "chip's best published matrix product and all-reduce. Forms, backend files and the choices "
+        "above are today's. Beside it, today's fit with the chip's own kernel laws and without its "
+        "serving rows.",
+        "",
+        *_table(BACKTEST_HEADER, backtest_rows(cases)),
+        *(f"- {escape(line)}" for line in backtest_words(cases)),
+        "",
+        "Intervals of derived and assumed laws are those of fitted ones, widened by how much "
+        "farther rows with such laws were off: derived ones by Qwen3.5 and gpt-oss, whose kernels "
+        "are borrowed (without Blackwell three groups, far off), assumed ones by Trainium, Gaudi "
+        "2, TPU v4 and MI300X too. "
+        "Nothing in them was tuned to this table.",
+        "",
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    return [
+        f"| {' | '.join(map(escape, head))} |",
+        f"|{'---|' * len(head)}",
+        *(f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows),
+        "",
+    ]

@@ -1,0 +1,185 @@
+"""Operators of the chosen points under the roof of their chip (Williams, Waterman and Patterson,
+Communications of the ACM 52, 2009): attainable FLOP/s = min(peak, intensity * bandwidth)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dse.answer.numbers import significant
+from dse.render.figures import BLUE, BOUND_COLOURS, plain
+from dse.render.folder import Chosen, Json, StudyFolder
+from dse.render.labels import BOUND_NAMES, seconds
+
+PHASES = (("prefill", "prefill_s", "circle"), ("decode", "decode_s", "diamond"))
+NAMED = 2  # operators of a phase that are named in the picture, those that take most of its time
+APART = 1.6  # their names overlap where their rates differ by less than this factor
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator in one phase: `intensity` in FLOP per byte, rates in FLOP/s, `share` of the
+    phase's time."""
+
+    name: str
+    phase: str
+    bound: str
+    seconds: float
+    share: float
+    intensity: float
+    achieved: float
+    attainable: float
+
+
+def operators(chosen: Chosen) -> list[Operator]:
+    """Every operator that computes, in both phases; empty where study.json holds no flops."""
+    bandwidth = chosen.detail.get("hbm_bytes_per_s")
+    if not bandwidth:
+        return []
+    found = []
+    for phase, key, _ in PHASES:
+        total = sum(row[key] or 0.0 for row in chosen.detail["breakdown"])
+        for row in chosen.detail["breakdown"]:
+            flops, moved = row.get(f"{phase}_flops"), row.get(f"{phase}_bytes")
+            if not (flops and moved and row[key]):
+                continue
+            intensity = flops / moved
+            roof = min(row[f"{phase}_peak_flops_per_s"], intensity * bandwidth)
+            bound = row.get("prefill_bound", row["bound"]) if phase == "prefill" else row["bound"]
+            found.append(
+                Operator(
+                    row["operator"], phase, bound, row[key], row[key] / total,
+                    intensity, flops / row[key], roof,
+                )
+            )  # fmt: skip
+    return found
+
+
+def roofs(chosen: Chosen) -> list[tuple[str, float]]:
+    """(dtypes, dense peak in FLOP/s) of the arithmetic that the operators run on, lowest first."""
+    used = sorted(
+        {
+            round(row[key], -9)
+            for row in chosen.detail["breakdown"]
+            for key in ("prefill_peak_flops_per_s", "decode_peak_flops_per_s")
+            if row.get(key)
+        }
+    )
+    peaks: Json = chosen.detail.get("peak_flops_per_s", {})
+    return [
+        ("/".join(d for d, p in peaks.items() if math.isclose(p, peak, rel_tol=1e-3)), peak)
+        for peak in used
+    ]
+
+
+def roofline_figure(chosen: Chosen) -> dict[str, Any]:
+    """Arithmetic intensity against achieved TFLOP/s, both logarithmic; marks grow with time."""
+    found = operators(chosen)
+    bandwidth = chosen.detail["hbm_bytes_per_s"]
+    low = min(operator.intensity for operator in found) / 2
+    traces: list[dict[str, Any]] = []
+    peaks = roofs(chosen)
+    high = max(*(operator.intensity for operator in found), *(p / bandwidth for _, p in peaks))
+    end = 2 * high
+    # Room right of the roofs for their names.
+    edge = end * (end / low) ** 0.4
+    for name, peak in peaks:
+        ridge = peak / bandwidth
+        traces.append(
+            {
+                "type": "scatter", "mode": "lines", "x": [low, ridge, end],
+                "y": [1e-12 * low * bandwidth, 1e-12 * peak, 1e-12 * peak],
+                "line": {"color": "ink", "width": 2}, "showlegend": False, "hoverinfo": "skip",
+            }
+        )  # fmt: skip
+        traces.append(
+            {
+                "type": "scatter", "mode": "text", "x": [end], "y": [1e-12 * peak],
+                "text": [plain(f"{name} {significant(1e-12 * peak)}")],
+                "textposition": "middle right", "showlegend": False, "hoverinfo": "skip",
+                "textfont": {"size": 11}, "cliponaxis": False,
+            }
+        )  # fmt: skip
+    named = _named(found)
+    for phase, _, symbol in PHASES:
+        for bound, colour in BOUND_COLOURS.items():
+            mine = [o for o in found if o.phase == phase and o.bound == bound]
+            if mine:
+                name = f"{phase}, {BOUND_NAMES[bound]}"
+                traces.append(_marks(mine, named, name, symbol, colour))
+    return {"data": traces, "layout": layout(low, edge, 440)}
+
+
+def layout(low: float, high: float, height: int) -> dict[str, Any]:
+    """Of any roofline picture, for intensities from `low` to `high`; `height` in pixels."""
+    return {
+        "height": height,
+        "xaxis": {"type": "log", "title": {"text": "arithmetic intensity (FLOP per byte)"},
+                  "dtick": 1, "range": [math.log10(low), math.log10(high)]},
+        "yaxis": {"type": "log", "title": {"text": "TFLOP/s of one chip"}, "dtick": 1},
+        "hovermode": "closest",
+    }  # fmt: skip
+
+
+def _named(found: list[Operator]) -> dict[Operator, str]:
+    """Operators to name in a picture, each with the side of its mark that the name is on."""
+    ends = [math.log(o.intensity) for o in found]
+    last = min(ends) + 0.7 * (max(ends) - min(ends))
+    named: dict[Operator, str] = {}
+    for phase, *_ in PHASES:
+        longest = sorted((o for o in found if o.phase == phase), key=lambda o: -o.share)
+        for operator in longest[:NAMED]:
+            ratios = (operator.achieved / other.achieved for other in named)
+            if all(max(ratio, 1 / ratio) > APART for ratio in ratios):
+                far = math.log(operator.intensity) > last
+                named[operator] = "bottom center" if far else "bottom right"
+    return named
+
+
+def _marks(
+    found: list[Operator], named: dict[Operator, str], name: str, symbol: str, colour: str
+) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "markers+text", "name": name,
+        "x": [o.intensity for o in found], "y": [1e-12 * o.achieved for o in found],
+        "text": [plain(o.name) if o in named else "" for o in found],
+        "textposition": [named.get(o, "bottom left") for o in found],
+        "textfont": {"size": 11}, "cliponaxis": False,
+        "marker": {
+            "symbol": symbol, "color": colour, "opacity": 0.9,
+            "size": [7 + 22 * math.sqrt(o.share) for o in found],
+            "line": {"color": BLUE if colour != BLUE else "#56B4E9", "width": 1},
+        },
+        "hoverinfo": "text",
+        "hovertext": [
+            plain(
+                f"{o.name} ({o.phase}): {seconds(o.seconds)}, {o.share:.0%} of its phase"
+            )
+            + f"<br>{significant(o.intensity)} FLOP per byte"
+            + f"<br>{significant(1e-12 * o.achieved)} TFLOP/s, "
+            + f"{o.achieved / o.attainable:.0%} of the roof"
+            for o in found
+        ],
+    }  # fmt: skip
+
+
+def roofline_figures(folder: StudyFolder) -> dict[str, dict[str, Any]]:
+    """A figure for each chosen point whose operators are known, by the id of its element."""
+    return {
+        f"roof-{k}": roofline_figure(chosen)
+        for k, chosen in enumerate(folder.chosen)
+        if operators(chosen)
+    }
+
+
+def roofline_rows(chosen: Chosen) -> list[tuple[str, ...]]:
+    """(operator, phase, time, FLOP per byte, TFLOP/s, roof, share of the roof), longest first."""
+    return [
+        (
+            o.name, o.phase, seconds(o.seconds), significant(o.intensity),
+            significant(1e-12 * o.achieved), significant(1e-12 * o.attainable),
+            f"{o.achieved / o.attainable:.0%}",
+        )
+        for o in sorted(operators(chosen), key=lambda o: (o.phase, -o.seconds))
+    ]  # fmt: skip

@@ -1,0 +1,471 @@
+"""Reads the axes of a space file and notes every mistake at once."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from dse import units
+from dse.errors import InputError
+from dse.schema.axes import (
+    AXES,
+    LARGEST_SIZE,
+    Axis,
+    Condition,
+    Product,
+    Section,
+    Value,
+    branches,
+)
+from dse.schema.axis_shapes import check_shapes
+from dse.schema.dtypes import ALIASES, DTYPES
+from dse.schema.loader import Document, KeyPath, did_you_mean
+from dse.schema.tiers import TIERS
+
+MOST_VALUES = 10_000
+MOST_TOKENS = 1e15
+_SHARES = ("weights_offloaded_percent", "kv_offloaded_percent")
+# The three ways to write the values of an axis, and what goes with each.
+_FORMS = {
+    "values": ("values", "when"),
+    "from": ("from", "to", "multiple_of", "powers_of", "when"),
+    "ratio_of": ("ratio_of", "values", "multiple_of", "when"),
+}
+_KEYS = tuple(dict.fromkeys(key for keys in _FORMS.values() for key in keys))
+
+
+class Mistakes:
+    """Collects what is wrong with one document."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.errors: list[InputError] = []
+
+    def add(self, path: KeyPath, message: str, accepted: str | None = None) -> None:
+        self.errors.append(self.document.error(path, message, accepted))
+
+    def place(self, path: KeyPath, error: InputError) -> None:
+        """The error of a helper that knows neither this file nor the line. Where it read another
+        file, that file and its field stay in the message."""
+        elsewhere = f"{error.file}: {error.field}: " if error.file and error.field else ""
+        self.add(path, f"{elsewhere}{error.message}", error.accepted)
+
+
+def read_axes(
+    document: Document,
+    sections: Sequence[Section],
+    chips: Mapping[str, str | None],
+    mistakes: Mistakes,
+) -> tuple[tuple[Axis, ...], tuple[str, ...]]:
+    """The axes of the sections, in an order that does not depend on the order of the file, and the
+    chips that were asked for and cannot be compared. `chips` says of every chip that may be named
+    why it cannot (None: it can).
+
+    What is wrong goes to `mistakes`; the axes are complete only where nothing was added.
+    """
+    before = len(mistakes.errors)
+    reader = _Reader(mistakes, chips)
+    for section in sections:
+        if section not in document.data:
+            continue
+        written = document.data[section]
+        if not isinstance(written, Mapping):
+            mistakes.add((section,), "not a mapping of axes", "`axis: values` lines")
+            continue
+        for name, raw in written.items():
+            reader.read(section, str(name), raw)
+        for name, rule in AXES.items():
+            chosen = rule.needs is not None and rule.needs[0] in reader.seen
+            missing = rule.section == section and name not in reader.seen and not chosen
+            if missing and rule.required:
+                mistakes.add((section,), f"the axis {name} is missing", f"{name}: {rule.meaning}")
+        if section == "model" and {"sliding_window", "attention_chunk_size"} <= {*reader.seen}:
+            reader.wrong("attention_chunk_size", "beside sliding_window", "one of the two")
+        if section == "deployment":
+            _check_chips(reader)
+            _check_tier(reader)
+    axes = reader.finish(sections)
+    if len(mistakes.errors) == before:
+        axes = _in_order(axes, reader)
+    if len(mistakes.errors) == before:
+        _check_branches(axes, reader)
+    return axes, tuple(reader.left_out)
+
+
+class _Reader:
+    """Axes as they are read, with where they stand in the file."""
+
+    def __init__(self, mistakes: Mistakes, chips: Mapping[str, str | None]) -> None:
+        self.mistakes, self.chips = mistakes, chips
+        self.left_out: list[str] = []
+        self.axes: dict[str, Axis] = {}
+        self.conditions: dict[str, Any] = {}
+        self.seen: list[str] = []  # every known axis that is written, in the order of the file
+
+    def wrong(self, name: str, message: str, accepted: str | None = None, *key: str | int) -> None:
+        self.mistakes.add((AXES[name].section, name, *key), message, accepted)
+
+    def read(self, section: Section, name: str, raw: Any) -> None:
+        if name not in AXES or AXES[name].section != section:
+            known = [axis for axis, rule in AXES.items() if rule.section == section]
+            elsewhere = f"; it belongs under {AXES[name].section}" if name in AXES else ""
+            hint = elsewhere or did_you_mean(name, known)
+            self.mistakes.add((section, name), f"unknown axis {name!r}{hint}", ", ".join(known))
+            return
+        self.seen.append(name)
+        self._axis(name, raw)
+
+    def _axis(self, name: str, raw: Any, given: bool = True) -> None:
+        """The axis of what a file says of it, or is read as if it said (`given` False)."""
+        written = raw if isinstance(raw, Mapping) else {"values": raw}
+        self.conditions[name] = written.get("when", {})
+        ranged = "from" in written or "to" in written
+        form = "ratio_of" if "ratio_of" in written else "from" if ranged else "values"
+        for key in written:
+            if key not in _FORMS[form]:
+                known = f"unknown field {key!r}{did_you_mean(key, _KEYS)}"
+                message = f"{key} does not go with {form}" if key in _KEYS else known
+                self.wrong(name, message, ", ".join(_FORMS[form]), str(key))
+        ratio, text, multiple = None, "", 1
+        if form != "values" and AXES[name].kind != "size":
+            self.wrong(name, f"{form} is for sizes", _accepted(name), form)
+            return
+        if form == "ratio_of":
+            text = str(written["ratio_of"])
+            ratio = self._product(name, text)
+            multiple = self._whole(name, "multiple_of", {"multiple_of": 1, **written})
+        if form == "from":
+            values = self._range(name, written)
+        else:
+            values = self._listed(name, written, nested=written is raw)
+        self.axes[name] = Axis(name, values, ratio, text, multiple, given=given)
+
+    def _whole(self, name: str, key: str, written: Mapping[str, Any], least: int = 1) -> int:
+        value = written.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
+            self.wrong(name, f"read {value!r}", f"a whole number, {least} or more", key)
+            return least
+        return value
+
+    def _range(self, name: str, written: Mapping[str, Any]) -> tuple[Value, ...]:
+        """Multiples, or powers, from `from` to `to`, both included."""
+        steps = [key for key in ("multiple_of", "powers_of") if key in written]
+        if len(steps) != 1:
+            self.wrong(name, "a range needs one kind of step", "multiple_of: 256, or powers_of: 2")
+            return ()
+        least = AXES[name].least
+        low, high = (self._whole(name, key, written, least) for key in ("from", "to"))
+        step = self._whole(name, steps[0], written, 1 if steps[0] == "multiple_of" else 2)
+        if high > AXES[name].most:
+            self.wrong(name, f"read {high}", f"at most {AXES[name].most}", "to")
+            return ()
+        if steps[0] == "multiple_of":
+            found: Sequence[int] = range(-(-low // step) * step, high + 1, step)
+        else:
+            found = [step**k for k in range(LARGEST_SIZE.bit_length()) if low <= step**k <= high]
+        if not found:
+            self.wrong(name, f"no value from {low} to {high}", f"from <= to with a {steps[0]}")
+        if len(found) > MOST_VALUES:
+            self.wrong(name, f"{len(found)} values", f"at most {MOST_VALUES}")
+            return ()
+        return tuple(found)
+
+    def _listed(self, name: str, written: Mapping[str, Any], *, nested: bool) -> tuple[Value, ...]:
+        raw, key = written.get("values"), ("values",) if nested else ()
+        items = raw if isinstance(raw, list) else [raw]
+        kind = "ratio" if "ratio_of" in written else AXES[name].kind
+        if raw == "all" and kind == "chip":
+            items = list(self.chips)
+        if raw is None or not items:
+            self.wrong(name, "no values", _accepted(name, kind))
+            return ()
+        if len(items) > MOST_VALUES:
+            self.wrong(name, f"{len(items)} values", f"at most {MOST_VALUES}")
+            return ()
+        found: list[Value] = []
+        for position, item in enumerate(items):
+            place = (*key, position) if isinstance(raw, list) else key
+            value = self._value(name, kind, item, place)
+            if value is not None and value in found:
+                self.wrong(name, f"{item!r} is listed twice", None, *place)
+            elif kind == "chip" and value is not None and self.chips[str(value)]:
+                self.left_out.append(str(value))
+            elif value is not None:
+                found.append(value)
+        if self.left_out and not found:
+            why = "; ".join(str(self.chips[chip]) for chip in self.left_out[:3])
+            accepted = "chips with a price on the price_basis and every figure that is needed"
+            self.wrong(name, f"no chip here can be compared: {why}", accepted)
+        return tuple(sorted(found) if kind in ("size", "flag", "ratio", "tokens") else found)
+
+    def _value(self, name: str, kind: str, item: Any, place: KeyPath) -> Value | None:
+        """One value, or None where it is wrong."""
+        accepted, hint = _accepted(name, kind), ""
+        if kind == "flag" and isinstance(item, bool):
+            return item
+        if kind == "size":
+            least = AXES[name].least
+            whole = isinstance(item, int) and not isinstance(item, bool)
+            most = AXES[name].most
+            if whole and least <= item <= most:
+                return item
+            accepted = f"a whole number from {least} to {most}"
+        if kind == "ratio" and (value := _ratio(item)) is not None:
+            return value
+        if kind == "tokens" and (value := _tokens(item)) is not None:
+            return value
+        if kind == "name":
+            if item in AXES[name].names:
+                return item
+            hint = did_you_mean(item, AXES[name].names)
+        if kind == "dtype" and isinstance(item, str):
+            if (dtype := ALIASES.get(item, item)) in DTYPES:
+                return dtype
+            hint = did_you_mean(item, DTYPES)
+        if kind == "chip" and isinstance(item, str):
+            if item in self.chips:
+                return item
+            hint = did_you_mean(item, self.chips)
+        if kind == "tier" and isinstance(item, str):
+            if item in TIERS:
+                return item
+            hint = did_you_mean(item, TIERS)
+        self.wrong(name, f"read {item!r}{hint}", accepted, *place)
+        return None
+
+    def _product(self, name: str, text: str) -> Product | None:
+        """`hidden_size / head_dim * 2` -> Product."""
+        tokens = re.findall(r"[A-Za-z_][A-Za-z_0-9]*|[0-9.]+|\S", text)
+        factor, times, over, good = Fraction(1), [], [], len(tokens) % 2 == 1
+        for operator, term in zip(["*", *tokens[1::2]], tokens[0::2], strict=False):
+            number = re.fullmatch(r"[0-9]+(\.[0-9]+)?", term)
+            good &= operator in ("*", "/") and (number is None or Fraction(term) > 0)
+            if not good:
+                break
+            if number:
+                factor = factor * Fraction(term) if operator == "*" else factor / Fraction(term)
+            else:
+                (times if operator == "*" else over).append(term)
+                good &= term.isidentifier()
+        if not good:
+            accepted = "axes and numbers joined by * and /, such as hidden_size / head_dim"
+            self.wrong(name, f"read {text!r}", accepted, "ratio_of")
+            return None
+        return Product(factor, tuple(times), tuple(over))
+
+    def finish(self, sections: Sequence[Section]) -> tuple[Axis, ...]:
+        """Adds conditions and defaults, once every axis is known."""
+        written = [name for name in self.seen if name in self.axes]
+        for name, rule in AXES.items():
+            left_out = rule.section in sections and name not in self.seen
+            if left_out and rule.default is not None and self.may_count(name):
+                self._axis(name, rule.default, given=False)
+        for name in list(self.axes):
+            axis = self.axes[name]
+            for other in axis.ratio_of.names if axis.ratio_of else ():
+                if other not in self.axes:
+                    hint = did_you_mean(other, self.axes)
+                    accepted = "a size that this file gives"
+                    self.wrong(name, f"a ratio over {other!r}, no axis here{hint}", accepted,
+                               "ratio_of")  # fmt: skip
+                elif AXES[other].kind != "size" or AXES[other].least == 0:
+                    accepted = "sizes that are never 0"
+                    self.wrong(name, f"a ratio over {other}", accepted, "ratio_of")
+                elif (axis.rule.section, AXES[other].section) == ("model", "deployment"):
+                    message = f"a ratio over {other}: a shape cannot follow from its deployment"
+                    self.wrong(name, message, "axes of the model", "ratio_of")
+        for name in list(self.axes):
+            self.axes[name] = replace(
+                self.axes[name], when=tuple(dict.fromkeys(self._conditions(name)))
+            )
+        for name in written:
+            needs = AXES[name].needs
+            if needs and needs[0] not in self.seen and not self.may_count(name):
+                self.wrong(name, *_lacks(*needs))
+        return tuple(self.axes[name] for name in AXES if name in self.axes)
+
+    def may_count(self, name: str) -> bool:
+        """Whether what the axis needs holds somewhere in the space."""
+        needs = AXES[name].needs
+        if needs is None:
+            return True
+        other, wanted = needs
+        if other not in self.axes:  # a name that is left out has its first value
+            return wanted is not None and AXES[other].names[:1] == wanted[:1]
+        axis = self.axes[other]
+        held = (value in wanted if wanted else bool(value) for value in axis.values)
+        return axis.ratio_of is not None or any(held)
+
+    def _implied(self, name: str) -> Iterator[Condition]:
+        """The condition that follows from what the axis needs."""
+        rule = AXES[name]
+        axis = rule.needs and self.axes.get(rule.needs[0])
+        if not axis or axis.ratio_of is not None:  # a ratio is never 0
+            return
+        ratios = [other.ratio_of.names for other in self.axes.values() if other.ratio_of]
+        if rule.shared and any(name in names for names in ratios):
+            return
+        wanted = rule.needs and rule.needs[1]
+        held = [value in wanted if wanted else bool(value) for value in axis.values]
+        yield Condition(axis.name, tuple(k for k, on in enumerate(held) if on))
+
+    def _conditions(self, name: str) -> Iterator[Condition]:
+        written = self.conditions[name]
+        if not isinstance(written, Mapping):
+            self.wrong(name, f"read {written!r}", "when: {axis: value or list}", "when")
+            return
+        if written and AXES[name].unconditional:
+            self.wrong(name, "counts in every point and takes no condition", None, "when")
+        yield from self._implied(name)
+        for other, wanted in written.items():
+            if other not in self.seen:
+                hint = did_you_mean(other, self.seen)
+                self.wrong(name, f"a condition on {other!r}, no axis here{hint}", None, "when")
+                continue
+            if self.seen.index(other) >= self.seen.index(name):
+                self.wrong(name, f"a condition on {other}, which comes later",
+                           f"{other} above {name}", "when", other)  # fmt: skip
+                continue
+            controller = self.axes.get(other)
+            if controller is None:
+                continue
+            if controller.ratio_of is not None:
+                self.wrong(name, f"a condition on {other}, which is a ratio",
+                           "a condition on an axis with listed values", "when", other)  # fmt: skip
+                continue
+            indices = []
+            for value in wanted if isinstance(wanted, list) else [wanted]:
+                value = ALIASES.get(value, value) if isinstance(value, str) else value
+                matches = [
+                    index
+                    for index, known in enumerate(controller.values)
+                    if known == value and type(known) is type(value)
+                ]
+                if not matches:
+                    accepted = ", ".join(_yaml(known) for known in controller.values)
+                    self.wrong(name, f"{other} is never {_yaml(value)}", accepted, "when", other)
+                indices += matches
+            yield Condition(other, tuple(sorted(set(indices))))
+
+
+def _check_chips(reader: _Reader) -> None:
+    given = [name for name in ("chips", "replicas") if name in reader.seen]
+    if len(given) != 1:
+        said = "neither chips nor replicas" if not given else "both chips and replicas"
+        reader.mistakes.add(("deployment",), said, "one of them; the other follows from it")
+
+
+def _check_tier(reader: _Reader) -> None:
+    shares = [name for name in _SHARES if name in reader.seen]
+    if shares and "offload_tier" not in reader.seen:
+        reader.wrong(shares[0], "in which memory tier?", f"also offload_tier: {' or '.join(TIERS)}")
+    if "offload_tier" in reader.seen and not shares:
+        reader.wrong("offload_tier", "nothing is put into it", f"also one of {', '.join(_SHARES)}")
+
+
+def _in_order(axes: Sequence[Axis], reader: _Reader) -> tuple[Axis, ...]:
+    """Each axis after those it depends on, else in the order of AXES."""
+    waiting, done = {axis.name: axis for axis in axes}, {}
+    while waiting:
+        free = (
+            axis for axis in waiting.values() if all(other in done for other in axis.depends_on)
+        )
+        axis = next(free, None)
+        if axis is None:
+            # Whatever still waits lies on a cycle or hangs on one.
+            name = next(iter(waiting))
+            round_trip = [name]
+            while (
+                name := next(n for n in waiting[name].depends_on if n in waiting)
+            ) not in round_trip:
+                round_trip.append(name)
+            round_trip = round_trip[round_trip.index(name) :]
+            reader.wrong(name, f"depends on itself: {' -> '.join([*round_trip, name])}")
+            return tuple(axes)
+        done[axis.name] = waiting.pop(axis.name)
+    return tuple(done.values())
+
+
+def _check_branches(axes: Sequence[Axis], reader: _Reader) -> None:
+    """What only shows when the conditions are worked out."""
+    try:
+        found = branches(axes)
+    except InputError as error:
+        reader.mistakes.place((), error)
+        return
+    position = {axis.name: j for j, axis in enumerate(axes)}
+
+    for axis in axes:
+        mine = [branch for branch in found if branch.active[position[axis.name]]]
+        if not mine and not reader.may_count(axis.name):
+            other, wanted = axis.rule.needs or ("", None)
+            kinds = f": {' or '.join(map(str, wanted))}" if wanted else " above 0"
+            reader.wrong(axis.name, f"counts only with {other}{kinds}, which no point here has",
+                         f"another {other}, or no {axis.name}")  # fmt: skip
+        elif not mine:
+            reader.wrong(
+                axis.name, "never counts: its conditions cannot hold together", None, "when"
+            )
+        for other in axis.ratio_of.names if axis.ratio_of else ():
+            if not all(branch.active[position[other]] for branch in mine):
+                reader.wrong(axis.name, f"a ratio over {other}, which does not always count here",
+                             f"the conditions of {other}", "when")  # fmt: skip
+    if "hidden_size" in position:
+        check_shapes(axes, position, found, reader.mistakes)
+
+
+_ACCEPTED = {
+    "size": "whole numbers",
+    "flag": "true or false",
+    "ratio": 'numbers above zero, or fractions such as "1/96"',
+    "dtype": ", ".join(DTYPES),
+    "chip": "chip ids, see `dse hardware list`",
+    "tier": ", ".join(TIERS),
+    "tokens": "numbers of tokens, such as 15T, from 1M",
+}
+
+
+def _accepted(name: str, kind: str | None = None) -> str:
+    """What an axis takes; `kind` where its values are not of its own kind."""
+    return ", ".join(AXES[name].names) or _ACCEPTED[kind or AXES[name].kind]
+
+
+def _lacks(other: str, wanted: tuple[Value, ...] | None) -> tuple[str, str]:
+    """(what is wrong, what would be right) of an axis that needs one the file does not have."""
+    if other == "sparse":
+        return "counts only in a sparse model", "also the axis sparse: true"
+    if wanted is None:
+        return f"counts only with {other}", f"also the axis {other}: {AXES[other].meaning}"
+    named = " or ".join(map(str, wanted))
+    return f"counts only with {other}: {named}", f"also the axis {other}: {wanted[0]}"
+
+
+def _tokens(item: Any) -> int | None:
+    """15T or 15e12 as a number; None where no model is trained on so many."""
+    if isinstance(item, bool) or not isinstance(item, int | float | str):
+        return None
+    try:
+        value = units.parse(item, "tokens")
+    except InputError:
+        return None
+    return round(value) if units.FEWEST_TRAINING_TOKENS <= value <= MOST_TOKENS else None
+
+
+def _ratio(item: Any) -> float | None:
+    """0.25 or "1/4" as a float; None where it is neither or not above zero."""
+    if isinstance(item, str):
+        match = re.fullmatch(r"\s*([0-9]{1,9})\s*/\s*([0-9]{1,9})\s*", item)
+        if match is None or int(match[2]) == 0:
+            return None
+        item = int(match[1]) / int(match[2])
+    if isinstance(item, bool) or not isinstance(item, int | float):
+        return None
+    return float(item) if math.isfinite(item) and 0 < item <= LARGEST_SIZE else None
+
+
+def _yaml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

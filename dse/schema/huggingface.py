@@ -1,0 +1,252 @@
+"""A Hugging Face `config.json` -> Model, for the families in `dse.schema.families`.
+
+Keys that move no byte and no flop (rotary embedding, dropout, token ids, ...) are passed over;
+a key that is neither read nor known is reported in `Model.unknown_keys`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from dse.errors import InputError
+from dse.schema.families import FAMILIES, Family
+from dse.schema.families.feed_forward import prediction_layers
+from dse.schema.families.quantization import kv_dtype, weight_dtypes
+from dse.schema.families.reader import ConfigReader
+from dse.schema.model import Model, check
+from dse.schema.own_config import MODEL_TYPE, model_of
+
+LARGEST_FILE_BYTES = 16_000_000
+
+_ARCHITECTURES = {
+    architecture: name
+    for name, family in FAMILIES.items()
+    for architecture in (family.architecture, *family.others)
+}
+# Other names of a family in `model_type`.
+_MODEL_TYPES = {
+    "kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3", "bailing_moe_v2": "bailing_moe",
+    "hunyuan": "hunyuan_v1_moe", "minimax": "minimax_text_01",
+    "minimax_m1": "minimax_text_01", "minimax_m3_vl": "minimax_m3",
+    "minimax_m3_vl_text": "minimax_m3", "gemma3": "gemma3_text", "gemma4_text": "gemma4",
+    "llama4_text": "llama4", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe",
+    "mistral3": "mistral", "RefinedWeb": "falcon", "RefinedWebModel": "falcon",
+}  # fmt: skip
+
+# Known, and without weight in memory or time.
+_IGNORED = frozenset((
+    "architectures", "model_type", "quantization_config", "torch_dtype", "dtype",
+    "transformers_version", "auto_map", "_name_or_path", "name_or_path", "id2label", "label2id",
+    "problem_type", "is_decoder", "is_encoder_decoder", "use_cache", "return_dict",
+    "output_attentions", "output_hidden_states", "torchscript", "use_bfloat16", "hidden_act",
+    "hidden_activation", "initializer_range", "rms_norm_eps", "layer_norm_eps",
+    "max_position_embeddings", "initial_context_length", "max_sequence_length",
+    "model_max_length", "rope_theta", "rope_scaling", "rope_parameters", "rope_interleave",
+    "rope_type", "partial_rotary_factor", "attention_dropout", "dropout", "hidden_dropout",
+    "embd_pdrop", "resid_pdrop", "attn_pdrop", "bos_token_id", "eos_token_id", "pad_token_id",
+    "unk_token_id", "sep_token_id", "decoder_start_token_id", "pretraining_tp", "tokenizer_class",
+    "task_specific_params", "finetuning_task", "prefix", "gradient_checkpointing",
+    "output_router_logits", "router_aux_loss_coef", "aux_loss_alpha", "seq_aux",
+    "router_jitter_noise", "norm_topk_prob", "scoring_func", "topk_method", "topk_group",
+    "n_group", "routed_scaling_factor", "ep_size", "swiglu_limit", "swiglu_alpha",
+    "attn_implementation", "_attn_implementation", "use_mrope",
+    # position, norm and activation
+    "activation_function", "alibi", "apply_residual_connection_post_layernorm", "clip_qkv",
+    "final_logit_softcapping", "attn_logit_softcapping", "query_pre_attn_scalar", "logit_scale",
+    "layer_norm_epsilon", "layer_norm_bias", "lm_head_bias", "qk_layernorm", "use_qk_norm",
+    "rope_local_base_freq", "rotary_emb_base", "rotary_pct", "rotary_dim", "use_parallel_residual",
+    "parallel_attn", "original_max_position_embeddings", "norm_eps", "norm_epsilon",
+    "normalization_type", "embedding_multiplier", "attention_multiplier", "residual_multiplier",
+    "logits_scaling", "embedding_dropout", "hidden_size_divisor", "use_bidirectional_attention",
+    "cache_implementation", "no_rope_layers", "attn_temperature_tuning", "floor_scale",
+    "attn_scale", "mlp_hidden_act", "do_layer_norm_before", "word_embed_proj_dim", "layerdrop",
+    "activation_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob",
+    "resid_dropout", "emb_dropout", "summary_type", "reorder_and_upcast_attn",
+    "scale_attn_weights", "attention_value_scale", "add_swa_attention_sink_bias",
+    "add_full_attention_sink_bias", "swa_rope_theta", "mla_use_nope", "alibi_bias_max",
+    "attn_impl", "attn_type", "qk_ln", "softmax_scale", "norm_type", "rmsnorm", "postnorm",
+    "no_rope_layer_interval", "max_seq_len", "seq_length", "n_ctx", "no_bias", "add_bias_linear",
+    "multi_query_attention", "attention_type", "true_head_dim",
+    # routing and state arithmetic
+    "moe_renormalize", "moe_router_activation_func", "num_expert_group", "use_grouped_topk",
+    "norm_expert_weight", "moe_jitter_eps", "moe_loss_weight",
+    "score_function", "moe_router_enable_expert_bias", "use_routing_bias", "num_hash_layers",
+    "compress_rope_theta", "hc_eps", "hc_mult", "hc_sinkhorn_iters", "expert_dtype",
+    "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "mamba_hidden_act", "mamba_proj_bias",
+    "mamba_conv_bias", "use_mamba_kernels", "use_conv_bias", "use_bias", "expand", "chunk_size",
+    "time_step_min", "time_step_max", "time_step_limit", "time_step_floor", "time_step_rank",
+    "residual_in_fp32", "rescale_prenorm_residual", "num_logits_to_keep", "block_size",
+    "gate_lower_bound", "latent_moe_use_norm", "attn_res_block_size", "activation_situ_beta",
+    "activation_situ_linear_beta", "mtp_use_dedicated_embeddings", "moe_shared_expert_overlap",
+    "position_embedding_type", "mamba_chunk_size",
+))  # fmt: skip
+
+
+def load_config(path: str | Path) -> Model:
+    """The model of a `config.json`, or of a folder that holds one; named after the folder.
+
+    A ModelOpt checkpoint's `hf_quant_config.json` beside it is read as its quantization.
+    Raises InputError for a file that cannot be read, is no JSON object, or is not covered.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "config.json"
+    config = _read(path)
+    beside = path.with_name("hf_quant_config.json")
+    if config.get("quantization_config") is None and beside.is_file():
+        quantization = _read(beside).get("quantization")
+        if not isinstance(quantization, dict):
+            raise InputError("missing or no object", file=str(beside), field="quantization")
+        config = {**config, "quantization_config": {"quant_method": "modelopt", **quantization}}
+    folder = path.resolve().parent.name
+    return from_config(config, folder if path.name == "config.json" else path.stem, str(path))
+
+
+def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
+    """The model of a parsed configuration; `source` is the file that messages name. One of this
+    project's own (`dse.schema.own_config`) is read as well.
+
+    Raises InputError for an architecture that is not covered and for every value that is no size.
+    """
+    if config.get("model_type") == MODEL_TYPE:
+        return model_of(config, source)
+    config, encoders = _text(config, source)
+    family_name, family = _family(config, source)
+    config = _flat(config, family)
+    reader = ConfigReader(config, family_name, family.defaults, family.aliases, source)
+    blocks = [*family.attention(reader), *family.feed_forward(reader)]
+    if family.tables is not None:
+        blocks += family.tables(reader)
+    if encoders:
+        reader.assume(f"{', '.join(encoders)}: left out, the text model alone is read")
+    model = Model(
+        id=name.lower(),
+        name=name,
+        hidden_size=reader.integer("hidden_size"),
+        vocab_size=reader.integer("vocab_size"),
+        tied_embeddings=reader.boolean("tie_word_embeddings"),
+        blocks=tuple(blocks),
+        weight_dtypes=weight_dtypes(reader, config, blocks),
+        kv_dtype=kv_dtype(reader, config),
+        training_tokens=None,
+        prediction_layers=prediction_layers(reader),
+        source=source,
+        assumed=tuple(reader.assumed),
+        unknown_keys=tuple(sorted(key for key in set(config) - reader.known if _unknown(key))),
+        architecture=_named(config) or family.architecture,
+    )
+    check(model)
+    return model
+
+
+def _unknown(key: str) -> bool:
+    """Not one of the keys that move nothing; those of tokens and encoders end alike."""
+    name = key.rsplit(".", 1)[-1]
+    return name not in _IGNORED and not name.endswith(("_token_id", "_token_index", "_token_ids"))
+
+
+def _text(
+    config: Mapping[str, object], source: str
+) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    """The text model of a configuration with several inputs (`text_config` inside), and the keys
+    of the encoders that are left out."""
+    ends = ("vision_config", "audio_config")
+    encoders = tuple(sorted(key for key in config if key.endswith(ends)))
+    inner = config.get("text_config")
+    if inner is None:
+        return {key: value for key, value in config.items() if key not in encoders}, encoders
+    if not isinstance(inner, dict):
+        raise InputError(f"{inner!r}", file=source, field="text_config", accepted="an object")
+    outside = {k: v for k, v in config.items() if k not in (*encoders, "text_config")}
+    # The outer names say which code runs; the inner file says the sizes.
+    own = {key: value for key, value in inner.items() if key not in ("architectures", "model_type")}
+    return {**outside, **own}, encoders
+
+
+def _flat(config: Mapping[str, object], family: Family) -> dict[str, object]:
+    """Keys of an object inside, where the family reads any, as `object.key`; and the number of
+    layers, where the file has only their list."""
+    inside = {key.split(".")[0] for key in (*family.defaults, *family.aliases) if "." in key}
+    flat: dict[str, object] = {}
+    for key, value in config.items():
+        if key in inside and isinstance(value, dict):
+            flat |= {f"{key}.{name}": item for name, item in value.items()}
+        elif key not in inside or value is not None:
+            flat[key] = value
+    listed = flat.get("layers_block_type")
+    if isinstance(listed, list) and "layers_block_type" in family.defaults:
+        flat.setdefault("num_hidden_layers", len(listed))
+    return flat
+
+
+def _named(config: Mapping[str, object]) -> str | None:
+    """The class that the file names."""
+    named = config.get("architectures")
+    if not named:
+        return None
+    return str(named[0] if isinstance(named, list) else named)
+
+
+def classes_of(architecture: str) -> tuple[str, ...]:
+    """All names of a class, those of the same family; itself alone where no family has it."""
+    if architecture not in _ARCHITECTURES:
+        return (architecture,)
+    family = FAMILIES[_ARCHITECTURES[architecture]]
+    return (architecture, family.architecture, *family.others)
+
+
+def _family(config: Mapping[str, object], source: str) -> tuple[str, Family]:
+    """By `architectures`, which names the code that runs; without it, by `model_type`."""
+    named, model_type = _named(config), config.get("model_type")
+    if named is not None:
+        name, field, read = _ARCHITECTURES.get(named), "architectures", named
+    else:
+        name = _MODEL_TYPES.get(model_type, model_type) if isinstance(model_type, str) else None
+        name = name if name in FAMILIES else None
+        field, read = "model_type", model_type
+    if name is None:
+        message = f"{read!r} is not a supported architecture" if read else "missing"
+        raise InputError(message, file=source, field=field, accepted=_supported(str(read)))
+    return name, FAMILIES[name]
+
+
+def _supported(read: str) -> str:
+    near = difflib.get_close_matches(read, [*_ARCHITECTURES, *FAMILIES], n=3, cutoff=0.75)
+    nearest = f"near: {', '.join(near)}; " if near else ""
+    families = ", ".join(FAMILIES)
+    return f"{nearest}such as LlamaForCausalLM, of one of these families: {families}"
+
+
+def _read(path: Path) -> dict[str, object]:
+    def refuse(message: str) -> InputError:
+        return InputError(message, file=str(path), accepted="a JSON object, as config.json is")
+
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError("given twice", file=str(path), field=twice)
+        return found
+
+    def constant(text: str) -> object:
+        raise refuse(f"{text} is no JSON number")
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    if len(data) > LARGEST_FILE_BYTES:
+        raise refuse(f"more than {LARGEST_FILE_BYTES:,} bytes")
+    try:
+        value = json.loads(data, object_pairs_hook=unique, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "nested too deep"
+        raise refuse(f"not JSON: {reason}") from error
+    if not isinstance(value, dict):
+        raise refuse(f"a JSON {type(value).__name__}")
+    return value

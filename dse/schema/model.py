@@ -1,0 +1,141 @@
+"""A model inside the project: layer groups (blocks) and two tables, whatever file it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dse.errors import InputError
+from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, MIXERS, WEIGHT_PARTS, sizes_of
+from dse.schema.dtypes import DTYPES
+
+LARGEST_SIZE = 1e9
+LARGEST_LAYERS = 10_000
+
+# Sizes that may be 0, beside the optional ones: no window, no bias, no query rank, no shared
+# expert, no compression, no convolution, no gate; Mamba-1 has no heads and Mamba-2 no rank.
+_MAY_BE_ZERO = {
+    "gqa": {"window", "qkv_bias"},
+    "mla": {"q_lora_rank"},
+    "compressed": {"ratio", "index_heads", "index_head_dim", "index_topk"},
+    "delta_net": {"conv_width", "gates_per_head", "decay_rank", "output_gate_rank"},
+    "mamba": {"heads", "groups", "dt_rank"},
+    "moe": {"shared_intermediate_size"},
+}
+_SWITCHES = ("qkv_bias", "output_gate", "values_from_keys", "reuses_kv", "relative_positions")
+
+# What a configuration file calls a size; messages use the name that the user wrote.
+_FIELD = {
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "window": "sliding_window",
+    "experts": "num_experts",
+    "experts_per_token": "num_experts_per_tok",
+    "expert_intermediate_size": "moe_intermediate_size",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpec:
+    """`count` layers of one kind, with the sizes that `dse.schema.blocks` names for it."""
+
+    kind: str
+    count: int
+    sizes: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model shape and what its checkpoint says of number formats.
+
+    `weight_dtypes` has a dtype for each of `candidates.WEIGHT_PARTS`; `kv_dtype` is None where the
+    checkpoint asks for no format of its own. `assumed` holds a sentence for everything that the
+    source did not say; `unknown_keys` are keys of a configuration file that nothing here reads.
+    `prediction_layers` are its multi-token-prediction modules, None where that is not said;
+    `architecture` is the class that its publisher names in `architectures`.
+    """
+
+    id: str
+    name: str
+    hidden_size: int
+    vocab_size: int
+    tied_embeddings: bool
+    blocks: tuple[BlockSpec, ...]
+    weight_dtypes: Mapping[str, str]
+    kv_dtype: str | None
+    training_tokens: float | None
+    source: str
+    assumed: tuple[str, ...] = ()
+    unknown_keys: tuple[str, ...] = ()
+    prediction_layers: int | None = None
+    architecture: str | None = None
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Layers that mix tokens (attention, linear attention, state space)."""
+        return sum(block.count for block in self.blocks if block.kind in MIXERS)
+
+
+def check(model: Model) -> None:
+    """Raises InputError, naming the field, where the sizes do not make a model."""
+
+    def refuse(field: str, message: str, accepted: str | None = None) -> InputError:
+        return InputError(message, file=model.source, field=field, accepted=accepted)
+
+    def check_size(field: str, value: float, least: int = 1, most: float = LARGEST_SIZE) -> None:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not least <= value <= most or value != int(value):
+            raise refuse(field, f"{value!r} is no size", f"a whole number, {least} to {most:.0f}")
+
+    check_size("hidden_size", model.hidden_size)
+    check_size("vocab_size", model.vocab_size)
+    for block in model.blocks:
+        if block.kind not in BLOCK_SIZES:
+            raise refuse("blocks.kind", f"{block.kind!r}", ", ".join(BLOCK_SIZES))
+        required, named = set(BLOCK_SIZES[block.kind]), set(block.sizes)
+        if not required <= named <= set(sizes_of(block.kind)):
+            wrong = sorted((required - named) | (named - set(sizes_of(block.kind))))
+            raise refuse(
+                "blocks", f"{block.kind}: {', '.join(wrong)}", ", ".join(sizes_of(block.kind))
+            )
+        check_size("num_hidden_layers", block.count, 0, LARGEST_LAYERS)
+        may_be_zero = (named - required) | _MAY_BE_ZERO.get(block.kind, set())
+        for name, value in block.sizes.items():
+            check_size(_FIELD.get(name, name), value, 0 if name in may_be_zero else 1)
+        sizes = block.sizes
+        if block.kind == "gqa" and sizes["heads"] % sizes["kv_heads"]:
+            raise refuse(
+                _FIELD["kv_heads"],
+                f"{sizes['kv_heads']:.0f} does not divide num_attention_heads, "
+                f"which is {sizes['heads']:.0f}",
+            )
+        if block.kind == "moe" and sizes["experts_per_token"] > sizes["experts"]:
+            raise refuse(
+                _FIELD["experts_per_token"],
+                f"{sizes['experts_per_token']:.0f} is more than the {sizes['experts']:.0f} experts",
+            )
+        if sizes.get("matrices", 2) not in (2, 3):
+            raise refuse("matrices", f"{sizes['matrices']:.0f}", "3 (gated) or 2 (plain)")
+        for name in _SWITCHES:
+            if sizes.get(name, 0) not in (0, 1):
+                raise refuse(name, f"{sizes[name]:.0f}", "0 or 1")
+    _check_layers(model, refuse)
+    if set(model.weight_dtypes) != set(WEIGHT_PARTS):
+        raise refuse("weight_dtypes", f"{sorted(model.weight_dtypes)}", ", ".join(WEIGHT_PARTS))
+    for part, dtype in model.weight_dtypes.items():
+        if dtype not in DTYPES:
+            raise refuse(f"weight_dtypes.{part}", f"{dtype!r}", ", ".join(DTYPES))
+
+
+def _check_layers(model: Model, refuse: Callable[[str, str, str | None], InputError]) -> None:
+    """A layer mixes tokens and then has a feed-forward; only models with Mamba layers have layers
+    of one of the two alone."""
+    mixing = model.num_hidden_layers
+    feed_forward = sum(block.count for block in model.blocks if block.kind in FEED_FORWARD)
+    hybrid = any(block.kind == "mamba" for block in model.blocks)
+    if mixing < 1 or (feed_forward < 1 if hybrid else feed_forward != mixing):
+        raise refuse(
+            "num_hidden_layers",
+            f"{mixing} attention layers, {feed_forward} feed-forward layers",
+            "one or more, and as many of each",
+        )

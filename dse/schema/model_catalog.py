@@ -1,0 +1,216 @@
+"""The published shapes of `search_spaces/models.csv`, and what a user may call a model."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dse.data import search_spaces_dir
+from dse.errors import InputError
+from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
+from dse.schema.huggingface import load_config
+from dse.schema.model import BlockSpec, Model, check
+
+# What a published count leaves out: nothing, the input table, or both tables.
+COUNTS = ("all", "no_input_table", "no_tables")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the publisher says of a model; parameters, None where it says nothing. `total_counts`
+    and `active_counts` say what the figure holds, one of COUNTS."""
+
+    total_parameters: float
+    total_counts: str
+    active_parameters: float | None
+    active_counts: str | None
+    source: str
+    kind: str
+    training_tokens_source: str | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    model: Model
+    published: Published
+    aliases: tuple[str, ...]
+
+
+def load_models(path: Path | None = None) -> dict[str, Model]:
+    """Every model of the catalog by id, in the order of the file."""
+    return {id_: entry.model for id_, entry in _entries(path or _shipped()).items()}
+
+
+def load_published(path: Path | None = None) -> dict[str, Published]:
+    """Published counts by id, to compare with."""
+    return {id_: entry.published for id_, entry in _entries(path or _shipped()).items()}
+
+
+def resolve_model(text: str) -> Model:
+    """A catalog id or one of its other names (any case), or a config.json or its folder by path.
+
+    Raises InputError with near spellings where it is neither.
+    """
+    entries = _entries(_shipped())
+    names = {id_: id_ for id_ in entries}
+    for id_, entry in entries.items():
+        names |= dict.fromkeys(entry.aliases, id_)
+    name = text.strip().lower()
+    if name in names:
+        return entries[names[name]].model
+    if os.path.exists(text):
+        return load_config(text)
+    near = difflib.get_close_matches(name.rsplit("/", 1)[-1], names, n=3, cutoff=0.5)
+    raise InputError(
+        f"{text!r} is no model of the catalog and no file",
+        field="model",
+        accepted=(f"near: {', '.join(near)}; " if near else "")
+        + "an id that `dse models list` prints, or the path of a Hugging Face config.json",
+    )
+
+
+def _shipped() -> Path:
+    return search_spaces_dir() / "models.csv"
+
+
+@cache
+def _entries(path: Path) -> Mapping[str, _Entry]:
+    entries: dict[str, _Entry] = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            entry = _Row(row, path).entry()
+            entries[entry.model.id] = entry
+    return entries
+
+
+class _Row:
+    """One line of the catalog; an empty cell is a size that the model does not have."""
+
+    def __init__(self, row: Mapping[str, str], path: Path) -> None:
+        self.row, self.path = row, path
+
+    def integer(self, name: str) -> int:
+        try:
+            return int(self.row[name] or 0)
+        except (KeyError, ValueError):
+            raise self._refuse(name, "a whole number") from None
+
+    def billions(self, name: str) -> float | None:
+        try:
+            return float(self.row[name]) * 1e9 if self.row[name] else None
+        except (KeyError, ValueError):
+            raise self._refuse(name, "billions, or nothing") from None
+
+    def text(self, name: str) -> str | None:
+        return self.row.get(name) or None
+
+    def entry(self) -> _Entry:
+        total = self.billions("total_parameters_b")
+        if total is None:
+            raise self._refuse("total_parameters_b", "billions")
+        tokens = self.billions("training_tokens_t")
+        assumed = self.text("assumed")
+        model = Model(
+            id=self.row["id"],
+            name=self.row["name"],
+            hidden_size=self.integer("hidden_size"),
+            vocab_size=self.integer("vocab_size"),
+            tied_embeddings=bool(self.integer("tie_word_embeddings")),
+            blocks=tuple(self._blocks()),
+            weight_dtypes={part: self.row[f"{part}_dtype"] for part in WEIGHT_PARTS},
+            kv_dtype=None,
+            training_tokens=None if tokens is None else tokens * 1e3,
+            source=f"{self.row['source']}, {self.row['date']}",
+            assumed=(assumed,) if assumed else (),
+            architecture=self.text("architecture"),
+        )
+        check(model)
+        published = Published(
+            total_parameters=total,
+            total_counts=self.text("total_counts") or "all",
+            active_parameters=self.billions("active_parameters_b"),
+            active_counts=self.text("active_counts"),
+            source=self.row["parameters_source"],
+            kind=self.row["parameters_kind"],
+            training_tokens_source=self.text("tokens_source"),
+            note=self.text("note"),
+        )
+        return _Entry(model, published, tuple(self.row["aliases"].split()))
+
+    def _blocks(self) -> list[BlockSpec]:
+        """The cell `blocks`, where there is one: `kind*count size=n size=n; ...` says all layers of
+        a model that the columns cannot."""
+        cell = self.text("blocks")
+        if cell is None:
+            return [*self._attention(), *self._feed_forward()]
+        try:
+            return [self._block(text.split()) for text in cell.split(";")]
+        except (KeyError, ValueError):
+            raise self._refuse(
+                "blocks", f"kind*count size=n ...; {', '.join(BLOCK_SIZES)}"
+            ) from None
+
+    def _block(self, words: list[str]) -> BlockSpec:
+        kind, count = words[0].split("*")
+        sizes = dict(word.split("=") for word in words[1:])
+        return BlockSpec(kind, int(count), {name: int(value) for name, value in sizes.items()})
+
+    def _attention(self) -> list[BlockSpec]:
+        layers = self.integer("num_hidden_layers")
+        heads = self.integer("num_attention_heads")
+        if self.integer("kv_lora_rank"):
+            names = (
+                "q_lora_rank",
+                "kv_lora_rank",
+                "qk_nope_head_dim",
+                "qk_rope_head_dim",
+                "v_head_dim",
+            )
+            return [
+                BlockSpec("mla", layers, {"heads": heads} | {n: self.integer(n) for n in names})
+            ]
+        sliding = self.integer("sliding_layers")
+        sizes = {
+            "heads": heads,
+            "kv_heads": self.integer("num_key_value_heads"),
+            "head_dim": self.integer("head_dim"),
+            "v_head_dim": self.integer("head_dim"),
+            "qkv_bias": self.integer("qkv_bias"),
+        }
+        windows = ((layers - sliding, 0), (sliding, self.integer("sliding_window")))
+        return [BlockSpec("gqa", n, {**sizes, "window": window}) for n, window in windows if n]
+
+    def _feed_forward(self) -> list[BlockSpec]:
+        matrices = self.integer("mlp_matrices")
+        dense = self.integer("num_dense_layers")
+        sparse = self.integer("num_hidden_layers") - dense
+        blocks = []
+        if dense:
+            width = self.integer("intermediate_size")
+            blocks.append(
+                BlockSpec("mlp", dense, {"intermediate_size": width, "matrices": matrices})
+            )
+        if sparse:
+            sizes = {
+                "experts": self.integer("num_experts"),
+                "experts_per_token": self.integer("num_experts_per_tok"),
+                "expert_intermediate_size": self.integer("moe_intermediate_size"),
+                "shared_intermediate_size": self.integer("shared_intermediate_size"),
+                "matrices": matrices,
+            }
+            blocks.append(BlockSpec("moe", sparse, sizes))
+        return blocks
+
+    def _refuse(self, field: str, accepted: str) -> InputError:
+        return InputError(
+            f"{self.row.get(field)!r} for {self.row.get('id')!r}",
+            file=str(self.path),
+            field=field,
+            accepted=accepted,
+        )

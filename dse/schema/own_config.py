@@ -1,0 +1,112 @@
+"""The project's own model configuration: what a front holds and `dse estimate` reads again.
+
+`model_type` is `dse`. `blocks` and the two tables say everything; the flat keys beside them
+(`num_hidden_layers`, `num_attention_heads`, ...) repeat the main sizes for people and are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dse.errors import InputError
+from dse.schema.blocks import BLOCK_SIZES, OPTIONAL_SIZES, WEIGHT_PARTS
+from dse.schema.dtypes import DTYPES
+from dse.schema.model import BlockSpec, Model, check
+
+MODEL_TYPE = "dse"
+PREDICTION = "num_nextn_predict_layers"
+
+
+def config_of(model: Model) -> dict[str, Any]:
+    """The configuration object of a model; `model_of(config_of(m))` equals m up to its notes."""
+    return {
+        "model_type": MODEL_TYPE,
+        "name": model.name,
+        **_flat(model),
+        "hidden_size": model.hidden_size,
+        "vocab_size": model.vocab_size,
+        "tie_word_embeddings": model.tied_embeddings,
+        "training_tokens": model.training_tokens,
+        **({} if model.prediction_layers is None else {PREDICTION: model.prediction_layers}),
+        "weight_dtypes": dict(model.weight_dtypes),
+        "kv_dtype": model.kv_dtype,
+        "blocks": [
+            {"kind": block.kind, "count": block.count, **block.sizes} for block in model.blocks
+        ],
+    }
+
+
+def model_of(config: Mapping[str, Any], source: str) -> Model:
+    """Reads a configuration object back. Raises InputError naming a key that is missing or bad."""
+    try:
+        for block in config["blocks"]:
+            if block["kind"] not in BLOCK_SIZES:
+                kinds = ", ".join(BLOCK_SIZES)
+                raise InputError(
+                    f"{block['kind']!r}", file=source, field="blocks.kind", accepted=kinds
+                )
+        blocks = tuple(
+            BlockSpec(
+                block["kind"],
+                block["count"],
+                {name: block[name] for name in BLOCK_SIZES[block["kind"]]}
+                | {n: block[n] for n in OPTIONAL_SIZES.get(block["kind"], ()) if n in block},
+            )
+            for block in config["blocks"]
+        )
+        model = Model(
+            id=config["name"],
+            name=config["name"],
+            hidden_size=config["hidden_size"],
+            vocab_size=config["vocab_size"],
+            tied_embeddings=config["tie_word_embeddings"],
+            blocks=blocks,
+            weight_dtypes={part: config["weight_dtypes"][part] for part in WEIGHT_PARTS},
+            kv_dtype=config["kv_dtype"],
+            training_tokens=config["training_tokens"],
+            source=source,
+            prediction_layers=config.get(PREDICTION),
+        )
+    except KeyError as error:
+        raise InputError("missing", file=source, field=str(error.args[0])) from error
+    except TypeError as error:
+        raise InputError(f"not a model of this project: {error}", file=source) from error
+    tokens, modules = model.training_tokens, model.prediction_layers
+    for field, good, accepted in (
+        ("name", isinstance(model.name, str), "a text"),
+        ("kv_dtype", model.kv_dtype in (None, *DTYPES), ", ".join(("null", *DTYPES))),
+        (
+            "training_tokens",
+            tokens is None or (isinstance(tokens, int | float) and tokens >= 1),
+            "null, or a number of tokens from 1",
+        ),
+        (PREDICTION, modules is None or (type(modules) is int and 0 <= modules <= 64), "0 to 64"),
+    ):
+        if not good:
+            raise InputError(f"{config[field]!r:.40}", file=source, field=field, accepted=accepted)
+    check(model)
+    return model
+
+
+def _flat(model: Model) -> dict[str, Any]:
+    """Main sizes under their usual names."""
+    flat: dict[str, Any] = {"num_hidden_layers": model.num_hidden_layers}
+    for block in model.blocks:
+        sizes = block.sizes
+        if block.kind in ("gqa", "mla"):
+            flat["num_attention_heads"] = sizes["heads"]
+        if block.kind == "gqa":
+            flat["num_key_value_heads"] = sizes["kv_heads"]
+            flat["head_dim"] = sizes["head_dim"]
+        elif block.kind == "mla":
+            flat["kv_lora_rank"] = sizes["kv_lora_rank"]
+        elif block.kind == "mlp":
+            flat["intermediate_size"] = sizes["intermediate_size"]
+        elif block.kind == "moe":
+            flat["num_experts"] = sizes["experts"]
+            flat["num_experts_per_tok"] = sizes["experts_per_token"]
+            flat["moe_intermediate_size"] = sizes["expert_intermediate_size"]
+            width = sizes["expert_intermediate_size"]
+            flat["num_shared_experts"] = sizes["shared_intermediate_size"] / width
+    return {key: int(value) if float(value).is_integer() else value for key, value in flat.items()}

@@ -1,0 +1,530 @@
+"""Reads a fleet plan: `search_spaces/plans/*.yaml` and files of the user's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from dse import units
+from dse.catalog import Catalog
+from dse.data import search_spaces_dir
+from dse.errors import InputError
+from dse.schema.costs import Cost, Costs, check_chips, read_costs
+from dse.schema.dtypes import DTYPES
+from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.schema.model_catalog import resolve_model
+from dse.schema.owning import HOUR, Owning, lacks_for_owning, lacks_power, owning, power_at_meter
+from dse.schema.plan import (
+    BUY,
+    QUARTER_HOURS,
+    RENT,
+    BuyFile,
+    DemandClass,
+    DemandFile,
+    FleetChip,
+    FleetChipFile,
+    Limits,
+    Offer,
+    Plan,
+    PlanFile,
+    RentFile,
+)
+from dse.schema.prices import COMPUTED
+from dse.schema.server import LARGEST_DOMAIN, server_of
+from dse.schema.trace import read_trace
+from dse.schema.traffic import GROUPS, Class, traffic_of
+from dse.schema.workloads import CURRENT_BACKEND
+
+DAY_S = 86400.0
+LEAST_PER_S = 1e-3  # what is far less the program would round to no instance at all
+# Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
+TERMS = {
+    "on_demand": 1, "on_demand_marketplace": 1, "spot": 1, "capacity_block": 1,
+    "rental_1yr": 4, "reserved_1yr": 4, "rental_3yr": 12, "reserved_3yr": 12,
+}  # fmt: skip
+# Lines of a class that a trace stands for.
+FROM_TRACE = (
+    "requests_per_second", "tokens_per_day", "prompt_tokens", "output_tokens", "peak_over_average",
+    "prefix_hit_rate",
+)  # fmt: skip
+_Load = tuple[tuple[Class, ...], float, float, str]
+SERVERS_PER_RACK = 4
+_PERCENT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+)\s*%\s*")
+
+
+def shipped_plans() -> dict[str, Path]:
+    """The shipped plans by name."""
+    folder = search_spaces_dir() / "plans"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_plan(text: str) -> Path:
+    """A shipped name or the path of a file. Raises InputError with near names."""
+    known = shipped_plans()
+    if text in known:
+        return known[text]
+    if Path(text).suffix in (".yaml", ".yml") or Path(text).exists():
+        return Path(text)
+    raise InputError(
+        f"no plan {text!r}{did_you_mean(text, known)}",
+        accepted=f"{', '.join(known)}, or the path of a .yaml file",
+    )
+
+
+def load_plan(path: Path | str, catalog: Catalog) -> Plan:
+    """Reads and checks one plan. Raises InputError with file, line and field."""
+    document = load_yaml(path)
+    written = validate(PlanFile, document)
+    return _Reader(document, written, catalog).plan()
+
+
+def _source(cost: Cost) -> str:
+    """Kind, source and date of a figure."""
+    return ", ".join(part for part in (cost.kind, cost.source, cost.date) if part)
+
+
+class _Reader:
+    def __init__(self, document: Document, written: PlanFile, catalog: Catalog) -> None:
+        self.document, self.written, self.catalog = document, written, catalog
+        self.assumed: list[str] = []
+        self.costs = self._costs()
+
+    def plan(self) -> Plan:
+        one = self.written
+        self._names_once()
+        backend = CURRENT_BACKEND if one.backend == "current" else one.backend
+        if backend not in self.catalog.backends:
+            near = did_you_mean(backend, self.catalog.backends)
+            raise self._wrong(
+                ("backend",), f"unknown backend {backend!r}{near}", ", ".join(self.catalog.backends)
+            )
+        self._rent_basis(("price_basis",), one.price_basis)
+        plan = Plan(
+            name=one.name,
+            title=one.title,
+            description=one.description.strip(),
+            file=self.document.file,
+            quarters=one.quarters,
+            price_basis=one.price_basis,
+            backend=backend,
+            discount_rate=self.costs.value("cost_of_capital")
+            if one.discount_rate is None
+            else self._share(("discount_rate",), one.discount_rate),
+            costs=self.costs,
+            spare_servers=one.spares.servers,
+            spare_share=self._share(("spares", "share"), one.spares.share),
+            disaggregated=one.disaggregated,
+            largest_instance=one.largest_instance,
+            demand=tuple(self._class(k, row) for k, row in enumerate(one.demand)),
+            chips=tuple(self._chip(k, row) for k, row in enumerate(one.chips)),
+            limits=self._limits(),
+            assumed=tuple(dict.fromkeys(self.assumed)),
+        )
+        self._smallest_server(plan)
+        return plan
+
+    def _wrong(self, path: KeyPath, message: str, accepted: str) -> InputError:
+        return self.document.error(path, message, accepted)
+
+    def _share(self, path: KeyPath, text: str, least: float = 0.0, most: float = 10.0) -> float:
+        """A percentage as a fraction."""
+        found = _PERCENT.fullmatch(text)
+        value = float(found[1]) / 100.0 if found else -9.0
+        if not least <= value <= most:
+            accepted = f"a percentage from {least:.0%} to {most:.0%}, such as 8 %"
+            raise self._wrong(path, f"read {text!r}", accepted)
+        return value
+
+    def _costs(self) -> Costs:
+        """What owning costs: the plan's own lines before those of the catalog. The share of the
+        hours that carry the cost is all of them: the plan counts what is idle."""
+        costs, written = self.catalog.costs, self.written.costs
+        if written is not None:
+            costs = read_costs(self.document, ("costs",), written, costs)
+            check_chips(costs, self.catalog.chips, self.document.file)
+        if costs.value("utilisation") == 1.0:
+            return costs
+        if "utilisation" in (written or {}):
+            raise self._wrong(
+                ("costs", "utilisation"),
+                "a fleet counts what is idle itself",
+                "`peak_over_average` and `spares`",
+            )
+        self.assumed.append("`utilisation` of the costs is not used: the fleet counts what is idle")
+        return costs.changed({"utilisation": 1.0})
+
+    def _rent_basis(self, path: KeyPath, basis: str) -> None:
+        """Raises InputError for a basis that is none of rents."""
+        bases = self.catalog.prices.bases()
+        if basis in COMPUTED:
+            raise self._wrong(
+                path,
+                f"{basis} is no price of a rent: what is owned is `buy:` or `stock:` of the plan, "
+                "at the costs of owned_tco",
+                ", ".join(bases),
+            )
+        if basis not in bases:
+            near = did_you_mean(basis, bases)
+            raise self._wrong(path, f"unknown price basis {basis!r}{near}", ", ".join(bases))
+
+    def _names_once(self) -> None:
+        for key, names in (
+            ("demand", [row.name for row in self.written.demand]),
+            ("chips", [row.chip for row in self.written.chips]),
+            ("stock", [row.chip for row in self.written.stock]),
+        ):
+            for k, name in enumerate(names):
+                if name in names[:k]:
+                    raise self._wrong((key, k), f"{name!r} is listed twice", "each once")
+        for k, row in enumerate(self.written.stock):
+            known = [chip.chip for chip in self.written.chips]
+            if row.chip not in known:
+                raise self._wrong(
+                    ("stock", k, "chip"),
+                    f"{row.chip!r} is not among `chips`{did_you_mean(row.chip, known)}",
+                    ", ".join(known),
+                )
+
+    # -- demand
+
+    def _class(self, k: int, row: DemandFile) -> DemandClass:
+        at = ("demand", k)
+        names = row.models or ([row.model] if row.model else [])
+        if not names or (row.models and row.model):
+            raise self._wrong(at, "names no model, or both", "`model: ID` or `models: [ID, ...]`")
+        for name in names:
+            try:
+                resolve_model(name)
+            except InputError as error:
+                field = "models" if row.models else "model"
+                raise self._wrong(
+                    (*at, field), error.message, error.accepted or "a model"
+                ) from None
+        if row.percentile is not None and self.written.disaggregated:
+            raise self._wrong(
+                (*at, "percentile"),
+                "pools of their own for prefill and decode are sized for a steady load",
+                "no percentile, or no `disaggregated`",
+            )
+        streams, per_s, peak, source = (
+            self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
+        )
+        growth = self._share((*at, "growth_per_quarter"), row.growth_per_quarter, -0.9)
+        least = per_s * min(1.0, (1.0 + growth) ** (self.written.quarters - 1))
+        if least < LEAST_PER_S:
+            raise self._wrong(
+                at, f"a demand of {least:.3g} requests/s is too little for a fleet",
+                f"{LEAST_PER_S:g} requests/s or more in every quarter; 2B tokens are two billion",
+            )  # fmt: skip
+        return DemandClass(
+            name=row.name,
+            models=tuple(names),
+            requests_per_s=per_s,
+            streams=streams,
+            ttft_s=self._time((*at, "ttft"), row.ttft),
+            tpot_s=self._time((*at, "tpot"), row.tpot),
+            peak=peak,
+            growth=growth,
+            most_loss=row.predicted_loss_at_most or float("inf"),
+            weight_dtypes=self._formats((*at, "weight_dtype"), row.weight_dtype),
+            kv_dtypes=self._formats((*at, "kv_dtype"), row.kv_dtype),
+            percentile=row.percentile,
+            source=source,
+        )
+
+    def _lengths(self, at: KeyPath, row: DemandFile) -> _Load:
+        """What the lines of a class say of its requests."""
+        for name in ("prompt_tokens", "output_tokens"):
+            if getattr(row, name) is None:
+                raise self._wrong((*at, name), "is missing", "tokens, or `trace: FILE.csv`")
+        prompt, output = float(row.prompt_tokens or 0), float(row.output_tokens or 0)
+        one = Class(1.0, prompt, output, row.prefix_hit_rate)
+        return (one,), self._rate(at, row, prompt + output), row.peak_over_average, ""
+
+    def _trace(self, at: KeyPath, row: DemandFile, file: str) -> _Load:
+        """What a trace says of them: the peak is its busiest window. Lengths are kept apart for a
+        percentile, which the longest prompts decide."""
+        taken = {*FROM_TRACE} & row.model_fields_set
+        if taken:
+            name = sorted(taken)[0]
+            raise self._wrong((*at, name), "a trace says it", "one of the two")
+        window_s = self._time((*at, "window"), row.window)
+        groups = 1 if row.percentile is None else GROUPS[row.percentile]
+        path = Path(self.document.file).parent / file
+        try:
+            found = traffic_of(read_trace(path), window_s, 1.0, groups)
+        except InputError as error:
+            if error.file is not None:
+                raise
+            field = (*at, "window")
+            raise self._wrong(field, error.message, error.accepted or "a time") from None
+        source = f"{file}: {found.mean_per_s:.4g} requests/s, busiest {row.window} of it"
+        return found.classes, found.mean_per_s, found.busy_per_s / found.mean_per_s, source
+
+    def _rate(self, at: KeyPath, row: DemandFile, tokens_each: float) -> float:
+        """Requests per second in the mean."""
+        both = (row.requests_per_second is None) == (row.tokens_per_day is None)
+        if both:
+            raise self._wrong(
+                at,
+                "demand is given not at all, or twice",
+                "requests_per_second or tokens_per_day (prompt and output tokens)",
+            )
+        if row.requests_per_second is not None:
+            rate, field, text = row.requests_per_second, "requests_per_second", ""
+        else:
+            assert row.tokens_per_day is not None
+            field, text = "tokens_per_day", row.tokens_per_day
+            tokens = self.document.quantity((*at, field), text, "tokens")
+            rate = tokens / DAY_S / tokens_each
+        if not 0.0 < rate < 1e9:
+            raise self._wrong(
+                (*at, field),
+                f"read {text or rate!r}: a demand of nothing needs no fleet"
+                if rate == 0.0
+                else f"read {text or rate!r}",
+                "more than 0; leave out a class that is not served",
+            )
+        return rate
+
+    def _time(self, path: KeyPath, text: str) -> float:
+        seconds = self.document.quantity(path, text, "s")
+        if seconds == 0.0:
+            raise self._wrong(path, f"read {text!r}", "a time above 0")
+        return seconds
+
+    def _price(self, path: KeyPath, text: str, dimension: str) -> float:
+        usd = self.document.quantity(path, text, dimension)
+        if usd == 0.0:
+            accepted = "a price above 0; what is owned already is `stock`"
+            raise self._wrong(path, f"read {text!r}", accepted)
+        return usd
+
+    def _formats(self, path: KeyPath, written: object) -> tuple[str, ...]:
+        """Formats to choose from; empty: the checkpoint's own."""
+        items = written if isinstance(written, list) else [] if written is None else [written]
+        for item in items:
+            if item not in DTYPES:
+                near = did_you_mean(item, DTYPES)
+                raise self._wrong(path, f"read {item!r}{near}", ", ".join(DTYPES))
+        return tuple(dict.fromkeys(str(item) for item in items))
+
+    # -- chips
+
+    def _chip(self, k: int, row: FleetChipFile) -> FleetChip:
+        at = ("chips", k)
+        try:
+            self.catalog.require(row.chip)
+        except InputError as error:
+            raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
+        self._no_costs(at, row)
+        classes = [one.name for one in self.written.demand]
+        for i, name in enumerate(row.classes):
+            if name not in classes:
+                near = did_you_mean(name, classes)
+                raise self._wrong(
+                    (*at, "classes", i), f"unknown class {name!r}{near}", ", ".join(classes)
+                )
+        server = self._server(at, row)
+        stock = next((one.chips for one in self.written.stock if one.chip == row.chip), 0)
+        if stock % server:
+            raise self._wrong(
+                ("stock",), f"{stock} chips are no whole servers of {server}", f"{server} x n"
+            )
+        watts, words = self._power(at, row.chip)
+        owned = (
+            self._owning(("stock",) if stock else (*at, "buy"), row) if stock or row.buy else None
+        )
+        per_rack = row.chips_per_rack or (
+            server if server >= LARGEST_DOMAIN else SERVERS_PER_RACK * server
+        )
+        rack = "of the plan" if row.chips_per_rack else "a server that fills a rack"
+        if not row.chips_per_rack and server < LARGEST_DOMAIN:
+            rack = f"assumed: {SERVERS_PER_RACK} servers in a rack"
+        if per_rack % server:
+            raise self._wrong(
+                (*at, "chips_per_rack"), f"read {per_rack}", f"whole servers of {server} chips"
+            )
+        return FleetChip(
+            row.chip, server, watts, words, per_rack, rack, stock,
+            self._offers(at, row, owned, stock), tuple(row.classes), owned,
+        )  # fmt: skip
+
+    def _no_costs(self, at: KeyPath, row: FleetChipFile) -> None:
+        """Raises InputError for a figure that is a cost, which the chip lines of `costs:` say."""
+        buy = row.buy or BuyFile()
+        for path, name, value in (
+            ((*at, "power"), "power", row.power),
+            ((*at, "buy", "price"), "price", buy.price),
+            ((*at, "buy", "server_price"), "server_price", buy.server_price),
+        ):
+            if value is not None:
+                place = f"`costs: {{chips: {{{row.chip}: {{{name}: {value}}}}}}}`"
+                raise self._wrong(path, f"read {value!r}: it is one of the costs", place)
+
+    def _server(self, at: KeyPath, row: FleetChipFile) -> int:
+        if row.server is not None:
+            return row.server
+        server = server_of(self.catalog, row.chip)
+        if server > LARGEST_DOMAIN:
+            raise self._wrong(
+                at,
+                f"{row.chip} stands in a domain of {server} chips, which is not bought whole",
+                "`server: N`, the fewest chips that are had at once",
+            )
+        return server
+
+    def _power(self, at: KeyPath, chip: str) -> tuple[float, str]:
+        """Watts at the meter per chip, and what they rest on."""
+        lack = lacks_power(self.catalog, chip, self.costs)
+        if lack is not None:
+            raise self._wrong(at, lack, f"`costs: {{chips: {{{chip}: {{power: 1.2 kW}}}}}}`")
+        cost, server_w, watts = power_at_meter(self.catalog, chip, self.costs)
+        words = cost.text
+        if watts != cost.value:
+            words += f" x {server_w / cost.value:g} (server)" if server_w != cost.value else ""
+            words += f" x {watts / server_w:g} (facility)"
+        return watts, f"{words}, {_source(cost)}"
+
+    def _owning(self, at: KeyPath, row: FleetChipFile) -> Owning:
+        lack = lacks_for_owning(self.catalog, row.chip, self.costs)
+        if lack is not None:
+            raise self._wrong(at, lack, "`costs:` of the plan with it, or --costs FILE")
+        return owning(self.catalog, row.chip, self.costs)
+
+    def _offers(
+        self, at: KeyPath, row: FleetChipFile, owned: Owning | None, stock: int
+    ) -> tuple[Offer, ...]:
+        listed = isinstance(row.rent, list)
+        rents = row.rent if isinstance(row.rent, list) else [row.rent] if row.rent else []
+        path = (*at, "rent")
+        if not rents and row.buy is None and not stock:
+            rents, path = [RentFile()], at
+        offers = [
+            self._rent((*path, i) if listed else path, row.chip, one) for i, one in enumerate(rents)
+        ]
+        if row.buy is not None and owned is not None:
+            offers.append(self._buy((*at, "buy"), row.chip, row.buy, owned))
+        labels = [offer.label for offer in offers]
+        for i, label in enumerate(labels):
+            if label in labels[:i]:
+                raise self._wrong((*path, i), f"{label} is offered twice", "each basis once")
+        return tuple(offers)
+
+    def _rent(self, at: KeyPath, chip: str, one: RentFile) -> Offer:
+        basis = one.basis or self.written.price_basis
+        if one.price is not None:
+            usd = self._price((*at, "price"), one.price, "usd/h")
+            words = f"{one.price} (the plan's own{f': {one.source}' if one.source else ''})"
+            name = one.basis or "own price"
+        else:
+            self._rent_basis((*at, "basis"), basis)
+            price = self.catalog.prices.select(basis).get(chip)
+            if price is None:
+                has = sorted({row.basis for row in self.catalog.prices.rows if row.chip == chip})
+                raise self._wrong(
+                    at,
+                    f"{chip} has no price on the basis {basis}",
+                    "`rent: {price: 2 USD/h}` of your own"
+                    + (f"; it has {', '.join(has)}" if has else ""),
+                )
+            usd = price.usd_per_chip_hour
+            dated = "" if price.newest_date in price.rule else f", newest {price.newest_date}"
+            words = f"{usd:.4g} USD/h ({basis}, {price.rule}{dated})"
+            name = basis
+        term = one.term_quarters or TERMS.get(basis)
+        if term is None:
+            raise self._wrong(at, f"the term of {basis} is not known", "`term_quarters: N`")
+        return Offer(
+            chip, RENT, f"{chip}, rent on {name}" if name != "own price" else f"{chip}, rent", usd,
+            words, self._lead(at, one.lead_quarters), term_quarters=term,
+            chips_per_quarter=self._supply(one.chips_per_quarter),
+            price_change=self._change(at, one.price_change_per_quarter),
+            on_site=one.site == "own",
+        )  # fmt: skip
+
+    def _buy(self, at: KeyPath, chip: str, one: BuyFile, owned: Owning) -> Offer:
+        life, price = self.costs.inputs["life"], owned.price
+        if life.value < HOUR * QUARTER_HOURS:
+            raise self._wrong(
+                at, f"what is bought lives {life.text}", "`life` of a quarter or more in the costs"
+            )
+        server = owned.server_usd / price.value
+        words = (
+            f"{owned.capital_usd:,.0f} USD a chip: {price.text}"
+            + (f" x {server:g} (server)" if abs(server - 1.0) > 1e-9 else "")
+            + f" x {owned.capital_usd / owned.server_usd:g} (network), {_source(price)}"
+        )
+        return Offer(
+            chip, BUY, f"{chip}, bought", owned.capital_usd, words,
+            self._lead(at, one.lead_quarters),
+            life_quarters=life.value / HOUR / QUARTER_HOURS,
+            chips_per_quarter=self._supply(one.chips_per_quarter),
+            price_change=self._change(at, one.price_change_per_quarter),
+        )  # fmt: skip
+
+    def _lead(self, at: KeyPath, lead: int) -> int:
+        if lead >= self.written.quarters:
+            raise self._wrong(
+                (*at, "lead_quarters"),
+                f"read {lead}: nothing arrives within the {self.written.quarters} quarters",
+                f"at most {self.written.quarters - 1}, or more `quarters`",
+            )
+        return lead
+
+    def _supply(self, chips: int | None) -> float:
+        return float("inf") if chips is None else float(chips)
+
+    def _change(self, at: KeyPath, text: str) -> float:
+        return self._share((*at, "price_change_per_quarter"), text, -0.5, 0.5)
+
+    # -- limits
+
+    def _limits(self) -> Limits:
+        one = self.written.limits
+
+        def quantity(field: str, dimension: str) -> float:
+            text = getattr(one, field)
+            if text is None:
+                return float("inf")
+            return self.document.quantity(("limits", field), text, dimension)
+
+        return Limits(
+            usd_per_hour=quantity("budget_per_hour", "usd/h"),
+            usd_per_quarter=quantity("budget_per_quarter", "usd"),
+            usd_total=quantity("budget_total", "usd"),
+            watts=quantity("power", "W"),
+            racks=float(one.racks) if one.racks else float("inf"),
+            chips=float(one.chips) if one.chips else float("inf"),
+        )
+
+    def _smallest_server(self, plan: Plan) -> None:
+        """Raises InputError for a cap that not even one server of any chip meets."""
+        least: Sequence[tuple[str, float, dict[str, float], str]] = (
+            ("power", plan.limits.watts, {
+                chip.chip: chip.watts * chip.server for chip in plan.chips
+                if chip.stock or any(offer.on_site for offer in chip.offers)
+            }, "W"),
+            ("chips", plan.limits.chips, {c.chip: float(c.server) for c in plan.chips}, "count"),
+            ("budget_per_hour", plan.limits.usd_per_hour, {
+                chip.chip: min(
+                    [offer.usd * chip.server for offer in chip.offers if offer.way == RENT],
+                    default=0.0,
+                )
+                for chip in plan.chips
+            }, "usd/h"),
+        )  # fmt: skip
+        provider = any(not offer.on_site for offer in plan.offers)
+        for field, limit, needs, dimension in least:
+            if not needs or (field == "power" and provider):
+                continue
+            chip = min(needs, key=lambda name: needs[name])
+            if limit < needs[chip]:
+                need = units.format(needs[chip], dimension, 4)
+                raise self._wrong(
+                    ("limits", field),
+                    f"read {getattr(self.written.limits, field)!r}: below the smallest server, "
+                    f"{plan.chip(chip).server} x {chip}, which needs {need}",
+                    f"{need} or more",
+                )

@@ -1,0 +1,228 @@
+"""Prices: `hardware/prices.csv`, dollars per chip-hour by basis, and `hardware/purchases.csv`,
+dollars per chip bought. Bases never mix."""
+
+from __future__ import annotations
+
+import csv
+import re
+import statistics
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dse import units
+from dse.data import hardware_dir
+from dse.errors import InputError, InputErrors
+from dse.schema.loader import did_you_mean
+
+COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
+PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source", "note")
+# Bases that are computed (`dse.economics.tco`): no row of a file is on them.
+COMPUTED = ("owned_tco",)
+# A row whose note starts so is kept for the record and priced with nothing.
+SUPERSEDED = "superseded"
+DATE = re.compile(r"(\d{4})(?:-(?:Q([1-4])|(\d{2})(?:-(\d{2}))?))?")
+_RANGE = re.compile(r"\d{4}-(\d{4})")
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRow:
+    """One published price; `line` is where the file says it."""
+
+    chip: str
+    basis: str
+    usd_per_chip_hour: float
+    provider: str
+    date: str
+    source: str
+    note: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurchaseRow:
+    """One published price of a chip, bought or built; `kind` says which: a list price, a street
+    price, the share of a system, an estimate of what it costs to make."""
+
+    chip: str
+    kind: str
+    usd_per_chip: float
+    provider: str
+    date: str
+    source: str
+    note: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a chip costs on one basis, and how that follows from `rows`."""
+
+    usd_per_chip_hour: float
+    rows: tuple[PriceRow, ...]
+    newest_date: str
+    sources: tuple[str, ...]
+    rule: str
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.note for row in self.rows if row.note))
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """Every row of one price file, or those that were known as of a date."""
+
+    file: str
+    rows: tuple[PriceRow, ...]
+    as_of: str | None = None
+
+    def bases(self) -> tuple[str, ...]:
+        return tuple(sorted({row.basis for row in self.rows}))
+
+    def select(self, basis: str) -> dict[str, Price]:
+        """Price by chip id on one basis: the one row that counts, else the median of them.
+
+        Raises InputError for an unknown basis.
+        """
+        if basis not in self.bases():
+            known = sorted({*self.bases(), *COMPUTED})
+            near = did_you_mean(basis, known)
+            if basis == "purchase":
+                near = ": owned_tco prices a chip that is bought, with `costs:` or --costs FILE"
+            if self.as_of is not None and not near:
+                raise InputError(
+                    f"no price on basis {basis!r} as of {self.as_of}",
+                    accepted=f"a later date, or one of {', '.join(known)}",
+                )
+            raise InputError(f"unknown price basis {basis!r}{near}", accepted=", ".join(known))
+        chips: dict[str, list[PriceRow]] = {}
+        for row in self.rows:
+            if row.basis == basis:
+                chips.setdefault(row.chip, []).append(row)
+        kept = {chip: counted(rows) for chip, rows in chips.items()}
+        return {chip: _price(rows) for chip, rows in kept.items() if rows}
+
+
+def counted(rows: Iterable[PriceRow]) -> list[PriceRow]:
+    """Of the rows of one chip and basis those that a price rests on: of a provider the newest, and
+    none that is superseded. A provider that raises its price is not averaged with what it asked
+    before. Rows that name no provider each count."""
+    valid = [row for row in rows if not row.note.startswith(SUPERSEDED)]
+    newest: dict[str, str] = {}
+    for row in valid:
+        day = first_day(row.date)
+        newest[row.provider] = max(newest.get(row.provider, day), day)
+    return [row for row in valid if not row.provider or first_day(row.date) == newest[row.provider]]
+
+
+def last_year(date: str) -> str:
+    """2025-2026 -> 2026; other dates as they are."""
+    years = _RANGE.fullmatch(date)
+    return years[1] if years else date
+
+
+def first_day(date: str) -> str:
+    """2025-Q2 -> 2025-04-01: the first day that a price's date may mean, of a range of years the
+    last year's; empty for a date that cannot be read."""
+    found = DATE.fullmatch(last_year(date))
+    if found is None:
+        return ""
+    year, quarter, month, day = found.groups()
+    month = f"{3 * int(quarter) - 2:02d}" if quarter else month or "01"
+    return f"{year}-{month}-{day or '01'}"
+
+
+def _price(rows: list[PriceRow]) -> Price:
+    one = len(rows) == 1
+    newest = max(row.date for row in rows)
+    return Price(
+        usd_per_chip_hour=statistics.median(row.usd_per_chip_hour for row in rows),
+        rows=tuple(rows),
+        newest_date=newest,
+        sources=tuple(dict.fromkeys(row.source for row in rows)),
+        rule=", ".join(filter(None, (rows[0].provider, newest)))
+        if one
+        else f"median of {len(rows)} prices",
+    )
+
+
+def load_prices(path: Path | str | None = None) -> PriceTable:
+    """Reads a price file (the shipped one by default). Raises InputError with file and line."""
+    file = Path(path) if path is not None else hardware_dir() / "prices.csv"
+    rows = tuple(
+        PriceRow(row["chip"], row["basis"], usd, *(row[name] for name in COLUMNS[3:]), line=line)
+        for line, row, usd in _read(file, COLUMNS, "usd/h")
+    )
+    return PriceTable(str(file), rows)
+
+
+def load_purchases(path: Path | str | None = None) -> tuple[PurchaseRow, ...]:
+    """Reads a file of purchase prices (the shipped one by default). Raises InputError with file
+    and line."""
+    file = Path(path) if path is not None else hardware_dir() / "purchases.csv"
+    columns = PURCHASE_COLUMNS
+    return tuple(
+        PurchaseRow(row["chip"], row["kind"], usd, *(row[name] for name in columns[3:]), line=line)
+        for line, row, usd in _read(file, columns, "usd")
+    )
+
+
+def _read(
+    file: Path, columns: tuple[str, ...], dimension: str
+) -> list[tuple[int, dict[str, str], float]]:
+    """(line, cells by column, dollars) of every row; the third column holds the dollars."""
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            return _rows(csv.reader(stream, strict=True), str(file), columns, dimension)
+    except FileNotFoundError:
+        raise InputError("no such file", file=str(file)) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=str(file)) from None
+
+
+def _rows(
+    reader: Iterator[list[str]], file: str, columns: tuple[str, ...], dimension: str
+) -> list[tuple[int, dict[str, str], float]]:
+    header = next(reader, [])
+    if tuple(header) != columns:
+        read = f"read the columns {', '.join(header)}" if header else "empty"
+        raise InputError(read, file=file, line=1, accepted=",".join(columns))
+    errors: list[InputError] = []
+    found = []
+    for line, cells in enumerate(reader, start=2):
+        if not cells:
+            continue
+        try:
+            found.append(_row(cells, file, line, columns, dimension))
+        except InputError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+    return found
+
+
+def _row(
+    cells: list[str], file: str, line: int, columns: tuple[str, ...], dimension: str
+) -> tuple[int, dict[str, str], float]:
+    if len(cells) != len(columns):
+        raise InputError(
+            f"read {len(cells)} cells", file=file, line=line, accepted=f"{len(columns)} cells"
+        )
+    row = dict(zip(columns, cells, strict=True))
+    dollars = columns[2]
+    for name in (columns[0], columns[1], "date", "source"):
+        if not row[name].strip():
+            raise InputError("empty", file=file, line=line, field=name, accepted="text")
+    try:
+        unit = {"usd/h": "USD/h", "usd": "USD"}[dimension]
+        usd = units.parse(f"{row[dollars]} {unit}", dimension)
+    except InputError:
+        usd = 0.0
+    if usd > 0.0:
+        return line, row, usd
+    raise InputError(
+        f"read {row[dollars]!r}",
+        file=file, line=line, field=dollars, accepted="dollars above zero, such as 2.5",
+    )  # fmt: skip

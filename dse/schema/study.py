@@ -1,0 +1,549 @@
+"""Space files: what is searched, for which workload, towards which objectives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dse import units
+from dse.catalog import Catalog, is_chip_file, load_catalog
+from dse.data import search_spaces_dir
+from dse.errors import InputError, InputErrors
+from dse.quality.laws import DEFAULT, find_law
+from dse.schema.axes import Axis
+from dse.schema.axis_reader import Mistakes, read_axes
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.costs import Costs, check_chips, read_costs
+from dse.schema.lifetime import LifetimeFile, LifetimeTerms
+from dse.schema.load import Demand, check_idle_once, read_demand
+from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.schema.metrics import METRICS, Constraint, Direction, metric, parse_constraint
+from dse.schema.model_catalog import resolve_model
+from dse.schema.own_chip import read_own_chip
+from dse.schema.owning import lacks_for_owning
+from dse.schema.rack import Rack, load_rack, resolve_rack
+from dse.schema.rack import refusal as rack_refusal
+from dse.schema.training_run import TrainingFile, TrainingTerms
+from dse.schema.training_section import check_training_metrics, read_training
+from dse.schema.views import View, read_views
+from dse.schema.workloads import (
+    WeightedFile,
+    WorkloadFile,
+    WorkloadSpec,
+    has_metric,
+    read_workloads,
+    workload_content,
+)
+
+MOST_OBJECTIVES = 4
+_DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+_DIRECTIONS = ("minimize", "maximize")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveSpec:
+    """A metric of `dse.schema.metrics` and the direction that is better."""
+
+    metric: str
+    direction: Direction
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One space file.
+
+    `model` is a catalog id or the path of a configuration file, and `model_axes` is then empty;
+    else it is None and one of `training_compute` (FLOP) and `training_tokens` is given. Axes and
+    objectives stand in an order that does not depend on the order of the file. `left_out` names
+    the chips that were asked for and have no price on the basis, or lack a figure that the space
+    needs, and `why_left_out` says which. `costs` are those on which chips are owned, None on every
+    other price basis. `chip_files` are the paths of chip files that the space names. Points of the
+    front are also priced at the average load of `demand`; no objective or limit reads that. `rack`
+    is what a hypothetical scale-up domain stands in, where one is searched. `training` says how
+    every shape is trained and `lifetime` how much it then serves, each None where it is not asked.
+    `quality_law` names the law that predicts the loss. `views` are questions beside the front,
+    which decide nothing of the search.
+    `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
+    or the order of keys.
+    """
+
+    name: str
+    title: str
+    description: str
+    workloads: tuple[WorkloadSpec, ...]
+    price_basis: str
+    training_compute: float | None
+    training_tokens: float | None
+    model: str | None
+    model_axes: tuple[Axis, ...]
+    deployment_axes: tuple[Axis, ...]
+    objectives: tuple[ObjectiveSpec, ...]
+    constraints: tuple[Constraint, ...]
+    left_out: tuple[str, ...]
+    why_left_out: Mapping[str, str]
+    chip_files: tuple[str, ...]
+    fingerprint: str
+    path: Path
+    rack: Rack | None = None
+    quality_law: str = DEFAULT
+    training: TrainingTerms | None = None
+    lifetime: LifetimeTerms | None = None
+    views: tuple[View, ...] = ()
+    costs: Costs | None = None
+    demand: Demand | None = None
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.model_axes + self.deployment_axes
+
+
+class _StudyFile(BaseModel):
+    """The frame; axes, objectives and constraints have readers of their own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=100)
+    title: str = ""
+    description: str = ""
+    workload: WorkloadFile | None = None
+    workloads: list[WeightedFile] | None = None
+    price_basis: str
+    costs: Any = None
+    demand: Any = None
+    training_compute: Any = None
+    training_tokens: Any = None
+    quality_law: Any = DEFAULT
+    rack: str | None = None
+    training: TrainingFile | None = None
+    lifetime: LifetimeFile | None = None
+    model: Any
+    deployment: Any
+    objectives: Any
+    constraints: Any = ()
+    views: Any = ()
+
+
+def shipped_spaces() -> dict[str, Path]:
+    """The space files that come with the project, by name."""
+    return _yaml_files(search_spaces_dir())
+
+
+def resolve_space(text: str) -> Path:
+    """A shipped name or the path of a space file. Raises InputError with near spellings."""
+    shipped = shipped_spaces()
+    if text in shipped:
+        return shipped[text]
+    path = Path(text)
+    if path.is_file():
+        return path
+    raise InputError(
+        f"no space of the name {text!r}, and no such file{did_you_mean(text, shipped)}",
+        field="space",
+        accepted=f"{', '.join(shipped)}, or the path of a space file",
+    )
+
+
+def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None = None) -> Study:
+    """Reads one space file against the hardware catalog (the shipped one by default). `law` takes
+    the place of its quality law.
+
+    Raises InputErrors with every mistake of the file, each with its line and field.
+    """
+    document = load_yaml(path)
+    mistakes = Mistakes(document)
+    document, chip_files = _own_chips(document, mistakes)
+    catalog = _with_files(catalog, chip_files, mistakes)
+    try:
+        frame = validate(_StudyFile, document)
+    except InputErrors as error:
+        frame, mistakes.errors = None, list(error.errors)
+    except InputError as error:
+        frame, mistakes.errors = None, [error]
+
+    basis = document.data.get("price_basis")
+    costs = _costs(document, basis, catalog, mistakes)
+    unpriced = _unpriced(basis, catalog, costs, mistakes)
+    most = _largest_instance(document)
+    rack = _rack(frame.rack, document, mistakes) if frame else None
+    chips = {
+        chip: unpriced.get(chip)
+        or catalog.refusal(chip, most)
+        or (rack and rack_refusal(chip, catalog.systems[catalog.chips[chip].system]))
+        for chip in catalog.chips
+    }
+    model = document.data.get("model")
+    sections = ("deployment",) if isinstance(model, str) else ("model", "deployment")
+    axes, left_out = read_axes(document, sections, chips, mistakes)
+    if isinstance(model, str):
+        model = _fixed_model(model, document, mistakes)
+    training = _training(document, mistakes)
+    law = _law(law, document, mistakes)
+    trained, life = (
+        read_training(frame.training, frame.lifetime, basis, catalog, costs, mistakes)
+        if frame
+        else (None, None)
+    )
+    demand = _demand(document, costs, mistakes)
+    files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
+    servings = [file.serving for file in files or ()]
+    objectives = _objectives(document, servings, mistakes)
+    if frame:
+        check_training_metrics(document, mistakes)
+    written = document.data.get("constraints", [])
+    constraints = _constraints(written, ("constraints",), servings, mistakes)
+    for k, load in enumerate((frame and frame.workloads) or ()):
+        at = ("workloads", k, "constraints")
+        constraints += tuple(
+            replace(limit, workload=load.name, text=f"{load.name}: {limit.text}")
+            for limit in _constraints(load.constraints, at, [load.serving], mistakes)
+        )
+    wanted = {objective.metric: objective.direction for objective in objectives}
+    views = read_views(document.data.get("views", ()), axes, wanted, mistakes)
+    workloads = read_workloads(files, document, catalog, mistakes)
+    modules = any(axis.name == "num_nextn_predict_layers" for axis in axes)
+    if modules and not any(
+        "draft_tokens" in load.details and "draft_share" not in load.details for load in workloads
+    ):
+        message = "no effect: no workload drafts with a module"
+        accepted = "draft_tokens and acceptance in the workload, without draft_share"
+        mistakes.add(("model", "num_nextn_predict_layers"), message, accepted)
+    if mistakes.errors or frame is None:
+        raise InputErrors(sorted(mistakes.errors, key=lambda error: error.line or 0))
+
+    fixed = model if isinstance(model, str) else None
+    names = [workload.name for workload in workloads]
+    content = {
+        **workload_content(workloads),
+        "price_basis": basis,
+        "training": training,
+        "model": _model_digest(fixed),
+        "axes": [_content(axis) for axis in axes],
+        "objectives": [[o.metric, o.direction] for o in objectives],
+        "constraints": [
+            [c.metric, c.operator, c.limit, *([names.index(c.workload)] if c.workload else [])]
+            for c in constraints
+        ],
+    }
+    if costs is not None:
+        content["costs"] = costs.values()
+    if chip_files:
+        content["chip_files"] = [_digest(Path(file)) for file in chip_files]
+    if law != DEFAULT:
+        content["quality_law"] = law
+    if rack is not None:
+        content["rack"] = _digest(Path(rack.file))
+    if trained is not None:
+        content["trained_on"] = asdict(trained)
+    if life is not None:
+        content["lifetime"] = asdict(life)
+    return Study(
+        name=frame.name,
+        title=frame.title,
+        description=frame.description,
+        workloads=workloads,
+        price_basis=frame.price_basis,
+        training_compute=training[0],
+        training_tokens=training[1],
+        model=fixed,
+        model_axes=tuple(axis for axis in axes if axis.rule.section == "model"),
+        deployment_axes=tuple(axis for axis in axes if axis.rule.section == "deployment"),
+        objectives=objectives,
+        constraints=constraints,
+        left_out=left_out,
+        why_left_out={chip: str(chips[chip]) for chip in left_out},
+        chip_files=chip_files,
+        fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
+        path=Path(path),
+        rack=rack,
+        quality_law=law,
+        training=trained,
+        lifetime=life,
+        views=views,
+        costs=costs,
+        demand=demand,
+    )
+
+
+def _law(asked: str | None, document: Document, mistakes: Mistakes) -> str:
+    """The name of the quality law: the one asked for, else that of the file."""
+    if asked is not None:
+        return find_law(asked).name
+    try:
+        return find_law(document.data.get("quality_law", DEFAULT), None).name
+    except InputError as error:
+        mistakes.place(("quality_law",), error)
+        return DEFAULT
+
+
+def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack | None:
+    """The rack of a hypothetical scale-up domain: both are given, or neither."""
+    deployment = document.data.get("deployment")
+    searched = isinstance(deployment, Mapping) and "scale_up_domain" in deployment
+    if written is None:
+        if searched:
+            at = ("deployment", "scale_up_domain")
+            mistakes.add(at, "a hypothetical domain stands in a rack", "rack: hypothetical_copper")
+        return None
+    if not searched:
+        mistakes.add(("rack",), "a rack without scale_up_domain", "the axis scale_up_domain, too")
+    try:
+        return load_rack(resolve_rack(written, Path(document.file).parent))
+    except InputError as error:
+        for item in error.errors if isinstance(error, InputErrors) else [error]:
+            mistakes.place(("rack",), item)
+    return None
+
+
+def _yaml_files(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def _own_chips(document: Document, mistakes: Mistakes) -> tuple[Document, tuple[str, ...]]:
+    """The file with the ids of chips that it names by the path of their file, as seen from the
+    space file, and these paths."""
+    deployment = document.data.get("deployment")
+    if not isinstance(deployment, Mapping):
+        return document, ()
+    written = deployment.get("chip")
+    nested = isinstance(written, Mapping)
+    raw = written.get("values") if nested else written
+    items = raw if isinstance(raw, list) else [raw]
+    files: dict[str, str] = {}
+    for item in list(items):
+        if isinstance(item, str) and is_chip_file(item):
+            file = str((Path(document.file).parent / item).resolve())
+            try:
+                files[item] = file
+                items = [read_own_chip(file).chip.id if one is item else one for one in items]
+            except InputError as error:
+                mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
+    if not files:
+        return document, ()
+    chips = {**written, "values": items} if nested else items
+    data = {**document.data, "deployment": {**deployment, "chip": chips}}
+    return replace(document, data=data), tuple(dict.fromkeys(files.values()))
+
+
+def _with_files(
+    catalog: Catalog | None, chip_files: tuple[str, ...], mistakes: Mistakes
+) -> Catalog:
+    """The catalog with the chip files of the space; without them where one is wrong."""
+    if not chip_files or mistakes.errors:
+        return catalog or load_catalog()
+    try:
+        return load_catalog(extra_chip_files=chip_files)
+    except InputError as error:
+        mistakes.errors.append(error)
+        return catalog or load_catalog()
+
+
+def _largest_instance(document: Document) -> float:
+    """Chips of the largest instance that the degrees of the space can make."""
+    deployment = document.data.get("deployment")
+    if not isinstance(deployment, Mapping):
+        return 1.0
+    most = [_largest(deployment.get(axis, 1)) for axis in _DEGREES]
+    return min(math.prod(most), _largest(deployment.get("chips", math.inf)))
+
+
+def _largest(written: Any) -> float:
+    """The largest value of an axis, infinite where that needs another axis."""
+    if isinstance(written, Mapping):
+        written = math.inf if "ratio_of" in written else written.get("values", written.get("to"))
+    sizes = written if isinstance(written, list) else [written]
+    known = [float(one) for one in sizes if isinstance(one, int | float)]
+    return max(known, default=math.inf)
+
+
+def _unpriced(
+    basis: object, catalog: Catalog, costs: Costs | None, mistakes: Mistakes
+) -> dict[str, str]:
+    """Chips that have no price on the basis, with the reason."""
+    if not isinstance(basis, str):
+        return {}
+    if basis == OWNED:
+        reasons = {chip: lacks_for_owning(catalog, chip, costs) for chip in catalog.chips}
+        return {chip: reason for chip, reason in reasons.items() if reason is not None}
+    try:
+        priced = catalog.prices.select(basis)
+    except InputError as error:
+        mistakes.add(("price_basis",), error.message, error.accepted)
+        return {}
+    return {c: f"{c} has no price on basis {basis}" for c in catalog.chips if c not in priced}
+
+
+def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistakes) -> Costs | None:
+    """The catalog's costs with those of the space, where chips are owned."""
+    written = document.data.get("costs")
+    if basis != OWNED:
+        if written is not None:
+            mistakes.add(("costs",), f"read price_basis {basis!r}", f"price_basis: {OWNED}")
+        return None
+    if written is None:
+        return catalog.costs
+    try:
+        costs = read_costs(document, ("costs",), written, catalog.costs, document.file)
+        check_chips(costs, catalog.chips)
+    except InputError as error:
+        mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
+        return catalog.costs
+    return costs
+
+
+def _demand(document: Document, costs: Costs | None, mistakes: Mistakes) -> Demand | None:
+    """The demand that the points of the front are priced for as well, where one is written."""
+    written = document.data.get("demand")
+    if written is None:
+        return None
+    fields = ("average", "peak_over_average")
+    if not isinstance(written, Mapping) or not written:
+        mistakes.add(("demand",), f"read {written!r}", "average: 1B/day, peak_over_average: 2.5")
+        return None
+    for name in written:
+        if name not in fields:
+            hint = did_you_mean(name, fields)
+            mistakes.add(("demand", str(name)), f"no such field{hint}", ", ".join(fields))
+            return None
+    try:
+        demand = read_demand(written.get("average"), written.get("peak_over_average", 1.0))
+        if costs is not None:
+            check_idle_once(costs.value("utilisation"))
+    except InputError as error:
+        mistakes.place(("demand", *filter(None, [error.field])), error)
+        return None
+    return demand
+
+
+def _fixed_model(text: str, document: Document, mistakes: Mistakes) -> str:
+    """A catalog id as it is, a path as seen from the space file."""
+    beside = Path(document.file).parent / text
+    found = str(beside) if beside.exists() else text
+    try:
+        resolve_model(found)
+    except InputErrors as error:
+        for item in error.errors:
+            mistakes.place(("model",), item)
+    except InputError as error:
+        mistakes.place(("model",), error)
+    return found
+
+
+def _model_digest(model: str | None) -> str | None:
+    """Of a file, what is in it; of a catalog id, the id."""
+    if model is None:
+        return None
+    path = Path(model) / "config.json" if Path(model).is_dir() else Path(model)
+    return _digest(path) if path.is_file() else model.lower()
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _training(document: Document, mistakes: Mistakes) -> tuple[float | None, float | None]:
+    """Training compute in FLOP and training tokens; a fixed model may have neither."""
+    given = [field in document.data for field in ("training_compute", "training_tokens")]
+    model = document.data.get("model")
+    if isinstance(model, Mapping) and "training_tokens" in model:
+        for field in ("training_compute", "training_tokens"):
+            if field in document.data:
+                mistakes.add((field,), "the axis training_tokens says it already", "one of the two")
+        return None, None
+    if all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
+        said = "both training_compute and" if all(given) else "neither training_compute nor"
+        accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"
+        mistakes.add((), f"{said} training_tokens", accepted)
+    compute = _amount(document, "training_compute", "flop", mistakes)
+    return compute, _amount(document, "training_tokens", "tokens", mistakes)
+
+
+def _amount(document: Document, field: str, dimension: str, mistakes: Mistakes) -> float | None:
+    if field not in document.data:
+        return None
+    written = document.data[field]
+    try:
+        value = document.quantity((field,), written, dimension)
+    except InputError as error:
+        mistakes.errors.append(error)
+        return None
+    if value <= 0.0:
+        mistakes.add((field,), f"read {written!r}", "more than zero")
+    elif dimension == "tokens":
+        try:
+            units.check_training_tokens(value, written)
+        except InputError as error:
+            mistakes.add((field,), error.message, error.accepted)
+    return value
+
+
+def _objectives(
+    document: Document, servings: Sequence[str], mistakes: Mistakes
+) -> tuple[ObjectiveSpec, ...]:
+    """In the order of METRICS."""
+    written = document.data.get("objectives")
+    if not isinstance(written, Mapping) or not 1 <= len(written) <= MOST_OBJECTIVES:
+        if "objectives" in document.data:
+            count = len(written) if isinstance(written, Mapping) else "no mapping of"
+            accepted = f"1 to {MOST_OBJECTIVES} lines `metric: minimize` or `metric: maximize`"
+            mistakes.add(("objectives",), f"{count} objectives", accepted)
+        return ()
+    found = {}
+    for name, direction in written.items():
+        path = ("objectives", str(name))
+        try:
+            metric(name)
+            _check_serving(str(name), servings)
+        except InputError as error:
+            mistakes.place(path, error)
+        if direction not in _DIRECTIONS:
+            hint = did_you_mean(direction, _DIRECTIONS)
+            mistakes.add(path, f"read {direction!r}{hint}", " or ".join(_DIRECTIONS))
+            continue
+        found[name] = ObjectiveSpec(name, direction)
+    return tuple(found[name] for name in METRICS if name in found)
+
+
+def _check_serving(name: str, servings: Sequence[str]) -> None:
+    """Raises InputError for a metric that none of the servings has."""
+    if servings and not any(has_metric(serving, name) for serving in servings):
+        raise InputError(
+            f"{name} means nothing with serving {' and '.join(dict.fromkeys(servings))}",
+            accepted="a metric that the serving has, see docs/spaces.md",
+        )
+
+
+def _constraints(
+    written: Any, at: KeyPath, servings: Sequence[str], mistakes: Mistakes
+) -> tuple[Constraint, ...]:
+    if not isinstance(written, list | tuple):
+        mistakes.add(at, "not a list", "- ttft_s <= 2 s")
+        return ()
+    found: list[Constraint] = []
+    for position, text in enumerate(written):
+        path = (*at, position)
+        try:
+            constraint = parse_constraint(text)
+            _check_serving(constraint.metric, servings)
+        except InputError as error:
+            mistakes.place(path, error)
+            continue
+        if any((c.metric, c.operator) == (constraint.metric, constraint.operator) for c in found):
+            message = f"{constraint.metric} {constraint.operator} is limited twice"
+            mistakes.add(path, message, "one limit")
+        found.append(constraint)
+    return tuple(found)
+
+
+def _content(axis: Axis) -> list[Any]:
+    """What of an axis decides a result."""
+    ratio = axis.ratio_of
+    product = [str(ratio.factor), sorted(ratio.times), sorted(ratio.over)] if ratio else None
+    when = sorted([condition.axis, list(condition.indices)] for condition in axis.when)
+    return [axis.name, list(axis.values), product, axis.multiple_of, when]

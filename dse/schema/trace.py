@@ -1,0 +1,130 @@
+"""A trace of requests: one row each, with when it came and how long it was.
+
+Columns `time` (seconds from any origin, not falling), `prompt` and `output` (tokens), and, where it
+is known, `cached` (tokens of the prompt whose keys and values were cached). Other columns are
+ignored.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.errors import InputError
+from dse.schema.loader import did_you_mean
+
+Floats = NDArray[np.float64]
+NEEDED, CACHED = ("time", "prompt", "output"), "cached"
+MOST_ROWS, MOST_TOKENS = 5_000_000, 10**8
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """m requests in order of arrival; arrays (m,): seconds and tokens."""
+
+    file: str
+    time_s: Floats
+    prompt: Floats
+    output: Floats
+    cached: Floats
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    @property
+    def span_s(self) -> float:
+        """From the first to the last arrival."""
+        return float(self.time_s[-1] - self.time_s[0])
+
+
+def read_trace(path: Path) -> Trace:
+    """Raises InputError with line and column for what is not a trace of two requests or more."""
+    file = str(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            return _read(csv.reader(stream, strict=True), file)
+    except FileNotFoundError:
+        raise InputError("no such file", file=file) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=file, accepted="a CSV file") from None
+
+
+def _read(reader: Iterator[list[str]], file: str) -> Trace:
+    header = [name.strip().lower() for name in next(reader, [])]
+    for name in NEEDED:
+        if name not in header:
+            raise InputError(
+                f"no column {name!r}{did_you_mean(name, header)}",
+                file=file, line=1, accepted=f"{', '.join(NEEDED)} and, where known, {CACHED}",
+            )  # fmt: skip
+    columns = [name for name in (*NEEDED, CACHED) if name in header]
+    at = [header.index(name) for name in columns]
+    rows: list[list[float]] = []
+    lines: list[int] = []
+    for line, cells in enumerate(reader, start=2):
+        if not cells:
+            continue
+        if len(rows) >= MOST_ROWS:
+            raise InputError(f"more than {MOST_ROWS:,} rows", file=file, accepted="a shorter trace")
+        if len(cells) <= max(at):
+            said, accepted = f"read {len(cells)} cells", f"{len(header)} cells"
+            raise InputError(said, file=file, line=line, accepted=accepted)
+        wanted = zip(at, columns, strict=True)
+        rows.append([_number(cells[k], name, file, line) for k, name in wanted])
+        lines.append(line)
+    if len(rows) < 2:
+        said = "no row" if not rows else "one row: a rate needs two"
+        raise InputError(said, file=file, accepted="two requests or more")
+    table = np.array(rows).T
+    cached = table[3] if CACHED in columns else np.zeros(len(rows))
+    trace = Trace(file, table[0], table[1], table[2], cached)
+    _check(trace, lines)
+    return trace
+
+
+def _number(text: str, name: str, file: str, line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(
+            f"read {text[:40]!r}", file=file, line=line, field=name,
+            accepted="seconds, such as 12.5" if name == "time" else "tokens, such as 1024",
+        )  # fmt: skip
+    return value
+
+
+def _check(trace: Trace, lines: Sequence[int]) -> None:
+    """Raises InputError at the first row that no request can have."""
+    time = trace.time_s
+    wrong: list[tuple[int, str, str, str]] = []
+
+    def look(name: str, bad: np.ndarray, values: Floats, accepted: str) -> None:
+        if bad.any():
+            row = int(np.argmax(bad))
+            wrong.append((row, name, f"read {values[row]:g}", accepted))
+
+    look("time", time < 0.0, time, "0 or more seconds")
+    fell = np.concatenate(([False], np.diff(time) < 0.0))
+    look("time", fell, time, "rows in order of arrival: no time before the one above")
+    for name, least in (("prompt", 1), ("output", 1), (CACHED, 0)):
+        values = getattr(trace, name)
+        outside = (values < least) | (values > MOST_TOKENS) | (values != np.floor(values))
+        look(name, outside, values, f"a whole number from {least} to {MOST_TOKENS:,}")
+    look(CACHED, trace.cached > trace.prompt, trace.cached, "at most the prompt")
+    if wrong:
+        row, name, said, accepted = min(wrong, key=lambda one: one[0])
+        raise InputError(said, file=trace.file, line=lines[row], field=name, accepted=accepted)
+    if trace.span_s == 0.0:
+        raise InputError(
+            "all requests came at the same time",
+            file=trace.file, field="time", accepted="a trace over some time: a rate needs it",
+        )  # fmt: skip

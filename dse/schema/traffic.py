@@ -1,0 +1,134 @@
+"""A trace of requests as classes of lengths and rates of arrival.
+
+The rate is that of a busy window. Classes are cells of the plane of prompt and output lengths with
+equally many requests; each is served at its mean lengths, so that tokens are kept in sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.errors import InputError
+from dse.schema.trace import Trace
+
+Floats = NDArray[np.float64]
+
+MOST_WINDOWS = 10_000_000
+# Percentiles of the time to first token, and the metric of each.
+PERCENTILES = {50: "ttft_s", 90: "ttft_p90_s", 99: "ttft_p99_s"}
+# Groups of prompt lengths with which the slowest class has about the percentile of all requests in
+# a simulation of widely spread lengths (tests/unit/test_traffic.py): the tail is that of the
+# longest prompts, and the rarer the percentile, the fewer of them make it.
+GROUPS = {50: 1, 90: 4, 99: 8}
+OUTPUTS = 2  # groups of output lengths in each
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """Requests alike: their share of all, mean lengths in tokens, share of the prompt cached."""
+
+    share: float
+    prompt: float
+    output: float
+    cached: float
+
+
+def mean_of(classes: Sequence[Class]) -> Class:
+    """All requests of them at their mean lengths."""
+    prompt = math.fsum(one.share * one.prompt for one in classes)
+    output = math.fsum(one.share * one.output for one in classes)
+    cached = math.fsum(one.share * one.prompt * one.cached for one in classes) / prompt
+    return Class(1.0, prompt, output, cached)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Requests per second in the mean and in the window that the fleet is sized for."""
+
+    classes: tuple[Class, ...]
+    mean_per_s: float
+    busy_per_s: float
+
+    @property
+    def tokens_per_request(self) -> tuple[float, float]:
+        """Mean prompt and output tokens."""
+        return self.mean.prompt, self.mean.output
+
+    @property
+    def mean(self) -> Class:
+        """All requests at their mean lengths."""
+        return mean_of(self.classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Whole windows of a trace in order: `requests` (w,) that came in each of `seconds`."""
+
+    seconds: float
+    requests: NDArray[np.int64]
+
+    @property
+    def per_s(self) -> Floats:
+        return self.requests / self.seconds
+
+
+def windows_of(trace: Trace, window_s: float) -> Windows:
+    """Raises InputError where the trace has not two whole windows, or too many to count."""
+    windows = math.floor(trace.span_s / window_s * (1.0 + 1e-12))
+    if windows < 2:
+        raise InputError(
+            f"the trace of {trace.span_s:g} s has {windows} whole windows of {window_s:g} s",
+            field="--window", accepted=f"at most {trace.span_s / 2.0:g} s",
+        )  # fmt: skip
+    if windows > MOST_WINDOWS:
+        raise InputError(
+            f"{windows:,} windows of {window_s:g} s in the trace of {trace.span_s:g} s",
+            field="--window", accepted=f"at least {trace.span_s / MOST_WINDOWS:.3g} s",
+        )  # fmt: skip
+    place = np.floor((trace.time_s - trace.time_s[0]) / window_s).astype(np.int64)
+    return Windows(window_s, np.bincount(place[place < windows], minlength=windows))
+
+
+def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:
+    """The trace as classes and rates: `share` of its windows, 0 to 1, are no busier than the one
+    that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
+
+    Raises InputError where the trace has not two whole windows, or too many to count.
+    """
+    busy = float(np.quantile(windows_of(trace, window_s).per_s, share, method="higher"))
+    return Traffic(_classes(trace, groups), (len(trace) - 1) / trace.span_s, busy)
+
+
+def _classes(trace: Trace, groups: int) -> tuple[Class, ...]:
+    """Cells of equal counts by prompt, and within these by output; alike ones become one."""
+    cell = np.zeros(len(trace), dtype=np.int64)
+    halves = OUTPUTS if groups > 1 else 1
+    for k, rows in enumerate(_equal(trace.prompt, np.arange(len(trace)), groups)):
+        for j, mine in enumerate(_equal(trace.output, rows, halves)):
+            cell[mine] = k * halves + j
+    count = np.bincount(cell)
+    means = [np.bincount(cell, of) for of in (trace.prompt, trace.output, trace.cached)]
+    used = np.flatnonzero(count)
+    rows = np.stack([one[used] / count[used] for one in means], axis=1)
+    unlike, which = np.unique(rows, axis=0, return_inverse=True)
+    share = np.bincount(which.ravel(), count[used]) / len(trace)
+    return tuple(
+        # An engine prefills the last token whatever is cached.
+        Class(float(part), float(p), float(o), float(min(c / p, 1.0 - 1.0 / max(p, 2.0))))
+        for part, (p, o, c) in zip(share, unlike, strict=True)
+    )
+
+
+def _equal(lengths: Floats, rows: NDArray[np.int64], parts: int) -> list[NDArray[np.int64]]:
+    """`rows` in at most `parts` groups of rising length; equal lengths stay together."""
+    order = np.argsort(lengths[rows], kind="stable")
+    ranked = lengths[rows][order]
+    # The rank of the first of its length decides the group of a row.
+    first = np.searchsorted(ranked, ranked, side="left")
+    group = np.minimum(first * parts // max(len(rows), 1), parts - 1)
+    return [rows[order[group == k]] for k in range(parts) if (group == k).any()]

@@ -1,0 +1,181 @@
+"""Training software as an input: `hardware/training/*.yaml`.
+
+Kernel efficiency belongs to the chip; what of its communication a framework hides, how much slower
+its kernels are than those measured in serving, and what the host adds belongs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from dse.data import hardware_dir
+from dse.errors import InputError
+from dse.schema.calibration import load_calibration
+from dse.schema.loader import STRICT, did_you_mean, load_yaml, validate
+
+FOLDER = "training"
+CALIBRATION = "efficiency/training/calibration.yaml"  # clocks by chip and held-out spread
+CLOCK = "clock."  # + chip: a factor of it
+
+# Constants by name: (lowest, highest, what it is). Shares 0 to 1; factors multiply seconds.
+CONSTANTS: dict[str, tuple[float, float, str]] = {
+    "tensor_overlap": (0, 1, "share of tensor-parallel communication that arithmetic can hide"),
+    "context_overlap": (0, 1, "share of context-parallel communication that attention can hide"),
+    "expert_overlap": (0, 1, "share of dispatch and combine that arithmetic can hide"),
+    "data_overlap": (0, 1, "share of gradient and weight collectives that arithmetic can hide"),
+    "pipeline_overlap": (0, 1, "share of the hops between stages that arithmetic can hide"),
+    "gemm_bf16": (0.1, 10, "seconds of 16-bit matrix products over those of the chip's laws"),
+    "gemm_fp8": (0.1, 10, "the same in 8-bit formats"),
+    "gemm_fp4": (0.1, 10, "the same in 4-bit formats"),
+    "weight_gradient": (0.1, 10, "further factor on the products that give weight gradients"),
+    "attention": (0.1, 10, "seconds of attention forward over those of the chip's law"),
+    "states": (0.1, 100, "seconds of the scans of state-space and linear-attention layers over "
+                         "those of the chip's attention law"),
+    "attention_backward": (0.1, 10, "further factor on attention backward, which has 2.5 x the "
+                                    "operations"),
+    "experts": (0.1, 10, "seconds of grouped expert products over those of the chip's law"),
+    "elementwise": (0, 10, "seconds of element-wise kernels over their bytes at the memory rate"),
+    "moe_elementwise": (0, 10, "further factor on element-wise kernels around routed experts"),
+    "dispatch": (0, 10, "seconds of all-to-alls over those of the fabric's law"),
+    "slots_sent": (0, 1, "0: a token goes once to each rank that holds one of its experts; 1: once "
+                         "for each expert"),
+    "collectives": (0, 10, "seconds of all other collectives over those of the fabric's law"),
+    "fp4_high_precision": (0, 1, "share of linear layers that 4-bit recipes keep in bf16"),
+    "routing_skew": (0, 3, "coefficient of variation of how often experts are chosen"),
+    "straggler": (0, 1, "waiting for the slowest chip, as a share of the step"),
+    "host_s_per_step": (0, 60, "seconds of host work between steps"),
+    "host_s_per_micro_batch": (0, 1, "seconds of host work between micro-batches"),
+    "host_s_per_layer": (0, 0.1, "seconds in which the host launches forward and backward of one "
+                                 "layer; what exceeds the device's time shows"),
+    "runtime_bytes": (0, 1e11, "bytes that driver, libraries and allocator keep on a chip"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStack:
+    """One training framework of one age; CONSTANTS says what each figure is. `kinds[name]` is
+    `fitted` or `assumed`, `sources[name]` where it comes from or why it is assumed. `clocks`: by
+    chip, arithmetic of sustained training over that of its kernel laws, 1 where absent."""
+
+    id: str
+    title: str
+    date: str
+    tensor_overlap: float
+    context_overlap: float
+    expert_overlap: float
+    data_overlap: float
+    pipeline_overlap: float
+    gemm_bf16: float
+    gemm_fp8: float
+    gemm_fp4: float
+    weight_gradient: float
+    attention: float
+    states: float
+    attention_backward: float
+    experts: float
+    elementwise: float
+    moe_elementwise: float
+    dispatch: float
+    slots_sent: float
+    collectives: float
+    fp4_high_precision: float
+    routing_skew: float
+    straggler: float
+    host_s_per_step: float
+    host_s_per_micro_batch: float
+    host_s_per_layer: float
+    runtime_bytes: float
+    clocks: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    kinds: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class _Constant(BaseModel):
+    model_config = STRICT
+
+    value: float
+    kind: Literal["fitted", "assumed"]
+    source: str = Field(min_length=1)
+
+
+class _StackFile(BaseModel):
+    model_config = STRICT
+
+    id: str
+    title: str
+    date: str
+    constants: dict[str, _Constant]
+
+
+def load_training_stack(path: Path) -> TrainingStack:
+    """Raises InputError with the line and field of every mistake."""
+    document = load_yaml(path)
+    spec = validate(_StackFile, document)
+    for name, constant in spec.constants.items():
+        if name not in CONSTANTS:
+            raise document.error(
+                ("constants", name),
+                f"no such constant{did_you_mean(name, CONSTANTS)}",
+                ", ".join(CONSTANTS),
+            )
+        lowest, highest, _ = CONSTANTS[name]
+        if not lowest <= constant.value <= highest:
+            raise document.error(
+                ("constants", name, "value"),
+                f"read {constant.value:g}",
+                f"{lowest:g} to {highest:g}",
+            )
+    absent = [name for name in CONSTANTS if name not in spec.constants]
+    if absent:
+        raise document.error(("constants",), f"no {', '.join(absent)}", "every constant")
+    return TrainingStack(
+        id=spec.id,
+        title=spec.title,
+        date=spec.date,
+        **{name: spec.constants[name].value for name in CONSTANTS},
+        clocks=_clocks(),
+        kinds=MappingProxyType({name: c.kind for name, c in spec.constants.items()}),
+        sources=MappingProxyType({name: c.source for name, c in spec.constants.items()}),
+    )
+
+
+@cache
+def _clocks() -> Mapping[str, float]:
+    """The fitted clocks by chip of the shipped calibration; none without it."""
+    path = hardware_dir() / CALIBRATION
+    factors = load_calibration(path).factors if path.exists() else {}
+    marked = {name.partition(CLOCK): value for name, value in factors.items() if CLOCK in name}
+    return MappingProxyType({chip: value for (_, _, chip), value in marked.items()})
+
+
+@cache
+def training_stacks(folder: Path | None = None) -> dict[str, TrainingStack]:
+    """Every stack of a folder (the shipped one by default) by id."""
+    where = hardware_dir() / FOLDER if folder is None else folder
+    stacks: dict[str, TrainingStack] = {}
+    for path in sorted(where.glob("*.yaml")):
+        stack = load_training_stack(path)
+        if stack.id in stacks:
+            message = f"{stack.id!r} is the id of another stack too"
+            raise InputError(message, file=str(path), field="id", accepted="an id of its own")
+        stacks[stack.id] = stack
+    return stacks
+
+
+def training_stack(name: str, folder: Path | None = None) -> TrainingStack:
+    """By id. Raises InputError with near spellings."""
+    stacks = training_stacks(folder)
+    if name in stacks:
+        return stacks[name]
+    raise InputError(
+        f"unknown training stack {name!r}{did_you_mean(name, stacks)}",
+        field="stack",
+        accepted=", ".join(stacks),
+    )

@@ -1,0 +1,193 @@
+"""The workload of a space file, or several with weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dse.catalog import Catalog
+from dse.errors import InputError
+from dse.schema.axis_reader import Mistakes
+from dse.schema.loader import Document, did_you_mean
+
+# What a backend is called where none is meant in particular.
+CURRENT_BACKEND = "generic"
+
+
+Serving = Literal["continuous", "static", "offline", "poisson"]
+# What a workload may say besides, and None where it does not.
+DETAILS = (
+    "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
+    "network_overlap",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSpec:
+    """Tokens of one request, how requests arrive, and the id of the serving backend. Of several
+    workloads, each has a name, and `weight` is its share of the requests: they sum to 1, and are
+    those of the rates where requests arrive at random. `details`
+    holds what was written of DETAILS."""
+
+    prompt_tokens: int
+    output_tokens: int
+    serving: Serving
+    backend: str
+    name: str = ""
+    weight: float = 1.0
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """As study.json holds it (`dse.problem.loads`)."""
+        plain = asdict(self)
+        details = plain.pop("details")
+        return {**plain, **details}
+
+
+# Metrics of requests that arrive at random.
+_OF_ARRIVALS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation")
+
+
+def has_metric(serving: str, metric: str) -> bool:
+    """Whether the metric means something where requests are served so."""
+    if metric in _OF_ARRIVALS:
+        return serving == "poisson"
+    return serving != "offline" or metric != "ttft_s"
+
+
+def check_details(serving: str, details: Mapping[str, float]) -> None:
+    """Raises InputError where details lack each other or the arrivals that they are for."""
+    if (serving == "poisson") != ("requests_per_second" in details):
+        rate = details.get("requests_per_second", "missing")
+        raise InputError(
+            f"serving is {serving}, requests_per_second {rate}",
+            field="requests_per_second",
+            accepted="both serving poisson and a rate, or neither",
+        )
+    drafts = {"draft_tokens", "acceptance", "draft_share"} & set(details)
+    if drafts and not drafts >= {"draft_tokens", "acceptance"}:
+        raise InputError(
+            f"read {', '.join(sorted(drafts))} alone",
+            field="draft_tokens",
+            accepted="draft_tokens and acceptance together; draft_share with them",
+        )
+
+
+class WorkloadFile(BaseModel):
+    """`workload` of a space file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = ""
+    prompt_tokens: int = Field(gt=0, le=10**8, strict=True)
+    output_tokens: int = Field(gt=0, le=10**8, strict=True)
+    serving: Serving
+    backend: str = "current"
+    requests_per_second: float | None = Field(default=None, gt=0, le=1e9)
+    draft_tokens: int | None = Field(default=None, ge=1, le=64, strict=True)
+    acceptance: float | None = Field(default=None, ge=0, le=1)
+    draft_share: float | None = Field(default=None, ge=0, le=10)
+    prefix_hit_rate: float | None = Field(default=None, ge=0, lt=1)
+    network_overlap: float | None = Field(default=None, ge=0, le=1)
+
+    def details(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in DETAILS if getattr(self, name) is not None}
+
+
+class WeightedFile(WorkloadFile):
+    """One of its `workloads`. Where requests arrive at a rate, it gives the weight."""
+
+    name: str = Field(min_length=1, max_length=40)
+    weight: float | None = Field(default=None, ge=1e-9, le=1e9, strict=True)
+    constraints: Any = ()
+
+
+def read_workloads(
+    files: Sequence[WorkloadFile] | None,
+    document: Document,
+    catalog: Catalog,
+    mistakes: Mistakes,
+) -> tuple[WorkloadSpec, ...]:
+    """The workloads of a space, weights scaled to a sum of 1. What is wrong goes to `mistakes`;
+    `files` is None where the file could not be read as a whole."""
+    both = "workload" in document.data and "workloads" in document.data
+    if both or files == []:
+        accepted = "one of workload: {...} and workloads: [{name: chat, weight: 0.7, ...}, ...]"
+        said = "both workload and workloads" if both else "no workload"
+        mistakes.add(("workloads",), said, accepted)
+    if both or not files:
+        return ()
+    weights = _shares(files, mistakes)
+    specs: list[WorkloadSpec] = []
+    for k, file in enumerate(files):
+        several = isinstance(file, WeightedFile)
+        name, path = (file.name, ("workloads", k)) if several else ("", ("workload",))
+        backend = CURRENT_BACKEND if file.backend == "current" else file.backend
+        if backend not in catalog.backends:
+            known = sorted([*catalog.backends, "current"])
+            message = f"unknown backend {backend!r}{did_you_mean(backend, known)}"
+            mistakes.add((*path, "backend"), message, ", ".join(known))
+        elif specs and backend != specs[0].backend:
+            message = f"{name!r} has backend {backend}, {specs[0].name!r} {specs[0].backend}"
+            mistakes.add((*path, "backend"), message, "one backend: one deployment serves them all")
+        if name in (spec.name for spec in specs):
+            mistakes.add((*path, "name"), f"{name!r} is the name of two workloads", "two names")
+        lengths, details = (file.prompt_tokens, file.output_tokens), file.details()
+        try:
+            check_details(file.serving, details)
+        except InputError as error:
+            mistakes.add((*path, str(error.field)), error.message, str(error.accepted))
+        deployment = document.data.get("deployment")
+        held = deployment.get("concurrency") if isinstance(deployment, Mapping) else None
+        if file.serving == "poisson" and held != 1:
+            message = "requests arrive at a rate: their number in flight follows"
+            mistakes.add(("deployment", "concurrency"), message, "concurrency: 1")
+        specs.append(WorkloadSpec(*lengths, file.serving, backend, name, weights[k], details))
+    return tuple(specs)
+
+
+def _shares(files: Sequence[WorkloadFile], mistakes: Mistakes) -> list[float]:
+    """The share of the requests of each: its rate over that of all where they arrive at random,
+    else its weight over the sum. Weights beside rates must agree with them."""
+    several = [file for file in files if isinstance(file, WeightedFile)]
+    if not several:
+        return [1.0]
+    poisson = [file.serving == "poisson" for file in several]
+    if any(poisson) and not all(poisson):
+        k = poisson.index(False)
+        said = f"{several[k].name!r} is {several[k].serving}, another workload poisson"
+        mistakes.add(("workloads", k, "serving"), said, "poisson for all workloads or for none")
+    written = [file.weight or 0.0 for file in several]
+    if not all(poisson):
+        for k, weight in enumerate(written):
+            if not weight:
+                accepted = "its share of the requests, such as 0.7"
+                mistakes.add(("workloads", k, "weight"), "missing", accepted)
+        return _over_their_sum(written)
+    shares = _over_their_sum([file.requests_per_second or 0.0 for file in several])
+    for k, (weight, share) in enumerate(zip(_over_their_sum(written), shares, strict=True)):
+        if any(written) and not math.isclose(weight, share, rel_tol=1e-3):
+            said = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"
+            accepted = "no weight: it follows from requests_per_second"
+            mistakes.add(("workloads", k, "weight"), said, accepted)
+    return shares
+
+
+def _over_their_sum(parts: Sequence[float]) -> list[float]:
+    total = math.fsum(parts) or 1.0
+    return [part / total for part in parts]
+
+
+def workload_content(workloads: Sequence[WorkloadSpec]) -> dict[str, Any]:
+    """What of the workloads decides a result: not their names."""
+    rows = []
+    for w in workloads:
+        details = [dict(w.details)] if w.details else []
+        rows.append([w.prompt_tokens, w.output_tokens, w.serving, w.backend, *details])
+    if len(workloads) == 1:
+        return {"workload": rows[0]}
+    return {"workloads": [[w.weight, *row] for w, row in zip(workloads, rows, strict=True)]}

@@ -1,0 +1,121 @@
+"""CandidateBatch: the one form in which the physics sees a model and its deployment.
+
+A struct of arrays along one candidate axis. Every array is float64 (or integer codes) of shape
+(n,); one candidate is a batch of shape (1,). A model is a tuple of blocks; a block is a kind, a
+layer count and sizes, so that hybrids, sliding windows and dense first layers are data:
+
+    gqa  heads, kv_heads, head_dim, v_head_dim, window (0: full attention), qkv_bias (0 or 1)
+    mla  heads, q_lora_rank (0: none), kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim
+    mlp  intermediate_size, matrices (3: gated, 2: plain)
+    moe  experts, experts_per_token, expert_intermediate_size, shared_intermediate_size, matrices
+
+Other kinds (linear attention, state space, compressed caches) and sizes that only some models have
+are in `dse.schema.blocks`; a block carries an optional size where a model of the batch has it.
+A block of count 0 costs nothing, so one batch can hold dense and sparse models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.schema.blocks import MIXERS
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`count` layers of one kind; `sizes[name]` and `count` have shape (n,)."""
+
+    kind: str
+    count: Floats
+    sizes: Mapping[str, Floats]
+
+    def __getitem__(self, name: str) -> Floats:
+        return self.sizes[name]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateBatch:
+    """n models on n deployments. Every array has shape (n,).
+
+    Parallel degrees follow chips = tensor * pipeline * data * replicas; `data_parallel` is
+    attention data-parallel inside one instance, `expert_parallel` divides tensor * data.
+    `weight_dtype[part]` and `kv_dtype` are codes of `dse.schema.dtypes`; `concurrency` counts the
+    requests in flight over all chips. `training_tokens` is NaN where it follows from a training
+    compute; `trained_bits` are the bits of a weight of the trained checkpoint, below which a
+    deployment is a post-training quantisation. `redundant_experts` are copies of busy experts in
+    each sparse layer over all ranks, None for none; `routing_skew` is the coefficient of variation
+    of how often experts are chosen, None for the default of `dse.physics.blocks.moe`.
+    `weights_offloaded` and `kv_offloaded` are shares, 0 to 1, of the weights and of the cache that
+    lie in memory tier `offload_tier`, a code of `dse.schema.tiers.TIERS`; None: all on the device.
+    `domain` is a hypothetical scale-up domain in chips, None for that of each chip's system.
+    `prediction_layers` are the multi-token-prediction modules of each model, None where nothing is
+    said of them: a workload that drafts with one then takes one.
+    """
+
+    hidden_size: Floats
+    vocab_size: Floats
+    tied_embeddings: Floats
+    blocks: tuple[Block, ...]
+    weight_dtype: Mapping[str, Codes]
+    kv_dtype: Codes
+    chip: Codes
+    tensor_parallel: Floats
+    pipeline_parallel: Floats
+    data_parallel: Floats
+    expert_parallel: Floats
+    replicas: Floats
+    concurrency: Floats
+    training_tokens: Floats
+    trained_bits: Floats
+    redundant_experts: Floats | None = None
+    routing_skew: Floats | None = None
+    weights_offloaded: Floats | None = None
+    kv_offloaded: Floats | None = None
+    offload_tier: Codes | None = None
+    domain: Floats | None = None
+    prediction_layers: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.hidden_size)
+
+    def __getitem__(self, rows: slice | NDArray[np.intp]) -> CandidateBatch:
+        """The candidates at `rows`, as a batch."""
+
+        def take(value: Any) -> Any:
+            if value is None:
+                return None
+            if isinstance(value, np.ndarray):
+                return value[rows]
+            if isinstance(value, Block):
+                return Block(value.kind, value.count[rows], take(value.sizes))
+            if isinstance(value, tuple):
+                return tuple(take(item) for item in value)
+            assert isinstance(value, Mapping)
+            return {name: take(item) for name, item in value.items()}
+
+        return CandidateBatch(*(take(getattr(self, f.name)) for f in fields(self)))
+
+    @property
+    def layers(self) -> Floats:
+        """(n,) layers that mix tokens, which is what pipeline stages divide."""
+        total = np.zeros(len(self))
+        for block in self.blocks:
+            if block.kind in MIXERS:
+                total = total + block.count
+        return total
+
+    @property
+    def chips_per_instance(self) -> Floats:
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def chips(self) -> Floats:
+        return self.chips_per_instance * self.replicas

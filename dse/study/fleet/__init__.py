@@ -1,5 +1,0 @@
-"""`dse fleet`: the options of a plan, the cheapest mix of them, and what would change it."""
-
-from dse.study.fleet.answer import Answer, answered
-
-__all__ = ["Answer", "answered"]
