@@ -30,8 +30,8 @@ OPERATORS = (
     "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
     "mla_decode_attention", "experts",
 )  # fmt: skip
-# Laws that only models with blocks of a kind use: `dse calibrate` does not measure them.
-BLOCK_LAWS = {"moe": ("experts",), "mla": ("mla_prefill_attention", "mla_decode_attention")}
+# Laws that only models with blocks of some kinds use: `dse calibrate` does not measure them.
+BLOCK_LAWS = ("experts", "mla_prefill_attention", "mla_decode_attention")
 Table = NDArray[np.float64]
 
 
@@ -53,7 +53,7 @@ class LawTable:
 class Machines:
     """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown; a
     link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it.
-    `law_kind` and, for candidates with blocks of a kind, `block_kind` index KINDS."""
+    `law_kind` and, for what uses one of BLOCK_LAWS, `block_law_kind` of that law index KINDS."""
 
     ids: tuple[str, ...]
     classes: tuple[str, ...]
@@ -66,7 +66,7 @@ class Machines:
     fabric: Fabric
     native_dtype: NDArray[np.bool_]
     law_kind: NDArray[np.intp]
-    block_kind: Mapping[str, NDArray[np.intp]]
+    block_law_kind: Mapping[str, NDArray[np.intp]]
     spread: Spread
     shared_error: float
     kin: tuple[str, ...]  # of each chip: `dse.physics.kin`
@@ -100,7 +100,7 @@ def compile_machines(
     kind = np.array(
         [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
     )
-    unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else {}
+    unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else ()
     machines = Machines(
         ids=tuple(row.id for row in rows),
         classes=tuple(efficiency.id.partition(":")[0] for efficiency in efficiencies),
@@ -117,12 +117,12 @@ def compile_machines(
             [[arithmetic(dtype) in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
         ),
         law_kind=kind,
-        block_kind={
+        block_law_kind={
             name: np.array(
-                [[_block_kind(e, laws, dtype) for dtype in DTYPES] for e in efficiencies],
+                [[_block_kind(e, name, dtype) for dtype in DTYPES] for e in efficiencies],
                 dtype=np.intp,
             )
-            for name, laws in unmeasured.items()
+            for name in unmeasured
         },
         spread=spread_of(catalog.calibration),
         shared_error=catalog.calibration.shared,
@@ -184,10 +184,10 @@ def _worst_kind(efficiency: Efficiency, dtype: str) -> int:
     return _kind_of(efficiency, names, dtype)
 
 
-def _block_kind(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
+def _block_kind(efficiency: Efficiency, name: str, dtype: str) -> int:
     """Of a device measured here, whose experts and latent attention were not; else no worse than
     `_worst_kind`."""
-    return _kind_of(efficiency, names, dtype) if efficiency.provenance else 0
+    return _kind_of(efficiency, (name,), dtype) if efficiency.provenance else 0
 
 
 def _kind_of(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
