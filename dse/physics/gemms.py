@@ -27,6 +27,7 @@ class Gemm:
     of rows that the model counts, `memory_s`, `fixed_s` and `seconds` (as predicted) are those of
     all `count`; `p` is the exponent of their sum (`dse.physics.ledger`)."""
 
+    role: Role
     name: str
     part: str
     count: Floats
@@ -79,7 +80,7 @@ class NotedStep(Step):
         useful = rows / np.maximum(computed_rows(rows), 1e-30)
         self.gemms.append(
             Gemm(
-                label, part, count, rows, out, inner, self.always,
+                role, label, part, count, rows, out, inner, self.always,
                 entry.compute_s * useful, entry.memory_s, entry.fixed_s, entry.seconds,
                 self.gemm_law(part).p,
             )
@@ -101,7 +102,7 @@ class NotedStep(Step):
         ):
             self._of_experts.append(
                 Gemm(
-                    label, "experts", block.count, rows, out, inner, groups,
+                    Role.EXPERTS, label, "experts", block.count, rows, out, inner, groups,
                     entry.compute_s * share, entry.memory_s * share, entry.fixed_s * share,
                     entry.seconds * share, p,
                 )
