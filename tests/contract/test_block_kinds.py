@@ -24,6 +24,7 @@ from dse.physics.parameters import parameters
 from dse.physics.step import weight_bytes_per_chip
 from dse.physics.training import TrainingBatch
 from dse.physics.training.deployed import TrainingDeployed
+from dse.physics.training.intervals import law_kind
 from dse.physics.training.passes import Pass
 from dse.physics.training.weights import elements_of
 from dse.problem.evaluate import worst_kind
@@ -270,6 +271,7 @@ def test_provenance_knows_the_kind_when_serving_and_when_training(name):
     borrowed = kind_of(name).borrows(block)
     expected = "fitted" if borrowed is None else "derived"
     assert PROVENANCE[worst_kind(batch, on)[0]] == expected
+    assert PROVENANCE[law_kind(TrainingBatch.of(batch, TOKENS, TOKENS), on)[0]] == expected
     for law in kind_of(name).laws:  # of a chip that was measured here, which has none of these
         unknown = {law: np.full_like(on.law_kind, PROVENANCE.index("assumed"))}
         here = replace(on, block_law_kind=unknown)
