@@ -208,6 +208,14 @@ def test_training_holds_the_weights_and_moves_their_bytes(name):
     assert (kept > 0.0) == (name != "positions")
 
 
+def test_the_output_of_compressed_attention_is_kept_once():
+    """As attention's; of what follows, the latents of queries (for queries and for the indexer) and
+    the halves of the output that groups leave, 16 bits each."""
+    kept = Pass(training(sample("compressed")[0])).kept["mixer"]
+    latents, halves = 2 * COMPRESSED["q_lora_rank"], COMPRESSED["output_groups"] * 48
+    assert kept.droppable_sharded[0] == 2 * TOKENS * 2 * (latents + halves)
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_forward_pass_has_the_arithmetic_of_a_prompt(name):
     """Without padding and imbalance, in seconds at the dense peak; the output head apart."""

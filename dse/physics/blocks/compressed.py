@@ -136,8 +136,8 @@ class Compressed(Attention):
             cache,
             cache,
         )
-        gemm(Role.PROJECTION, "attention output, within groups", first)
-        gemm(Role.OUTPUT, "attention output projection", second)
+        gemm(Role.OUTPUT, "attention output, within groups", first)
+        gemm(Role.PROJECTION, "attention output projection", second)
         step.tensor_all_reduce("attention all-reduce", count)
 
 
