@@ -16,8 +16,9 @@ from dse.errors import InputError
 from dse.schema.architectures.dense import DENSE
 from dse.schema.architectures.formats import formats
 from dse.schema.architectures.hybrid import HYBRID
-from dse.schema.architectures.shape import WORDS, Architecture, Cannot, Config, Shape, merged
+from dse.schema.architectures.shape import Architecture, Cannot, Config, Shape, merged
 from dse.schema.architectures.sparse import SPARSE
+from dse.schema.blocks import WORDS
 from dse.schema.huggingface import classes_of, from_config
 from dse.schema.model import Model
 

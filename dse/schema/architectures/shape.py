@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES
+from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES, WORDS
 from dse.schema.families.attention import FULL, SLIDING
 from dse.schema.model import BlockSpec, Model
 
@@ -14,16 +14,6 @@ GATED, PLAIN = 3, 2
 Sizes = Mapping[str, int]
 Config = dict[str, Any]
 
-WORDS = {
-    "gqa": "grouped-query attention",
-    "mla": "latent attention",
-    "compressed": "compressed cache",
-    "delta_net": "linear attention",
-    "mamba": "Mamba layers",
-    "mlp": "dense feed-forward layers",
-    "moe": "experts",
-    "positions": "learned positions",
-}
 _OPTIONAL_WORDS = {
     "chunk": "chunked attention",
     "output_gate": "output gate",
