@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from dse.physics.calibrated import LawTable
 from dse.physics.collectives import Cost, Group, point_to_point
-from dse.physics.machines import LawTable, Machines
+from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
 from dse.schema.dtypes import BYTES, CODE, DTYPES
 from dse.space.candidates import CandidateBatch, Codes, Floats

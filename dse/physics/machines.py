@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.catalog import Catalog
-from dse.physics.calibrated import calibrated_machines
+from dse.physics.calibrated import LawTable, Table, calibrated_fabric, calibrated_laws
 from dse.physics.fabrics import Fabric, compile_fabric
 from dse.physics.intervals import Spread, spread_of
 from dse.physics.kin import kin_of
@@ -32,21 +32,6 @@ OPERATORS = (
 )  # fmt: skip
 # Laws that only models with blocks of some kinds use: `dse calibrate` does not measure them.
 BLOCK_LAWS = ("experts", "mla_prefill_attention", "mla_decode_attention")
-Table = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class LawTable:
-    """Seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s; (chips, dtypes).
-
-    `floor_of_compute` is the share of the compute time that remains at the chip's dense peak.
-    """
-
-    s_per_flop: Table
-    s_per_byte: Table
-    fixed_s: Table
-    p: Table
-    floor_of_compute: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +121,26 @@ def compile_machines(
             links,
         ),
     )
-    calibrated = calibrated_machines(machines, catalog.calibration.factors)
-    reached = calibrated.laws["gemm"].floor_of_compute[:, CODE["bf16"]]
-    return replace(calibrated, power=compile_power(rows, catalog.energy, reached, power_cap_w))
+    machines = calibrated_machines(machines, catalog.calibration.factors)
+    reached = machines.laws["gemm"].floor_of_compute[:, CODE["bf16"]]
+    return replace(machines, power=compile_power(rows, catalog.energy, reached, power_cap_w))
+
+
+def calibrated_machines(machines: Machines, factors: Mapping[str, float]) -> Machines:
+    """The machines with every kernel factor applied."""
+    if not factors:
+        return machines
+    return replace(
+        machines,
+        laws=calibrated_laws(
+            machines.laws,
+            machines.classes,
+            machines.native_dtype,
+            machines.floor_s_per_byte,
+            factors,
+        ),
+        fabric=calibrated_fabric(machines.fabric, factors),
+    )
 
 
 def compute_dtype(chip: Chip, dtype: str) -> str:
