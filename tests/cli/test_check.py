@@ -74,7 +74,8 @@ def test_the_blocks_of_qwen3():
 
 
 def test_a_chip_with_nothing_known_says_so():
-    said = dse("check", "qwen2.5-0.5b", "--chip", "groq_lpu_v1", "--tp", "2", "--pp", "24")
+    spread = ("--tp", "2", "--pp", "24", "--weight-dtype", "int8")
+    said = dse("check", "qwen2.5-0.5b", "--chip", "groq_lpu_v1", *spread)
     assert said.code == 0, said.err
     assert "no rules of matrix products are known for this chip" in words(said.out)
     assert "added" not in said.out.split("Products of a prefill")[1].split("\n")[2]
