@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dse.errors import InputError
 from dse.questions.export.classes import SWITCHES
 from dse.schema.architectures import ARCHITECTURES, published_class, write_config
-from dse.schema.architectures.shape import PLAIN, Cannot, Shape, Sizes, spread
-from dse.schema.families.attention import FULL
+from dse.schema.families.patterns import FULL
+from dse.schema.families.shape import PLAIN, Cannot, Shape, Sizes, spread
 from dse.schema.model import Model
 
 MEGATRON = "0.16.1"

@@ -1,0 +1,634 @@
+"""Which layers are of which sort: each pattern is a reader of the keys that say it and the writer
+of the same keys from the number of layers of each sort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from dse.schema.families.reader import REQUIRED, ConfigReader
+from dse.schema.families.shape import FULL, SLIDING, Cannot, Config, spread
+
+CHUNKED, LINEAR = "chunked_attention", "linear_attention"
+SPARSE_LATENT = "deepseek_sparse_attention"
+CSA, HCA = "compressed_sparse_attention", "heavily_compressed_attention"
+DENSE, SPARSE = "dense", "sparse"
+# Layers that reuse what another one has made.
+FULL_REUSED, SLIDING_REUSED, REUSED = "full, reused", "sliding, reused", "reused"
+
+Counts = Mapping[str, int]
+Names = list[str]
+Read = Callable[[ConfigReader], Names]
+Write = Callable[[Counts], Config]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """`read` gives the sort of each layer, `write` the keys from the layers of each sort; `keys`
+    are the keys that are read, each with the value of an absent one."""
+
+    keys: Mapping[str, object]
+    read: Read
+    write: Write
+
+
+def total(counts: Counts) -> int:
+    return sum(counts.values())
+
+
+def nothing(counts: Counts) -> Config:
+    return {}
+
+
+def evenly(counts: Counts, name: str, other: str) -> Names:
+    """Layers of two sorts, spread evenly."""
+    return spread(counts[name] + counts[other], counts[name], name, other)
+
+
+def all_of(name: str) -> Pattern:
+    """Every layer is of one sort."""
+    return Pattern({}, lambda reader: [name] * reader.layers, nothing)
+
+
+# Attention: the file's own list of layer types, or the family's rule.
+
+
+def layer_types(
+    reader: ConfigReader, otherwise: Names, accepted: tuple[str, ...] = (FULL, SLIDING)
+) -> Names:
+    """The file's own list of layer types, else what the family would build."""
+    listed = reader.value("layer_types")
+    if listed is None:
+        if len(set(otherwise)) > 1:
+            words = {SLIDING: "slide", CHUNKED: "attend in chunks", LINEAR: "are linear"}
+            kind = next(name for name in otherwise if name in words)
+            reader.assume(
+                f"layer_types absent: {otherwise.count(kind)} of {reader.layers} layers "
+                f"{words[kind]}, the family's rule"
+            )
+        return otherwise
+    if not isinstance(listed, list) or len(listed) < reader.layers:
+        raise reader.refuse("layer_types", "no list of num_hidden_layers names", f"{reader.layers}")
+    for name in listed:
+        if name not in accepted:
+            raise reader.refuse("layer_types", f"{name!r} is not covered", ", ".join(accepted))
+    return listed[: reader.layers]
+
+
+def _full(reader: ConfigReader) -> Names:
+    return [FULL] * reader.layers
+
+
+def _listed(counts: Counts) -> Config:
+    return {"layer_types": evenly(counts, FULL, SLIDING)}
+
+
+def _listed_windows(counts: Counts) -> Config:
+    if not counts[SLIDING]:
+        raise Cannot("it has sliding windows, and the shape has none")
+    return _listed(counts)
+
+
+def every(period: int | str, other: str = SLIDING, default: int = 1) -> tuple[Mapping, Read]:
+    """Every `period`-th layer is full, the others are `other`; a key's name is read."""
+
+    def rule(reader: ConfigReader) -> Names:
+        n = period if isinstance(period, int) else reader.integer(period)
+        return [other if (i + 1) % n else FULL for i in range(reader.layers)]
+
+    keys = {} if isinstance(period, int) else {period: default}
+    return keys, rule
+
+
+def windowed_every(period: int | str, default: int = 1, *, needed: bool = False) -> Pattern:
+    """Gemma 2 and 3, Cohere 2, OLMo 3: all but every `period`-th layer have the window."""
+    keys, rule = every(period, default=default)
+    write = _listed_windows if needed else _listed
+    return Pattern(keys, lambda reader: layer_types(reader, rule(reader)), write)
+
+
+ALL_FULL = Pattern({}, lambda reader: layer_types(reader, _full(reader)), nothing)
+BY_LIST = replace(ALL_FULL, write=_listed)
+
+
+def _all_windowed(reader: ConfigReader) -> Names:
+    window = reader.optional_integer("sliding_window")
+    return layer_types(reader, [FULL if window is None else SLIDING] * reader.layers)
+
+
+def _one_sort(counts: Counts) -> Config:
+    if counts[FULL] and counts[SLIDING]:
+        raise Cannot("its window is on all layers or on none, and the shape's on some")
+    return {} if counts[SLIDING] else {"sliding_window": None}
+
+
+# Mistral, Mixtral, Phi-3: every layer has the window; null is none.
+ALL_WINDOWED = Pattern({"sliding_window": None}, _all_windowed, _one_sort)
+
+
+def _last_slide(reader: ConfigReader) -> Names:
+    if not reader.boolean("use_sliding_window"):
+        return layer_types(reader, _full(reader))
+    if reader.optional_integer("sliding_window") is None:
+        return layer_types(reader, _full(reader))
+    first = reader.integer("max_window_layers", least=0)
+    return layer_types(reader, [SLIDING if i >= first else FULL for i in range(reader.layers)])
+
+
+def _switched(counts: Counts) -> Config:
+    if not counts[SLIDING]:
+        return {"use_sliding_window": False, "sliding_window": None}
+    return {"use_sliding_window": True, "max_window_layers": 0, **_listed(counts)}
+
+
+_SWITCH = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
+# Qwen2, Qwen3: with a window, the layers from `max_window_layers` on have it.
+LAST_SLIDE = Pattern(_SWITCH, _last_slide, _switched)
+
+
+def _second_slide(reader: ConfigReader) -> Names:
+    layers = _full(reader)
+    if reader.boolean("use_sliding_window"):
+        last = reader.integer("max_window_layers", least=0)
+        layers = [SLIDING if i % 2 == 0 and i < last else FULL for i in range(reader.layers)]
+    return layer_types(reader, layers)
+
+
+def _no_window(counts: Counts) -> Config:
+    if counts[SLIDING]:
+        raise Cannot("it has no sliding window")
+    return {"use_sliding_window": False}
+
+
+# Qwen2-MoE: with a window, every second of the first `max_window_layers` layers has it.
+SECOND_SLIDE = Pattern(_SWITCH, _second_slide, _no_window)
+
+
+def _all_switched(reader: ConfigReader) -> Names:
+    kind = SLIDING if reader.boolean("use_sliding_window") else FULL
+    return layer_types(reader, [kind] * reader.layers)
+
+
+# Qwen3-MoE: a window, where it is used, is on every layer.
+ALL_SWITCHED = Pattern(
+    _SWITCH,
+    _all_switched,
+    lambda counts: {"use_sliding_window": bool(counts[SLIDING]), **_one_sort(counts)},
+)
+
+
+def _from_first(reader: ConfigReader) -> Names:
+    layers = _full(reader)
+    if reader.value("layer_types") is None and reader.optional_integer("sliding_window"):
+        first = reader.integer("max_window_layers", least=0)
+        layers = [SLIDING if i >= first else FULL for i in range(reader.layers)]
+    return layer_types(reader, layers)
+
+
+def _from_first_listed(counts: Counts) -> Config:
+    if not counts[SLIDING]:
+        return {"sliding_window": None}
+    return {"max_window_layers": 0, **_listed(counts)}
+
+
+# dots.llm1: layers from `max_window_layers` on have the window; null is none.
+FROM_FIRST = Pattern(
+    {"sliding_window": 4096, "max_window_layers": 62}, _from_first, _from_first_listed
+)
+
+
+def _turns(reader: ConfigReader) -> Names:
+    return layer_types(reader, [FULL if i % 2 else SLIDING for i in range(reader.layers)])
+
+
+# gpt-oss: windowed and full layers take turns, the first is windowed.
+TURNS = Pattern({}, _turns, _listed_windows)
+
+_CHUNK_KEYS, _chunk_rule = every("no_rope_layer_interval", CHUNKED, 4)
+
+
+def _chunks_listed(counts: Counts) -> Config:
+    if not counts[CHUNKED]:
+        raise Cannot("its layers attend in chunks of one length, or fully")
+    types = evenly(counts, FULL, CHUNKED)
+    # vLLM goes by the list of layers without rotary positions.
+    return {"layer_types": types, "no_rope_layers": [int(name == CHUNKED) for name in types]}
+
+
+# Llama 4: every `no_rope_layer_interval`-th layer is full, the others attend in chunks.
+CHUNKS = Pattern(
+    _CHUNK_KEYS,
+    lambda reader: layer_types(reader, _chunk_rule(reader), (FULL, CHUNKED)),
+    _chunks_listed,
+)
+
+
+def _gemma4(reader: ConfigReader) -> Names:
+    layers = layer_types(reader, every(6)[1](reader))
+    first = reader.layers - (reader.optional_integer("num_kv_shared_layers", least=0) or 0)
+    reused = {FULL: FULL_REUSED, SLIDING: SLIDING_REUSED}
+    return [name if i < first else reused[name] for i, name in enumerate(layers)]
+
+
+def _gemma4_listed(counts: Counts) -> Config:
+    if not counts[FULL] or not counts[SLIDING]:
+        raise Cannot("it has full layers of one sort and windowed ones of another")
+    if counts[FULL_REUSED] or counts[SLIDING_REUSED]:
+        raise Cannot("it has no layers that reuse the keys and values of others")
+    types = evenly(counts, FULL, SLIDING)
+    if types[-1] != FULL:
+        raise Cannot("its last layer has full attention")
+    return {"layer_types": types, "num_kv_shared_layers": 0}
+
+
+# Gemma 4: the last `num_kv_shared_layers` layers reuse keys and values.
+LAST_REUSE = Pattern({"num_kv_shared_layers": 0}, _gemma4, _gemma4_listed)
+
+
+def _hunyuan(reader: ConfigReader) -> Names:
+    if not reader.boolean("use_cla"):
+        return _full(reader)
+    own = -(-reader.layers // reader.integer("cla_share_factor"))
+    return [FULL] * own + [REUSED] * (reader.layers - own)
+
+
+def _hunyuan_switched(counts: Counts) -> Config:
+    if not counts[REUSED]:
+        return {"use_cla": False}
+    layers = total(counts)
+    for factor in range(2, layers + 1):
+        if -(-layers // factor) == counts[FULL]:
+            return {"use_cla": True, "cla_share_factor": factor}
+    raise Cannot("the layers that share keys and values are groups of one size")
+
+
+# Hunyuan: with `use_cla`, one layer of every `cla_share_factor` has keys and values of its own.
+GROUPS_REUSE = Pattern({"use_cla": False, "cla_share_factor": 1}, _hunyuan, _hunyuan_switched)
+
+
+def _mimo(reader: ConfigReader) -> Names:
+    pattern = reader.flags("hybrid_layer_pattern")
+    if pattern is None:
+        pattern = [i > 0 and (i + 1) % 6 > 0 for i in range(reader.layers)]
+    return layer_types(reader, [SLIDING if slides else FULL for slides in pattern])
+
+
+# MiMo-V2: windowed layers are a 1 in `hybrid_layer_pattern`.
+WINDOW_FLAGS = Pattern(
+    {"hybrid_layer_pattern": None},
+    _mimo,
+    lambda counts: {
+        "hybrid_layer_pattern": [int(name == SLIDING) for name in evenly(counts, FULL, SLIDING)]
+    },
+)
+
+
+def _latent(reader: ConfigReader) -> Names:
+    # A file's window on latent attention is refused here, for it is not one of these two.
+    layer_types(reader, _full(reader), (FULL, SPARSE_LATENT))
+    return _full(reader)
+
+
+LATENT = Pattern({}, _latent, nothing)
+
+
+def _indexers(reader: ConfigReader) -> Names:
+    layer_types(reader, [SPARSE_LATENT] * reader.layers, (FULL, SPARSE_LATENT))
+    return reader.names("indexer_types", ("full", "shared")) or ["full"] * reader.layers
+
+
+def _own_indexers(counts: Counts) -> Config:
+    if counts["shared"]:
+        raise Cannot("all of its layers have an indexer of their own")
+    return {}
+
+
+def _shared_indexers(counts: Counts) -> Config:
+    if not counts["full"]:
+        raise Cannot("its layers choose from the cache with an indexer, their own or another's")
+    # A layer that reuses a choice comes after the one that made it.
+    return {"indexer_types": evenly(counts, "full", "shared")[::-1]}
+
+
+# DeepSeek-V3.2: an indexer in every layer. GLM-5: in those that `indexer_types` calls "full"; the
+# others ("shared") reuse the choice of the last one.
+OWN_INDEXERS = Pattern({"indexer_types": None}, _indexers, _own_indexers)
+SHARED_INDEXERS = Pattern({"indexer_types": None}, _indexers, _shared_indexers)
+
+_M3_FLAGS = "sparse_attention_config.sparse_attention_freq"
+
+
+def _m3(reader: ConfigReader) -> Names:
+    flags = reader.flags(_M3_FLAGS) or [False] * reader.layers
+    return [SPARSE if sparse else FULL for sparse in flags]
+
+
+# MiniMax-M3: layers of `sparse_attention_freq` choose blocks of the cache with an indexer.
+SPARSE_FLAGS = Pattern(
+    {_M3_FLAGS: None},
+    _m3,
+    lambda counts: {_M3_FLAGS: [int(name == SPARSE) for name in evenly(counts, FULL, SPARSE)]},
+)
+
+
+# States.
+
+
+def _linear_listed(counts: Counts) -> Config:
+    return {"layer_types": evenly(counts, FULL, LINEAR)}
+
+
+_INTERVAL_KEYS, _interval_rule = every("full_attention_interval", LINEAR, 4)
+# Qwen3-Next, Qwen3.5: every `full_attention_interval`-th layer has full attention.
+INTERVAL = Pattern(
+    _INTERVAL_KEYS,
+    lambda reader: layer_types(reader, _interval_rule(reader), (FULL, LINEAR)),
+    _linear_listed,
+)
+
+
+def _lightning(reader: ConfigReader) -> Names:
+    flags = reader.flags("attn_type_list")
+    if flags is None:
+        flags = [(i + 1) % 2 > 0 for i in range(reader.layers)]
+    return layer_types(reader, [FULL if flag else LINEAR for flag in flags], (FULL, LINEAR))
+
+
+# MiniMax-Text-01, M1: lightning attention where `attn_type_list` has a 0, or by layer type.
+LIGHTNING = Pattern({"attn_type_list": None}, _lightning, _linear_listed)
+
+_KIMI_FULL = "linear_attn_config.full_attn_layers"
+_KIMI_LINEAR = "linear_attn_config.kda_layers"
+
+
+def _kimi(reader: ConfigReader) -> Names:
+    listed = reader.whole_list(_KIMI_FULL)
+    full = len({layer for layer in listed if 1 <= layer <= reader.layers}) or reader.layers // 4
+    return [FULL] * full + [LINEAR] * (reader.layers - full)
+
+
+def _kimi_listed(counts: Counts) -> Config:
+    types = evenly(counts, FULL, LINEAR)
+    return {
+        key: [i + 1 for i, name in enumerate(types) if name == kind]
+        for key, kind in ((_KIMI_FULL, FULL), (_KIMI_LINEAR, LINEAR))
+    }
+
+
+# Kimi Linear, Kimi K3: full attention in the layers that `full_attn_layers` counts from 1.
+COUNTED = Pattern({_KIMI_FULL: None, _KIMI_LINEAR: None}, _kimi, _kimi_listed)
+
+_LETTERS = {"M": LINEAR, "*": FULL, "-": DENSE, "E": SPARSE}
+_LAYER_NAMES = {
+    "mamba": LINEAR,
+    "attention": FULL,
+    "mlp": DENSE,
+    "moe": SPARSE,
+    FULL: FULL,
+    LINEAR: LINEAR,
+}
+_WRITTEN_NAMES = {LINEAR: LINEAR, FULL: FULL, SPARSE: "moe", DENSE: "mlp"}
+
+
+def _nemotron(reader: ConfigReader) -> Names:
+    key, table = "hybrid_override_pattern", _LETTERS
+    listed = reader.value(key)
+    if listed is None:
+        key, table = "layers_block_type", _LAYER_NAMES
+        listed = reader.value(key)
+    if not isinstance(listed, (str, list)) or len(listed) != reader.layers:
+        raise reader.refuse(key, "does not name num_hidden_layers layers", f"{reader.layers}")
+    for name in listed:
+        if name not in table:
+            raise reader.refuse(key, f"{name!r} is not covered", ", ".join(table))
+    return [table[name] for name in listed]
+
+
+def _nemotron_listed(counts: Counts) -> Config:
+    """A layer of each kind in turn, each kind spread evenly: Mamba and attention first."""
+    placed = [
+        ((i + 0.5) / counts[sort], order, name)
+        for order, (sort, name) in enumerate(_WRITTEN_NAMES.items())
+        for i in range(counts[sort])
+    ]
+    return {"layers_block_type": [name for _, _, name in sorted(placed)]}
+
+
+# Nemotron-H: a layer is attention, Mamba-2, or feed-forward alone; letters or a list of names.
+ALONE = Pattern(
+    {"hybrid_override_pattern": None, "layers_block_type": None}, _nemotron, _nemotron_listed
+)
+
+
+def _granite(reader: ConfigReader) -> Names:
+    listed = layer_types(reader, [LINEAR] * reader.layers, (FULL, LINEAR, "attention", "mamba"))
+    return [FULL if name in (FULL, "attention") else LINEAR for name in listed]
+
+
+# Granite 4: attention or Mamba-2 in every layer, by `layer_types`.
+MAMBA_LISTED = Pattern({}, _granite, _linear_listed)
+
+
+def periodic(name: str, period: int, offset: int, sort: str, other: str) -> Pattern:
+    """Jamba: the layers i with i % period == offset are of a sort."""
+    period_key, offset_key = f"{name}_period", f"{name}_offset"
+
+    def read(reader: ConfigReader) -> Names:
+        n, first = reader.integer(period_key), reader.integer(offset_key, least=0)
+        return [sort if i % n == first else other for i in range(reader.layers)]
+
+    def write(counts: Counts) -> Config:
+        """In the middle of the period."""
+        layers = total(counts)
+        for n in range(1, layers + 1):
+            for first in sorted(range(n), key=lambda i: abs(i - n // 2)):
+                if len(range(first, layers, n)) == counts[sort]:
+                    return {period_key: n, offset_key: first}
+        raise Cannot(f"no period places {counts[sort]} of {layers} layers")
+
+    return Pattern({period_key: period, offset_key: offset}, read, write)
+
+
+_RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
+
+
+def _compressed(reader: ConfigReader) -> Names:
+    ratios = reader.value("compress_ratios")
+    if ratios is None:
+        otherwise = [HCA] * 2 + [CSA if i % 2 else HCA for i in range(reader.layers - 2)]
+        otherwise = otherwise[: reader.layers]
+    elif not isinstance(ratios, list) or len(ratios) < reader.layers:
+        raise reader.refuse("compress_ratios", f"{ratios!r}", f"a list of {reader.layers}")
+    elif any(type(ratio) is not int or ratio not in _RATIOS for ratio in ratios):
+        raise reader.refuse("compress_ratios", f"{ratios!r}", "4, 128 or 0 a layer")
+    else:
+        otherwise = [_RATIOS[ratio] for ratio in ratios[: reader.layers]]
+    if reader.value("layer_types") is None:
+        return otherwise
+    return layer_types(reader, otherwise, (SLIDING, CSA, HCA))
+
+
+# DeepSeek-V4: a layer's cache is compressed 4 times and chosen from by an indexer, compressed 128
+# times, or the window alone (`compress_ratios` 4, 128, 0).
+COMPRESSED = Pattern(
+    {"compress_ratios": None},
+    _compressed,
+    lambda counts: {
+        "compress_ratios": [ratio for ratio, name in _RATIOS.items() for _ in range(counts[name])]
+    },
+)
+
+
+# Feed-forward layers.
+
+
+def _split(reader: ConfigReader, sparse: int) -> Names:
+    return [DENSE] * (reader.layers - sparse) + [SPARSE] * sparse
+
+
+def counted(
+    keys: Mapping[str, object], count: Callable[[ConfigReader], int], write: Write
+) -> Pattern:
+    """`count` is the number of sparse layers."""
+    return Pattern(keys, lambda reader: _split(reader, count(reader)), write)
+
+
+ALL_DENSE, ALL_SPARSE = all_of(DENSE), all_of(SPARSE)
+
+
+def _after_first(reader: ConfigReader) -> int:
+    return max(reader.layers - reader.integer("first_k_dense_replace", least=0), 0)
+
+
+def _deepseek(reader: ConfigReader) -> int:
+    first = reader.integer("first_k_dense_replace", least=0)
+    step = reader.integer("moe_layer_freq")
+    return sum(i >= first and i % step == 0 for i in range(reader.layers))
+
+
+def _first_dense(counts: Counts) -> Config:
+    return {"first_k_dense_replace": counts[DENSE]}
+
+
+# All but the first `first_k_dense_replace` layers; of those, every `moe_layer_freq`-th.
+AFTER_FIRST = counted({"first_k_dense_replace": 0}, _after_first, _first_dense)
+DEEPSEEK = counted({"first_k_dense_replace": 0, "moe_layer_freq": 1}, _deepseek, _first_dense)
+
+
+def _qwen(reader: ConfigReader) -> int:
+    step = reader.integer("decoder_sparse_step")
+    dense = set(reader.whole_list("mlp_only_layers"))
+    return sum(i not in dense and (i + 1) % step == 0 for i in range(reader.layers))
+
+
+# Qwen: every `decoder_sparse_step`-th layer but those of `mlp_only_layers`. Written, the dense
+# layers come first, as in DeepSeek-V3 and GLM-4.5.
+QWEN = counted(
+    {"decoder_sparse_step": 1, "mlp_only_layers": None},
+    _qwen,
+    lambda counts: {"decoder_sparse_step": 1, "mlp_only_layers": list(range(counts[DENSE]))},
+)
+
+
+def _llama4(reader: ConfigReader) -> int:
+    listed = reader.whole_list("moe_layers")
+    if listed:
+        return len({layer for layer in listed if 0 <= layer < reader.layers})
+    return reader.layers // reader.integer("interleave_moe_layer_step")
+
+
+def _llama4_listed(counts: Counts) -> Config:
+    if not counts[SPARSE]:  # a step beyond the last layer
+        return {"moe_layers": [], "interleave_moe_layer_step": counts[DENSE] + 1}
+    layers = evenly(counts, SPARSE, DENSE)
+    return {"moe_layers": [i for i, name in enumerate(layers) if name == SPARSE]}
+
+
+# Llama 4: every `interleave_moe_layer_step`-th layer, or those that `moe_layers` lists.
+INTERLEAVED = counted({"interleave_moe_layer_step": 1, "moe_layers": None}, _llama4, _llama4_listed)
+
+
+def _ernie(reader: ConfigReader) -> int:
+    start = reader.integer("moe_layer_start_index", least=0)
+    end = reader.value("moe_layer_end_index")
+    last = reader.layers - 1 if end in (None, -1) else reader.integer("moe_layer_end_index")
+    step = reader.integer("moe_layer_interval")
+    return sum(start <= i <= last and (i + 1) % step == 0 for i in range(reader.layers))
+
+
+# ERNIE 4.5: from a first layer to a last one (-1: of all), every `moe_layer_interval`-th.
+BETWEEN = counted(
+    {"moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1},
+    _ernie,
+    lambda counts: {
+        "moe_layer_start_index": counts[DENSE],
+        "moe_layer_end_index": -1,
+        "moe_layer_interval": 1,
+    },
+)
+
+
+def flagged(key: str, dense: int) -> Pattern:
+    """The layers that a list of flags marks; without one, all but the first `dense`."""
+
+    def count(reader: ConfigReader) -> int:
+        flags = reader.flags(key)
+        return reader.layers - dense if flags is None else sum(flags)
+
+    def write(counts: Counts) -> Config:
+        return {key: [0] * counts[DENSE] + [1] * counts[SPARSE]}
+
+    return counted({key: None}, count, write)
+
+
+def enumerated(key: str) -> Pattern:
+    """The layers that a text such as "3,4,5" lists."""
+
+    def count(reader: ConfigReader) -> int:
+        text = reader.value(key)
+        items = text.split(",") if isinstance(text, str) else []
+        if not items or not all(item.strip().isdecimal() for item in items):
+            raise reader.refuse(key, f"{text!r}", 'layer numbers, as "3,4,5"')
+        return len({int(item) for item in items if int(item) < reader.layers})
+
+    def write(counts: Counts) -> Config:
+        layers = total(counts)
+        return {key: ",".join(str(i) for i in range(layers - counts[SPARSE], layers))}
+
+    return counted({key: REQUIRED}, count, write)
+
+
+def _frequency(counts: Counts) -> Config:
+    layers = total(counts)
+    for step in range(1, layers + 2):
+        if layers // step == counts[SPARSE]:
+            return {"moe_layer_frequency": step}
+    raise Cannot("every n-th of its layers has experts")
+
+
+# Arctic: every `moe_layer_frequency`-th layer.
+FREQUENCY = counted(
+    {"moe_layer_frequency": 2},
+    lambda reader: reader.layers // reader.integer("moe_layer_frequency"),
+    _frequency,
+)
+
+
+def _one_feed_forward(counts: Counts) -> Config:
+    if counts[DENSE] and counts[SPARSE]:
+        raise Cannot("all of its layers have experts, or none")
+    return {}
+
+
+# Granite 4: experts in every layer, or none.
+GRANITE = counted(
+    {"num_local_experts": 8},
+    lambda reader: reader.layers if reader.integer("num_local_experts", least=0) else 0,
+    lambda counts: _one_feed_forward(counts) | ({} if counts[SPARSE] else {"num_local_experts": 0}),
+)
+# Gemma 4: experts beside the dense feed-forward of every layer, or none.
+BESIDE = counted(
+    {"enable_moe_block": False},
+    lambda reader: reader.layers if reader.boolean("enable_moe_block") else 0,
+    lambda counts: _one_feed_forward(counts) | {"enable_moe_block": bool(counts[SPARSE])},
+)
