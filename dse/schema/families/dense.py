@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dse.schema.families import beyond
 from dse.schema.families.engine import Export, Family, Section, Stack
-from dse.schema.families.fields import Own, Size, Times
+from dse.schema.families.fields import Own, Times
 from dse.schema.families.maps import (
     FOUR_TIMES,
     dense,
@@ -134,7 +134,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         "NemotronForCausalLM",
         (
             grouped(heads("attention_bias", biased=(0,))),
-            plain(Size("intermediate_size"), bias=True),
+            plain("intermediate_size", bias=True),
         ),
         export=Export(
             "NemotronForCausalLM",

@@ -214,6 +214,13 @@ def _nemotron_h() -> Stack:
     return Stack(ALONE, sections)
 
 
+def _granite_read(reader: ConfigReader, sizes: Sizes) -> int:
+    inner, size = reader.integer("mamba_expand") * reader.hidden, reader.value("mamba_d_head")
+    if size not in (None, "auto") and reader.integer("mamba_d_head") * sizes["heads"] != inner:
+        raise reader.refuse("mamba_d_head", f"{size} of {sizes['heads']} heads is not {inner}")
+    return inner
+
+
 def _granite_inner(value: int, sizes: Sizes, shape: Shape) -> Config:
     if value % shape.hidden or value % sizes["heads"]:
         raise Cannot("its inner size is a multiple of the hidden size and of its heads")
@@ -222,11 +229,7 @@ def _granite_inner(value: int, sizes: Sizes, shape: Shape) -> Config:
 
 def _granite() -> tuple[Stack, Stack]:
     """A gated feed-forward in every layer, which is a shared expert where there are routed ones."""
-    inner = Own(
-        {"mamba_expand": 2, "mamba_d_head": None},
-        lambda reader, sizes: reader.integer("mamba_expand") * reader.hidden,
-        _granite_inner,
-    )
+    inner = Own({"mamba_expand": 2, "mamba_d_head": None}, _granite_read, _granite_inner)
     names = ("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
     attention = heads("attention_bias", biased=(0,), head_dim=HEAD_DIM_READ)
     layer = experts(

@@ -364,6 +364,9 @@ _KIMI_LINEAR = "linear_attn_config.kda_layers"
 def _kimi(reader: ConfigReader) -> Names:
     listed = reader.whole_list(_KIMI_FULL)
     full = len({layer for layer in listed if 1 <= layer <= reader.layers}) or reader.layers // 4
+    linear = set(reader.whole_list(_KIMI_LINEAR))
+    if linear and len(linear) != reader.layers - full:
+        raise reader.refuse(_KIMI_LINEAR, f"{len(linear)} of {reader.layers} layers, {full} full")
     return [FULL] * full + [LINEAR] * (reader.layers - full)
 
 
