@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 
 from dse.errors import InputError
 from dse.schema.families import FAMILIES
+from dse.schema.families.engine import MTP
 from dse.schema.families.quantization import formats
 from dse.schema.families.shape import WORDS, Cannot, Config, Shape, merged
 from dse.schema.huggingface import classes_of, from_config
@@ -105,7 +106,7 @@ def config_of_family(name: str, model: Model, context: int | None = None) -> Con
     family has no keys for the shape, InputError where nothing has its formats."""
     family, shape = FAMILIES[name], Shape(model)
     sizes, modules = family.write(shape), model.prediction_layers
-    prediction = {family.prediction or "num_nextn_predict_layers": modules}
+    prediction = {(family.prediction or MTP).key: modules}
     return {
         "architectures": [family.class_name],
         "model_type": _model_type(name),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dse.schema.families import beyond
-from dse.schema.families.engine import Export, Family, Section, Stack
+from dse.schema.families.engine import MTP, Export, Family, Section, Stack
 from dse.schema.families.fields import Own, Times
 from dse.schema.families.maps import (
     FOUR_TIMES,
@@ -22,9 +22,10 @@ from dse.schema.families.maps import (
 from dse.schema.families.patterns import (
     ALL_WINDOWED,
     BY_LIST,
+    EVERY_NAMED,
     LAST_SLIDE,
     all_of,
-    windowed_every,
+    every,
 )
 from dse.schema.families.reader import ConfigReader
 from dse.schema.families.shape import Cannot, Config, Shape, Sizes
@@ -108,7 +109,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         "Gemma3ForCausalLM",
         (
             windowed(
-                windowed_every("sliding_window_pattern", 6, needed=True),
+                EVERY_NAMED,
                 heads("attention_bias", also=("query_pre_attn_scalar",)),
             ),
             dense(),
@@ -235,14 +236,14 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     "gemma": Family("GemmaForCausalLM", _LLAMA, {"head_dim": 256, **_TIED}),
     "gemma2": Family(
         "Gemma2ForCausalLM",
-        (windowed(windowed_every(2), heads("attention_bias")), dense()),
+        (windowed(every(2), heads("attention_bias")), dense()),
         {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096, **_TIED},
     ),
     "cohere": Family("CohereForCausalLM", _LLAMA, _TIED),
     "cohere2": Family(
         "Cohere2ForCausalLM",
         (
-            windowed(windowed_every("sliding_window_pattern", 4), heads("attention_bias")),
+            windowed(every("sliding_window_pattern", 4), heads("attention_bias")),
             dense(),
         ),
         {"sliding_window": 4096, **_TIED},
@@ -259,7 +260,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     "olmo2": Family("Olmo2ForCausalLM", _LLAMA),
     "olmo3": Family(
         "Olmo3ForCausalLM",
-        (windowed(windowed_every(4), heads("attention_bias")), dense()),
+        (windowed(every(4), heads("attention_bias")), dense()),
         {"sliding_window": 4096},
     ),
     "glm": Family(
@@ -285,6 +286,6 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         (windowed(BY_LIST, heads("attention_bias")), dense()),
         {"attention_bias": True},
         passed=("use_sliding_window", "max_window_layers"),
-        prediction="num_nextn_predict_layers",
+        prediction=MTP,
     ),
 }

@@ -78,6 +78,17 @@ class Stack:
         return {**found, **self.pattern.keys}
 
 
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The key of a class's multi-token-prediction modules. `noted`: a note says that they are left
+    out of the model."""
+
+    key: str
+    noted: bool = False
+
+
+MTP = Prediction("num_nextn_predict_layers")
+NOTED = Prediction("num_nextn_predict_layers", noted=True)
 Beyond = Callable[[Shape], Mapping[str, int]]
 
 
@@ -104,8 +115,7 @@ class Family:
     `others` are further names of the class, `model_types` of its model type. `defaults[key]` is the
     family's own value of an absent key, `aliases[other] = key` are other names of keys. Keys of an
     object inside the configuration are written `object.key`. `passed` are keys that the class has
-    and that say nothing new. `prediction` is the key of its multi-token-prediction modules, which
-    are noted where `prediction_noted`. Without `export` the class is read and not exported.
+    and that say nothing new. Without `export` the class is read and not exported.
     """
 
     architecture: str
@@ -115,8 +125,7 @@ class Family:
     others: tuple[str, ...] = ()
     model_types: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
-    prediction: str | None = None
-    prediction_noted: bool = False
+    prediction: Prediction | None = None
     export: Export | None = None
 
     @cached_property
@@ -126,7 +135,7 @@ class Family:
         for stack in self.stacks:
             found |= stack.keys
         if self.prediction is not None:
-            found[self.prediction] = None
+            found[self.prediction.key] = None
         return {**found, **self.own_defaults}
 
     @property
@@ -146,10 +155,10 @@ class Family:
         """Modules that predict further tokens; None where the configuration says nothing."""
         if self.prediction is None:
             return None
-        count = reader.optional_integer(self.prediction, least=0)
-        if count and self.prediction_noted:
+        count = reader.optional_integer(self.prediction.key, least=0)
+        if count and self.prediction.noted:
             reader.assume(
-                f"{self.prediction} {count}: left out, as multi-token prediction is not "
+                f"{self.prediction.key} {count}: left out, as multi-token prediction is not "
                 "part of the main model"
             )
         return count

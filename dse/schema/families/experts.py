@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from dse.schema.families import beyond
 from dse.schema.families.dense import MPT_NAMES
-from dse.schema.families.engine import Export, Family, Stack, noted
+from dse.schema.families.engine import NOTED, Export, Family, Prediction, Stack, noted
 from dse.schema.families.fields import Const, Field, Flag, Own, Product, Same, Size
 from dse.schema.families.maps import (
     LATENT_ATTENTION,
@@ -64,7 +64,7 @@ _LATENT_ROUTED = {**_ROUTED, "attention_bias": False}
 _TO_LOCAL = {"num_experts": "num_local_experts"}
 _TO_ROUTED = {"num_experts": "n_routed_experts", "num_local_experts": "n_routed_experts"}
 _TO_EXPERTS = {"num_local_experts": "num_experts"}
-_MTP, _M3 = "num_nextn_predict_layers", "sparse_attention_config."
+_M3 = "sparse_attention_config."
 _SHARED = "it has shared experts, and the shape has none"
 _NORMS = (beyond.head_norms, beyond.output_bias)
 _BIASED = heads("attention_bias")
@@ -204,8 +204,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         {"num_key_value_heads": 8, "first_k_dense_replace": 1},
         _TO_ROUTED,
         passed=("moe_layer_freq",),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
         export=Export("Glm4MoeForCausalLM", keys={**_ROUTED, "use_qk_norm": False}),
     ),
     "qwen3_moe": Family(
@@ -231,8 +230,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         {},
         _TO_ROUTED,
         passed=("moe_layer_freq",),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
         export=Export("Dots1ForCausalLM", _NORMS, _ROUTED),
     ),
     "gpt_oss": Family(
@@ -272,8 +270,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         _TO_ROUTED,
         ("KimiK25ForConditionalGeneration", "KimiK2ForCausalLM"),
         ("kimi_k2", "kimi_k25"),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
         export=Export("DeepseekV3ForCausalLM", keys=_LATENT_ROUTED),
     ),
     "deepseek_v32": Family(
@@ -282,8 +279,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         {"first_k_dense_replace": 3},
         _TO_ROUTED,
         passed=("head_dim",),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
         export=Export("DeepseekV32ForCausalLM", (beyond.indexer_norms,), _LATENT_ROUTED),
     ),
     "glm_moe_dsa": Family(
@@ -298,8 +294,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         },
         _TO_ROUTED,
         passed=("head_dim",),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
         export=Export("GlmMoeDsaForCausalLM", (beyond.indexer_norms,), _LATENT_ROUTED),
     ),
     "deepseek_v2": Family(
@@ -307,12 +302,9 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         (LATENT_ATTENTION, _deepseek(2)),
         {},
         _TO_ROUTED,
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
     ),
-    "deepseek": Family(
-        "DeepseekForCausalLM", (_LLAMA, _deepseek()), prediction=_MTP, prediction_noted=True
-    ),
+    "deepseek": Family("DeepseekForCausalLM", (_LLAMA, _deepseek()), prediction=NOTED),
     "glm4_moe_lite": Family(
         "Glm4MoeLiteForCausalLM",
         (LATENT_ATTENTION, _deepseek(1)),
@@ -324,8 +316,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         },
         _TO_ROUTED,
         passed=("head_dim",),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
     ),
     "bailing_moe": Family(
         "BailingMoeV2ForCausalLM",
@@ -335,8 +326,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         ),
         others=("BailingMoeForCausalLM",),
         model_types=("bailing_moe_v2",),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
     ),
     "ernie4_5_moe": Family(
         "Ernie4_5_MoeForCausalLM",
@@ -353,8 +343,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
             ),
         ),
         {"num_key_value_heads": 4, "tie_word_embeddings": True},
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
     ),
     "hunyuan_v1_moe": Family(
         "HunYuanMoEV1ForCausalLM",
@@ -369,8 +358,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         (_LLAMA, _local()),
         {"num_key_value_heads": 8},
         _TO_LOCAL,
-        prediction="num_mtp_modules",
-        prediction_noted=True,
+        prediction=Prediction("num_mtp_modules", noted=True),
     ),
     "minimax_m3": Family(
         "MiniMaxM3SparseForConditionalGeneration",
@@ -380,8 +368,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         ("MiniMaxM3SparseForCausalLM", "MiniMaxM3VLForConditionalGeneration"),
         ("minimax_m3_vl", "minimax_m3_vl_text"),
         passed=("attention_bias", "shared_intermediate_size"),
-        prediction="num_mtp_modules",
-        prediction_noted=True,
+        prediction=Prediction("num_mtp_modules", noted=True),
     ),
     "olmoe": Family(
         "OlmoeForCausalLM",
@@ -436,8 +423,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         {"num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "sliding_window": 128},
         {**_TO_ROUTED, "sliding_window_size": "sliding_window"},
         passed=("first_k_dense_replace",),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
     ),
     "step3p5": Family(
         "Step3p5ForCausalLM",
@@ -454,7 +440,6 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         ),
         {"num_key_value_heads": REQUIRED},
         {"num_attention_groups": "num_key_value_heads", "share_expert_dims": "share_expert_dim"},
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
     ),
 }

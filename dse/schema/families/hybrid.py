@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dse.schema.families import beyond
-from dse.schema.families.engine import Export, Family, Guard, Section, Stack
+from dse.schema.families.engine import MTP, NOTED, Export, Family, Guard, Prediction, Section, Stack
 from dse.schema.families.fields import (
     Const,
     Field,
@@ -69,7 +69,6 @@ from dse.schema.families.shape import PLAIN, Cannot, Config, Shape, Sizes
 
 _SILU = {"hidden_act": "silu"}
 _NORMED = {"norm_topk_prob": True}
-_MTP = "num_nextn_predict_layers"
 _NO_BIAS = heads("attention_bias", biased=(0,))
 
 
@@ -97,6 +96,7 @@ _DELTA_NET = Stack(
     },
 )
 _QWEN_SPARSE = sparse(QWEN, experts(shared=shared_width("shared_expert_intermediate_size")))
+_QWEN_MTP = Prediction("mtp_num_hidden_layers")
 _QWEN_HEADS = {"num_key_value_heads": 2, "head_dim": 256}
 _TO_EXPERTS = {"num_local_experts": "num_experts"}
 
@@ -379,7 +379,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         _QWEN_HEADS,
         _TO_EXPERTS,
         passed=("use_sliding_window",),
-        prediction="mtp_num_hidden_layers",
+        prediction=_QWEN_MTP,
         export=Export(
             "Qwen3NextForCausalLM",
             (beyond.head_norms, beyond.shared_gate),
@@ -392,7 +392,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         {**_QWEN_HEADS, "num_key_value_heads": 4},
         others=("Qwen3_5ForCausalLM",),
         model_types=("qwen3_5_text",),
-        prediction="mtp_num_hidden_layers",
+        prediction=_QWEN_MTP,
         export=Export("Qwen3_5ForCausalLM", (beyond.head_norms,), _SILU, model_type="qwen3_5_text"),
     ),
     "qwen3_5_moe": Family(
@@ -402,7 +402,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         _TO_EXPERTS,
         ("Qwen3_5MoeForCausalLM",),
         ("qwen3_5_moe_text",),
-        prediction="mtp_num_hidden_layers",
+        prediction=_QWEN_MTP,
     ),
     "minimax_text_01": Family(
         "MiniMaxText01ForCausalLM",
@@ -423,7 +423,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         {"first_k_dense_replace": 1},
         aliases=_KIMI_NAMES,
         passed=("moe_layer_freq", "head_dim"),
-        prediction=_MTP,
+        prediction=MTP,
         export=Export(
             "KimiLinearForCausalLM",
             (beyond.kimi_decay,),
@@ -450,7 +450,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
             "num_local_experts": "n_routed_experts",
         },
         passed=("mlp_bias",),
-        prediction=_MTP,
+        prediction=MTP,
         export=Export(
             "NemotronHForCausalLM", keys={"mlp_hidden_act": "relu2"}, expert_keys=_NORMED
         ),
@@ -507,7 +507,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         _KIMI_NAMES,
         ("KimiK3ForCausalLM",),
         passed=("moe_layer_freq", "head_dim"),
-        prediction=_MTP,
+        prediction=MTP,
     ),
     "deepseek_v4": Family(
         "DeepseekV4ForCausalLM",
@@ -518,7 +518,6 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         {},
         {"num_local_experts": "n_routed_experts"},
         passed=("num_key_value_heads", "qk_rope_head_dim"),
-        prediction=_MTP,
-        prediction_noted=True,
+        prediction=NOTED,
     ),
 }

@@ -4,7 +4,7 @@ of the same keys from the number of layers of each sort."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dse.schema.families.reader import REQUIRED, ConfigReader
 from dse.schema.families.shape import FULL, SLIDING, Cannot, Config, spread
@@ -18,6 +18,7 @@ FULL_REUSED, SLIDING_REUSED, REUSED = "full, reused", "sliding, reused", "reused
 
 Counts = Mapping[str, int]
 Names = list[str]
+NO_KEYS: Mapping[str, object] = {}
 Read = Callable[[ConfigReader], Names]
 Write = Callable[[Counts], Config]
 
@@ -89,31 +90,36 @@ def _listed_windows(counts: Counts) -> Config:
     return _listed(counts)
 
 
-def every(period: int | str, other: str = SLIDING, default: int = 1) -> tuple[Mapping, Read]:
+def listed(
+    rule: Read,
+    keys: Mapping[str, object] = NO_KEYS,
+    write: Write = _listed,
+    accepted: tuple[str, ...] = (FULL, SLIDING),
+) -> Pattern:
+    """The file's own list of layer types, else the family's rule."""
+    return Pattern(keys, lambda reader: layer_types(reader, rule(reader), accepted), write)
+
+
+def every(
+    period: int | str, default: int = 1, write: Write = _listed, other: str = SLIDING
+) -> Pattern:
     """Every `period`-th layer is full, the others are `other`; a key's name is read."""
 
     def rule(reader: ConfigReader) -> Names:
         n = period if isinstance(period, int) else reader.integer(period)
         return [other if (i + 1) % n else FULL for i in range(reader.layers)]
 
-    keys = {} if isinstance(period, int) else {period: default}
-    return keys, rule
+    return listed(rule, {} if isinstance(period, int) else {period: default}, write, (FULL, other))
 
 
-def windowed_every(period: int | str, default: int = 1, *, needed: bool = False) -> Pattern:
-    """Gemma 2 and 3, Cohere 2, OLMo 3: all but every `period`-th layer have the window."""
-    keys, rule = every(period, default=default)
-    write = _listed_windows if needed else _listed
-    return Pattern(keys, lambda reader: layer_types(reader, rule(reader)), write)
-
-
-ALL_FULL = Pattern({}, lambda reader: layer_types(reader, _full(reader)), nothing)
-BY_LIST = replace(ALL_FULL, write=_listed)
+ALL_FULL, BY_LIST = listed(_full, write=nothing), listed(_full)
+# Gemma 3: the class has windows.
+EVERY_NAMED = every("sliding_window_pattern", 6, _listed_windows)
 
 
 def _all_windowed(reader: ConfigReader) -> Names:
-    window = reader.optional_integer("sliding_window")
-    return layer_types(reader, [FULL if window is None else SLIDING] * reader.layers)
+    none = reader.optional_integer("sliding_window") is None
+    return [FULL if none else SLIDING] * reader.layers
 
 
 def _one_sort(counts: Counts) -> Config:
@@ -123,16 +129,14 @@ def _one_sort(counts: Counts) -> Config:
 
 
 # Mistral, Mixtral, Phi-3: every layer has the window; null is none.
-ALL_WINDOWED = Pattern({"sliding_window": None}, _all_windowed, _one_sort)
+ALL_WINDOWED = listed(_all_windowed, {"sliding_window": None}, _one_sort)
 
 
 def _last_slide(reader: ConfigReader) -> Names:
-    if not reader.boolean("use_sliding_window"):
-        return layer_types(reader, _full(reader))
-    if reader.optional_integer("sliding_window") is None:
-        return layer_types(reader, _full(reader))
+    if not reader.boolean("use_sliding_window") or not reader.optional_integer("sliding_window"):
+        return _full(reader)
     first = reader.integer("max_window_layers", least=0)
-    return layer_types(reader, [SLIDING if i >= first else FULL for i in range(reader.layers)])
+    return [SLIDING if i >= first else FULL for i in range(reader.layers)]
 
 
 def _switched(counts: Counts) -> Config:
@@ -143,15 +147,14 @@ def _switched(counts: Counts) -> Config:
 
 _SWITCH = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 # Qwen2, Qwen3: with a window, the layers from `max_window_layers` on have it.
-LAST_SLIDE = Pattern(_SWITCH, _last_slide, _switched)
+LAST_SLIDE = listed(_last_slide, _SWITCH, _switched)
 
 
 def _second_slide(reader: ConfigReader) -> Names:
-    layers = _full(reader)
-    if reader.boolean("use_sliding_window"):
-        last = reader.integer("max_window_layers", least=0)
-        layers = [SLIDING if i % 2 == 0 and i < last else FULL for i in range(reader.layers)]
-    return layer_types(reader, layers)
+    if not reader.boolean("use_sliding_window"):
+        return _full(reader)
+    last = reader.integer("max_window_layers", least=0)
+    return [SLIDING if i % 2 == 0 and i < last else FULL for i in range(reader.layers)]
 
 
 def _no_window(counts: Counts) -> Config:
@@ -161,28 +164,20 @@ def _no_window(counts: Counts) -> Config:
 
 
 # Qwen2-MoE: with a window, every second of the first `max_window_layers` layers has it.
-SECOND_SLIDE = Pattern(_SWITCH, _second_slide, _no_window)
-
-
-def _all_switched(reader: ConfigReader) -> Names:
-    kind = SLIDING if reader.boolean("use_sliding_window") else FULL
-    return layer_types(reader, [kind] * reader.layers)
-
-
+SECOND_SLIDE = listed(_second_slide, _SWITCH, _no_window)
 # Qwen3-MoE: a window, where it is used, is on every layer.
-ALL_SWITCHED = Pattern(
+ALL_SWITCHED = listed(
+    lambda reader: [SLIDING if reader.boolean("use_sliding_window") else FULL] * reader.layers,
     _SWITCH,
-    _all_switched,
     lambda counts: {"use_sliding_window": bool(counts[SLIDING]), **_one_sort(counts)},
 )
 
 
 def _from_first(reader: ConfigReader) -> Names:
-    layers = _full(reader)
-    if reader.value("layer_types") is None and reader.optional_integer("sliding_window"):
-        first = reader.integer("max_window_layers", least=0)
-        layers = [SLIDING if i >= first else FULL for i in range(reader.layers)]
-    return layer_types(reader, layers)
+    if reader.value("layer_types") is not None or not reader.optional_integer("sliding_window"):
+        return _full(reader)
+    first = reader.integer("max_window_layers", least=0)
+    return [SLIDING if i >= first else FULL for i in range(reader.layers)]
 
 
 def _from_first_listed(counts: Counts) -> Config:
@@ -192,19 +187,13 @@ def _from_first_listed(counts: Counts) -> Config:
 
 
 # dots.llm1: layers from `max_window_layers` on have the window; null is none.
-FROM_FIRST = Pattern(
-    {"sliding_window": 4096, "max_window_layers": 62}, _from_first, _from_first_listed
-)
-
-
-def _turns(reader: ConfigReader) -> Names:
-    return layer_types(reader, [FULL if i % 2 else SLIDING for i in range(reader.layers)])
-
-
+_FIRST = {"sliding_window": 4096, "max_window_layers": 62}
+FROM_FIRST = listed(_from_first, _FIRST, _from_first_listed)
 # gpt-oss: windowed and full layers take turns, the first is windowed.
-TURNS = Pattern({}, _turns, _listed_windows)
-
-_CHUNK_KEYS, _chunk_rule = every("no_rope_layer_interval", CHUNKED, 4)
+TURNS = listed(
+    lambda reader: [FULL if i % 2 else SLIDING for i in range(reader.layers)],
+    write=_listed_windows,
+)
 
 
 def _chunks_listed(counts: Counts) -> Config:
@@ -216,15 +205,11 @@ def _chunks_listed(counts: Counts) -> Config:
 
 
 # Llama 4: every `no_rope_layer_interval`-th layer is full, the others attend in chunks.
-CHUNKS = Pattern(
-    _CHUNK_KEYS,
-    lambda reader: layer_types(reader, _chunk_rule(reader), (FULL, CHUNKED)),
-    _chunks_listed,
-)
+CHUNKS = every("no_rope_layer_interval", 4, _chunks_listed, CHUNKED)
 
 
 def _gemma4(reader: ConfigReader) -> Names:
-    layers = layer_types(reader, every(6)[1](reader))
+    layers = every(6).read(reader)
     first = reader.layers - (reader.optional_integer("num_kv_shared_layers", least=0) or 0)
     reused = {FULL: FULL_REUSED, SLIDING: SLIDING_REUSED}
     return [name if i < first else reused[name] for i, name in enumerate(layers)]
@@ -266,30 +251,32 @@ def _hunyuan_switched(counts: Counts) -> Config:
 GROUPS_REUSE = Pattern({"use_cla": False, "cla_share_factor": 1}, _hunyuan, _hunyuan_switched)
 
 
-def _mimo(reader: ConfigReader) -> Names:
-    pattern = reader.flags("hybrid_layer_pattern")
-    if pattern is None:
-        pattern = [i > 0 and (i + 1) % 6 > 0 for i in range(reader.layers)]
-    return layer_types(reader, [SLIDING if slides else FULL for slides in pattern])
+def flags(key: str, sort: str, otherwise: Callable[[int, int], bool]) -> Pattern:
+    """The layers that a list of 0 and 1 marks are of a sort, the others full; without a list, those
+    of which `otherwise` says so, given the layer's number and that of all."""
+
+    def read(reader: ConfigReader) -> Names:
+        marks = reader.flags(key)
+        if marks is None:
+            marks = [otherwise(i, reader.layers) for i in range(reader.layers)]
+        return [sort if mark else FULL for mark in marks]
+
+    def write(counts: Counts) -> Config:
+        return {key: [int(name == sort) for name in evenly(counts, FULL, sort)]}
+
+    return Pattern({key: None}, read, write)
 
 
-# MiMo-V2: windowed layers are a 1 in `hybrid_layer_pattern`.
-WINDOW_FLAGS = Pattern(
-    {"hybrid_layer_pattern": None},
-    _mimo,
-    lambda counts: {
-        "hybrid_layer_pattern": [int(name == SLIDING) for name in evenly(counts, FULL, SLIDING)]
-    },
+# MiMo-V2: windowed layers are marked, else all but the first and every sixth.
+_MIMO = flags("hybrid_layer_pattern", SLIDING, lambda i, layers: i > 0 and (i + 1) % 6 > 0)
+WINDOW_FLAGS = listed(_MIMO.read, _MIMO.keys, _MIMO.write)
+# MiniMax-M3: marked layers choose blocks of the cache with an indexer.
+SPARSE_FLAGS = flags(
+    "sparse_attention_config.sparse_attention_freq", SPARSE, lambda i, layers: False
 )
-
-
-def _latent(reader: ConfigReader) -> Names:
-    # A file's window on latent attention is refused here, for it is not one of these two.
-    layer_types(reader, _full(reader), (FULL, SPARSE_LATENT))
-    return _full(reader)
-
-
-LATENT = Pattern({}, _latent, nothing)
+# Latent attention has no window: a file's list of layer types says nothing else.
+_NO_WINDOWS = listed(_full, accepted=(FULL, SPARSE_LATENT))
+LATENT = Pattern({}, lambda reader: [FULL for _ in _NO_WINDOWS.read(reader)], nothing)
 
 
 def _indexers(reader: ConfigReader) -> Names:
@@ -315,21 +302,6 @@ def _shared_indexers(counts: Counts) -> Config:
 OWN_INDEXERS = Pattern({"indexer_types": None}, _indexers, _own_indexers)
 SHARED_INDEXERS = Pattern({"indexer_types": None}, _indexers, _shared_indexers)
 
-_M3_FLAGS = "sparse_attention_config.sparse_attention_freq"
-
-
-def _m3(reader: ConfigReader) -> Names:
-    flags = reader.flags(_M3_FLAGS) or [False] * reader.layers
-    return [SPARSE if sparse else FULL for sparse in flags]
-
-
-# MiniMax-M3: layers of `sparse_attention_freq` choose blocks of the cache with an indexer.
-SPARSE_FLAGS = Pattern(
-    {_M3_FLAGS: None},
-    _m3,
-    lambda counts: {_M3_FLAGS: [int(name == SPARSE) for name in evenly(counts, FULL, SPARSE)]},
-)
-
 
 # States.
 
@@ -338,24 +310,21 @@ def _linear_listed(counts: Counts) -> Config:
     return {"layer_types": evenly(counts, FULL, LINEAR)}
 
 
-_INTERVAL_KEYS, _interval_rule = every("full_attention_interval", LINEAR, 4)
 # Qwen3-Next, Qwen3.5: every `full_attention_interval`-th layer has full attention.
-INTERVAL = Pattern(
-    _INTERVAL_KEYS,
-    lambda reader: layer_types(reader, _interval_rule(reader), (FULL, LINEAR)),
-    _linear_listed,
-)
-
-
-def _lightning(reader: ConfigReader) -> Names:
-    flags = reader.flags("attn_type_list")
-    if flags is None:
-        flags = [(i + 1) % 2 > 0 for i in range(reader.layers)]
-    return layer_types(reader, [FULL if flag else LINEAR for flag in flags], (FULL, LINEAR))
+INTERVAL = every("full_attention_interval", 4, _linear_listed, LINEAR)
 
 
 # MiniMax-Text-01, M1: lightning attention where `attn_type_list` has a 0, or by layer type.
-LIGHTNING = Pattern({"attn_type_list": None}, _lightning, _linear_listed)
+
+
+def _lightning(reader: ConfigReader) -> Names:
+    marks = reader.flags("attn_type_list")
+    if marks is None:
+        marks = [i % 2 == 0 for i in range(reader.layers)]
+    return [FULL if mark else LINEAR for mark in marks]
+
+
+LIGHTNING = listed(_lightning, {"attn_type_list": None}, _linear_listed, (FULL, LINEAR))
 
 _KIMI_FULL = "linear_attn_config.full_attn_layers"
 _KIMI_LINEAR = "linear_attn_config.kda_layers"
