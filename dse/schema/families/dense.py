@@ -8,25 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dse.schema.families import beyond
+from dse.schema.families import beyond, patterns
 from dse.schema.families.engine import MTP, Export, Family, Section, Stack
 from dse.schema.families.fields import Own, Times
-from dse.schema.families.maps import (
-    FOUR_TIMES,
-    dense,
-    grouped,
-    heads,
-    plain,
-    windowed,
-)
-from dse.schema.families.patterns import (
-    ALL_WINDOWED,
-    BY_LIST,
-    EVERY_NAMED,
-    LAST_SLIDE,
-    all_of,
-    every,
-)
+from dse.schema.families.maps import FOUR_TIMES, dense, grouped, heads, plain, windowed
 from dse.schema.families.reader import ConfigReader
 from dse.schema.families.shape import Cannot, Config, Shape, Sizes
 
@@ -53,7 +38,7 @@ def _positions(more: int = 0) -> Stack:
         lambda reader, sizes: reader.integer("max_position_embeddings") + more,
         write,
     )
-    one = replace(all_of("table"), read=lambda reader: ["table"])
+    one = replace(patterns.all_of("table"), read=lambda reader: ["table"])
     return Stack(one, {"table": Section("positions", {"rows": rows})})
 
 
@@ -87,13 +72,13 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     ),
     "qwen2": Family(
         "Qwen2ForCausalLM",
-        (windowed(LAST_SLIDE, heads(True)), dense()),
+        (windowed(patterns.LAST_SLIDE, heads(True)), dense()),
         {"num_key_value_heads": 32},
         export=Export("Qwen2ForCausalLM", keys=_SILU),
     ),
     "mistral": Family(
         "MistralForCausalLM",
-        (windowed(ALL_WINDOWED, heads()), dense()),
+        (windowed(patterns.ALL_WINDOWED, heads()), dense()),
         {"num_key_value_heads": 8, "sliding_window": 4096},
         others=("Mistral3ForConditionalGeneration",),
         model_types=("mistral3",),
@@ -101,7 +86,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     ),
     "qwen3": Family(
         "Qwen3ForCausalLM",
-        (windowed(LAST_SLIDE, heads("attention_bias")), dense()),
+        (windowed(patterns.LAST_SLIDE, heads("attention_bias")), dense()),
         {"num_key_value_heads": 32, "head_dim": 128},
         export=Export("Qwen3ForCausalLM", (beyond.head_norms, beyond.output_bias), _SILU),
     ),
@@ -109,8 +94,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         "Gemma3ForCausalLM",
         (
             windowed(
-                EVERY_NAMED,
-                heads("attention_bias", also=("query_pre_attn_scalar",)),
+                patterns.EVERY_NAMED, heads("attention_bias", also=("query_pre_attn_scalar",))
             ),
             dense(),
         ),
@@ -133,14 +117,9 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     ),
     "nemotron": Family(
         "NemotronForCausalLM",
-        (
-            grouped(heads("attention_bias", biased=(0,))),
-            plain("intermediate_size", bias=True),
-        ),
+        (grouped(heads("attention_bias", biased=(0,))), plain("intermediate_size", bias=True)),
         export=Export(
-            "NemotronForCausalLM",
-            (beyond.layer_norms,),
-            {"mlp_bias": False, "hidden_act": "relu2"},
+            "NemotronForCausalLM", (beyond.layer_norms,), {"mlp_bias": False, "hidden_act": "relu2"}
         ),
     ),
     "gpt2": Family(
@@ -159,13 +138,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         "OPTForCausalLM",
         (
             grouped(
-                heads(
-                    "enable_bias",
-                    bias_default=True,
-                    biased=(1,),
-                    key_values=None,
-                    head_dim=None,
-                )
+                heads("enable_bias", bias_default=True, biased=(1,), key_values=None, head_dim=None)
             ),
             plain("ffn_dim"),
             _positions(2),
@@ -183,11 +156,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         (
             grouped(
                 heads(
-                    "attention_bias",
-                    bias_default=True,
-                    biased=(1,),
-                    key_values=None,
-                    head_dim=None,
+                    "attention_bias", bias_default=True, biased=(1,), key_values=None, head_dim=None
                 )
             ),
             plain("intermediate_size"),
@@ -232,27 +201,26 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     "phi": Family(
         "PhiForCausalLM", (grouped(heads(True, head_dim=None)), plain("intermediate_size"))
     ),
-    "phi3": Family("Phi3ForCausalLM", (windowed(ALL_WINDOWED, heads("attention_bias")), dense())),
+    "phi3": Family(
+        "Phi3ForCausalLM", (windowed(patterns.ALL_WINDOWED, heads("attention_bias")), dense())
+    ),
     "gemma": Family("GemmaForCausalLM", _LLAMA, {"head_dim": 256, **_TIED}),
     "gemma2": Family(
         "Gemma2ForCausalLM",
-        (windowed(every(2), heads("attention_bias")), dense()),
+        (windowed(patterns.every(2), heads("attention_bias")), dense()),
         {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096, **_TIED},
     ),
     "cohere": Family("CohereForCausalLM", _LLAMA, _TIED),
     "cohere2": Family(
         "Cohere2ForCausalLM",
-        (
-            windowed(every("sliding_window_pattern", 4), heads("attention_bias")),
-            dense(),
-        ),
+        (windowed(patterns.every("sliding_window_pattern", 4), heads("attention_bias")), dense()),
         {"sliding_window": 4096, **_TIED},
         {"layer_switch": "sliding_window_pattern"},
     ),
     "granite": Family("GraniteForCausalLM", _LLAMA_BIAS),
     "smollm3": Family(
         "SmolLM3ForCausalLM",
-        (windowed(BY_LIST, heads("attention_bias")), dense(bias=True)),
+        (windowed(patterns.BY_LIST, heads("attention_bias")), dense(bias=True)),
         {"num_key_value_heads": 4, **_TIED},
         passed=("use_sliding_window",),
     ),
@@ -260,7 +228,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     "olmo2": Family("Olmo2ForCausalLM", _LLAMA),
     "olmo3": Family(
         "Olmo3ForCausalLM",
-        (windowed(every(4), heads("attention_bias")), dense()),
+        (windowed(patterns.every(4), heads("attention_bias")), dense()),
         {"sliding_window": 4096},
     ),
     "glm": Family(
@@ -283,7 +251,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     ),
     "mimo": Family(
         "MiMoForCausalLM",
-        (windowed(BY_LIST, heads("attention_bias")), dense()),
+        (windowed(patterns.BY_LIST, heads("attention_bias")), dense()),
         {"attention_bias": True},
         passed=("use_sliding_window", "max_window_layers"),
         prediction=MTP,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dse.schema.families import beyond
+from dse.schema.families import beyond, feed_forward, patterns
 from dse.schema.families.dense import MPT_NAMES
 from dse.schema.families.engine import NOTED, Export, Family, Prediction, Stack, noted
 from dse.schema.families.fields import Const, Field, Flag, Own, Product, Same, Size
@@ -27,32 +27,7 @@ from dse.schema.families.maps import (
     sparse,
     windowed,
 )
-from dse.schema.families.patterns import (
-    AFTER_FIRST,
-    ALL_SWITCHED,
-    ALL_WINDOWED,
-    BETWEEN,
-    BY_LIST,
-    CHUNKS,
-    DEEPSEEK,
-    FREQUENCY,
-    FROM_FIRST,
-    FULL,
-    GROUPS_REUSE,
-    INTERLEAVED,
-    OWN_INDEXERS,
-    QWEN,
-    REUSED,
-    SECOND_SLIDE,
-    SHARED_INDEXERS,
-    SLIDING,
-    SPARSE,
-    SPARSE_FLAGS,
-    TURNS,
-    WINDOW_FLAGS,
-    enumerated,
-    flagged,
-)
+from dse.schema.families.patterns import FULL, SLIDING, SPARSE
 from dse.schema.families.reader import REQUIRED, ConfigReader
 from dse.schema.families.shape import Cannot, Config, Shape, Sizes
 
@@ -74,12 +49,12 @@ _LLAMA = grouped(_BIASED)
 def _after_first(shared: object = None, needs: str = "") -> Stack:
     """Dense layers first; the names of GLM-4.5."""
     layer = experts("n_routed_experts", shared=shared_count(default=shared, needs=needs))
-    return sparse(AFTER_FIRST, layer)
+    return sparse(feed_forward.AFTER_FIRST, layer)
 
 
 def _deepseek(shared: object = None) -> Stack:
     layer = experts("n_routed_experts", shared=shared_count(default=shared))
-    return sparse(DEEPSEEK, layer, guards=(MLP_BIAS,))
+    return sparse(feed_forward.DEEPSEEK, layer, guards=(MLP_BIAS,))
 
 
 def _local(count: object = REQUIRED, chosen: object = REQUIRED) -> Stack:
@@ -99,7 +74,7 @@ def _hunyuan() -> tuple[Stack, Stack]:
     shared = shared_count("num_shared_expert", 1)
     layer = experts(chosen="moe_topk", width=width, shared=shared, defaults=(REQUIRED, 1, REQUIRED))
     reusing = full(_BIASED, reuses_kv=Const(1, "it has layers that reuse keys and values"))
-    attention = Stack(GROUPS_REUSE, {FULL: full(_BIASED), REUSED: reusing})
+    attention = Stack(patterns.GROUPS_REUSE, {FULL: full(_BIASED), patterns.REUSED: reusing})
     return attention, all_sparse(layer)
 
 
@@ -112,8 +87,8 @@ def _minimax_m3() -> tuple[Stack, Stack]:
     }
     layer = experts("num_local_experts", width="intermediate_size", shared=shared_count(default=1))
     return (
-        Stack(SPARSE_FLAGS, {FULL: full(heads()), SPARSE: full(heads(), **index)}),
-        sparse(flagged("moe_layer_freq", 0), layer, "dense_intermediate_size"),
+        Stack(patterns.SPARSE_FLAGS, {FULL: full(heads()), SPARSE: full(heads(), **index)}),
+        sparse(feed_forward.flagged("moe_layer_freq", 0), layer, "dense_intermediate_size"),
     )
 
 
@@ -161,7 +136,7 @@ def _mimo_v2() -> Stack:
         "v_head_dim": _as("swa_v_head_dim"),
     }
     sections = {FULL: full({**own, **bias}), SLIDING: sliding({**swa, **bias})}
-    return Stack(WINDOW_FLAGS, sections)
+    return Stack(patterns.WINDOW_FLAGS, sections)
 
 
 def _full_head_dim(reader: ConfigReader, sizes: Sizes) -> int:
@@ -187,13 +162,13 @@ def _step3p5() -> Stack:
         "head_dim": Size(other + "head_dim", None, null=_full_head_dim),
     }
     gate = noted("use_head_wise_attn_gate", "one gate a head is not counted")
-    return Stack(BY_LIST, {FULL: full(own), SLIDING: sliding(swa)}, (gate,))
+    return Stack(patterns.BY_LIST, {FULL: full(own), SLIDING: sliding(swa)}, (gate,))
 
 
 EXPERT_FAMILIES: Mapping[str, Family] = {
     "mixtral": Family(
         "MixtralForCausalLM",
-        (windowed(ALL_WINDOWED, heads()), _local(8, 2)),
+        (windowed(patterns.ALL_WINDOWED, heads()), _local(8, 2)),
         {"num_key_value_heads": 8},
         _TO_LOCAL,
         export=Export("MixtralForCausalLM", keys=_SILU),
@@ -209,7 +184,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     ),
     "qwen3_moe": Family(
         "Qwen3MoeForCausalLM",
-        (windowed(ALL_SWITCHED, _BIASED), sparse(QWEN, experts())),
+        (windowed(patterns.ALL_SWITCHED, _BIASED), sparse(feed_forward.QWEN, experts())),
         {"num_key_value_heads": 4},
         _TO_EXPERTS,
         export=Export("Qwen3MoeForCausalLM", _NORMS, {**_NORMED, **_SILU}),
@@ -217,8 +192,10 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     "qwen2_moe": Family(
         "Qwen2MoeForCausalLM",
         (
-            windowed(SECOND_SLIDE, heads("qkv_bias", bias_default=True)),
-            sparse(QWEN, experts(shared=shared_width("shared_expert_intermediate_size"))),
+            windowed(patterns.SECOND_SLIDE, heads("qkv_bias", bias_default=True)),
+            sparse(
+                feed_forward.QWEN, experts(shared=shared_width("shared_expert_intermediate_size"))
+            ),
         ),
         {"num_key_value_heads": 16},
         _TO_EXPERTS,
@@ -226,7 +203,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     ),
     "dots1": Family(
         "Dots1ForCausalLM",
-        (windowed(FROM_FIRST, _BIASED), _after_first(needs=_SHARED)),
+        (windowed(patterns.FROM_FIRST, _BIASED), _after_first(needs=_SHARED)),
         {},
         _TO_ROUTED,
         passed=("moe_layer_freq",),
@@ -235,7 +212,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     ),
     "gpt_oss": Family(
         "GptOssForCausalLM",
-        (windowed(TURNS, heads("attention_bias", bias_default=True)), _local(128, 4)),
+        (windowed(patterns.TURNS, heads("attention_bias", bias_default=True)), _local(128, 4)),
         {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128},
         {**_TO_LOCAL, "experts_per_token": "num_experts_per_tok"},
         export=Export("GptOssForCausalLM", (beyond.gpt_oss,), _SILU),
@@ -243,9 +220,9 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     "llama4": Family(
         "Llama4ForConditionalGeneration",
         (
-            chunked(CHUNKS, heads("attention_bias", biased=())),
+            chunked(patterns.CHUNKS, heads("attention_bias", biased=())),
             sparse(
-                INTERLEAVED,
+                feed_forward.INTERLEAVED,
                 experts(
                     "num_local_experts",
                     width="intermediate_size",
@@ -275,7 +252,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     ),
     "deepseek_v32": Family(
         "DeepseekV32ForCausalLM",
-        (indexed(OWN_INDEXERS), _deepseek(1)),
+        (indexed(patterns.OWN_INDEXERS), _deepseek(1)),
         {"first_k_dense_replace": 3},
         _TO_ROUTED,
         passed=("head_dim",),
@@ -284,7 +261,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     ),
     "glm_moe_dsa": Family(
         "GlmMoeDsaForCausalLM",
-        (indexed(SHARED_INDEXERS), _deepseek(1)),
+        (indexed(patterns.SHARED_INDEXERS), _deepseek(1)),
         {
             "q_lora_rank": 2048,
             "qk_nope_head_dim": 192,
@@ -298,11 +275,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         export=Export("GlmMoeDsaForCausalLM", (beyond.indexer_norms,), _LATENT_ROUTED),
     ),
     "deepseek_v2": Family(
-        "DeepseekV2ForCausalLM",
-        (LATENT_ATTENTION, _deepseek(2)),
-        {},
-        _TO_ROUTED,
-        prediction=NOTED,
+        "DeepseekV2ForCausalLM", (LATENT_ATTENTION, _deepseek(2)), {}, _TO_ROUTED, prediction=NOTED
     ),
     "deepseek": Family("DeepseekForCausalLM", (_LLAMA, _deepseek()), prediction=NOTED),
     "glm4_moe_lite": Family(
@@ -322,7 +295,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         "BailingMoeV2ForCausalLM",
         (
             grouped(heads("use_qkv_bias")),
-            sparse(AFTER_FIRST, experts(shared=shared_count("num_shared_experts", 0))),
+            sparse(feed_forward.AFTER_FIRST, experts(shared=shared_count("num_shared_experts", 0))),
         ),
         others=("BailingMoeForCausalLM",),
         model_types=("bailing_moe_v2",),
@@ -333,7 +306,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         (
             grouped(heads("use_bias")),
             sparse(
-                BETWEEN,
+                feed_forward.BETWEEN,
                 experts(
                     "moe_num_experts",
                     "moe_k",
@@ -377,7 +350,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     "granitemoe": Family("GraniteMoeForCausalLM", (_LLAMA, _local())),
     "phimoe": Family(
         "PhiMoEForCausalLM",
-        (windowed(ALL_WINDOWED, _BIASED), _local()),
+        (windowed(patterns.ALL_WINDOWED, _BIASED), _local()),
         {"num_key_value_heads": 8},
         others=("PhimoeForCausalLM",),
     ),
@@ -386,7 +359,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         (
             grouped(heads()),
             sparse(
-                FREQUENCY,
+                feed_forward.FREQUENCY,
                 experts(
                     "num_local_experts",
                     width="intermediate_size",
@@ -417,7 +390,8 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         (
             _mimo_v2(),
             sparse(
-                flagged("moe_layer_freq", 1), experts("n_routed_experts", shared=shared_count())
+                feed_forward.flagged("moe_layer_freq", 1),
+                experts("n_routed_experts", shared=shared_count()),
             ),
         ),
         {"num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "sliding_window": 128},
@@ -430,7 +404,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         (
             _step3p5(),
             sparse(
-                enumerated("moe_layers_enum"),
+                feed_forward.enumerated("moe_layers_enum"),
                 experts(
                     "moe_num_experts",
                     "moe_top_k",

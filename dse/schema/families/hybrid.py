@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dse.schema.families import beyond
+from dse.schema.families import beyond, feed_forward, patterns
 from dse.schema.families.engine import MTP, NOTED, Export, Family, Guard, Prediction, Section, Stack
 from dse.schema.families.fields import (
     Const,
@@ -41,29 +41,7 @@ from dse.schema.families.maps import (
     sparse,
     zero,
 )
-from dse.schema.families.patterns import (
-    AFTER_FIRST,
-    ALONE,
-    BESIDE,
-    COMPRESSED,
-    COUNTED,
-    CSA,
-    DENSE,
-    FULL,
-    FULL_REUSED,
-    GRANITE,
-    HCA,
-    INTERVAL,
-    LAST_REUSE,
-    LIGHTNING,
-    LINEAR,
-    MAMBA_LISTED,
-    QWEN,
-    SLIDING,
-    SLIDING_REUSED,
-    SPARSE,
-    periodic,
-)
+from dse.schema.families.patterns import DENSE, FULL, LINEAR, SLIDING, SPARSE
 from dse.schema.families.reader import REQUIRED, ConfigReader
 from dse.schema.families.shape import PLAIN, Cannot, Config, Shape, Sizes
 
@@ -77,7 +55,7 @@ _NO_BIAS = heads("attention_bias", biased=(0,))
 _DELTA = "its linear attention is the gated delta-net: two gates a head, no rank"
 _GATE = "its full attention has an output gate, and the shape's has none"
 _DELTA_NET = Stack(
-    INTERVAL,
+    patterns.INTERVAL,
     {
         FULL: full(_NO_BIAS, output_gate=Flag("attn_output_gate", True, (1,), _GATE)),
         LINEAR: Section(
@@ -95,7 +73,9 @@ _DELTA_NET = Stack(
         ),
     },
 )
-_QWEN_SPARSE = sparse(QWEN, experts(shared=shared_width("shared_expert_intermediate_size")))
+_QWEN_SPARSE = sparse(
+    feed_forward.QWEN, experts(shared=shared_width("shared_expert_intermediate_size"))
+)
 _QWEN_MTP = Prediction("mtp_num_hidden_layers")
 _QWEN_HEADS = {"num_key_value_heads": 2, "head_dim": 256}
 _TO_EXPERTS = {"num_local_experts": "num_experts"}
@@ -123,7 +103,7 @@ def _lightning() -> Stack:
         **dict.fromkeys(none, Const(0, _LIGHTNING)),
     }
     own = Section("gqa", {**heads(), **NO_WINDOW}, why=_LIGHTNING)
-    return Stack(LIGHTNING, {FULL: own, LINEAR: Section("delta_net", linear)})
+    return Stack(patterns.LIGHTNING, {FULL: own, LINEAR: Section("delta_net", linear)})
 
 
 # Kimi Linear, Kimi K3: latent attention, and Kimi delta attention in the other layers: a learning
@@ -172,12 +152,10 @@ def _kimi(*, gates: bool) -> tuple[Stack, Stack]:
     }
     latent = {**latent_sizes(None), "output_gate": gate}
     layer = experts(
-        chosen="num_experts_per_token",
-        shared=shared_count("num_shared_experts", 1),
-        narrow=narrow,
+        chosen="num_experts_per_token", shared=shared_count("num_shared_experts", 1), narrow=narrow
     )
     sections = {FULL: Section("mla", latent), LINEAR: Section("delta_net", linear)}
-    return Stack(COUNTED, sections), sparse(AFTER_FIRST, layer)
+    return Stack(patterns.COUNTED, sections), sparse(feed_forward.AFTER_FIRST, layer)
 
 
 _KIMI_NAMES = {"num_experts_per_tok": "num_experts_per_token", "num_local_experts": "num_experts"}
@@ -211,7 +189,7 @@ def _nemotron_h() -> Stack:
         DENSE: mlp(count=PLAIN, optional=True),
         SPARSE: layer,
     }
-    return Stack(ALONE, sections)
+    return Stack(patterns.ALONE, sections)
 
 
 def _granite_read(reader: ConfigReader, sizes: Sizes) -> int:
@@ -241,8 +219,8 @@ def _granite() -> tuple[Stack, Stack]:
     )
     alone = mlp(Size("shared_intermediate_size", 1024), optional=True)
     return (
-        Stack(MAMBA_LISTED, {FULL: full(attention), LINEAR: mamba2(inner, *names)}),
-        Stack(GRANITE, {DENSE: alone, SPARSE: layer}),
+        Stack(patterns.MAMBA_LISTED, {FULL: full(attention), LINEAR: mamba2(inner, *names)}),
+        Stack(feed_forward.GRANITE, {DENSE: alone, SPARSE: layer}),
     )
 
 
@@ -274,11 +252,11 @@ def _jamba() -> tuple[Stack, Stack]:
     layer = experts(width="intermediate_size", defaults=(16, 2, REQUIRED))
     return (
         Stack(
-            periodic("attn_layer", 8, 4, FULL, LINEAR),
+            patterns.periodic("attn_layer", 8, 4, FULL, LINEAR),
             {FULL: Section("gqa", attention), LINEAR: Section("mamba", mamba)},
         ),
         Stack(
-            periodic("expert_layer", 2, 1, SPARSE, DENSE),
+            patterns.periodic("expert_layer", 2, 1, SPARSE, DENSE),
             {DENSE: mlp(optional=True), SPARSE: layer},
         ),
     )
@@ -304,11 +282,11 @@ def _compressed() -> Stack:
     none = dict.fromkeys(index, Const(0, "only layers compressed 4 times have an indexer"))
     why = "its cache is compressed 4 times, 128 times, or not"
     sections = {
-        CSA: Section("compressed", {**sizes, "ratio": Const(4, why), **index}),
-        HCA: Section("compressed", {**sizes, "ratio": Const(128, why), **none}),
+        patterns.CSA: Section("compressed", {**sizes, "ratio": Const(4, why), **index}),
+        patterns.HCA: Section("compressed", {**sizes, "ratio": Const(128, why), **none}),
         SLIDING: Section("compressed", {**sizes, "ratio": Const(0, why), **none}),
     }
-    return Stack(COMPRESSED, sections, (LATENT_BIAS,))
+    return Stack(patterns.COMPRESSED, sections, (LATENT_BIAS,))
 
 
 # Gemma 4: full layers have a head size and KV heads of their own, and with `attention_k_eq_v` no
@@ -354,8 +332,8 @@ def _gemma4() -> tuple[Stack, Stack]:
     attention = {
         FULL: full(wide),
         SLIDING: sliding(_NO_BIAS, 512),
-        FULL_REUSED: full({**wide, **reused}),
-        SLIDING_REUSED: sliding({**_NO_BIAS, **reused}, 512),
+        patterns.FULL_REUSED: full({**wide, **reused}),
+        patterns.SLIDING_REUSED: sliding({**_NO_BIAS, **reused}, 512),
     }
     beside = "it has a dense feed-forward beside its experts, and the shape has none"
     layer = experts(
@@ -367,8 +345,8 @@ def _gemma4() -> tuple[Stack, Stack]:
     embeddings = Guard({"hidden_size_per_layer_input": 256}, _no_embeddings)
     double = Guard({"use_double_wide_mlp": False}, _no_double)
     return (
-        Stack(LAST_REUSE, attention, (embeddings,)),
-        Stack(BESIDE, {DENSE: mlp(optional=True), SPARSE: layer}, (double,)),
+        Stack(patterns.LAST_REUSE, attention, (embeddings,)),
+        Stack(feed_forward.BESIDE, {DENSE: mlp(optional=True), SPARSE: layer}, (double,)),
     )
 
 
@@ -381,9 +359,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         passed=("use_sliding_window",),
         prediction=_QWEN_MTP,
         export=Export(
-            "Qwen3NextForCausalLM",
-            (beyond.head_norms, beyond.shared_gate),
-            {**_SILU, **_NORMED},
+            "Qwen3NextForCausalLM", (beyond.head_norms, beyond.shared_gate), {**_SILU, **_NORMED}
         ),
     ),
     "qwen3_5": Family(
@@ -406,10 +382,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
     ),
     "minimax_text_01": Family(
         "MiniMaxText01ForCausalLM",
-        (
-            _lightning(),
-            all_sparse(experts("num_local_experts", width="intermediate_size")),
-        ),
+        (_lightning(), all_sparse(experts("num_local_experts", width="intermediate_size"))),
         {"num_key_value_heads": 8},
         {"num_experts": "num_local_experts"},
         ("MiniMaxM1ForCausalLM", "MiniMaxForCausalLM"),
@@ -458,12 +431,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
     "granitemoehybrid": Family(
         "GraniteMoeHybridForCausalLM",
         _granite(),
-        {
-            "mamba_n_heads": 128,
-            "mamba_n_groups": 1,
-            "mamba_d_state": 256,
-            "mamba_d_conv": 4,
-        },
+        {"mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4},
         export=Export(
             "GraniteMoeHybridForCausalLM", keys={"position_embedding_type": "rope", **_SILU}
         ),
@@ -511,10 +479,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
     ),
     "deepseek_v4": Family(
         "DeepseekV4ForCausalLM",
-        (
-            _compressed(),
-            all_sparse(experts("n_routed_experts", shared=shared_count(default=1))),
-        ),
+        (_compressed(), all_sparse(experts("n_routed_experts", shared=shared_count(default=1)))),
         {},
         {"num_local_experts": "n_routed_experts"},
         passed=("num_key_value_heads", "qk_rope_head_dim"),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dse.schema.families.engine import Guard, Section, Stack, noted
+from dse.schema.families.feed_forward import ALL_DENSE, ALL_SPARSE
 from dse.schema.families.fields import Const, Field, Flag, Own, Same, Size, Times, Unwritten
 from dse.schema.families.patterns import (
-    ALL_DENSE,
     ALL_FULL,
-    ALL_SPARSE,
     CHUNKED,
     DENSE,
     FULL,
@@ -156,10 +155,7 @@ def indexed(pattern: Pattern) -> Stack:
         "q_lora_rank": Size("q_lora_rank", 1536, null=zero, needs=rank),
         "index_topk": Size("index_topk", 2048),
     }
-    own = {
-        "index_heads": Size("index_n_heads", 64),
-        "index_head_dim": Size("index_head_dim", 128),
-    }
+    own = {"index_heads": Size("index_n_heads", 64), "index_head_dim": Size("index_head_dim", 128)}
     none = dict.fromkeys(own, Const(0, "it has an indexer"))
     sections = {
         "full": Section("mla", {**sizes, **own}),
