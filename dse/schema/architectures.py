@@ -23,7 +23,7 @@ from dse.schema.model import Model
 TRANSFORMERS = "5.23.0"  # the version that every class was instantiated with
 # The family of every class that is written.
 ARCHITECTURES: Mapping[str, str] = {
-    family.export.name: name for name, family in FAMILIES.items() if family.export is not None
+    family.class_name: name for name, family in FAMILIES.items() if family.export is not None
 }
 # Special tokens are the tokenizer's; the classes' own may lie outside a smaller vocabulary.
 _NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))

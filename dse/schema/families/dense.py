@@ -68,13 +68,13 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     "llama": Family(
         "LlamaForCausalLM",
         (grouped(_LLAMA_HEADS), dense(bias=True)),
-        export=Export("LlamaForCausalLM", keys={"mlp_bias": False, **_SILU}),
+        export=Export(keys={"mlp_bias": False, **_SILU}),
     ),
     "qwen2": Family(
         "Qwen2ForCausalLM",
         (windowed(patterns.LAST_SLIDE, heads(True)), dense()),
         {"num_key_value_heads": 32},
-        export=Export("Qwen2ForCausalLM", keys=_SILU),
+        export=Export(keys=_SILU),
     ),
     "mistral": Family(
         "MistralForCausalLM",
@@ -82,13 +82,13 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         {"num_key_value_heads": 8, "sliding_window": 4096},
         others=("Mistral3ForConditionalGeneration",),
         model_types=("mistral3",),
-        export=Export("MistralForCausalLM", keys=_SILU),
+        export=Export(keys=_SILU),
     ),
     "qwen3": Family(
         "Qwen3ForCausalLM",
         (windowed(patterns.LAST_SLIDE, heads("attention_bias")), dense()),
         {"num_key_value_heads": 32, "head_dim": 128},
-        export=Export("Qwen3ForCausalLM", (beyond.head_norms, beyond.output_bias), _SILU),
+        export=Export((beyond.head_norms, beyond.output_bias), _SILU),
     ),
     "gemma3_text": Family(
         "Gemma3ForCausalLM",
@@ -110,7 +110,6 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         ("Gemma3ForConditionalGeneration",),
         ("gemma3",),
         export=Export(
-            "Gemma3ForCausalLM",
             (beyond.norms_after, beyond.head_norms, beyond.output_bias),
             {"hidden_activation": "gelu_pytorch_tanh"},
         ),
@@ -118,9 +117,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
     "nemotron": Family(
         "NemotronForCausalLM",
         (grouped(heads("attention_bias", biased=(0,))), plain("intermediate_size", bias=True)),
-        export=Export(
-            "NemotronForCausalLM", (beyond.layer_norms,), {"mlp_bias": False, "hidden_act": "relu2"}
-        ),
+        export=Export((beyond.layer_norms,), {"mlp_bias": False, "hidden_act": "relu2"}),
     ),
     "gpt2": Family(
         "GPT2LMHeadModel",
@@ -128,7 +125,6 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         _TIED,
         {**_GPT_NAMES, "n_embd": "hidden_size", "n_positions": "max_position_embeddings"},
         export=Export(
-            "GPT2LMHeadModel",
             _BIASED,
             {"activation_function": "gelu_new"},
             renamed={"max_position_embeddings": "n_positions"},
@@ -145,10 +141,7 @@ DENSE_FAMILIES: Mapping[str, Family] = {
         ),
         _TIED,
         export=Export(
-            "OPTForCausalLM",
-            _BIASED,
-            {"activation_function": "relu"},
-            hidden_keys=("word_embed_proj_dim",),
+            _BIASED, {"activation_function": "relu"}, hidden_keys=("word_embed_proj_dim",)
         ),
     ),
     "gpt_neox": Family(
@@ -161,18 +154,14 @@ DENSE_FAMILIES: Mapping[str, Family] = {
             ),
             plain("intermediate_size"),
         ),
-        export=Export("GPTNeoXForCausalLM", _BIASED, {"hidden_act": "gelu"}),
+        export=Export(_BIASED, {"hidden_act": "gelu"}),
     ),
     "bloom": Family(
         "BloomForCausalLM",
         (grouped(_MULTI_HEAD), plain(FOUR_TIMES)),
         _TIED,
         {**_GPT_NAMES, "n_embed": "hidden_size"},
-        export=Export(
-            "BloomForCausalLM",
-            (*_BIASED, beyond.embedding_norm),
-            renamed={"num_attention_heads": "n_head"},
-        ),
+        export=Export((*_BIASED, beyond.embedding_norm), renamed={"num_attention_heads": "n_head"}),
     ),
     "falcon": Family(
         "FalconForCausalLM",

@@ -94,14 +94,15 @@ Beyond = Callable[[Shape], Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """How transformers names the class. `beyond` count what the class has over this project's count
-    of parameters (`dse.physics.parameters`), by what it is, negative where it lacks some. `keys`
-    are written as they are, `expert_keys` where there are experts, `hidden_keys` with the hidden
-    size. `renamed` are keys that the class has under another name."""
+    """How the class is written. `name` and `model_type` are those of transformers, where they are
+    not the publishers'. `beyond` count what the class has over this project's count of parameters
+    (`dse.physics.parameters`), by what it is, negative where it lacks some. `keys` are written as
+    they are, `expert_keys` where there are experts, `hidden_keys` with the hidden size. `renamed`
+    are keys that the class has under another name."""
 
-    name: str
     beyond: tuple[Beyond, ...] = ()
     keys: Config = field(default_factory=dict)
+    name: str = ""
     model_type: str = ""
     renamed: Mapping[str, str] = field(default_factory=dict)
     expert_keys: Config = field(default_factory=dict)
@@ -141,7 +142,7 @@ class Family:
     @property
     def class_name(self) -> str:
         """The class that is written."""
-        return self.architecture if self.export is None else self.export.name
+        return (self.export.name if self.export is not None else "") or self.architecture
 
     @property
     def sections(self) -> list[Section]:

@@ -171,7 +171,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         (windowed(patterns.ALL_WINDOWED, heads()), _local(8, 2)),
         {"num_key_value_heads": 8},
         _TO_LOCAL,
-        export=Export("MixtralForCausalLM", keys=_SILU),
+        export=Export(keys=_SILU),
     ),
     "glm4_moe": Family(
         "Glm4MoeForCausalLM",
@@ -180,14 +180,14 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         _TO_ROUTED,
         passed=("moe_layer_freq",),
         prediction=NOTED,
-        export=Export("Glm4MoeForCausalLM", keys={**_ROUTED, "use_qk_norm": False}),
+        export=Export(keys={**_ROUTED, "use_qk_norm": False}),
     ),
     "qwen3_moe": Family(
         "Qwen3MoeForCausalLM",
         (windowed(patterns.ALL_SWITCHED, _BIASED), sparse(feed_forward.QWEN, experts())),
         {"num_key_value_heads": 4},
         _TO_EXPERTS,
-        export=Export("Qwen3MoeForCausalLM", _NORMS, {**_NORMED, **_SILU}),
+        export=Export(_NORMS, {**_NORMED, **_SILU}),
     ),
     "qwen2_moe": Family(
         "Qwen2MoeForCausalLM",
@@ -199,7 +199,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         ),
         {"num_key_value_heads": 16},
         _TO_EXPERTS,
-        export=Export("Qwen2MoeForCausalLM", (beyond.shared_gate,), {**_NORMED, **_SILU}),
+        export=Export((beyond.shared_gate,), {**_NORMED, **_SILU}),
     ),
     "dots1": Family(
         "Dots1ForCausalLM",
@@ -208,14 +208,14 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         _TO_ROUTED,
         passed=("moe_layer_freq",),
         prediction=NOTED,
-        export=Export("Dots1ForCausalLM", _NORMS, _ROUTED),
+        export=Export(_NORMS, _ROUTED),
     ),
     "gpt_oss": Family(
         "GptOssForCausalLM",
         (windowed(patterns.TURNS, heads("attention_bias", bias_default=True)), _local(128, 4)),
         {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128},
         {**_TO_LOCAL, "experts_per_token": "num_experts_per_tok"},
-        export=Export("GptOssForCausalLM", (beyond.gpt_oss,), _SILU),
+        export=Export((beyond.gpt_oss,), _SILU),
     ),
     "llama4": Family(
         "Llama4ForConditionalGeneration",
@@ -238,7 +238,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         {"num_key_value_heads": 8, "head_dim": 128, "intermediate_size_mlp": 16384},
         others=("Llama4ForCausalLM",),
         model_types=("llama4_text",),
-        export=Export("Llama4ForCausalLM", keys=_SILU, model_type="llama4_text"),
+        export=Export(keys=_SILU, model_type="llama4_text", name="Llama4ForCausalLM"),
     ),
     "deepseek_v3": Family(
         "DeepseekV3ForCausalLM",
@@ -248,7 +248,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         ("KimiK25ForConditionalGeneration", "KimiK2ForCausalLM"),
         ("kimi_k2", "kimi_k25"),
         prediction=NOTED,
-        export=Export("DeepseekV3ForCausalLM", keys=_LATENT_ROUTED),
+        export=Export(keys=_LATENT_ROUTED),
     ),
     "deepseek_v32": Family(
         "DeepseekV32ForCausalLM",
@@ -257,7 +257,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         _TO_ROUTED,
         passed=("head_dim",),
         prediction=NOTED,
-        export=Export("DeepseekV32ForCausalLM", (beyond.indexer_norms,), _LATENT_ROUTED),
+        export=Export((beyond.indexer_norms,), _LATENT_ROUTED),
     ),
     "glm_moe_dsa": Family(
         "GlmMoeDsaForCausalLM",
@@ -272,7 +272,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         _TO_ROUTED,
         passed=("head_dim",),
         prediction=NOTED,
-        export=Export("GlmMoeDsaForCausalLM", (beyond.indexer_norms,), _LATENT_ROUTED),
+        export=Export((beyond.indexer_norms,), _LATENT_ROUTED),
     ),
     "deepseek_v2": Family(
         "DeepseekV2ForCausalLM", (LATENT_ATTENTION, _deepseek(2)), {}, _TO_ROUTED, prediction=NOTED

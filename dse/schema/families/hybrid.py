@@ -358,9 +358,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         _TO_EXPERTS,
         passed=("use_sliding_window",),
         prediction=_QWEN_MTP,
-        export=Export(
-            "Qwen3NextForCausalLM", (beyond.head_norms, beyond.shared_gate), {**_SILU, **_NORMED}
-        ),
+        export=Export((beyond.head_norms, beyond.shared_gate), {**_SILU, **_NORMED}),
     ),
     "qwen3_5": Family(
         "Qwen3_5ForConditionalGeneration",
@@ -369,7 +367,9 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         others=("Qwen3_5ForCausalLM",),
         model_types=("qwen3_5_text",),
         prediction=_QWEN_MTP,
-        export=Export("Qwen3_5ForCausalLM", (beyond.head_norms,), _SILU, model_type="qwen3_5_text"),
+        export=Export(
+            (beyond.head_norms,), _SILU, model_type="qwen3_5_text", name="Qwen3_5ForCausalLM"
+        ),
     ),
     "qwen3_5_moe": Family(
         "Qwen3_5MoeForConditionalGeneration",
@@ -388,7 +388,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         ("MiniMaxM1ForCausalLM", "MiniMaxForCausalLM"),
         ("minimax", "minimax_m1"),
         passed=("shared_intermediate_size",),
-        export=Export("MiniMaxForCausalLM", (beyond.lightning,), _SILU, model_type="minimax"),
+        export=Export((beyond.lightning,), _SILU, model_type="minimax", name="MiniMaxForCausalLM"),
     ),
     "kimi_linear": Family(
         "KimiLinearForCausalLM",
@@ -398,9 +398,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         passed=("moe_layer_freq", "head_dim"),
         prediction=MTP,
         export=Export(
-            "KimiLinearForCausalLM",
-            (beyond.kimi_decay,),
-            {"moe_layer_freq": 1, "mla_use_output_gate": False, **_SILU},
+            (beyond.kimi_decay,), {"moe_layer_freq": 1, "mla_use_output_gate": False, **_SILU}
         ),
     ),
     "nemotron_h": Family(
@@ -424,23 +422,19 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         },
         passed=("mlp_bias",),
         prediction=MTP,
-        export=Export(
-            "NemotronHForCausalLM", keys={"mlp_hidden_act": "relu2"}, expert_keys=_NORMED
-        ),
+        export=Export(keys={"mlp_hidden_act": "relu2"}, expert_keys=_NORMED),
     ),
     "granitemoehybrid": Family(
         "GraniteMoeHybridForCausalLM",
         _granite(),
         {"mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4},
-        export=Export(
-            "GraniteMoeHybridForCausalLM", keys={"position_embedding_type": "rope", **_SILU}
-        ),
+        export=Export(keys={"position_embedding_type": "rope", **_SILU}),
     ),
     "jamba": Family(
         "JambaForCausalLM",
         _jamba(),
         {"num_key_value_heads": 8},
-        export=Export("JambaForCausalLM", (beyond.mamba_norms,), _SILU),
+        export=Export((beyond.mamba_norms,), _SILU),
     ),
     "gemma4": Family(
         "Gemma4ForConditionalGeneration",
@@ -450,7 +444,6 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
         model_types=("gemma4_text",),
         passed=("vocab_size_per_layer_input",),
         export=Export(
-            "Gemma4ForCausalLM",
             (beyond.norms_after, beyond.head_norms, beyond.gemma4_experts),
             {
                 "hidden_size_per_layer_input": 0,
@@ -458,6 +451,7 @@ HYBRID_FAMILIES: Mapping[str, Family] = {
                 "hidden_activation": "gelu_pytorch_tanh",
             },
             model_type="gemma4_text",
+            name="Gemma4ForCausalLM",
         ),
     ),
     "kimi_k3": Family(
