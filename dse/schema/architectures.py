@@ -101,6 +101,12 @@ def find_architecture(name: str) -> str:
     )
 
 
+def note_of(name: str) -> str:
+    """What is said of a class that is written; empty where there is nothing to say."""
+    export = FAMILIES[ARCHITECTURES[name]].export
+    return "" if export is None else export.note
+
+
 def config_of_family(name: str, model: Model, context: int | None = None) -> Config:
     """The configuration of a model as one of a family, exported or not. Raises Cannot where the
     family has no keys for the shape, InputError where nothing has its formats."""

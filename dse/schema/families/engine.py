@@ -98,7 +98,8 @@ class Export:
     not the publishers'. `beyond` count what the class has over this project's count of parameters
     (`dse.physics.parameters`), by what it is, negative where it lacks some. `keys` are written as
     they are, `expert_keys` where there are experts, `hidden_keys` with the hidden size. `renamed`
-    are keys that the class has under another name."""
+    are keys that the class has under another name. `note` is said of what the class has by a switch
+    that no size says."""
 
     beyond: tuple[Beyond, ...] = ()
     keys: Config = field(default_factory=dict)
@@ -107,6 +108,7 @@ class Export:
     renamed: Mapping[str, str] = field(default_factory=dict)
     expert_keys: Config = field(default_factory=dict)
     hidden_keys: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)

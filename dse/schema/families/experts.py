@@ -41,6 +41,9 @@ _TO_ROUTED = {"num_experts": "n_routed_experts", "num_local_experts": "n_routed_
 _TO_EXPERTS = {"num_local_experts": "num_experts"}
 _M3 = "sparse_attention_config."
 _SHARED = "it has shared experts, and the shape has none"
+_QK_NORM = (
+    "norms of query and key heads (use_qk_norm) are left out: GLM-4.5 has them, GLM-4.5-Air has not"
+)
 _NORMS = (beyond.head_norms, beyond.output_bias)
 _BIASED = heads("attention_bias")
 _LLAMA = grouped(_BIASED)
@@ -180,7 +183,7 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
         _TO_ROUTED,
         passed=("moe_layer_freq",),
         prediction=NOTED,
-        export=Export(keys={**_ROUTED, "use_qk_norm": False}),
+        export=Export(keys={**_ROUTED, "use_qk_norm": False}, note=_QK_NORM),
     ),
     "qwen3_moe": Family(
         "Qwen3MoeForCausalLM",

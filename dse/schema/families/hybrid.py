@@ -295,7 +295,7 @@ def _compressed() -> Stack:
 
 def _global_heads(reader: ConfigReader, sizes: Sizes) -> int:
     own = reader.optional_integer("num_key_value_heads") or sizes["heads"]
-    if not sizes["values_from_keys"]:
+    if not reader.boolean("attention_k_eq_v"):
         return own
     return reader.optional_integer("num_global_key_value_heads") or own
 
@@ -321,12 +321,12 @@ def _no_double(reader: ConfigReader) -> None:
 
 def _gemma4() -> tuple[Stack, Stack]:
     wide = {
-        "qkv_bias": _NO_BIAS["qkv_bias"],
-        "values_from_keys": Flag("attention_k_eq_v"),
         "heads": _NO_BIAS["heads"],
         "kv_heads": Own({"num_global_key_value_heads": None}, _global_heads, _global_written),
         "head_dim": Size("global_head_dim", 512),
         "v_head_dim": _NO_BIAS["v_head_dim"],
+        "qkv_bias": _NO_BIAS["qkv_bias"],
+        "values_from_keys": Flag("attention_k_eq_v"),
     }
     reused = {"reuses_kv": Const(1, "it has no layers that reuse the keys and values of others")}
     attention = {

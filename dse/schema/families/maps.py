@@ -89,8 +89,7 @@ def heads(
     Without a key, there are as many key and value heads as query heads, and heads are as wide
     together as the hidden size."""
     one = "it has as many key and value heads as query heads"
-    found: dict[str, Field] = {"qkv_bias": _bias(bias, bias_default, biased)}
-    found["heads"] = Size("num_attention_heads")
+    found: dict[str, Field] = {"heads": Size("num_attention_heads")}
     if key_values is not None:
         found["kv_heads"] = Size(key_values, HEADS, null=as_heads)
     else:
@@ -100,6 +99,7 @@ def heads(
     else:
         found["head_dim"] = head_dim or HEAD_DIM_OF_HIDDEN
     found["v_head_dim"] = Same("head_dim", "its keys and values have heads of one size")
+    found["qkv_bias"] = _bias(bias, bias_default, biased)
     return found
 
 
