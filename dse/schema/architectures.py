@@ -29,8 +29,15 @@ ARCHITECTURES: Mapping[str, str] = {
 _NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
 # What a configuration does not hold, and the layers, which are compared by themselves.
 _NOT_WRITTEN = (
-    "id", "name", "source", "assumed", "unknown_keys", "training_tokens", "architecture", "blocks",
-)  # fmt: skip
+    "id",
+    "name",
+    "source",
+    "assumed",
+    "unknown_keys",
+    "training_tokens",
+    "architecture",
+    "blocks",
+)
 
 
 @dataclass(frozen=True, slots=True)
