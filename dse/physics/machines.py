@@ -41,6 +41,7 @@ class Machines:
     `law_kind` and, for what uses one of BLOCK_LAWS, `block_law_kind` of that law index KINDS."""
 
     ids: tuple[str, ...]
+    families: tuple[str, ...]
     classes: tuple[str, ...]
     laws: Mapping[str, LawTable]
     floor_s_per_byte: Table
@@ -88,6 +89,7 @@ def compile_machines(
     unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else ()
     machines = Machines(
         ids=tuple(row.id for row in rows),
+        families=tuple(row.family for row in rows),
         classes=tuple(efficiency.id.partition(":")[0] for efficiency in efficiencies),
         laws={name: _law_table(name, pairs) for name in OPERATORS},
         capacity_bytes=np.array([row.capacity_bytes for row in rows]),
