@@ -1,5 +1,5 @@
 """Three public training runs, estimated from their published configuration:
-`python -m dse.accuracy.training_runs`.
+`python -m tools.fits.public_runs`.
 
 None of them is a row that the constants of the stacks were fitted to. Interruptions are not
 predicted here: a figure is the step's own time over the share of the time that the source says was

@@ -1,4 +1,4 @@
-"""Fits the calibration and writes it: `python -m dse.accuracy.fit_serving [FILE]`.
+"""Fits the calibration and writes it: `python -m tools.fits.serving [FILE]`.
 
 FILE is `hardware/efficiency/serving/calibration.yaml` unless named. The data is the project's own
 copy of the measurements. The same data and versions write the same bytes.
