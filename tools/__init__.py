@@ -1,1 +1,1 @@
-"""What maintainers run from the checkout; none of it is in the wheel, and `dse` imports none of it."""
+"""What maintainers run from the checkout. The wheel leaves it out, and `dse` imports none of it."""
