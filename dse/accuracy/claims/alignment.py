@@ -18,7 +18,6 @@ FILE = "gemm_alignment.csv"
 HIDDEN, ROWS = 4096.0, 16_384.0
 GRID = (4096.0, 8192.0, 16_384.0)  # widths over which the law's tile steps are averaged
 ALIGNED = 32
-MATTERS = 0.05
 
 
 def measured() -> pd.DataFrame:

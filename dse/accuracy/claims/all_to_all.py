@@ -15,9 +15,6 @@ MODELS = ("deepseek-v3", "qwen3-235b-a22b", "kimi-k2")
 CHIPS = ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "gb300_nvl72")
 SPECS = ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "gb300_nvl72", "mi455x", "tpu_v7x")
 EACH, UP_TO = 32, 288
-ABOUT = (4.0, 16.0)  # within a factor of two of eight
-BOTTLENECK, EFFICIENT = 0.4, 0.25
-MATTERS = 1.2
 MESSAGES = {
     32_768: "32 KiB (cold)",
     1_048_576: "1 MiB",
@@ -61,7 +58,7 @@ def find(given: Given) -> Measured:
         "share_across_least": min(across),
         "share_across_most": max(across),
     } | measured
-    return Measured(figures, (tuple(rows), _specs(), measured_table))
+    return Measured(figures, (rows, _specs(), measured_table))
 
 
 def _measured() -> tuple[dict[str, float | None], Rows]:
@@ -89,7 +86,7 @@ def _measured() -> tuple[dict[str, float | None], Rows]:
     figures: dict[str, float | None] = {
         f"measured_all_reduce_slowdown_{size}": float(slower[size]) for size in shown
     }
-    return (figures, rows)
+    return figures, rows
 
 
 def _specs() -> Rows:
@@ -106,4 +103,4 @@ def _specs() -> Rows:
                 times(ratio),
             )
         )
-    return tuple(rows)
+    return rows

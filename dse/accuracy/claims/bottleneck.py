@@ -96,7 +96,7 @@ def _years() -> tuple[dict[str, float], tuple[Rows, ...]]:
         rows += [
             _cell("", largest, group, inside & _within(size, bounds), bounds) for bounds in SIZES
         ]
-    table = tuple(rows)
+    table = rows
     means = tuple(
         (
             _years_of(low, high),
@@ -259,4 +259,4 @@ def _shadow_prices() -> tuple[list[tuple[str, str, int]], list[dict[str, float]]
                     f"${worth:.3f}",
                 )
             )
-    return (places, found, tuple(rows))
+    return (places, found, rows)

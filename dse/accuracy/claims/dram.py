@@ -16,7 +16,6 @@ MODEL, CHIP, PROMPT, OUTPUT = "llama-3-70b", "h100_sxm", 2048.0, 512.0
 SHARES = (0.0, 0.1, 0.25, 0.5, 1.0)
 LOADS = ((1.0, 4.0), (64.0, 4.0))  # requests in flight, tensor parallelism
 TIERS = ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "mi300x", "gh200_96")
-MAGNITUDE, STARVED = (3.0, 30.0), 0.5
 
 
 def find(given: Given) -> Measured:
@@ -61,7 +60,11 @@ def find(given: Given) -> Measured:
         "speed_left_1_request": kept[0],
         "speed_left_64_requests": kept[1],
     }
-    return Measured(figures, (tuple(tiers), tuple(rows)), {"kept_most": max(kept), "capacity_ratio_most": max(capacity)})
+    return Measured(
+        figures,
+        (tuple(tiers), rows),
+        {"kept_most": max(kept), "capacity_ratio_most": max(capacity)},
+    )
 
 
 def _estimate(share: float, requests: float, tp: float) -> dict[str, float]:

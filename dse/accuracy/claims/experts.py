@@ -14,7 +14,7 @@ LIMITS_S = (0.02, 0.05)
 CONCURRENCY = tuple(float(2**k) for k in range(12))
 NEAR = 0.01  # nats per token within which two models count as equal
 SAME_SIZE = 0.15  # logarithm of dense-equivalent parameters within which they do
-CHEAPER, MOST = 1.1, 0.9
+CHEAPER = 1.1
 TOP = 10
 WORDS = {
     "equal_loss": "at equal predicted loss, each trained as it was",
@@ -128,8 +128,7 @@ def _pairs(pairs: pd.DataFrame, words: str, limit: float) -> Rows:
             parts = [times(float(part["ratio"].quantile(q))) for q in (0.1, 0.5, 0.9)]
             share = percent(float((part["ratio"] >= CHEAPER).mean()))
             rows.append((name, str(len(part)), *parts, share))
-    f"Dense cost over sparse cost {words}, {limit * 1e3:g} ms a token"
-    return tuple(rows)
+    return rows
 
 
 def _per_model(best: pd.DataFrame, pairs: pd.DataFrame, limit: float) -> Rows:
@@ -150,7 +149,7 @@ def _per_model(best: pd.DataFrame, pairs: pd.DataFrame, limit: float) -> Rows:
                 times(row["ratio"]),
             )
         )
-    return tuple(rows)
+    return rows
 
 
 # A dense model and a sparse one that both have offline rows.

@@ -19,7 +19,6 @@ from dse.answer.numbers import digits, in_ms, times
 SAMPLE, SEED = 20_000, 5
 BATCHES = (1.0, 8.0, 64.0, 512.0)
 ROUNDING = 1e-9
-RARE = 0.01
 EXAMPLES = (Point("llama-3-70b", "h200_sxm", 8), Point("deepseek-v3", "h200_sxm", 8, ep=8))
 
 
@@ -96,7 +95,7 @@ def _speculation() -> Rows:
         base = predict([EXAMPLES[0]], serving="static")
         floor = float(base["latency_floor_s"][0])
         rows.append((f"{accepted:g}", digits(tokens), in_ms(floor), in_ms(floor / tokens)))
-    return tuple(rows)
+    return rows
 
 
 def _below(lower: pd.DataFrame) -> Rows:

@@ -57,7 +57,7 @@ def find(given: Given) -> Measured:
     means = tuple(float(np.mean(side)) for side in zip(*first, strict=True))
     return Measured(
         figures,
-        (tuple(rows), _measured(pairs), _generations(answer)),
+        (rows, _measured(pairs), _generations(answer)),
         {"rank_bandwidth": means[0], "rank_flops": means[1], "chips": len(chips)},
     )
 
@@ -99,7 +99,7 @@ def _measured(pairs: pd.DataFrame) -> Rows:
                 times(float(part[n].median())) for n in ("speed", "predicted", "bandwidth", "flops")
             ]
             rows.append((f"{b} over {a}", f"{len(part):,}", *middles))
-    return tuple(rows)
+    return rows
 
 
 def _generations(answer: Answer) -> Rows:
@@ -118,4 +118,4 @@ def _generations(answer: Answer) -> Rows:
                 *(times(float(speed[b, batch] / speed[a, batch])) for batch in BATCHES),
             )
         )
-    return tuple(rows)
+    return rows

@@ -12,10 +12,9 @@ from dse.accuracy.claims.engine import Given, Measured
 from dse.answer.numbers import digits, percent, times
 
 NODE, MULTIPLY = "7 nm", "int8 multiply"
-UP_TO, AMORTISED = 1000.0, 2.0
 CHIP = "h100_sxm"
 GPUS = ("NVIDIA", "AMD")
-SPLIT, FLAT = 2022, 1.2  # the year that halves the catalog's GPUs; growth a year that is still flat
+SPLIT = 2022  # halves the GPUs of the catalog
 COLUMNS = {
     "reached_flop_per_j": "FLOP/J reached, 16 bits",
     "narrow_peak_flop_per_j": "peak FLOP/J, narrowest format",

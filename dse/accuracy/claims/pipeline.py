@@ -12,7 +12,6 @@ from dse.catalog import load_catalog
 STAGES = (1.0, 2.0, 4.0, 8.0)
 BASE = Point("llama-3-70b", "h100_sxm", 4)
 LONG_PROMPT, MANY = 131_072.0, 128.0
-MATTERS = 0.02
 
 
 def find(given: Given) -> Measured:

@@ -28,7 +28,6 @@ LOADS = {
     "long answers": (1000.0, 8000.0),
 }
 CONCURRENCY = tuple(float(round(2 ** (k / 2))) for k in range(4, 29))
-HELPS, ALWAYS = 1.1, 0.9
 # Groups of one worker, (tp, dp, ep).
 GROUPS = {
     "llama-3-70b": ((2, 1, 1), (4, 1, 1), (8, 1, 1)),
@@ -138,7 +137,7 @@ def find(given: Given) -> Measured:
     )
     return Measured(
         figures,
-        (tuple(rows), mixed_table, measured_table),
+        (rows, mixed_table, measured_table),
         {"helped": float(np.mean([r >= given["helps"] for r in ratios]))},
     )
 
@@ -161,11 +160,7 @@ def _mixed() -> tuple[dict[str, float | None], Rows]:
         if ratio is not None:
             ratios.append(ratio)
         rows.append((name, *(digits(c and c / 1e6) for c in cells), times(ratio)))
-    (
-        "Different chips: llama-3-70b, million output tokens per dollar (rental_3yr), "
-        f"{LIMITS_S[1] * 1e3:g} ms a token"
-    )
-    return ({"mixed_chips_best_ratio": max(ratios, default=None)}, tuple(rows))
+    return ({"mixed_chips_best_ratio": max(ratios, default=None)}, rows)
 
 
 @cache
@@ -227,4 +222,4 @@ def _measured() -> tuple[dict[str, float | None], Rows]:
         "measured_best_ratio": max(ratios, default=None),
         "measured_worst_ratio": min(ratios, default=None),
     }
-    return (figures, tuple(rows))
+    return (figures, rows)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from dse.accuracy.claims.engine import Given, Measured
+from dse.accuracy.claims.engine import Fact, Given, Measured
 from dse.answer.numbers import percent
 from dse.physics.racks import RACK_RULES, Stop, alone, rack_use, relaxed, stages, stop
 from dse.schema.rack import Rack, load_rack, shipped_racks
@@ -38,6 +39,15 @@ def ends(rack: Rack) -> tuple[str, ...]:
     tied = sorted((n for n in use if use[n] > max(1.0, most / (1.0 + TIED))), key=lambda n: -use[n])
     before, after = stages(rack, np.maximum(sizes, 1.0))
     return (SWITCHES, *tied) if after > before else tuple(tied)
+
+
+def end_facts(ended: Sequence[tuple[str, ...]]) -> dict[str, Fact]:
+    """Of the racks, by their `ends`: shares that end by a bound of NAMED, and by those alone."""
+    touched = [any(bound in NAMED for bound in one) for one in ended]
+    return {
+        "touched": sum(touched) / len(ended),
+        "alone": sum(map(_by_named_alone, ended)) / len(ended),
+    }
 
 
 def _by_named_alone(ended: tuple[str, ...]) -> bool:
@@ -83,10 +93,9 @@ def find(given: Given) -> Measured:
     )
     return Measured(
         figures,
-        (tuple(rows), each),
-        {
-            "touched": (alone_named + among) / len(ended),
-            "alone": alone_named / len(ended),
+        (rows, each),
+        end_facts(ended)
+        | {
             "bend_over_domain": turned,
             "headline": _headline(rack),
             "others": len(ended) - alone_named - among,

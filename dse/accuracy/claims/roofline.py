@@ -23,7 +23,6 @@ from dse.answer.numbers import percent, times
 PROMPT = 2048.0
 BATCHES = (1.0, 8.0, 32.0, 128.0, 512.0)
 PROMPTS = (128.0, 512.0, 2048.0, 8192.0)
-USUALLY, NEARLY_ALWAYS = 0.75, 0.9
 
 
 @cache

@@ -35,7 +35,6 @@ SUBJECTS = (
 )
 LARGE = ("llama-3-70b", "llama-3.1-405b", "qwen3-235b-a22b", "deepseek-v3", "kimi-k2")
 LARGE_CHIP, FROM, TO, REQUESTS = "gb200_nvl72", 8.0, 64.0, 256.0
-MATTERS = 1.05
 
 
 @cache
@@ -94,7 +93,7 @@ def find_latency(given: Given) -> Measured:
     }
     return Measured(
         figures,
-        (tuple(rows), steps),
+        (rows, steps),
         {
             "faster": float(
                 np.mean(
@@ -139,7 +138,7 @@ def _loaded() -> tuple[dict[str, tuple[bool, float]], dict[str, tuple[bool, floa
                 times(few / full),
             )
         )
-    return (found, equal, tuple(rows))
+    return (found, equal, rows)
 
 
 def _kind(model: str) -> str:
@@ -181,6 +180,6 @@ def find_ceiling(given: Given) -> Measured:
     }
     return Measured(
         figures,
-        (tuple(rows),),
+        (rows,),
         {"known": float(np.mean([value is not None for value in (*ceilings, *replicas)]))},
     )

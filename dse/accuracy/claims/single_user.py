@@ -12,8 +12,6 @@ from dse.accuracy.claims.sram import OUTPUT, PROMPT, fitted
 from dse.answer.numbers import in_ms, percent, times
 
 FEW = 8.0  # requests in flight up to which a measured row counts as nearly one user
-MATTERS = 1.05
-GROQ_TIMES = 10.0
 GROQ = "groq_lpu_v1"
 SMALL = ("llama-3.2-1b", "llama-3.2-3b", "llama-3-8b", "gemma-2-9b", "phi-4")
 
@@ -74,7 +72,7 @@ def _groq() -> tuple[float | None, Rows]:
                 times(ratios[-1]),
             )
         )
-    table = tuple(rows)
+    table = rows
     return (float(np.median(ratios)) if ratios else None), table
 
 
@@ -95,7 +93,7 @@ def _by_size(sizes: np.ndarray, decode: np.ndarray, prefill: np.ndarray) -> Rows
                     times(float(np.median(prefill[inside]))),
                 )
             )
-    return tuple(rows)
+    return rows
 
 
 def _measured(pairs: pd.DataFrame) -> Rows:
@@ -113,7 +111,7 @@ def _measured(pairs: pd.DataFrame) -> Rows:
                         percent(float((chosen["speed"] > 1.0).mean())),
                     )
                 )
-    return tuple(rows)
+    return rows
 
 
 def _loads(part: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

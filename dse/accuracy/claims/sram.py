@@ -33,7 +33,6 @@ CASES = (
 )
 LARGE = (("llama-3-70b", "8 bits"), ("deepseek-v3", "8 bits"))
 AROUND_20B = ("phi-4", "gpt-neox-20b", "gemma-3-27b", "qwen3-30b-a3b", "mpt-30b")
-MATTERS, MANY = 0.05, 100
 SPLITS = {"fewest": "The fewest chips", "fastest": "The fastest number of chips"}
 
 

@@ -15,7 +15,6 @@ from dse.physics.training.plan import TASKS
 from dse.questions.train.answer import Training
 
 LONG = 131_072
-ABOUT = (1.8, 2.2)
 
 
 def ratio(found: Training, length: float | None = None, task: str = "pretrain") -> float:

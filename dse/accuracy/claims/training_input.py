@@ -50,4 +50,4 @@ def find(given: Given) -> Measured:
         "least_margin": least[worst],
         "least_margin_tokenised_text": least["tokenised text from storage"],
     }
-    return Measured(figures, (tuple(rows),), {"worst": worst})
+    return Measured(figures, (rows,), {"worst": worst})

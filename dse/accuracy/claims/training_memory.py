@@ -12,7 +12,6 @@ from dse.physics.training.plan import OPTIMIZERS
 
 PARAMETERS = 70e9
 CLAIMED = {"weights": 140e9, "gradients": 140e9, "optimizer": 560e9}
-NEAR = 0.01
 MODEL, CHIP = "llama-3-70b", "h100_sxm"
 COUNTS = (4, 8, 16, 32, 64)
 
@@ -64,7 +63,7 @@ def find(given: Given) -> Measured:
     }
     return Measured(
         figures,
-        (tuple(rows),),
+        (rows,),
         {
             "off": max(abs(parts[name] / CLAIMED[name] - 1.0) for name in CLAIMED),
             "held_over_claim": held * chips / (12.0 * document["total_parameters"]),

@@ -63,7 +63,7 @@ def find(given: Given) -> Measured:
     np.mean([row[1] <= YEARS * DAYS for row in days])
     return Measured(
         figures,
-        (tuple(rows),),
+        (rows,),
         {
             "reached_by_any": float(np.mean([min(row) <= given["within_days"] for row in days])),
             "reached_at_100b": float(np.mean([row[1] <= given["within_days"] for row in days])),

@@ -22,7 +22,6 @@ LATENCY_S = 0.02
 SERVED, NEW = "llama-3-8b", "h100_sxm"
 OLDER = ("a100_80_sxm", "a100_40_sxm", "l40s", "a10", "l4", "rtx4090", "rtx5090")
 REQUESTS = 16.0
-LOSES, KEEPS, USEFUL = 0.2, 0.1, 2.0
 
 
 def find(given: Given) -> Measured:
@@ -62,7 +61,7 @@ def find(given: Given) -> Measured:
     return Measured(
         figures,
         (
-            tuple(rows),
+            rows,
             tuple(
                 (
                     (

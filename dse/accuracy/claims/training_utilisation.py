@@ -11,7 +11,6 @@ from dse.accuracy.claims.training_runs import RUNS, run
 from dse.answer.numbers import percent
 from dse.questions.train.words import SHORT_LOSSES
 
-POOR, TARGET, NEAR = 0.11, 0.40, 0.2
 # One thing done carelessly, the rest still the best that is left.
 CARELESS: dict[str, dict[str, Any]] = {
     "small batch (1M tokens)": {"global_batch_tokens": "1M"},
@@ -53,4 +52,4 @@ def find(given: Given) -> Measured:
         "best_most": max(best),
         "careless_least": min(careless),
     }
-    return Measured(figures, (tuple(rows), tuple(losses)))
+    return Measured(figures, (rows, tuple(losses)))

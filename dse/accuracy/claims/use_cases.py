@@ -12,7 +12,6 @@ from dse.accuracy.claims.sram import fitted
 from dse.answer.numbers import digits, times
 from dse.catalog import load_catalog
 
-NEAR = 1.1  # a chip is as good as the best within this factor
 THEN = 2024  # the year from which the table that the claim quotes dates
 SOLD = ("shipping", "shipping_legacy", "shipping_cn", "cloud", "cloud_legacy", "restricted")
 EDGE_W = 200.0
