@@ -16,8 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy import saturating_fit
-from dse.accuracy.points import Readout, machines_of, predict_rows, read_rows
+from dse.accuracy.points import Readout, predict_rows, read_rows
 from dse.accuracy.saturating_fit import Objective
+from dse.accuracy.tables import machines_of
 from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.physics.calibrated import (

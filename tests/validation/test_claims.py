@@ -80,85 +80,22 @@ def test_commands_can_be_typed(line: str) -> None:
 
 # The facts that the verdict of a claim rests on.
 FACTS = {
-    1: (
-        "decode_least",
-        "prefill_compute_share",
-        "largest_least",
-    ),
-    2: (
-        "below_floor",
-        "floor_lowered_by_batch",
-        "measured_below_floor",
-    ),
-    3: (
-        "least_step_ratio_any_pair",
-        "elsewhere",
-    ),
-    4: (
-        "faster",
-        "loaded_sparse_least",
-        "loaded_dense_most",
-    ),
-    5: (
-        "known",
-        "largest_instance_of_best_most",
-    ),
-    6: (
-        "slowdown_least",
-        "slowdown_most",
-        "share_inside_most",
-        "share_across_least",
-    ),
-    8: (
-        "rank_bandwidth",
-        "rank_flops",
-        "measured_error_bandwidth",
-        "measured_error_flops",
-    ),
-    9: (
-        "bandwidth_ratio_least",
-        "bandwidth_ratio_most",
-        "capacity_ratio_least",
-        "kept_most",
-    ),
-    11: (
-        "largest_held_b",
-        "least_refused_b",
-        "many_chips",
-    ),
-    12: (
-        "touched",
-        "alone",
-        "bend_over_domain",
-    ),
-    13: (
-        "cells_helped",
-        "helped",
-    ),
-    14: (
-        "measured_cliff",
-        "measured_power_of_two_gain",
-        "best_tile",
-    ),
-    15: (
-        "about",
-        "most",
-        "joules_fall_with_batch",
-    ),
-    20: (
-        "predicted_h200_over_h100",
-        "measured_h200_over_h100",
-        "groq_over_h100",
-    ),
-    21: (
-        "hold_today",
-        "held_then",
-        "uses",
-    ),
-    22: (
-        "cheaper",
-        "sparse_among_best",
-    ),
+    1: ("decode_least", "prefill_compute_share", "largest_least"),
+    2: ("below_floor", "floor_lowered_by_batch", "measured_below_floor"),
+    3: ("least_step_ratio_any_pair", "elsewhere"),
+    4: ("faster", "loaded_sparse_least", "loaded_dense_most"),
+    5: ("known", "largest_instance_of_best_most"),
+    6: ("slowdown_least", "slowdown_most", "share_inside_most", "share_across_least"),
+    8: ("rank_bandwidth", "rank_flops", "measured_error_bandwidth", "measured_error_flops"),
+    9: ("bandwidth_ratio_least", "bandwidth_ratio_most", "capacity_ratio_least", "kept_most"),
+    11: ("largest_held_b", "least_refused_b", "many_chips"),
+    12: ("touched", "alone", "bend_over_domain"),
+    13: ("cells_helped", "helped"),
+    14: ("measured_cliff", "measured_power_of_two_gain", "best_tile"),
+    15: ("about", "most", "joules_fall_with_batch"),
+    20: ("predicted_h200_over_h100", "measured_h200_over_h100", "groq_over_h100"),
+    21: ("hold_today", "held_then", "uses"),
+    22: ("cheaper", "sparse_among_best"),
     24: ("share_flat",),
 }
 
@@ -166,471 +103,58 @@ FACTS = {
 @pytest.mark.parametrize(
     ("number", "values", "expected"),
     [
-        (
-            1,
-            (
-                0.99,
-                0.9,
-                0.95,
-            ),
-            CONFIRMED,
-        ),
-        (
-            1,
-            (
-                0.99,
-                0.9,
-                0.7,
-            ),
-            QUALIFIED,
-        ),
-        (
-            1,
-            (
-                0.7,
-                0.99,
-                0.99,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            2,
-            (
-                0.0,
-                0.0,
-                0.0,
-            ),
-            CONFIRMED,
-        ),
-        (
-            2,
-            (
-                0.0,
-                0.0,
-                0.2,
-            ),
-            QUALIFIED,
-        ),
-        (
-            2,
-            (
-                1e-06,
-                0.0,
-                0.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            2,
-            (
-                0.0,
-                1e-06,
-                0.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            3,
-            (
-                1.0,
-                1.0,
-            ),
-            CONFIRMED,
-        ),
-        (
-            3,
-            (
-                1.01,
-                0.4,
-            ),
-            QUALIFIED,
-        ),
-        (
-            3,
-            (
-                0.9,
-                1.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            4,
-            (
-                1.0,
-                2.0,
-                1.5,
-            ),
-            CONFIRMED,
-        ),
-        (
-            4,
-            (
-                1.0,
-                1.2,
-                1.5,
-            ),
-            QUALIFIED,
-        ),
-        (
-            4,
-            (
-                0.0,
-                1.0,
-                0.5,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            5,
-            (
-                1.0,
-                0.9,
-            ),
-            CONFIRMED,
-        ),
-        (
-            5,
-            (
-                0.75,
-                0.9,
-            ),
-            QUALIFIED,
-        ),
-        (
-            5,
-            (
-                0.0,
-                1.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            6,
-            (
-                8.0,
-                9.0,
-                0.1,
-                0.5,
-            ),
-            CONFIRMED,
-        ),
-        (
-            6,
-            (
-                2.0,
-                3.0,
-                0.1,
-                0.5,
-            ),
-            QUALIFIED,
-        ),
-        (
-            6,
-            (
-                1.0,
-                1.1,
-                0.1,
-                0.5,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            8,
-            (
-                0.9,
-                0.8,
-                0.1,
-                0.2,
-            ),
-            CONFIRMED,
-        ),
-        (
-            8,
-            (
-                0.9,
-                0.8,
-                0.2,
-                0.1,
-            ),
-            QUALIFIED,
-        ),
-        (
-            8,
-            (
-                0.7,
-                0.8,
-                0.2,
-                0.1,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            9,
-            (
-                10.0,
-                12.0,
-                2.0,
-                0.1,
-            ),
-            CONFIRMED,
-        ),
-        (
-            9,
-            (
-                12.0,
-                50.0,
-                2.0,
-                0.1,
-            ),
-            QUALIFIED,
-        ),
-        (
-            9,
-            (
-                10.0,
-                10.0,
-                2.0,
-                0.7,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            11,
-            (
-                20.0,
-                27.0,
-                1.0,
-            ),
-            CONFIRMED,
-        ),
-        (
-            11,
-            (
-                20.0,
-                40.0,
-                1.0,
-            ),
-            QUALIFIED,
-        ),
-        (
-            11,
-            (
-                8.0,
-                20.0,
-                0.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            12,
-            (
-                1.0,
-                1.0,
-                1.5,
-            ),
-            CONFIRMED,
-        ),
-        (
-            12,
-            (
-                1.0,
-                1.0,
-                3.0,
-            ),
-            QUALIFIED,
-        ),
-        (
-            12,
-            (
-                1.0,
-                0.5,
-                1.5,
-            ),
-            QUALIFIED,
-        ),
-        (
-            12,
-            (
-                0.0,
-                0.0,
-                1.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            13,
-            (
-                9.0,
-                0.9,
-            ),
-            CONFIRMED,
-        ),
-        (
-            13,
-            (
-                1.0,
-                0.5,
-            ),
-            QUALIFIED,
-        ),
-        (
-            13,
-            (
-                0.0,
-                0.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            14,
-            (
-                0.4,
-                0.1,
-                0.1,
-            ),
-            CONFIRMED,
-        ),
-        (
-            14,
-            (
-                0.4,
-                0.01,
-                0.0,
-            ),
-            QUALIFIED,
-        ),
-        (
-            14,
-            (
-                0.01,
-                0.01,
-                0.01,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            15,
-            (
-                1.0,
-                800.0,
-                10.0,
-            ),
-            CONFIRMED,
-        ),
-        (
-            15,
-            (
-                1.0,
-                2300.0,
-                10.0,
-            ),
-            QUALIFIED,
-        ),
-        (
-            15,
-            (
-                0.0,
-                25.0,
-                10.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            15,
-            (
-                1.0,
-                800.0,
-                1.5,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            20,
-            (
-                1.3,
-                1.2,
-                9.0,
-            ),
-            CONFIRMED,
-        ),
-        (
-            20,
-            (
-                1.3,
-                1.2,
-                None,
-            ),
-            QUALIFIED,
-        ),
-        (
-            20,
-            (
-                1.3,
-                1.2,
-                2.0,
-            ),
-            QUALIFIED,
-        ),
-        (
-            20,
-            (
-                1.0,
-                1.0,
-                10.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            21,
-            (
-                2.0,
-                2.0,
-                2.0,
-            ),
-            CONFIRMED,
-        ),
-        (
-            21,
-            (
-                0.0,
-                1.0,
-                2.0,
-            ),
-            QUALIFIED,
-        ),
-        (
-            21,
-            (
-                0.0,
-                0.0,
-                2.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            22,
-            (
-                0.95,
-                0.8,
-            ),
-            CONFIRMED,
-        ),
-        (
-            22,
-            (
-                0.95,
-                0.3,
-            ),
-            QUALIFIED,
-        ),
-        (
-            22,
-            (
-                0.4,
-                0.8,
-            ),
-            CONTRADICTED,
-        ),
+        (1, (0.99, 0.9, 0.95), CONFIRMED),
+        (1, (0.99, 0.9, 0.7), QUALIFIED),
+        (1, (0.7, 0.99, 0.99), CONTRADICTED),
+        (2, (0.0, 0.0, 0.0), CONFIRMED),
+        (2, (0.0, 0.0, 0.2), QUALIFIED),
+        (2, (1e-06, 0.0, 0.0), CONTRADICTED),
+        (2, (0.0, 1e-06, 0.0), CONTRADICTED),
+        (3, (1.0, 1.0), CONFIRMED),
+        (3, (1.01, 0.4), QUALIFIED),
+        (3, (0.9, 1.0), CONTRADICTED),
+        (4, (1.0, 2.0, 1.5), CONFIRMED),
+        (4, (1.0, 1.2, 1.5), QUALIFIED),
+        (4, (0.0, 1.0, 0.5), CONTRADICTED),
+        (5, (1.0, 0.9), CONFIRMED),
+        (5, (0.75, 0.9), QUALIFIED),
+        (5, (0.0, 1.0), CONTRADICTED),
+        (6, (8.0, 9.0, 0.1, 0.5), CONFIRMED),
+        (6, (2.0, 3.0, 0.1, 0.5), QUALIFIED),
+        (6, (1.0, 1.1, 0.1, 0.5), CONTRADICTED),
+        (8, (0.9, 0.8, 0.1, 0.2), CONFIRMED),
+        (8, (0.9, 0.8, 0.2, 0.1), QUALIFIED),
+        (8, (0.7, 0.8, 0.2, 0.1), CONTRADICTED),
+        (9, (10.0, 12.0, 2.0, 0.1), CONFIRMED),
+        (9, (12.0, 50.0, 2.0, 0.1), QUALIFIED),
+        (9, (10.0, 10.0, 2.0, 0.7), CONTRADICTED),
+        (11, (20.0, 27.0, 1.0), CONFIRMED),
+        (11, (20.0, 40.0, 1.0), QUALIFIED),
+        (11, (8.0, 20.0, 0.0), CONTRADICTED),
+        (12, (1.0, 1.0, 1.5), CONFIRMED),
+        (12, (1.0, 1.0, 3.0), QUALIFIED),
+        (12, (1.0, 0.5, 1.5), QUALIFIED),
+        (12, (0.0, 0.0, 1.0), CONTRADICTED),
+        (13, (9.0, 0.9), CONFIRMED),
+        (13, (1.0, 0.5), QUALIFIED),
+        (13, (0.0, 0.0), CONTRADICTED),
+        (14, (0.4, 0.1, 0.1), CONFIRMED),
+        (14, (0.4, 0.01, 0.0), QUALIFIED),
+        (14, (0.01, 0.01, 0.01), CONTRADICTED),
+        (15, (1.0, 800.0, 10.0), CONFIRMED),
+        (15, (1.0, 2300.0, 10.0), QUALIFIED),
+        (15, (0.0, 25.0, 10.0), CONTRADICTED),
+        (15, (1.0, 800.0, 1.5), CONTRADICTED),
+        (20, (1.3, 1.2, 9.0), CONFIRMED),
+        (20, (1.3, 1.2, None), QUALIFIED),
+        (20, (1.3, 1.2, 2.0), QUALIFIED),
+        (20, (1.0, 1.0, 10.0), CONTRADICTED),
+        (21, (2.0, 2.0, 2.0), CONFIRMED),
+        (21, (0.0, 1.0, 2.0), QUALIFIED),
+        (21, (0.0, 0.0, 2.0), CONTRADICTED),
+        (22, (0.95, 0.8), CONFIRMED),
+        (22, (0.95, 0.3), QUALIFIED),
+        (22, (0.4, 0.8), CONTRADICTED),
         (24, (1.0,), CONFIRMED),
         (24, (0.5,), QUALIFIED),
         (24, (0.0,), CONTRADICTED),

@@ -16,178 +16,37 @@ def known(number: int) -> dict[str, float]:
 
 # The facts that the verdict of a claim rests on.
 FACTS = {
-    16: (
-        "off",
-        "held_over_claim",
-    ),
+    16: ("off", "held_over_claim"),
     17: ("about",),
-    18: (
-        "best_median",
-        "best_least",
-        "best_most",
-        "careless_least",
-    ),
-    19: (
-        "least_margin",
-        "rate_left_at_half_the_input",
-    ),
-    23: (
-        "training_keeps",
-        "later_answer",
-        "useful_share",
-    ),
-    26: (
-        "reached_at_100b",
-        "reached_by_any",
-    ),
+    18: ("best_median", "best_least", "best_most", "careless_least"),
+    19: ("least_margin", "rate_left_at_half_the_input"),
+    23: ("training_keeps", "later_answer", "useful_share"),
+    26: ("reached_at_100b", "reached_by_any"),
 }
 
 
 @pytest.mark.parametrize(
     ("number", "values", "expected"),
     [
-        (
-            16,
-            (
-                0.0,
-                1.5,
-            ),
-            CONFIRMED,
-        ),
-        (
-            16,
-            (
-                0.0,
-                0.9,
-            ),
-            QUALIFIED,
-        ),
-        (
-            16,
-            (
-                0.5,
-                1.5,
-            ),
-            CONTRADICTED,
-        ),
+        (16, (0.0, 1.5), CONFIRMED),
+        (16, (0.0, 0.9), QUALIFIED),
+        (16, (0.5, 1.5), CONTRADICTED),
         (17, (1.0,), CONFIRMED),
         (17, (0.5,), QUALIFIED),
         (17, (0.333,), CONTRADICTED),
-        (
-            18,
-            (
-                0.39,
-                0.38,
-                0.4,
-                0.12,
-            ),
-            CONFIRMED,
-        ),
-        (
-            18,
-            (
-                0.57,
-                0.55,
-                0.6,
-                0.12,
-            ),
-            QUALIFIED,
-        ),
-        (
-            18,
-            (
-                0.6,
-                0.2,
-                0.6,
-                0.3,
-            ),
-            QUALIFIED,
-        ),
-        (
-            18,
-            (
-                0.6,
-                0.6,
-                0.6,
-                0.3,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            19,
-            (
-                0.5,
-                0.5,
-            ),
-            CONFIRMED,
-        ),
-        (
-            19,
-            (
-                20.0,
-                0.5,
-            ),
-            QUALIFIED,
-        ),
-        (
-            19,
-            (
-                0.5,
-                0.7,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            23,
-            (
-                0.7,
-                0.01,
-                1.0,
-            ),
-            CONFIRMED,
-        ),
-        (
-            23,
-            (
-                0.9,
-                0.01,
-                1.0,
-            ),
-            QUALIFIED,
-        ),
-        (
-            23,
-            (
-                0.9,
-                0.5,
-                0.0,
-            ),
-            CONTRADICTED,
-        ),
-        (
-            26,
-            (
-                1.0,
-                1.0,
-            ),
-            CONFIRMED,
-        ),
-        (
-            26,
-            (
-                0.5,
-                1.0,
-            ),
-            QUALIFIED,
-        ),
-        (
-            26,
-            (
-                0.0,
-                0.0,
-            ),
-            CONTRADICTED,
-        ),
+        (18, (0.39, 0.38, 0.4, 0.12), CONFIRMED),
+        (18, (0.57, 0.55, 0.6, 0.12), QUALIFIED),
+        (18, (0.6, 0.2, 0.6, 0.3), QUALIFIED),
+        (18, (0.6, 0.6, 0.6, 0.3), CONTRADICTED),
+        (19, (0.5, 0.5), CONFIRMED),
+        (19, (20.0, 0.5), QUALIFIED),
+        (19, (0.5, 0.7), CONTRADICTED),
+        (23, (0.7, 0.01, 1.0), CONFIRMED),
+        (23, (0.9, 0.01, 1.0), QUALIFIED),
+        (23, (0.9, 0.5, 0.0), CONTRADICTED),
+        (26, (1.0, 1.0), CONFIRMED),
+        (26, (0.5, 1.0), QUALIFIED),
+        (26, (0.0, 0.0), CONTRADICTED),
     ],
 )
 def test_verdicts_follow_the_numbers(

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dse.accuracy.calibrate import ENOUGH_ROWS, pose
 from dse.accuracy.crossvalidate import held_out
-from dse.accuracy.points import read_table
+from dse.accuracy.tables import read_table
 from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
 from dse.space.candidates import Floats

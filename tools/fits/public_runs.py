@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.accuracy.points import machines_of
+from dse.accuracy.tables import machines_of
 from dse.accuracy.training_rows import with_prediction_layer
 from dse.catalog import load_catalog
 from dse.physics.training.evaluate import evaluate_training

@@ -15,8 +15,8 @@ import numpy as np
 
 from dse.accuracy.calibrate import as_factors, fit, pose
 from dse.accuracy.crossvalidate import held_out
-from dse.accuracy.points import read_table
 from dse.accuracy.spread import shared_variance, spread_table
+from dse.accuracy.tables import read_table
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.schema.calibration import FILE

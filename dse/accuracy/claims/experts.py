@@ -108,8 +108,6 @@ def find(given: Given) -> Measured:
     figures["sparse_among_best"] = float(top["sparse"].mean())
     figures["best"] = float(TOP)
     measured, measured_table = _measured()
-    last = f"{LIMITS_S[-1] * 1e3:g}_ms"
-    _loss, same = f"equal_loss_{last}", f"same_tokens_{last}"
     sparse = (figures["sparse_among_best"] or 0.0) * TOP
     return Measured(
         figures | measured, (*tables, measured_table), {"cheaper": min(shares), "sparse": sparse}

@@ -22,8 +22,6 @@ SUBJECTS = (
 # Tokens a day. Google said that it processed 480T a month in May 2025 (I/O 2025; claimed), over all
 # its models; the others are examples.
 DEMANDS = (10e9, 100e9, 1e12, 16e12)
-YEARS = 2.0
-DAYS = 365.0
 
 
 def find(given: Given) -> Measured:
@@ -60,7 +58,6 @@ def find(given: Given) -> Measured:
         "median_days_at_1t_a_day": float(np.median([row[2] for row in days])),
         "median_tokens_at_equal_chip_hours_over_equal_flop": float(np.median(shares)),
     }
-    np.mean([row[1] <= YEARS * DAYS for row in days])
     return Measured(
         figures,
         (rows,),
