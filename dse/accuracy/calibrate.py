@@ -1,4 +1,4 @@
-"""Factors of `dse.physics.calibrated` from measured serving: `python -m dse.accuracy.calibrate`.
+"""Factors of `dse.physics.calibrated` from measured serving.
 
 The fit (`dse.accuracy.saturating_fit`) minimises a loss of the errors |predicted / measured - 1|,
 rounded below 8%, that saturates near 60%, so that a stalled server does not bend the physics, and a

@@ -30,7 +30,7 @@ def correlations(
     """(pairs, correlation) of chips of the `same` family and of `other` ones; `ratio` (n,) is
     measured / predicted of the rows of `table`.
 
-    Robust, as `dse.accuracy.spread.shared_variance` is: with d the difference of two groups and x
+    Robust, as `tools.fits.serving.shared_variance` is: with d the difference of two groups and x
     a group less the median of all, of equal variance v, E d^2 = 2 v (1 - correlation); both second
     moments are those of the median absolute value.
     """
