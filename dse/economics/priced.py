@@ -8,6 +8,7 @@ from typing import Any
 
 from dse.answer.answer import Column
 from dse.answer.answer import Table as PartsTable
+from dse.answer.sentences import Sources
 from dse.answer.text_table import Table
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
@@ -120,11 +121,11 @@ def parts_table(priced: Sequence[Mapping[str, Any]]) -> Table:
             for one in priced
         ],
         tuple(range(1, 2 + len(names))),
-        tuple(_rests_on(priced)),
+        tuple(rests_on(priced)),
     )
 
 
-def _rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
+def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
     """The figures of each chip, then the costs that are the same for all, then the sources."""
     sources = list(dict.fromkeys(one["source"] for each in priced for one in each["inputs"]))
 
@@ -141,3 +142,38 @@ def _rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     of_all = [f"Costs: {', '.join(costs)}"] if costs else []
     return [*of_chips, *of_all, *(f"[{k}] {source}" for k, source in enumerate(sources, 1))]
+
+
+def part_table(price: Mapping[str, Any]) -> PartsTable:
+    """One price by its parts: a line each, with its share and where it comes from."""
+    total = price["usd_per_chip_hour"]
+    rows = [
+        {"part": one["name"], "usd": one["usd_per_chip_hour"], "rule": one["rule"]}
+        | {"share": one["usd_per_chip_hour"] / total}
+        for one in price["parts"]
+    ]
+    columns = (
+        Column("part", "part"),
+        Column("usd", "$/chip-hour", "dollars"),
+        Column("share", "share", "share"),
+        Column("rule", "from"),
+    )
+    name = f"parts {price['basis']} {price['chip']}"
+    caption = f"{price['chip']}, {price['basis']}, dollars an hour that it is held"
+    every = [*rows, {"part": "total", "usd": total, "share": 1.0}]
+    return PartsTable(name, caption, columns, every)
+
+
+def input_table(price: Mapping[str, Any]) -> PartsTable:
+    """Every input of one price with its kind and date; sources by number."""
+    sources = Sources()
+    rows = [one | {"number": sources(one["source"])} for one in price["inputs"]]
+    columns = (
+        Column("name", "input"),
+        Column("text", "value", right=True),
+        Column("kind", "kind"),
+        Column("date", "date"),
+        Column("number", "source"),
+    )
+    name = f"inputs {price['basis']} {price['chip']}"
+    return PartsTable(name, "What it rests on", columns, rows, sources.notes)
