@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from dse.pareto import non_dominated
 from dse.questions.compare.studies import compare
-from dse.questions.compare.words import lead, tables
+from dse.questions.compare.tables import tables
+from dse.questions.compare.words import lead
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
 from tests.cli.conftest import Said, dse, fits
 
@@ -37,7 +38,7 @@ objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 constraints: [ttft_s <= 2 s]
 """
 COST = "usd_per_million_total_tokens"
-FILES = {"compare.html", "compare.json", "compare.csv", "compare.xlsx"}
+FILES = {"compare.html", "compare.json", "compare.csv", "compare.xlsx", "compare.md"}
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +240,7 @@ def test_older_chip_figures_are_not_taken_for_prices(
 def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = dse("compare", *pair, "--out", out)
-    assert said.out.endswith(f"Page: {out / 'compare.html'}\n")
+    assert said.out.endswith(f"{out / 'compare.html'}\n")
     assert {path.name for path in out.iterdir()} == FILES
     printed = dse("compare", *pair, "--json").json()
     written = json.loads((out / "compare.json").read_text(encoding="utf-8"))
@@ -252,13 +253,13 @@ def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path)
         assert found == printed[status]
     assert len(rows) == printed["front_a"] + len(printed["entered"])
     page = (out / "compare.html").read_text(encoding="utf-8")
-    assert page.index("moves from h200_sxm to h100_sxm") < page.index("<h2>Before and after</h2>")
+    assert page.index("moves from h200_sxm to h100_sxm") < page.index("<h2>In pictures</h2>")
     assert "An 8B model &lt;on&gt; rented chips" in page
     assert "<on>" not in page
     assert "mail of june" in page
     with zipfile.ZipFile(out / "compare.xlsx") as book:
         names = book.read("xl/workbook.xml").decode()
-    assert all(f'name="{name}"' in names for name in ("Answer", "Prices", "Designs"))
+    assert all(f'name="{name}"' in names for name in ("answer", "prices", "designs"))
 
 
 def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> None:

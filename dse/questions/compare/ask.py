@@ -235,4 +235,4 @@ def _dates(
             sides.append(Path(folder) / date)
             run_study(space, sides[-1], catalog=catalog.as_of(date), progress=count)
         called = None if out else (f"{space} as of {dates[0]}", f"{space} as of {dates[1]}")
-        return studies_answer(compare_studies(*sides, called), command)
+        return studies_answer(compare_studies(sides[0], sides[1], called), command)
