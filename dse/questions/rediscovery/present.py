@@ -63,8 +63,8 @@ def designs_answer(answers: Sequence[Rediscovery], command: str = "") -> Answer:
 
 def design_section(found: Rediscovery) -> Section:
     """All that is said of one design, under its title."""
-    about = [*lead(found), looked_at(found)]
-    return Section(found.case.title, design_blocks(found), about)
+    found_out = Notes("What was found", lead(found))
+    return Section(found.case.title, [found_out, *design_blocks(found)], (looked_at(found),))
 
 
 def design_blocks(found: Rediscovery) -> list[Block]:
@@ -156,7 +156,7 @@ def path_words(found: Rediscovery) -> list[tuple[str, list[Step]]]:
     ]
     same = found.distance.cheaper == found.distance.better
     return [
-        (f"{words}, one parameter at a time, each on its cheapest deployment:", steps)
+        (f"{words}, one parameter at a time, each on its cheapest deployment", steps)
         for k, (words, steps) in enumerate(ways)
         if steps and not (k and same)
     ]
