@@ -101,7 +101,7 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memor
     from dse.errors import InputError
     from dse.questions.train.answer import train
     from dse.schema.model_catalog import resolve_model
-    from dse.schema.training_run import TrainingFile
+    from dse.schema.training_run import TRAINING, training_terms
 
     price_basis = flags.pop("price_basis")
     flags["chip"], files = chip_and_files(flags["chip"], ())
@@ -115,14 +115,14 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memor
         said = f"missing, and {found.name} has none of its own"
         raise InputError(said, field="--tokens", accepted=units.TRAINING_TOKENS)
     try:
-        terms = TrainingFile(**{FIELDS.get(name, name): v for name, v in flags.items()}).terms()
+        terms = training_terms(**{FIELDS.get(name, name): v for name, v in flags.items()})
         answer = train(catalog, found, terms, amount, price_basis)
         if tokens is None and not only_memory:
             said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
             answer = replace(answer, assumed=(said, *answer.assumed))
         return answer
     except InputError as error:
-        if error.field is None or error.field not in TrainingFile.model_fields:
+        if error.field is None or error.field not in TRAINING.names:
             raise
         flag = FLAGS.get(error.field, error.field).replace("_", "-")
         raise InputError(
