@@ -409,10 +409,11 @@ class ByName:
     kind: Kind
     known: tuple[str, ...] = ()
     noun: str = "field"
+    says: str = "a mapping from names to values"
 
     def read(self, written: Any, at: Place) -> dict[str, Any] | None:
         if not isinstance(written, Mapping):
-            return at.refuse(written, "a mapping from names to values")
+            return at.refuse(written, self.says)
         found = {}
         for key, value in written.items():
             name = str(key)

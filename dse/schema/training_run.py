@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dse import units
 from dse.errors import InputError
-from dse.schema.reader import Field, Quantity, Refused, Share, Table, Text, Then, Whole, Word
+from dse.schema.reader import (
+    Field,
+    Quantity,
+    Refused,
+    Share,
+    Table,
+    Text,
+    Then,
+    Whole,
+    WithText,
+    Word,
+)
 
 MOST_CHIPS, MOST_TOKENS = 10_000_000, 1e18
 # Degrees that may be held, by what they are called in the plan.
@@ -61,19 +71,23 @@ class TrainingTerms:
     local_steps: int = 1
 
 
-def _terms(global_batch_tokens: float | None, **found: Any) -> TrainingTerms:
+def _terms(
+    global_batch_tokens: tuple[float, str] | None,
+    site_bandwidth: tuple[float, str] | None,
+    **found: Any,
+) -> TrainingTerms:
     """Raises InputError for terms that do not go together, its field one of TRAINING."""
     length, sites = found["sequence_length"], found["sites"]
-    if global_batch_tokens is not None and not length <= global_batch_tokens <= MOST_TOKENS:
+    batch, text = global_batch_tokens or (None, "")
+    if batch is not None and not length <= batch <= MOST_TOKENS:
         raise InputError(
-            f"read '{global_batch_tokens:.6g}'",
+            f"read {text!r}",
             field="global_batch_tokens",
             accepted=f"one sequence of {length:,} tokens or more",
         )
-    bandwidth = found["site_bytes_per_s"]
+    bandwidth, text = site_bandwidth or (None, "missing")
     if (sites > 1) != (bandwidth is not None):
-        given = "missing" if bandwidth is None else units.format(bandwidth, "bytes/s")
-        said = f"{sites} site{'s' * (sites > 1)}, bandwidth {given}"
+        said = f"{sites} site{'s' * (sites > 1)}, bandwidth {text}"
         accepted = "sites above 1 and the bandwidth of a site to the others, or neither"
         raise InputError(said, field="site_bandwidth", accepted=accepted)
     steps, split = found["local_steps"], found["site_split"]
@@ -88,7 +102,8 @@ def _terms(global_batch_tokens: float | None, **found: Any) -> TrainingTerms:
     degrees = {name: found.pop(name) for name in DEGREES}
     return TrainingTerms(
         **found,
-        global_batch_tokens=None if global_batch_tokens is None else int(global_batch_tokens),
+        global_batch_tokens=None if batch is None else int(batch),
+        site_bytes_per_s=bandwidth,
         degrees={name: value for name, value in degrees.items() if value is not None},
     )
 
@@ -114,7 +129,7 @@ TRAINING = Table(
     Field("price_basis", Text(), None, meaning="that of the study where left out"),
     Field("stack", Text(), "generic", meaning="id of a file of hardware/training"),
     _whole("sequence_length", 8192, 1, 10**8, "tokens"),
-    Field("global_batch_tokens", Quantity("tokens"), None, meaning="of one step"),
+    Field("global_batch_tokens", WithText(Quantity("tokens")), None, meaning="of one step"),
     _word("precision", "bf16", "format of the matrix products"),
     _word("task", "pretrain", "what is trained"),
     _word("optimizer", "adam_fp32", "and the format of its states"),
@@ -136,7 +151,7 @@ TRAINING = Table(
           meaning="of the whole input pipeline"),
     _whole("sites", 1, 1, 1000, "places that train together"),
     _word("site_split", "data", "what is divided over them"),
-    Field("site_bandwidth", Quantity("bytes/s", "more than 0"), None, to="site_bytes_per_s",
+    Field("site_bandwidth", WithText(Quantity("bytes/s", "more than 0")), None,
           meaning="of a site to the others"),
     Field("site_latency", Quantity("s"), 0.0, to="site_latency_s", meaning="between sites"),
     _whole("local_steps", 1, 1, 1_000_000, "between two exchanges of sites"),
