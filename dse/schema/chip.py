@@ -18,6 +18,7 @@ from dse.schema.dtypes import ARITHMETIC
 from dse.schema.figure import Figure, Figured, reasons
 from dse.schema.loader import Document, load_yaml
 from dse.schema.reader import Field, Listed, Table, Text, Whole, Word, read
+from dse.units import example
 
 Availability = Literal[
     "shipping", "shipping_legacy", "shipping_cn", "legacy", "limited", "restricted", "internal",
@@ -144,6 +145,22 @@ def chip_table(*further: Field) -> Table[dict[str, Any]]:
     return Table(*own.values())
 
 
+_MEANING = {
+    "peak_bf16": "dense, such as 989 TFLOP/s; half of a figure with sparsity",
+    "memory_capacity": "what the vendor prints, such as 80 GB or 180 GiB",
+    "memory_capacity_driver_reported": "what the driver reports, such as 81559 MiB; used if given",
+    "memory_bandwidth": "such as 3.35 TB/s",
+    "system_power": "per chip, with its share of host, network and cooling, such as 1275 W",
+    "compute_units": "such as 132",
+    "idle_power": "with weights loaded and nothing to do, such as 140 W",
+    "matmul_power": "at the measured rate of large matrix products, where that is not tdp",
+}
+FIGURES = Table(
+    *(
+        Field(name, Figured(unit), None, meaning=_MEANING.get(name, f"such as {example(unit)}"))
+        for name, unit in DIMENSION.items()
+    )
+)
 _FIELDS = (
     Field("id", Text(1), meaning="what commands call the chip"),
     Field("vendor", Text(), meaning="who makes it"),
@@ -155,11 +172,7 @@ _FIELDS = (
     Field("system", Text(), meaning="id of a file of hardware/systems"),
     Field("efficiency", Text(), meaning="id of a file of hardware/efficiency: whose kernels"),
     Field("backend", Text(), GENERIC, meaning="serving software, where a command names none"),
-    Field(
-        "figures",
-        Table(*(Field(name, Figured(unit), None) for name, unit in DIMENSION.items())),
-        meaning="figures with their sources",
-    ),
+    Field("figures", FIGURES, meaning="figures with their sources"),
     Field(
         "extra_memories",
         Listed(

@@ -13,7 +13,7 @@ from typing import Any
 from dse import units
 from dse.errors import InputError
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
-from dse.schema.reader import REQUIRED, ByName, Field, Listed, Place, Table, Text, read
+from dse.schema.reader import OPTIONAL, REQUIRED, ByName, Field, Listed, Place, Table, Text, read
 
 FILE = "costs.yaml"
 BASIS = "owned_tco"
@@ -208,18 +208,14 @@ def read_costs(
     found = read(OWN_COSTS if own else COSTS, document, at, written)
     chips = {chip: dict(lines) for chip, lines in base.chips.items()}
     for chip, lines in found.pop("chips").items():
-        chips.setdefault(chip, {}).update(_given(lines))
+        chips.setdefault(chip, {}).update(lines)
     return Costs(
         chips=chips,
         all_in_power=base.all_in_power | {*found.pop("all_in_power")},
         whole_machines=base.whole_machines | {*found.pop("whole_machines")},
-        inputs={**base.inputs, **_given(found)},
+        inputs={**base.inputs, **found},
         files=(*base.files, file) if own and file else base.files,
     )
-
-
-def _given(lines: Mapping[str, Cost | None]) -> dict[str, Cost]:
-    return {name: one for name, one in lines.items() if one is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,10 +260,10 @@ class _Line:
 def _costs(own: bool) -> Table[dict[str, Any]]:
     """The table of a file of costs: of the catalog, each line is there, or the user's `own`."""
     example = "h100_sxm: {price: 30000 USD}"
-    chip = Table(*(Field(n, _Line(r, True), None) for n, r in CHIP_RULES.items()), says=example)
+    chip = Table(*(Field(n, _Line(r, True), OPTIONAL) for n, r in CHIP_RULES.items()), says=example)
     names = Listed(Text(), says="a list of chip ids")
     return Table(
-        *(Field(n, _Line(rule, own), None if own else REQUIRED) for n, rule in RULES.items()),
+        *(Field(n, _Line(rule, own), OPTIONAL if own else REQUIRED) for n, rule in RULES.items()),
         Field("chips", ByName(chip, says=example), {}, meaning="in place of these lines, by chip"),
         Field("all_in_power", names, (), meaning="chips whose system power is at the meter"),
         Field("whole_machines", names, (), meaning="chips that need no server"),

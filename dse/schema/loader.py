@@ -23,6 +23,8 @@ class _Loader(yaml.SafeLoader):
 
 # No file nests deeper than its brackets and the longest run of marks that a line begins with.
 _DEEP = 300
+# Python refuses to print whole numbers beyond 4300 digits.
+_MOST_BITS = 10_000
 _PREFIX = re.compile(r"^[ \t?:-]*", re.MULTILINE)
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -145,7 +147,10 @@ class _Builder:
         if isinstance(node, yaml.ScalarNode):
             if node.tag == "tag:yaml.org,2002:str":
                 return node.value
-            return self.loader.construct_object(node)
+            value = self.loader.construct_object(node)
+            if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+                raise _wrong("a number of too many digits", node)
+            return value
         if id(node) in self.built:
             return self.built[id(node)]
         if node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
@@ -173,14 +178,14 @@ class _Builder:
             merged = self.value(item, path)
             for one in merged if isinstance(merged, list) else [merged]:
                 if not isinstance(one, dict):
-                    raise _key_error("nothing to merge", item)
+                    raise _wrong("nothing to merge", item)
                 for name, value in one.items():
                     found.setdefault(name, value)
             return
         if not isinstance(key, yaml.ScalarNode):
-            raise _key_error("found a key that is no text", key)
+            raise _wrong("found a key that is no text", key)
         found[self.value(key, path)] = self.value(item, path)
 
 
-def _key_error(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+def _wrong(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse import units
 from dse.data import hardware_dir
-from dse.schema.chip import CHIP, DIMENSION, read_chip
+from dse.schema.chip import CHIP, DIMENSION, FIGURES, read_chip
 from dse.schema.figure import REASON, Figured
 from dse.schema.loader import Document, load_yaml
 from dse.schema.own_full import OwnChip, check_names, read_full_form, read_prices
 from dse.schema.reader import (
+    OPTIONAL,
     UNDATED,
     Field,
     Kind,
@@ -83,7 +83,7 @@ SHORT = Table(
         for one in CHIP.fields
         if one.name not in ("system", "figures", "not_chosen", "extra_memories")
     ),
-    *(Field(name, Figured(unit, bare="the file"), "") for name, unit in DIMENSION.items()),
+    *(Field(name, Figured(unit, bare="the file"), OPTIONAL) for name, unit in DIMENSION.items()),
     Field("system", _System(), None, meaning="id of a system, or the links of the chip"),
     Field(
         "extra_memories",
@@ -212,30 +212,16 @@ efficiency:  # whose kernels: {classes}, or the id of a measured chip
 # extra_memories: [{{kind: host, capacity: 256 GB, bandwidth: 64 GB/s}}]
 # notes: [a remark]
 """
-_HINT = {
-    "peak_bf16": "dense, such as 989 TFLOP/s; half of a figure with sparsity",
-    "memory_capacity": "what the vendor prints, such as 80 GB or 180 GiB",
-    "memory_capacity_driver_reported": "what the driver reports, such as 81559 MiB; used if given",
-    "memory_bandwidth": "such as 3.35 TB/s",
-    "system_power": "per chip, with its share of host, network and cooling, such as 1275 W",
-    "compute_units": "such as 132",
-    "idle_power": "with weights loaded and nothing to do, such as 140 W",
-    "matmul_power": "at the measured rate of large matrix products, where that is not tdp",
-}
 
 
 def template(name: str, classes: Sequence[str]) -> str:
     """The short form with a comment on every field, for a new chip `name`."""
-    needed = ("memory_capacity", "memory_bandwidth", "peak_bf16")
-    optional = [
-        f"# {figure}:  # {_HINT.get(figure, f'such as {units.example(dimension)}')}"
-        for figure, dimension in DIMENSION.items()
-        if figure not in needed
-    ]
+    lines = {one.name: f"{one.name}:  # {one.meaning}" for one in FIGURES.fields}
+    needed = [lines.pop(figure) for figure in ("memory_capacity", "memory_bandwidth", "peak_bf16")]
     return _TEMPLATE.format(
         id=name,
         classes=", ".join(classes),
-        needed="\n".join(f"{figure}:  # {_HINT[figure]}" for figure in needed),
-        optional="\n".join(optional),
+        needed="\n".join(needed),
+        optional="\n".join(f"# {line}" for line in lines.values()),
         topologies=", ".join(TOPOLOGIES),
     )

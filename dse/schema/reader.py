@@ -97,12 +97,13 @@ class Kind(Protocol):
 
 
 REQUIRED: Any = object()
+OPTIONAL: Any = object()  # no value where the field is left out
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a table: `to` is the name of its value (its own), `default` the value where it
-    is left out; one whose default is None may be null."""
+    is left out, REQUIRED or OPTIONAL; one whose default is None may be null."""
 
     name: str
     kind: Kind
@@ -140,7 +141,8 @@ class Table(Generic[T]):
                     if not any(name in nearest(other, self.names) for other in unknown):
                         at.at(name).wrong("missing field", f"{name!r}, among {known}")
                     continue
-                values[field.to or name] = field.default
+                if field.default is not OPTIONAL:
+                    values[field.to or name] = field.default
             elif written[name] is None and field.default is None:
                 values[field.to or name] = None
             else:
@@ -157,7 +159,8 @@ class Table(Generic[T]):
         """(name, default, meaning) of every field, for people."""
         rows = []
         for one in self.fields:
-            default = "required" if one.default is REQUIRED else brief(one.default)
+            plain = {id(REQUIRED): "required", id(OPTIONAL): "", id(None): ""}
+            default = plain.get(id(one.default), brief(one.default))
             example = f", such as {one.example}" if one.example else ""
             rows.append((one.name, default, f"{one.meaning}{example}"))
         return rows
@@ -294,8 +297,8 @@ class Whole(Number):
     """A whole number within bounds."""
 
     def read(self, written: Any, at: Place) -> Any:
-        whole = _number(written) and math.isfinite(written) and written == int(written)
-        if whole and self.allows(written):
+        whole = isinstance(written, int) or (isinstance(written, float) and written.is_integer())
+        if whole and not isinstance(written, bool) and self.allows(written):
             return int(written)
         return at.refuse(written, self.accepted)
 
