@@ -247,14 +247,15 @@ class _Line:
         name, file = str(at.path[-1]), at.mistakes.document.file
         if self.own and not isinstance(written, Mapping):
             found = self.amount.read(written, at)
-            return found and Cost(name, *found, "given", file, "", "")
+            return found and Cost(name, found[0], found[1], "given", file, "", "")
         found = self.table.read(written, at)
         if found is None:
             return None
         if not self.own and found["kind"] == "assumed" and not found["note"]:
             return at.wrong("an assumed cost without its reason", "a `note` that says why")
         kind, source = found["kind"] or "given", found["source"] or file
-        return Cost(name, *found["value"], kind, source, found["date"], found["note"])
+        value, text = found["value"]
+        return Cost(name, value, text, kind, source, found["date"], found["note"])
 
 
 def _costs(own: bool) -> Table[dict[str, Any]]:

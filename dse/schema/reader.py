@@ -155,16 +155,6 @@ class Table(Generic[T]):
         """The object of a mapping that stands in no file. Raises InputError with the field."""
         return read(self, Document("", written, {}))
 
-    def reference(self) -> list[tuple[str, str, str]]:
-        """(name, default, meaning) of every field, for people."""
-        rows = []
-        for one in self.fields:
-            plain = {id(REQUIRED): "required", id(OPTIONAL): "", id(None): ""}
-            default = plain.get(id(one.default), brief(one.default))
-            example = f", such as {one.example}" if one.example else ""
-            rows.append((one.name, default, f"{one.meaning}{example}"))
-        return rows
-
 
 def read(kind: Kind, document: Document, path: KeyPath = (), written: Any = REQUIRED) -> Any:
     """The value of a document, or of its part at `path`. Raises InputError, or InputErrors for
