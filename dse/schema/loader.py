@@ -1,10 +1,11 @@
-"""YAML at the edge: safe, no duplicate keys, and every mistake with its file, line and field."""
+"""YAML and CSV at the edge: safe, no duplicate keys, and every mistake with its file and line."""
 
 from __future__ import annotations
 
+import csv
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,18 @@ def load_yaml(path: Path | str) -> Document:
     except RecursionError:
         raise InputError("nested too deep", file=file) from None
     return Document(file, data, build.lines)
+
+
+def csv_rows(path: Path) -> Iterator[list[str]]:
+    """The rows of a CSV file. Raises InputError where it cannot be read."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            yield from csv.reader(stream, strict=True)
+    except FileNotFoundError:
+        raise InputError("no such file", file=str(path)) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=str(path), accepted="a CSV file") from None
 
 
 def _syntax_error(error: Exception, file: str) -> InputError:
