@@ -100,11 +100,13 @@ def bounds(kind: Number) -> str:
     said = [
         f"{word} {bound:,g}"
         for word, bound in (
-            ("above", kind.above), ("from", kind.least), ("below", kind.below),
+            ("above", kind.above),
+            ("from", kind.least),
+            ("below", kind.below),
             ("at most", kind.most),
         )
         if bound is not None
-    ]  # fmt: skip
+    ]
     noun = "whole number" if isinstance(kind, Whole) else "number"
     return f"a {noun} {', '.join(said)}".strip()
 

@@ -61,10 +61,18 @@ BACKEND = Table(
     Field("title", Text()),
     Field("host_per_step", Quantity("s"), to="host_s_per_step", meaning="beside the device"),
     Field("gap_per_step", Quantity("s"), to="gap_s_per_step", meaning="between two steps"),
-    Field("host_per_request", Quantity("s"), to="host_s_per_request",
-          meaning="for each running request, between two steps"),
-    Field("first_token", Quantity("s"), to="first_token_s",
-          meaning="added once to the time to first token"),
+    Field(
+        "host_per_request",
+        Quantity("s"),
+        to="host_s_per_request",
+        meaning="for each running request, between two steps",
+    ),
+    Field(
+        "first_token",
+        Quantity("s"),
+        to="first_token_s",
+        meaning="added once to the time to first token",
+    ),
     Field("first_token_steps", Number(0), 0.0, meaning="decode steps added to it"),
     Field("overlapped", Flag(), False, meaning="work on requests runs beside the device too"),
     Field("chunk_tokens", Then(Whole(above=0), float), meaning="most prompt tokens of a step"),
@@ -73,14 +81,19 @@ BACKEND = Table(
     Field("reserved_output", Number(0, 1), meaning="share of the output that is reserved"),
     Field("window_cache", Flag(), True, meaning="layers with a window keep the window alone"),
     Field("max_running_requests", Then(Whole(above=0), float), meaning="per instance"),
-    Field("communication_buffers", Quantity("bytes"), COMMUNICATION_BUFFERS,
-          to="communication_bytes", meaning="that collectives keep of a chip with peers"),
+    Field(
+        "communication_buffers",
+        Quantity("bytes"),
+        COMMUNICATION_BUFFERS,
+        to="communication_bytes",
+        meaning="that collectives keep of a chip with peers",
+    ),
     Field("scheduler", Word(("mixed", "prefill_first")), "mixed"),
     Field("kind", Text()),
     Field("source", Text()),
     Field("date", Text()),
     make=Backend,
-)  # fmt: skip
+)
 
 
 def load_backend(path: Path) -> Backend:

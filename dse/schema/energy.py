@@ -109,9 +109,13 @@ _MEMORY = Figured(
     "J/byte", Field("kinds", Listed(Text(), 1)), name="memory", make=lambda one, kinds: (one, kinds)
 )
 _OPERATION = Figured(
-    "J", Field("node", Text()), Field("name", Text()), Field("bits", Whole(above=0)),
-    alone=True, make=_operation,
-)  # fmt: skip
+    "J",
+    Field("node", Text()),
+    Field("name", Text()),
+    Field("bits", Whole(above=0)),
+    alone=True,
+    make=_operation,
+)
 ENERGY = Table(
     Field("memories", Then(Listed(_MEMORY), by_one("kinds"))),
     Field("other_memory", Figured("J/byte"), meaning="a byte of any other memory"),

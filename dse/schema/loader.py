@@ -180,8 +180,11 @@ class _Builder:
             if child in self.lines:
                 raise InputError(
                     f"written twice, first on line {self.lines[child]}",
-                    file=self.file, line=line, field=dotted(child), accepted="each field once",
-                )  # fmt: skip
+                    file=self.file,
+                    line=line,
+                    field=dotted(child),
+                    accepted="each field once",
+                )
             self.lines[child] = line
             self._put(found, key, item, child)
         return found

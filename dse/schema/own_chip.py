@@ -147,14 +147,25 @@ def _from_short_form(document: Document, folder: Path) -> Document:
 
 
 _FRAME = (
-    "id", "name", "vendor", "family", "year", "availability", "memory_kind", "backend",
-)  # fmt: skip
+    "id",
+    "name",
+    "vendor",
+    "family",
+    "year",
+    "availability",
+    "memory_kind",
+    "backend",
+)
 
 
 def _assumed(value: str, document: Document) -> dict[str, str]:
     return {
-        "value": value, "kind": "assumed", "source": document.file, "date": UNDATED, "note": REASON,
-    }  # fmt: skip
+        "value": value,
+        "kind": "assumed",
+        "source": document.file,
+        "date": UNDATED,
+        "note": REASON,
+    }
 
 
 def _system(found: dict[str, Any], links: dict[str, Any], document: Document) -> dict[str, Any]:
@@ -165,18 +176,26 @@ def _system(found: dict[str, Any], links: dict[str, Any], document: Document) ->
         return {"name": name} | {field: _assumed(text, document) for field, text in given.items()}
 
     inner = level(
-        "links", topology=links["topology"], size=str(links["chips"]), latency=links["latency"],
-        bandwidth_per_direction=links["bandwidth_per_direction"], jitter="0 s",
+        "links",
+        topology=links["topology"],
+        size=str(links["chips"]),
+        latency=links["latency"],
+        bandwidth_per_direction=links["bandwidth_per_direction"],
+        jitter="0 s",
         bandwidth_per_pair=links["bandwidth_per_pair"],
-    )  # fmt: skip
+    )
     outer = level(
-        "scale-out network", topology="switched", latency=links["scale_out_latency"], jitter="0 s",
+        "scale-out network",
+        topology="switched",
+        latency=links["scale_out_latency"],
+        jitter="0 s",
         bandwidth_per_direction=links["scale_out_bandwidth"],
-    )  # fmt: skip
+    )
     return {
-        "id": f"{found['id']}_system", "name": f"the links of {found['name']}",
+        "id": f"{found['id']}_system",
+        "name": f"the links of {found['name']}",
         "levels": [inner, outer],
-    }  # fmt: skip
+    }
 
 
 _TEMPLATE = """\

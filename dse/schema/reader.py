@@ -272,9 +272,11 @@ class Number:
         if self.says:
             return self.says
         bounds = (
-            ("greater than", self.above), ("greater than or equal to", self.least),
-            ("less than", self.below), ("less than or equal to", self.most),
-        )  # fmt: skip
+            ("greater than", self.above),
+            ("greater than or equal to", self.least),
+            ("less than", self.below),
+            ("less than or equal to", self.most),
+        )
         said = [f"{how} {bound:,g}" for how, bound in bounds if bound is not None]
         return " ".join([self.noun, *([" and ".join(said)] if said else [])])
 

@@ -119,23 +119,38 @@ def _level(name: str, **found: Figure | None) -> tuple[FabricLevel, list[Figure]
 _LEVEL = Table(
     Field("name", Text()),
     Field("topology", Figured(Value("text", TOPOLOGIES)), meaning="how the chips are joined"),
-    Field("size", Figured(Value("count", whole=True)), None,
-          meaning="chips of one domain; the last level joins any number and has none"),
-    Field("bandwidth_per_direction", Figured("bytes/s"), None,
-          meaning="what one chip sends, over all its links"),
-    Field("bandwidth_per_pair", Figured("bytes/s"), None,
-          meaning="one link between two neighbours of a mesh, torus or dragonfly"),
+    Field(
+        "size",
+        Figured(Value("count", whole=True)),
+        None,
+        meaning="chips of one domain; the last level joins any number and has none",
+    ),
+    Field(
+        "bandwidth_per_direction",
+        Figured("bytes/s"),
+        None,
+        meaning="what one chip sends, over all its links",
+    ),
+    Field(
+        "bandwidth_per_pair",
+        Figured("bytes/s"),
+        None,
+        meaning="one link between two neighbours of a mesh, torus or dragonfly",
+    ),
     Field("latency", Figured("s"), meaning="of one hop"),
     Field("jitter", Figured("s"), meaning="mean delay of a hop"),
     Field("jitter_distribution", Figured(Value("text", DISTRIBUTIONS)), None),
-    Field("in_network_reduction", Figured(Value("text", ("none", "supported"))), None,
-          meaning="whether the switches add what passes through them"),
+    Field(
+        "in_network_reduction",
+        Figured(Value("text", ("none", "supported"))),
+        None,
+        meaning="whether the switches add what passes through them",
+    ),
     Field("software", Figured("s"), None, meaning="what software adds to a hop"),
     Field("reached", Figured(_SHARE), None, meaning="share of the bandwidth in a collective"),
-    Field("ramp", Figured("count"), None,
-          meaning="cost of messages between latency and bandwidth"),
+    Field("ramp", Figured("count"), None, meaning="cost of messages between latency and bandwidth"),
     make=_level,
-)  # fmt: skip
+)
 
 
 def _grow(levels: tuple[tuple[FabricLevel, list[Figure]], ...]) -> Any:
@@ -146,8 +161,9 @@ def _grow(levels: tuple[tuple[FabricLevel, list[Figure]], ...]) -> Any:
             raise Refused(
                 f"read {size or 'no size'}: not larger than the level inside it",
                 f"more than {inner}" if inner else "a size on every level but the last",
-                index, "size",
-            )  # fmt: skip
+                index,
+                "size",
+            )
     return levels
 
 

@@ -69,12 +69,15 @@ def _defaults(reached: Figure, **figures: dict[str, Figure]) -> TierDefaults:
 
 
 DEFAULTS = Table(
-    Field("reached", Figured(Value("count", most=1.0, accepted="above 0, at most 1")),
-          meaning="share of a tier's bandwidth that copies reach"),
+    Field(
+        "reached",
+        Figured(Value("count", most=1.0, accepted="above 0, at most 1")),
+        meaning="share of a tier's bandwidth that copies reach",
+    ),
     Field("host", _tier("host")),
     Field("flash", _tier("flash")),
     make=_defaults,
-)  # fmt: skip
+)
 
 
 def load_tiers(path: Path) -> TierDefaults:

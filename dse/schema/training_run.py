@@ -23,9 +23,13 @@ from dse.schema.reader import (
 MOST_CHIPS, MOST_TOKENS = 10_000_000, 1e18
 # Degrees that may be held, by what they are called in the plan.
 DEGREES = (
-    "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel",
-    "virtual_stages", "micro_batch",
-)  # fmt: skip
+    "tensor_parallel",
+    "pipeline_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "virtual_stages",
+    "micro_batch",
+)
 NAMES = {
     "precision": ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4"),
     "task": ("pretrain", "sft", "lora"),
@@ -139,24 +143,42 @@ TRAINING = Table(
     _whole("lora_rank", 16, 1, 1_000_000, "rank of LoRA"),
     Field("offload", Share(0.0, 1.0), 0.0, meaning="share of the optimizer states on the host"),
     *(_whole(name, None, 1, MOST_CHIPS, "searched if left out") for name in DEGREES),
-    Field("mtbf_chip_hours", Then(Share(1e-3, 1e12), lambda hours: hours * 3600.0), None,
-          to="chip_s_between", meaning="chip-hours between two interruptions"),
+    Field(
+        "mtbf_chip_hours",
+        Then(Share(1e-3, 1e12), lambda hours: hours * 3600.0),
+        None,
+        to="chip_s_between",
+        meaning="chip-hours between two interruptions",
+    ),
     Field("restart", Quantity("s"), None, to="restart_s", meaning="to the first step after it"),
-    Field("checkpoint_bandwidth", Quantity("bytes/s", "more than 0"), None,
-          to="checkpoint_bytes_per_s", meaning="of the whole storage"),
+    Field(
+        "checkpoint_bandwidth",
+        Quantity("bytes/s", "more than 0"),
+        None,
+        to="checkpoint_bytes_per_s",
+        meaning="of the whole storage",
+    ),
     Field("checkpoint_interval", Quantity("s", "more than 0"), None, to="checkpoint_interval_s"),
     Field("straggler", Share(0.0, 10.0), None, meaning="spread of step times between chips"),
     _word("straggler_distribution", "normal", "of these times"),
-    Field("input_tokens_per_s", Then(Quantity("tokens"), _rate), None,
-          meaning="of the whole input pipeline"),
+    Field(
+        "input_tokens_per_s",
+        Then(Quantity("tokens"), _rate),
+        None,
+        meaning="of the whole input pipeline",
+    ),
     _whole("sites", 1, 1, 1000, "places that train together"),
     _word("site_split", "data", "what is divided over them"),
-    Field("site_bandwidth", WithText(Quantity("bytes/s", "more than 0")), None,
-          meaning="of a site to the others"),
+    Field(
+        "site_bandwidth",
+        WithText(Quantity("bytes/s", "more than 0")),
+        None,
+        meaning="of a site to the others",
+    ),
     Field("site_latency", Quantity("s"), 0.0, to="site_latency_s", meaning="between sites"),
     _whole("local_steps", 1, 1, 1_000_000, "between two exchanges of sites"),
     make=_terms,
-)  # fmt: skip
+)
 
 
 def training_terms(**written: Any) -> TrainingTerms:
