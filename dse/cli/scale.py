@@ -168,7 +168,7 @@ def _subjects(flags: dict[str, Any]) -> list[Any]:
     from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.physics.workload import Workload
-    from dse.questions.scale import scale_subject
+    from dse.problem.instances import subject_of
     from dse.schema.backend import find_backend
     from dse.schema.model_catalog import resolve_model
 
@@ -200,7 +200,7 @@ def _subjects(flags: dict[str, Any]) -> list[Any]:
         network_overlap=flags["network_overlap"],
     )
     return [
-        scale_subject(
+        subject_of(
             catalog,
             model,
             chip,
