@@ -50,7 +50,7 @@ class Deployments:
     def __getitem__(self, name: str) -> Column:
         return self.columns[name]
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Deployments:
+    def take(self, rows: slice | NDArray[np.intp] | NDArray[np.bool_]) -> Deployments:
         """The rows at these places, or where a mask is true."""
         return Deployments({name: values[rows] for name, values in self.columns.items()})
 
@@ -126,6 +126,13 @@ class Deployments:
 
 
 Rule = Callable[[Deployments], ArrayLike]
+
+
+def stacked(tables: Sequence[Deployments]) -> Deployments:
+    """Tables of the same columns one after the other."""
+    return Deployments(
+        {name: np.concatenate([table[name] for table in tables]) for name in tables[0].columns}
+    )
 
 
 def divides(axis: str, whole: ArrayLike) -> Rule:
