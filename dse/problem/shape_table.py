@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dse.errors import InputError
 from dse.physics.intervals import CLASS
-from dse.problem.deployments import count_deployments, deployed_values
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import evaluate_mix
 from dse.problem.objective import PhysicsProblem
@@ -26,6 +25,7 @@ from dse.space.axes import Ints
 from dse.space.batches import batch_of_values
 from dse.space.candidates import CandidateBatch, Codes, Floats
 from dse.space.space import Space
+from dse.space.studied import count_deployments, deployed_values
 
 QUALITY = "predicted_loss"
 LARGEST = 30_000_000  # points; about a minute and a half on two cores

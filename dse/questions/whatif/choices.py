@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from dse.errors import InputError, NothingFeasible
 from dse.pareto.front import non_dominated
 from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
-from dse.problem.deployments import deployments
 from dse.problem.describe import Limit, describe_deployment
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import evaluate_mix
@@ -30,6 +29,7 @@ from dse.schema.metrics import METRICS
 from dse.schema.own_config import model_of
 from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
 from dse.space.candidates import CandidateBatch, Floats
+from dse.space.studied import deployments
 from dse.study.robust import ends
 
 CHUNK = 12_000

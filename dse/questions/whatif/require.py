@@ -26,7 +26,6 @@ from dse.catalog import data_digest, load_catalog
 from dse.economics.priced import price_assumptions, price_documents
 from dse.errors import InputError
 from dse.physics.serving import BOTTLENECKS
-from dse.problem.deployments import count_deployments, deployments
 from dse.problem.describe import describe_deployment
 from dse.problem.evaluate import RULES
 from dse.problem.objective import KNOWN, on_terms, pose
@@ -39,6 +38,7 @@ from dse.schema.own_config import config_of, model_of
 from dse.schema.own_prices import using_prices_of
 from dse.schema.study import load_study, resolve_space
 from dse.space.candidates import CandidateBatch
+from dse.space.studied import count_deployments, deployments
 from dse.study.folder import FRONT, read_study
 from dse.study.trials import Trials, Tried, gap
 
