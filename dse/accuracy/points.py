@@ -261,7 +261,7 @@ def _numbers(readout: Readout, found: Iterable[tuple[RowGroup, Metrics]]) -> Flo
 
 
 def _broken(found: Iterable[tuple[RowGroup, Metrics]]) -> dict[int, str]:
-    """By row of the table, the rules of `dse.problem.evaluate` that its configuration breaks, in
+    """By row of the table, the rules of `dse.rules` that its configuration breaks, in
     words."""
     rules: dict[int, str] = {}
     for group, metrics in found:

@@ -22,6 +22,8 @@ from dse.catalog import load_catalog
 from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.intervals import training_interval, training_spread
 from dse.physics.training.plan import TrainingBatch
+from dse.rules.case import Case, Training
+from dse.rules.registry import judge
 from dse.schema.model_catalog import resolve_model
 from dse.schema.training_stack import training_stack
 from dse.space.batches import batch_of
@@ -122,6 +124,7 @@ def estimate_run(run: PublicRun) -> dict[str, Any]:
     )
     batch = TrainingBatch.of(candidates, **run.settings)
     metrics = evaluate_training(batch, machines, training_stack(run.stack))
+    broken = judge(Case.of_training(Training(metrics)))
     hours = run.tokens / metrics.tokens_per_s_per_chip / 3600.0 / run.effective
     kind = machines.law_kind[candidates.chip, candidates.weight_dtype["mlp"]]
     low, high = training_interval("step_s", hours, kind, training_spread())
@@ -135,7 +138,7 @@ def estimate_run(run: PublicRun) -> dict[str, Any]:
         "step_s": float(metrics.step_s[0]),
         "tokens_per_s_per_chip": float(metrics.tokens_per_s_per_chip[0]),
         "mfu": float(metrics.mfu[0]),
-        "broken_rules": [name for name, amount in metrics.violations.items() if amount[0] > 0.0],
+        "broken_rules": [name for name, amount in broken.items() if amount[0] > 0.0],
         "source": run.source,
         "assumed": run.assumed,
     }

@@ -118,13 +118,10 @@ def test_a_closed_pipe_is_no_error_and_the_files_are_there(tmp_path: Path) -> No
         "0",
         "--out",
     ]
-    said = subprocess.Popen(
-        [sys.executable, "-m", "dse", "scale", *flags, str(tmp_path / "out")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert said.stdout is not None
-    said.stdout.close()  # the reader left before the first word
-    assert said.wait(120) == 0
+    command = [sys.executable, "-m", "dse", "scale", *flags, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as said:
+        assert said.stdout is not None
+        said.stdout.close()  # the reader left before the first word
+        assert said.wait(120) == 0
     assert (tmp_path / "out" / "scale.html").stat().st_size > 1000
     assert json.loads((tmp_path / "out" / "scale.json").read_text())["model"] == "Llama-3-8B"

@@ -10,7 +10,8 @@ import numpy as np
 
 from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
 from dse.answer.numbers import percent
-from dse.physics.racks import RACK_RULES, Stop, alone, rack_use, relaxed, stages, stop
+from dse.physics.racks import BOUNDS, Stop, alone, rack_use, relaxed, stages, stop
+from dse.rules.registry import MEANINGS
 from dse.schema.rack import Rack, load_rack, shipped_racks
 
 RACK = "gb200_nvl72"
@@ -85,7 +86,7 @@ def find() -> Finding:
     turned = by_itself["rack_bend_radius"].largest / first.largest
     each = tuple(
         (_word(name), meaning, f"{by_itself[name].largest:,}", _stop(without[name]))
-        for name, meaning in RACK_RULES.items()
+        for name, meaning in ((bound, MEANINGS[bound]) for bound in BOUNDS)
     )
     return Finding(
         judge(ended, turned),

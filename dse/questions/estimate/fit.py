@@ -123,8 +123,8 @@ def _largest_instance(catalog: Catalog, chip: str, most: int) -> tuple[int, str 
 
 
 def _splits(subject: Subject, limit: int) -> Deployments:
-    """Every split of at most `limit` chips; which are legal, the rules of `dse.problem.evaluate`
-    say. Experts are on all ranks of a group alike, or on as many as divide them."""
+    """Every split of at most `limit` chips; which are legal, `dse.rules` says. Experts are on all
+    ranks of a group alike, or on as many as divide them."""
     blocks = subject.model.blocks
     heads = [int(b.sizes[name]) for b in blocks for name in HEADS if b.sizes.get(name)]
     experts = max(subject.experts, default=0)

@@ -20,8 +20,8 @@ from dse.physics.intervals import interval
 from dse.physics.machines import Machines
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import number
-from dse.problem.evaluate import RULES
 from dse.problem.instances import BOUNDS, Evaluated, Subject, evaluated
+from dse.rules.registry import MEANINGS, names
 from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
 from dse.space.deployments import Deployments, finer_ladder, load_ladder, sizes_up_to
@@ -238,8 +238,8 @@ def _why(table: Deployments, of: Evaluated) -> str:
     legal = np.flatnonzero(of.rule < 0)
     if not len(legal):
         counted = Counter(int(rule) for rule in of.rule)
-        name = list(RULES)[counted.most_common(1)[0][0]] if counted else "stages_within_layers"
-        return f"no legal division: {RULES[name]}"
+        name = names()[counted.most_common(1)[0][0]] if counted else "stages_within_layers"
+        return f"no legal division: {MEANINGS[name]}"
     best = legal[np.argmin(of.memory[legal])]
     return (
         f"memory: at best a chip needs {1.0 + of.memory[best]:.3g} x what it has "

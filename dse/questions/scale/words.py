@@ -100,11 +100,9 @@ def _summary(answer: Scaled) -> str:
     if whole is None:
         return f"{many}{_at(best.usd_per_million_total_tokens)}."
     prices = ""
-    if best.usd_per_million_total_tokens is not None:
-        prices = (
-            f", at {dollars(best.usd_per_million_total_tokens)} against "
-            f"{dollars(whole.usd_per_million_total_tokens)} per million tokens"
-        )
+    low, high = best.usd_per_million_total_tokens, whole.usd_per_million_total_tokens
+    if low is not None and high is not None:
+        prices = f", at {dollars(low)} against {dollars(high)} per million tokens"
     factor = plain(best.output_tokens_per_s / whole.output_tokens_per_s)
     return f"{many}, {factor} x one instance of {demand}{prices}."
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES
-from dse.schema.families.attention import FULL, SLIDING
 from dse.schema.model import BlockSpec, Model
 
 GATED, PLAIN = 3, 2
+FULL, SLIDING = "full_attention", "sliding_attention"
 Sizes = Mapping[str, int]
 Config = dict[str, Any]
 
@@ -24,7 +23,7 @@ WORDS = {
     "moe": "experts",
     "positions": "learned positions",
 }
-_OPTIONAL_WORDS = {
+OPTIONAL_WORDS = {
     "chunk": "chunked attention",
     "output_gate": "output gate",
     "values_from_keys": "values that are keys",
@@ -44,18 +43,6 @@ class Cannot(Exception):
     def __init__(self, reason: str, *, near: bool = True) -> None:
         super().__init__(reason)
         self.near = near
-
-
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """A class of Hugging Face transformers. `write` gives the keys of its sizes, `beyond` what the
-    class has over this project's count of parameters (`dse.physics.parameters`), in parameters by
-    what they are; negative where it lacks some."""
-
-    name: str
-    model_type: str
-    write: Callable[[Shape], Config]
-    beyond: Callable[[Shape], Mapping[str, int]] = lambda shape: {}
 
 
 class Shape:
@@ -87,7 +74,7 @@ class Shape:
                 raise Cannot(f"it has no {WORDS[block.kind]}", near=False)
         for block in self.blocks:
             for name in sorted(set(block.sizes) - set(BLOCK_SIZES[block.kind]) - set(optional)):
-                raise Cannot(f"it has no {_OPTIONAL_WORDS.get(name, name)}")
+                raise Cannot(f"it has no {OPTIONAL_WORDS.get(name, name)}")
 
     def heads(
         self, *, bias: tuple[int, ...] = (0,), windows: str = "none"

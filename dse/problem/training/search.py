@@ -14,21 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.physics.machines import Machines
-from dse.physics.training.at_scale import SCALE_RULES, Conditions, Run, at_scale, of_one_site
+from dse.physics.training.at_scale import Conditions, Run, at_scale, of_one_site
 from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.plan import TrainingBatch, TrainingMetrics
 from dse.physics.training.plans import Setting, batch_of_plans, plans
-from dse.physics.training.rules import RULES
+from dse.rules.case import Case, Training
+from dse.rules.registry import judge
 from dse.schema.training_stack import TrainingStack
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.deployments import Deployments, stacked
 
 CHUNK = 8192
-MEANINGS: Mapping[str, str] = {
-    **RULES,
-    **SCALE_RULES,
-    "chips_divide": "chips divide by tensor x context x pipeline parallelism",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +47,8 @@ class Trainer:
             alone = of_one_site(batch, self.conditions)
             metrics = evaluate_training(alone, self.machines, self.stack)
             run = at_scale(batch, metrics, self.conditions)
-        whole = {"chips_divide": np.where(batch.chips == self.chips, 0.0, 1.0)}
-        return Evaluated(batch, metrics, run, {**metrics.violations, **run.violations, **whole})
+            case = Case.of_training(Training(metrics, batch, run, self.conditions, self.chips))
+            return Evaluated(batch, metrics, run, case, judge(case))
 
     def plans(self, shapes: CandidateBatch) -> tuple[NDArray[np.intp], Deployments]:
         """Every plan of every shape: (n,) the shape's row, and the table."""
@@ -78,11 +74,13 @@ class Trainer:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Plans, (n,), the step of each and the run around it; `violations[rule]` of MEANINGS."""
+    """Plans, (n,), the step of each and the run around it; `violations[rule]` of
+    `dse.rules.registry`."""
 
     batch: TrainingBatch
     metrics: TrainingMetrics
     run: Run
+    case: Case
     violations: Mapping[str, Floats]
 
     @property

@@ -13,24 +13,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from dse.errors import InputError
-from dse.schema.architectures.dense import DENSE
-from dse.schema.architectures.formats import formats
-from dse.schema.architectures.hybrid import HYBRID
-from dse.schema.architectures.shape import WORDS, Architecture, Cannot, Config, Shape, merged
-from dse.schema.architectures.sparse import SPARSE
+from dse.schema.families import FAMILIES
+from dse.schema.families.engine import MTP
+from dse.schema.families.quantization import formats
+from dse.schema.families.shape import WORDS, Cannot, Config, Shape, merged
 from dse.schema.huggingface import classes_of, from_config
 from dse.schema.model import Model
 
 TRANSFORMERS = "5.23.0"  # the version that every class was instantiated with
-ARCHITECTURES: Mapping[str, Architecture] = {
-    architecture.name: architecture for architecture in (*DENSE, *SPARSE, *HYBRID)
+# The family of every class that is written.
+ARCHITECTURES: Mapping[str, str] = {
+    family.class_name: name for name, family in FAMILIES.items() if family.export is not None
 }
 # Special tokens are the tokenizer's; the classes' own may lie outside a smaller vocabulary.
 _NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
 # What a configuration does not hold, and the layers, which are compared by themselves.
 _NOT_WRITTEN = (
-    "id", "name", "source", "assumed", "unknown_keys", "training_tokens", "architecture", "blocks",
-)  # fmt: skip
+    "id",
+    "name",
+    "source",
+    "assumed",
+    "unknown_keys",
+    "training_tokens",
+    "architecture",
+    "blocks",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +95,49 @@ def published_class(model: Model) -> str | None:
     return next((name for name in names if name in ARCHITECTURES), names[0])
 
 
-def find_architecture(name: str) -> Architecture:
-    """By class or model type, in any case. Raises InputError with a near name."""
-    known = {item.name.lower(): item for item in ARCHITECTURES.values()}
-    known |= {item.model_type: item for item in ARCHITECTURES.values()}
+def find_architecture(name: str) -> str:
+    """The class of a name or model type, in any case. Raises InputError with a near name."""
+    known = {item.lower(): item for item in ARCHITECTURES}
+    known |= {_model_type(family): item for item, family in ARCHITECTURES.items()}
     if name.lower() in known:
         return known[name.lower()]
     near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"; did you mean {known[near[0]].name}?" if near else ""
+    hint = f"; did you mean {known[near[0]]}?" if near else ""
     raise InputError(
         f"unknown class {name!r}{hint}", field="--architecture", accepted=", ".join(ARCHITECTURES)
     )
+
+
+def note_of(name: str) -> str:
+    """What is said of a class that is written; empty where there is nothing to say."""
+    export = FAMILIES[ARCHITECTURES[name]].export
+    return "" if export is None else export.note
+
+
+def config_of_family(name: str, model: Model, context: int | None = None) -> Config:
+    """The configuration of a model as one of a family, exported or not. Raises Cannot where the
+    family has no keys for the shape, InputError where nothing has its formats."""
+    family, shape = FAMILIES[name], Shape(model)
+    sizes, modules = family.write(shape), model.prediction_layers
+    prediction = {(family.prediction or MTP).key: modules}
+    return {
+        "architectures": [family.class_name],
+        "model_type": _model_type(name),
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": _written_layers(sizes, shape),
+        "vocab_size": model.vocab_size,
+        "tie_word_embeddings": model.tied_embeddings,
+        **({} if context is None else {"max_position_embeddings": context}),
+        **({} if modules is None else prediction),
+        **sizes,
+        **formats(shape),
+        **_NO_TOKENS,
+    }
+
+
+def _model_type(name: str) -> str:
+    export = FAMILIES[name].export
+    return name if export is None else export.model_type or name
 
 
 def _candidates(
@@ -106,42 +145,23 @@ def _candidates(
 ) -> tuple[list[tuple[Config, Mapping[str, int]]], list[str]]:
     """Every class that has the shape, with its parameters beyond; and why others do not."""
     shape = Shape(model)
-    stored = formats(shape)
-    classes = ARCHITECTURES.values() if asked is None else [find_architecture(asked)]
+    formats(shape)  # Formats that no class holds are refused before shapes are.
     found: list[tuple[Config, Mapping[str, int]]] = []
     why: dict[str, list[str]] = {}
-    for item in classes:
+    for name in ARCHITECTURES if asked is None else [find_architecture(asked)]:
         try:
-            sizes = item.write(shape)
+            config = config_of_family(ARCHITECTURES[name], model, context)
         except Cannot as reason:
             if reason.near or asked is not None:
-                why.setdefault(str(reason), []).append(item.name)
+                why.setdefault(str(reason), []).append(name)
             continue
-        config = {
-            "architectures": [item.name],
-            "model_type": item.model_type,
-            "hidden_size": shape.hidden,
-            "num_hidden_layers": _written_layers(sizes, shape),
-            "vocab_size": model.vocab_size,
-            "tie_word_embeddings": model.tied_embeddings,
-            **({} if context is None else {"max_position_embeddings": context}),
-            **_prediction(model),
-            **sizes,
-            **stored,
-            **_NO_TOKENS,
-        }
         if differs := _difference(model, config):
-            why.setdefault(differs, []).append(item.name)
+            why.setdefault(differs, []).append(name)
         else:
-            found.append((config, item.beyond(shape)))
+            found.append((config, FAMILIES[ARCHITECTURES[name]].beyond(shape)))
     kinds = " and ".join(dict.fromkeys(WORDS[block.kind] for block in shape.blocks))
     reasons = [f"{_some(names)}: {reason}" for reason, names in why.items()]
     return found, reasons or [f"none has {kinds}"]
-
-
-def _prediction(model: Model) -> Config:
-    modules = model.prediction_layers
-    return {} if modules is None else {"num_nextn_predict_layers": modules}
 
 
 def _some(names: list[str]) -> str:
