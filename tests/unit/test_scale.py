@@ -155,10 +155,25 @@ def _row(chips: int, milliseconds: float | None) -> Size:
     if milliseconds is not None:
         seconds = milliseconds / 1e3
         found = Point(
-            chips, 1, 1, 1, 0, 1, seconds, (seconds, seconds), 0.1, 1 / seconds,
-            1 / seconds / chips, None, 0.0, "memory", "decode: memory bandwidth", 1.0, None,
+            chips,
+            1,
+            1,
+            1,
+            0,
+            1,
+            seconds,
+            (seconds, seconds),
+            0.1,
+            1 / seconds,
+            1 / seconds / chips,
+            None,
+            0.0,
+            "memory",
+            "decode: memory bandwidth",
+            1.0,
+            None,
             "fitted",
-        )  # fmt: skip
+        )
     return Size(chips, False, 1, found, found, None, None)
 
 
@@ -318,11 +333,14 @@ def test_a_size_that_needs_an_unknown_link_says_so():
 def test_evenly_chosen_experts_let_more_chips_pay():
     skewed, even = (
         subject_of(
-            load_catalog(), resolve_model("deepseek-v3"), "gb200_nvl72", workload(128, 2048),
+            load_catalog(),
+            resolve_model("deepseek-v3"),
+            "gb200_nvl72",
+            workload(128, 2048),
             routing_skew=skew,
         )
         for skew in (1.0, 0.0)
-    )  # fmt: skip
+    )
     sizes = [replica_size(instance_sizes(one, chips_up_to=72)) for one in (skewed, even)]
     assert sizes[0] is not None
     assert sizes[1] is not None

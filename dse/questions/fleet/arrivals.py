@@ -86,9 +86,12 @@ def _served(subject: Subject, one: DemandClass, batch: CandidateBatch, rate: Flo
 
 def _arriving(subject: Subject, stream: Class, rate: Floats) -> Workload:
     workload = Workload.of(
-        stream.prompt, stream.output, POISSON, subject.workload.backend,
+        stream.prompt,
+        stream.output,
+        POISSON,
+        subject.workload.backend,
         prefix_hit_rate=stream.cached,
-    )  # fmt: skip
+    )
     return replace(workload, requests_per_s=rate * stream.share)
 
 

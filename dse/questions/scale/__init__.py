@@ -24,7 +24,22 @@ from dse.questions.scale.sizes import (
 from dse.questions.scale.uniform import Evenness, JitterLimit, evenness, jitter_limit
 
 __all__ = [
-    "Ceiling", "Evenness", "ExpertAnswer", "ExpertGroup", "JitterLimit", "Point", "Replicas",
-    "Size", "Stages", "ceiling", "evenness", "expert_answer", "expert_domain",
-    "instance_sizes", "jitter_limit", "pipeline_latency", "replica_size", "replication",
-]  # fmt: skip
+    "Ceiling",
+    "Evenness",
+    "ExpertAnswer",
+    "ExpertGroup",
+    "JitterLimit",
+    "Point",
+    "Replicas",
+    "Size",
+    "Stages",
+    "ceiling",
+    "evenness",
+    "expert_answer",
+    "expert_domain",
+    "instance_sizes",
+    "jitter_limit",
+    "pipeline_latency",
+    "replica_size",
+    "replication",
+]
