@@ -1,6 +1,6 @@
 """Fits the kernel laws of `hardware/efficiency/` to measured kernel tables.
 
-    python -m dse.accuracy.fit_kernels FOLDER OUT
+    python -m tools.fits.kernels FOLDER OUT
 
 FOLDER holds the condensed tables of aiconfigurator-core 0.12.0 (Apache-2.0) named below; OUT gets
 one YAML file per chip or class, byte for byte the shipped ones. The law of every operator:
@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.accuracy.kernel_tables import BUCKETS_OF, CHIPS, PADDING_ROWS, Chip, Tables
 from dse.measure.efficiency_file import WEIGHT_ONLY, Laws, Links, derive, efficiency_text
 from dse.measure.fitting import fit
+from tools.fits.kernel_tables import BUCKETS_OF, CHIPS, PADDING_ROWS, Chip, Tables
 
 OPERATORS = {  # operator: the tables behind it
     "gemm": "gemm_samples_trtllm, gemm_skinny, gemm_square, gemm_fit",
@@ -225,6 +225,7 @@ def medians(values) -> float:
 
 def write(path: Path, head: dict, laws: Laws, links: Links, notes: dict) -> None:
     """One efficiency file; `notes` has its source, and kind and note of each collective."""
+    # The place of this file before: a byte of the data moves the digest of every study.
     made_by = "Written by dse/accuracy/fit_kernels.py; docs/efficiency.md says how."
     head = {"id": path.stem, **head, "source": notes["source"], "date": "2026-11-20"}
     text = efficiency_text(made_by, head, laws, PADDING_ROWS, links, notes)

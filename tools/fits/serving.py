@@ -1,4 +1,4 @@
-"""Fits the calibration and writes it: `python -m dse.accuracy.fit_serving [FILE]`.
+"""Fits the calibration and writes it: `python -m tools.fits.serving [FILE]`.
 
 FILE is `hardware/efficiency/serving/calibration.yaml` unless named. The data is the project's own
 copy of the measurements. The same data and versions write the same bytes.
@@ -12,14 +12,16 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from dse.accuracy.calibrate import as_factors, fit, pose
 from dse.accuracy.crossvalidate import held_out
-from dse.accuracy.points import read_table
-from dse.accuracy.spread import shared_variance, spread_table
+from dse.accuracy.spread import spread_table
+from dse.accuracy.tables import read_table
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.schema.calibration import FILE
+from dse.space.candidates import Floats
 
 DATA = "inference.csv"
 DATE = "2026-11-21"
@@ -61,6 +63,19 @@ def text(path: Path) -> str:
         lines.append(f"  {name}: {{{', '.join(ends)}}}")
     lines.append(f"shared: {_round(shared)}")
     return "\n".join(lines) + "\n"
+
+
+def shared_variance(table: pd.DataFrame, ratio: Floats) -> float:
+    """Part of the variance of log(measured / predicted) of times per output token that the rows of
+    a group share: median absolute deviation of the groups' medians, squared, over that plus the
+    same within groups."""
+    rows = table["metric"].isin(("tpot_s", "decode_step_s")).to_numpy()
+    frame = pd.DataFrame({"group": table["group"].to_numpy(), "log": np.log(ratio)})[rows]
+    frame = frame[frame.groupby("group")["log"].transform("size") >= 5]
+    medians = frame.groupby("group")["log"].median()
+    within = (frame["log"] - frame["group"].map(medians)).abs().groupby(frame["group"]).median()
+    between = float((medians - medians.median()).abs().median()) ** 2
+    return between / (between + float(within.median()) ** 2)
 
 
 def _round(value: float) -> float:

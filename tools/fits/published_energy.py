@@ -1,4 +1,4 @@
-"""Published watts and joules of serving against predictions: `python -m dse.accuracy.energy`.
+"""Published watts and joules of serving against predictions.
 
 The rows of `hardware/measurements/energy.csv` were not fitted, and are too few and too vague to be:
 most do not say their prompt and output lengths, which the file then assumes.

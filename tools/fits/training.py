@@ -1,4 +1,4 @@
-"""Fits the training stacks and writes them: `python -m dse.accuracy.fit_training [--check]`.
+"""Fits the training stacks and writes them: `python -m tools.fits.training [--check]`.
 
 Writes the fitted constants into `hardware/training/*.yaml` (kind `fitted`; all other lines stay)
 and the spread of held-out rows into `hardware/efficiency/training/calibration.yaml`. The data is

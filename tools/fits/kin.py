@@ -1,4 +1,4 @@
-"""How far the errors of two chips agree that serve one model: `python -m dse.accuracy.kin`.
+"""How far the errors of two chips agree that serve one model: `python -m tools.fits.kin`.
 
 Of every group (model and chip) the median of log(measured / predicted) on rows that the fit had not
 seen, by metric and serving; then pairs of chips with the same model, of one family and of two.
@@ -14,11 +14,11 @@ import pandas as pd
 
 from dse.accuracy.calibrate import ENOUGH_ROWS, pose
 from dse.accuracy.crossvalidate import held_out
-from dse.accuracy.fit_serving import DATA
-from dse.accuracy.points import read_table
+from dse.accuracy.tables import read_table
 from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
 from dse.space.candidates import Floats
+from tools.fits.serving import DATA
 
 SLOW = ("tpot_s", "decode_step_s")  # log ratio above 0 on a machine slower than predicted
 FAST = ("output_tokens_per_s",)
@@ -30,7 +30,7 @@ def correlations(
     """(pairs, correlation) of chips of the `same` family and of `other` ones; `ratio` (n,) is
     measured / predicted of the rows of `table`.
 
-    Robust, as `dse.accuracy.spread.shared_variance` is: with d the difference of two groups and x
+    Robust, as `tools.fits.serving.shared_variance` is: with d the difference of two groups and x
     a group less the median of all, of equal variance v, E d^2 = 2 v (1 - correlation); both second
     moments are those of the median absolute value.
     """

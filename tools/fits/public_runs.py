@@ -1,5 +1,5 @@
 """Three public training runs, estimated from their published configuration:
-`python -m dse.accuracy.training_runs`.
+`python -m tools.fits.public_runs`.
 
 None of them is a row that the constants of the stacks were fitted to. Interruptions are not
 predicted here: a figure is the step's own time over the share of the time that the source says was
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.accuracy.points import machines_of
+from dse.accuracy.tables import machines_of
 from dse.accuracy.training_rows import with_prediction_layer
 from dse.catalog import load_catalog
 from dse.physics.training.evaluate import evaluate_training

@@ -1,4 +1,4 @@
-"""`python -m dse.quality FILE`: the laws, and what they say of the models of a file, as Markdown.
+"""The laws of loss, and what they say of the models of a file: `python -m tools.law_tables FILE`.
 
 FILE is a CSV with the columns of tests/data/worked_examples.csv; docs/quality.md holds the output.
 """
