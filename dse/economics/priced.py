@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Column
-from dse.answer.answer import Table as PartsTable
+from dse.answer.answer import Column, Table
 from dse.answer.sentences import Sources
-from dse.answer.text_table import Table
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
 from dse.schema.costs import BASIS as OWNED
@@ -67,11 +65,11 @@ def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[
 
 def price_parts(
     prices: Sequence[Mapping[str, Any]], caption: str = "An owned chip-hour by its parts"
-) -> PartsTable:
+) -> Table:
     """A row for each chip with a column for each part of its price. `prices` are documents of
     `Breakdown.as_json`, of one basis; `inputs_words` says what they rest on."""
     names = [str(part["name"]) for part in prices[0]["parts"]]
-    return PartsTable(
+    return Table(
         "parts",
         caption,
         (
@@ -105,28 +103,8 @@ def inputs_words(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str
     )
 
 
-def parts_table(priced: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each chip with a column for each part of its price, in dollars an hour, and below
-    it what each price rests on. `priced` are documents of `Breakdown.as_json`, of one basis."""
-    names = [str(part["name"]) for part in priced[0]["parts"]]
-    return Table(
-        "What an hour of a chip costs, by parts (USD)",
-        ("chip", "total", *(SHORT.get(name, name) for name in names)),
-        [
-            (
-                one["chip"],
-                f"{one['usd_per_chip_hour']:.3f}",
-                *(f"{part['usd_per_chip_hour']:.3f}" for part in one["parts"]),
-            )
-            for one in priced
-        ],
-        tuple(range(1, 2 + len(names))),
-        tuple(rests_on(priced)),
-    )
-
-
 def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The figures of each chip, then the costs that are the same for all, then the sources."""
+    """What prices rest on: the figures of each chip, then the costs that are the same for all, then the sources."""
     sources = list(dict.fromkeys(one["source"] for each in priced for one in each["inputs"]))
 
     def words(one: Mapping[str, Any]) -> str:
@@ -144,7 +122,7 @@ def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
     return [*of_chips, *of_all, *(f"[{k}] {source}" for k, source in enumerate(sources, 1))]
 
 
-def part_table(price: Mapping[str, Any]) -> PartsTable:
+def part_table(price: Mapping[str, Any]) -> Table:
     """One price by its parts: a line each, with its share and where it comes from."""
     total = price["usd_per_chip_hour"]
     rows = [
@@ -161,10 +139,10 @@ def part_table(price: Mapping[str, Any]) -> PartsTable:
     name = f"parts {price['basis']} {price['chip']}"
     caption = f"{price['chip']}, {price['basis']}, dollars an hour that it is held"
     every = [*rows, {"part": "total", "usd": total, "share": 1.0}]
-    return PartsTable(name, caption, columns, every)
+    return Table(name, caption, columns, every)
 
 
-def input_table(price: Mapping[str, Any]) -> PartsTable:
+def input_table(price: Mapping[str, Any]) -> Table:
     """Every input of one price with its kind and date; sources by number."""
     sources = Sources()
     rows = [one | {"number": sources(one["source"])} for one in price["inputs"]]
@@ -176,4 +154,4 @@ def input_table(price: Mapping[str, Any]) -> PartsTable:
         Column("number", "source"),
     )
     name = f"inputs {price['basis']} {price['chip']}"
-    return PartsTable(name, "What it rests on", columns, rows, sources.notes)
+    return Table(name, "What it rests on", columns, rows, sources.notes)

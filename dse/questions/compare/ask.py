@@ -63,8 +63,8 @@ def compare(
 
     `what` says what is compared:
 
-    - two folders that `dse run` or `dse fleet --out` wrote, or what `dse.run` returned: prices, the
-      chosen designs, the front;
+    - two folders that `dse run` or `dse fleet --out` wrote, or what `dse.run` or
+      `dse.fleet` returned: prices, the chosen designs, the front;
     - a space, with two dates in `as_of`, the earlier first: two studies of it at the prices known
       then, which `out` keeps;
     - chips by id or by the path of a chip file, six at most, with `model` and the other arguments
@@ -128,6 +128,8 @@ SAID: dict[Kind, str] = {
 
 def kind_of(what: Sequence[Any], as_of: Sequence[str], by: str | None, catalog: Catalog) -> Kind:
     """What is compared. Raises InputError where that is not clear."""
+    if len(what) == 2 and all(isinstance(one, Answer) for one in what):
+        return "studies"
     names = [str(getattr(one, "folder", one)) for one in what]
     if by is not None and (by != "chip" or len(names) != 1):
         raise InputError(f"read {by!r}", field="--by", accepted="chip, with one space")
@@ -205,6 +207,8 @@ def _space_of(text: Any) -> str:
 
 
 def _studies(a: Any, b: Any, command: str) -> Answer:
+    if isinstance(a, Answer) and isinstance(b, Answer):
+        return fleets_answer(compare_fleets(a, b), command)
     first, second = (Path(getattr(one, "folder", one)) for one in (a, b))
     if is_fleet(first) or is_fleet(second):
         return fleets_answer(compare_fleets(first, second), command)

@@ -25,10 +25,14 @@ def is_fleet(folder: Path) -> bool:
     return (folder / FLEET).is_file() and not (folder / STUDY).is_file()
 
 
-def compare_fleets(a: Path, b: Path) -> dict[str, Any]:
-    """The document of `dse compare A B --json` of two folders with a fleet.json. Raises InputError
-    for a folder without one, StorageError for one that is damaged."""
-    first, second = (read_json(folder, FLEET) for folder in (a, b))
+def compare_fleets(a: Path | Answer, b: Path | Answer) -> dict[str, Any]:
+    """The document of `dse compare A B --json` of two folders with a fleet.json, or of what
+    `dse.fleet` returned. Raises InputError for a folder without one, StorageError for one that is
+    damaged."""
+    first, second = (
+        one.document if isinstance(one, Answer) else read_json(one, FLEET) for one in (a, b)
+    )
+    a, b = (Path(one.document["plan"]) if isinstance(one, Answer) else one for one in (a, b))
     names = dict(zip("ab", side_names(a, b), strict=True))
     pairs = [
         {**row, "per": _per(row["chip"], first, second)}
