@@ -16,7 +16,7 @@ from dse.questions.rediscovery.caveats import of_all
 from dse.questions.rediscovery.present import design_section
 from dse.questions.rediscovery.tables import summary
 from dse.questions.rediscovery.words import law_words
-from dse.render.markdown import blocks_markdown
+from dse.render.markdown import blocks_markdown, table
 from dse.schema.rediscovery import load_case, resolve_case, shipped_cases
 
 COMMAND = "python -m tools.rediscovery_page docs/rediscovery.md"
@@ -62,7 +62,8 @@ dse compare rediscovery/llama-3-70b
 def page(answers: Sequence[Rediscovery]) -> str:
     """The page; the same answers give the same bytes."""
     lines = [f"<!-- {COMMAND} -->", "", "# Rediscovery", "", INTRO, law_words(answers[0]), ""]
-    lines += blocks_markdown([summary(answers)], 2)
+    distances = summary(answers)
+    lines += table(distances.titles, distances.texts(), distances.right)
     lines += [f"- {text}" for text in of_all(answers)]
     lines += ["", RUN]
     lines += blocks_markdown([design_section(found) for found in answers], 2)

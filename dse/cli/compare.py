@@ -89,6 +89,8 @@ def command(
         refuse(POINT_FLAGS, SAID[kind])
     if kind in ("studies", "dates"):
         refuse(["law"], SAID[kind])
+    if kind == "studies":
+        refuse(["prices", "costs", "efficiency"], f"{SAID[kind]}, which have theirs")
     answer = compare(
         *what,
         as_of=dates,

@@ -104,12 +104,13 @@ def inputs_words(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str
 
 
 def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What prices rest on: the figures of each chip, then the costs that are the same for all, then the sources."""
-    sources = list(dict.fromkeys(one["source"] for each in priced for one in each["inputs"]))
+    """What prices rest on: the figures of each chip, the costs that are the same for all, sources
+    by number."""
+    sources = Sources()
 
     def words(one: Mapping[str, Any]) -> str:
         known = ", ".join(filter(None, (one["kind"], one["date"])))
-        return f"{one['name']} {one['text']} ({known}) [{sources.index(one['source']) + 1}]"
+        return f"{one['name']} {one['text']} ({known}) {sources(one['source'])}"
 
     of_chips = [
         f"{each['chip']}: {', '.join(words(one) for one in each['inputs'] if one['of'] == 'chip')}"
@@ -119,7 +120,7 @@ def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
         words(one) for each in priced for one in each["inputs"] if one["of"] == "cost"
     )
     of_all = [f"Costs: {', '.join(costs)}"] if costs else []
-    return [*of_chips, *of_all, *(f"[{k}] {source}" for k, source in enumerate(sources, 1))]
+    return [*of_chips, *of_all, *sources.notes]
 
 
 def part_table(price: Mapping[str, Any]) -> Table:

@@ -294,6 +294,8 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
         (("tiny", "--as-of", "june", "--as-of", "2026-06"), "read 'june': not a date"),
         (("a", "b", "--as-of", "2026-06"), "does not go with two folders"),
         (("none", "nor"), "not a finished study"),
+        (("none", "nor", "--costs", "mine.yaml"), "--costs does not go with two studies"),
+        (("none", "nor", "--law", "joint"), "--law does not go with two studies"),
         (("tiny", "--as-of", "2026", "--as-of", "2026-11", "--out", ""), "--out is empty"),
     ],
 )

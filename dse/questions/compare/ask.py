@@ -209,7 +209,7 @@ def _space_of(text: Any) -> str:
 def _studies(a: Any, b: Any, command: str) -> Answer:
     if isinstance(a, Answer) and isinstance(b, Answer):
         return fleets_answer(compare_fleets(a, b), command)
-    first, second = (Path(getattr(one, "folder", one)) for one in (a, b))
+    first, second = (Path(str(getattr(one, "folder", one))) for one in (a, b))
     if is_fleet(first) or is_fleet(second):
         return fleets_answer(compare_fleets(first, second), command)
     return studies_answer(compare_studies(first, second), command)
