@@ -294,7 +294,6 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
         (("tiny", "--as-of", "june", "--as-of", "2026-06"), "read 'june': not a date"),
         (("a", "b", "--as-of", "2026-06"), "does not go with two folders"),
         (("none", "nor"), "not a finished study"),
-        (("none", "nor", "--costs", "mine.yaml"), "--costs does not go with two studies"),
         (("none", "nor", "--law", "joint"), "--law does not go with two studies"),
         (("tiny", "--as-of", "2026", "--as-of", "2026-11", "--out", ""), "--out is empty"),
     ],
@@ -305,6 +304,14 @@ def test_what_is_wrong_is_said_in_a_line(words: tuple[str, ...], says: str) -> N
     assert says in said.err
     assert len(said.err.strip().splitlines()) == 1
     assert said.out == ""
+
+
+def test_finished_studies_have_their_own_prices(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    costs = tmp_path / "costs.yaml"
+    costs.write_text("electricity: 0.30 USD/kWh\n", encoding="utf-8")
+    said = dse("compare", *pair, "--costs", costs)
+    assert said.code == 2
+    assert "--costs does not go with two studies" in said.err
 
 
 def fleet(folder: Path, rent: float, chips: int, **other: object) -> Path:

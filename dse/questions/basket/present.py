@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import NONE, show
 from dse.answer.palette import PALETTE, plain
 from dse.answer.plots import line, marks
-from dse.economics.priced import inputs_words, price_parts
+from dse.economics.priced import price_parts, rests_on
 from dse.problem.words import SHOWN
 from dse.questions.basket.answer import Basket
 from dse.questions.basket.words import (
@@ -49,7 +50,6 @@ def basket_answer(found: Basket, command: str = "") -> Answer:
         headline=said[0],
         sentences=[*said[1:], MEANING],
         blocks=(_own_figure(found), _level_figure(found), *tables(found)),
-        rests=inputs_words(found.price_parts),
         command=command,
         document=made,
         data=(_data(found),),
@@ -58,8 +58,10 @@ def basket_answer(found: Basket, command: str = "") -> Answer:
 
 
 def tables(found: Basket) -> list[Table]:
-    parts = [price_parts(found.price_parts)] if found.price_parts else []
-    return [_own_table(found), _front_table(found), _level_table(found), *parts]
+    made = [_own_table(found), _front_table(found), _level_table(found)]
+    if found.price_parts:
+        made.append(replace(price_parts(found.price_parts), notes=rests_on(found.price_parts)))
+    return made
 
 
 def _columns_of(found: Basket) -> list[tuple[str, int]]:
