@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dse as dse_library
+from dse.answer.answer import Answer
 from dse.pareto import non_dominated
 from dse.questions.compare.studies import compare
 from dse.questions.compare.tables import tables
@@ -349,6 +351,15 @@ def test_two_fleets(tmp_path: Path) -> None:
     page = (out / "compare.html").read_text(encoding="utf-8")
     assert "A &lt;plan&gt;" in page
     assert "USD per chip" in page
+
+
+def test_two_answers_of_the_library_are_two_fleets(tmp_path: Path) -> None:
+    folders = fleet(tmp_path / "june", 3.0, 16), fleet(tmp_path / "now", 2.4, 24, plan="q")
+    fleets = [Answer("fleet", one.name, "", document=read_json(one, FLEET)) for one in folders]
+    answer, same = dse_library.compare(*fleets), dse_library.compare(*folders)
+    assert answer.document["names"] == {"a": "p", "b": "q"}
+    for key in ("ratio", "orders", "by_quarter", "prices"):
+        assert answer.document[key] == same.document[key]
 
 
 def test_fleets_of_other_plans_are_said(tmp_path: Path) -> None:
