@@ -7,14 +7,7 @@ from pathlib import Path
 import click
 
 from dse.cli.options import Between, Whole, json_option, out_option, price_options
-from dse.cli.printing import (
-    command_line,
-    print_json,
-    print_rests,
-    print_tables,
-    say,
-    say_command,
-)
+from dse.cli.printing import command_line, deliver
 from dse.cli.progress import CountProgress
 
 
@@ -80,8 +73,7 @@ def command(
     Exit code 3: no chip keeps the limits.
     """
     from dse.questions.risk.answer import Asked, demand_of, risk
-    from dse.questions.risk.document import commands, document
-    from dse.questions.risk.words import MEANING, facts, lead, rests_on, tables
+    from dse.questions.risk.present import risk_answer
 
     asked = Asked(
         draws=draws,
@@ -92,22 +84,4 @@ def command(
         retune=retune,
     )
     found = risk(source, points, asked, CountProgress())
-    if as_json:
-        print_json(document(found))
-    else:
-        say(found.study.title or found.study.name)
-        for sentence in lead(found):
-            say(f"- {sentence}", "  ")
-        say(facts(found))
-        print_tables(tables(found))
-        say(MEANING)
-        if found.measurements and (lines := commands(found, found.measurements[0])):
-            click.echo("\nTo make the first measurement, of a server deployed so:")
-            for line in lines:
-                say_command(line)
-        print_rests(rests_on(found))
-    if out is not None:
-        from dse.render.risk import write_risk
-
-        page = write_risk(out, {**document(found), "command": command_line()}, tables(found))
-        click.echo(f"Report: {page}", err=as_json)
+    deliver(risk_answer(found, command_line()), out=out, as_json=as_json)

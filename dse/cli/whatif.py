@@ -16,7 +16,7 @@ from dse.cli.options import (
     out_option,
     price_options,
 )
-from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
+from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
@@ -104,39 +104,17 @@ def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) ->
     under the limits, deployed anew; under a demand, the one that is cheapest to buy as often as the
     peak takes. Exit code 3: no point keeps the limits.
     """
-    from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
     from dse.questions.whatif.answer import answer
-    from dse.questions.whatif.tables import tables
-    from dse.questions.whatif.words import heading, sentences
+    from dse.questions.whatif.present import whatif_answer
 
     asked = _under(_asked(study, flags), flags["demand"], flags["peak_over_average"])
     if flags["whole_servers"]:
         from dse.questions.whatif.subject import whole_servers
 
         asked = whole_servers(asked)
-    questions = _questions(asked, flags)
-    document = answer(asked, questions, Progress())
-    document["answer"] = sentences(document)
-    if as_json:
-        print_json(document)
-    else:
-        for sentence in document["answer"]:
-            say(f"- {sentence}", "  ")
-        click.echo()
-        say(heading(document), "  ")
-        print_tables(tables(document))
-        print_rests(document["assumed"])
-        click.echo()
-        for note in [document["how"], *document["notes"]]:
-            say(f"{note[0].upper()}{note[1:]}.", "  ")
-        say(f"{DEPLOYMENT_KEY}{HELD_KEY}.", "  ")
-    if out is not None:
-        from dse.render.whatif import write_whatif
-
-        document["command"] = command_line()
-        plain = tables(document, bars=False)
-        page = write_whatif(out, document, plain, heading(document))
-        click.echo(f"Page: {page}", err=as_json)
+    document = answer(asked, _questions(asked, flags), Progress())
+    found = whatif_answer(document, command_line())
+    deliver(found, out=out, as_json=as_json, formats=("json", "csv", "xlsx", "md", "html"))
 
 
 def _asked(study: str | None, flags: dict[str, Any]) -> Any:
