@@ -161,8 +161,8 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
     assert said.code == 2
     assert f"{file} has changed since {out} was made from it" in said.err
     file.unlink()
-    for command in ("whatif", "risk"):
-        said = dse(command, out)
+    for kind in ((), ("--uncertain",)):
+        said = dse("whatif", out, *kind)
         assert said.code == 2
         assert f"{out} was made from the space file {file}, which is not here" in said.err
 

@@ -10,6 +10,7 @@ from dse.answer.answer import Answer, Block, Column, Commands, Figure, Table, ta
 from dse.answer.numbers import percent, share, show
 from dse.answer.palette import BLUE, VERMILION, hatch, plain
 from dse.answer.plots import bars, join, marks, names_axis
+from dse.economics.priced import price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHORT, SHOWN
 from dse.questions.risk.answer import Risk
 from dse.questions.risk.document import document
@@ -40,8 +41,8 @@ def risk_answer(found: Risk, command: str = "") -> Answer:
         blocks.append(_measurements(made))
     if made["prices"]:
         blocks.append(_prices(made))
-    if made["price_parts"]:
-        blocks.append(_parts(made))
+    if prices := [part.as_json() for part in found.paid.parts]:
+        blocks.append(price_parts(prices))
     if steps:
         title = "To make the first measurement, of a server that runs the deployment named"
         blocks.append(Commands(title, steps))
@@ -140,20 +141,6 @@ def _prices(made: Json) -> Table:
             Column("kind", "interval"),
         ),
         _with_ends(made["prices"]),
-    )
-
-
-def _parts(made: Json) -> Table:
-    parts = [key for key in made["price_parts"][0] if key not in ("chip", "usd_per_chip_hour")]
-    return Table(
-        "parts",
-        f"What a chip-hour is made of, on basis {made['price_basis']}",
-        (
-            Column("chip", "chip"),
-            Column("usd_per_chip_hour", "total", "dollars"),
-            *(Column(part, part, "dollars") for part in parts),
-        ),
-        made["price_parts"],
     )
 
 

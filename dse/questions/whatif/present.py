@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.answer.answer import Answer, Block, Column, Notes, Section, Table, long_table
+from dse.economics.priced import price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
 from dse.questions.whatif import show_breakeven, show_changes, show_equal, show_sensitivity
 from dse.questions.whatif.inputs import ARRIVALS
@@ -57,7 +58,7 @@ def _sections(document: Json) -> list[Block]:
     found: list[Block] = [Section(title, blocks) for title, blocks in made.items() if blocks]
     found = found or [_inputs_table(document["inputs"], document["demand"])]
     if document["prices"] and not (even and even["owning"]):
-        found.append(show_breakeven.parts("", document["prices"]))
+        found.append(price_parts(document["prices"]))
     return found
 
 

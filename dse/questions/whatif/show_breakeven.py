@@ -8,6 +8,7 @@ from dse.answer.answer import Block, Column, Figure, Table
 from dse.answer.numbers import dollars, share, tenths
 from dse.answer.palette import PALETTE, plain
 from dse.answer.plots import decades, join, line, marks, names_axis
+from dse.economics.priced import price_parts
 from dse.questions.scale.words import chips_words
 from dse.questions.whatif.solve import words
 from dse.questions.whatif.words import Json
@@ -58,28 +59,12 @@ def blocks(even: Json) -> list[Block]:
         )
     if owning:
         prices = [row["price"] for row in owning]
-        found += [_owning_table(even), parts("always busy", prices), _curve_table(owning)]
+        found += [
+            _owning_table(even),
+            price_parts(prices, "An owned chip-hour by its parts, always busy"),
+            _curve_table(owning),
+        ]
     return found
-
-
-def parts(which: str, prices: Sequence[Json]) -> Table:
-    """Each chip's owned hour by its parts."""
-    names = [part["name"] for part in prices[0]["parts"]]
-    return Table(
-        "parts",
-        f"An owned chip-hour by its parts{', ' if which else ''}{which}",
-        (
-            Column("chip", "chip"),
-            *(Column(name, name, "dollars") for name in names),
-            Column("total", "total", "dollars"),
-        ),
-        [
-            {"chip": price["chip"], "total": price["usd_per_chip_hour"]}
-            | {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
-            for price in prices
-        ],
-        ("Costs of hardware/costs.yaml, or yours in their place.",),
-    )
 
 
 def _requests(row: Json) -> str:
