@@ -28,12 +28,12 @@ AXES = ("tp", "pp", "dp", "ep")
 Pair = tuple[Row, Row]
 
 
-def estimate_disaggregated(table: pd.DataFrame) -> pd.DataFrame:
+def estimate_disaggregated(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED. Raises InputError where a needed column is missing."""
     for name in (*NEEDED, *(f"{pool}_workers" for pool in POOLS)):
         if name not in table:
             raise InputError(f"no column {name!r}", accepted="the measurement format")
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     machines = machines_of(catalog)
     status, assumed = ["ok"] * len(table), [""] * len(table)
     groups: dict[str, list[tuple[int, Pair]]] = {}

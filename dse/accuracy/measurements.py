@@ -28,7 +28,7 @@ from dse.accuracy.scores import (
     speed_up,
     together,
 )
-from dse.catalog import MEASUREMENTS
+from dse.catalog import MEASUREMENTS, Catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
 
@@ -57,9 +57,9 @@ def scored_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["exclude"].str.strip() == ""].reset_index(drop=True)
 
 
-def predict(table: pd.DataFrame) -> pd.DataFrame:
+def predict(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The rows without `exclude`, predicted, as `ready` leaves them."""
-    return ready(estimate_table(scored_rows(table)))
+    return ready(estimate_table(scored_rows(table), catalog))
 
 
 def ready(predicted: pd.DataFrame) -> pd.DataFrame:
@@ -115,7 +115,11 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
 
 
 def cross_validated(
-    answer: pd.DataFrame, progress: Callable[[str], None], *, own: bool
+    answer: pd.DataFrame,
+    progress: Callable[[str], None],
+    *,
+    own: bool,
+    catalog: Catalog | None = None,
 ) -> dict[str, Any]:
     """`held_out` of the covered rows of `answer`. Rows of the user's `own` enter no fit: theirs are
     to the shipped rows, without those that share the row's group, chip or model."""
@@ -124,33 +128,33 @@ def cross_validated(
     folds = []
     if not training.all():
         served = rows[~training].reset_index(drop=True)
-        folds.append(_served_folds(served, progress, own))
+        folds.append(_served_folds(served, progress, own, catalog))
     if training.any():
         trained = rows[training].reset_index(drop=True)
-        folds.append(_trained_folds(trained, progress, own))
+        folds.append(_trained_folds(trained, progress, own, catalog))
     return held_out({by: pd.concat([fold[by] for fold in folds]) for by in folds[0]})
 
 
 def _trained_folds(
-    rows: pd.DataFrame, progress: Callable[[str], None], own: bool
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool, catalog: Catalog | None
 ) -> dict[str, pd.DataFrame]:
     """By fold, training rows as `predict` leaves them."""
     from dse.accuracy.training_crossvalidate import cross_validate_training  # noqa: PLC0415
 
     fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
-    return cross_validate_training(rows, fitted, progress)
+    return cross_validate_training(rows, fitted, progress, catalog)
 
 
 def _served_folds(
-    rows: pd.DataFrame, progress: Callable[[str], None], own: bool
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool, catalog: Catalog | None
 ) -> dict[str, pd.DataFrame]:
     """By fold, rows of serving as `predict` leaves them."""
     if not own:
-        return cross_validate(pose(rows), progress)
+        return cross_validate(pose(rows, catalog), progress)
     shipped_rows = scored_rows(shipped()[0])
     both = pd.concat([shipped_rows, rows.assign(exclude="not fitted")], ignore_index=True)
-    folds = cross_validate(pose(both.fillna("")), progress)
-    unseen = estimate_rows(rows)  # no shipped row shares the group, chip or model of these
+    folds = cross_validate(pose(both.fillna(""), catalog), progress)
+    unseen = estimate_rows(rows, catalog)  # no shipped row shares the group, chip or model of these
     answers = {}
     for by, table in folds.items():
         mine = table.iloc[len(shipped_rows) :].reset_index(drop=True)

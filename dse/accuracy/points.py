@@ -78,13 +78,13 @@ class Readout:
         return len(self.status)
 
 
-def estimate_file(points: Path, out: Path) -> dict[str, int]:
+def estimate_file(points: Path, out: Path, catalog: Catalog | None = None) -> dict[str, int]:
     """Writes every row of `points` with the columns ADDED to `out`; returns how many were `ok`.
 
     Raises InputError for a file that is no CSV or lacks a column, StorageError for an `out` that
     cannot be written.
     """
-    answer = estimate_table(read_points(points))
+    answer = estimate_table(read_points(points), catalog)
     try:
         answer.to_csv(out, index=False, lineterminator="\n")
     except OSError as error:
@@ -142,7 +142,7 @@ def is_disaggregated(table: pd.DataFrame) -> bool:
     return "prefill_workers" in table
 
 
-def estimate_table(table: pd.DataFrame) -> pd.DataFrame:
+def estimate_table(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED, by the model that its columns call for; rows of training
     get `serving`, their task, and `backend` too. Raises InputError where a needed column is
     missing."""
@@ -150,20 +150,20 @@ def estimate_table(table: pd.DataFrame) -> pd.DataFrame:
     if training.any():
         from dse.accuracy.training_points import estimate_training  # noqa: PLC0415
 
-        own = estimate_training(table[training])
+        own = estimate_training(table[training], catalog)
         if training.all():
             return own
-        return pd.concat([estimate_table(table[~training]), own]).loc[table.index]
+        return pd.concat([estimate_table(table[~training], catalog), own]).loc[table.index]
     if not is_disaggregated(table):
-        return estimate_rows(table)
+        return estimate_rows(table, catalog)
     from dse.accuracy.disaggregated import estimate_disaggregated  # noqa: PLC0415
 
-    return estimate_disaggregated(table)
+    return estimate_disaggregated(table, catalog)
 
 
-def estimate_rows(table: pd.DataFrame) -> pd.DataFrame:
+def estimate_rows(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED. Raises InputError where a needed column is missing."""
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     readout = read_rows(table, catalog)
     found = list(_evaluated(readout, catalog, machines_of(catalog)))
     answer = with_predictions(table, readout, _numbers(readout, found))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, LOAD, json_option
+from dse.cli.options import DEGREE, LOAD, json_option, read_catalog
 from dse.cli.point import known_dtypes, trained_on
 from dse.cli.printing import print_json, print_rests, print_table, say
 
@@ -47,7 +47,6 @@ def command(config: str, as_json: bool, **flags: Any) -> None:
 
 
 def _document(config: str, flags: dict[str, Any]) -> dict[str, Any]:
-    from dse.catalog import chip_and_files, load_catalog
     from dse.errors import InputError
     from dse.questions.check.answer import Load, check, subject_of
     from dse.questions.check.nearest import nearest
@@ -57,8 +56,7 @@ def _document(config: str, flags: dict[str, Any]) -> dict[str, Any]:
     if not flags["chip"]:
         raise InputError("--chip is missing", accepted="an id that `dse hardware list` prints")
     known_dtypes(flags)
-    chip, files = chip_and_files(flags["chip"], ())
-    catalog = load_catalog(extra_chip_files=files)
+    catalog, chip = read_catalog().with_chip(flags["chip"])
     model = resolve_model(config)
     if flags["ep"] > 1 and all(block.kind != "moe" for block in model.blocks):
         raise InputError(f"{model.name} has no experts", field="--ep", accepted="no such flag")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import LOAD, json_option, refuse
+from dse.cli.options import LOAD, json_option, read_catalog, refuse
 from dse.cli.point import POINT_FLAGS, estimate_flags, point_options
 from dse.cli.printing import print_json, say
 
@@ -134,21 +134,20 @@ def _command(
     flags: dict[str, Any],
 ) -> Export:
     """vllm, sglang and trtllm: the predicted point."""
-    from dse.catalog import chip_and_files, load_catalog
     from dse.questions.estimate.again import estimate_again
     from dse.questions.export import export_command
     from dse.study.folder import read_study
 
     if study is not None and point is not None:
-        answer = estimate_again(Path(study), point)
-        files = read_study(Path(study))[0].get("chip_files", ())
+        catalog = read_catalog().over(read_study(Path(study))[0])
+        answer = estimate_again(Path(study), point, catalog)
     else:
         answer = estimate_flags(flags | {"backend": flags["backend"] or format_})
-        _, files = chip_and_files(flags["chip"], flags["chip_files"])
+        catalog, _ = read_catalog(flags["chip_files"]).with_chip(flags["chip"])
     return export_command(
         answer,
         format_,
-        load_catalog(extra_chip_files=files),
+        catalog,
         checkpoint=checkpoint,
         architecture=architecture,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import json_option, out_option, price_options, refuse
+from dse.cli.options import json_option, out_option, price_options, read_catalog, refuse
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
 
@@ -35,7 +35,6 @@ def command(
     already, and limits (docs/fleet.md). Exit code 3: nothing keeps the plan; what must give is
     said.
     """
-    from dse.catalog import load_catalog
     from dse.errors import NothingFeasible
     from dse.questions.fleet import answered
     from dse.questions.fleet.answer import assumptions, document
@@ -43,7 +42,7 @@ def command(
     from dse.questions.fleet.words import lead
     from dse.schema.plan_reader import find_plan, load_plan
 
-    catalog = load_catalog(extra_chip_files=chip_files)
+    catalog = read_catalog(chip_files)
     read = load_plan(find_plan(plan), catalog)
     if show:
         refuse(["out", "as_json"], "--show, which prints the plan's file alone")

@@ -10,13 +10,13 @@ import click
 
 from dse.cli.options import (
     DEGREE,
-    GIVEN,
     LOAD,
     Between,
     F,
     Whole,
     efficiency_option,
     price_options,
+    read_catalog,
     refuse,
 )
 
@@ -212,13 +212,13 @@ def _refuse_unused(catalog: Catalog, chip: str) -> None:
     from dse.errors import InputError
     from dse.schema.efficiency import load_efficiency
 
-    given = click.get_current_context().meta.get(GIVEN, ())
+    given = catalog.source.efficiency
     laws = catalog.efficiencies[catalog.chip(chip).efficiency]
     if given and not any(Path(file).resolve() == Path(laws.file).resolve() for file in given):
         ids = ", ".join(load_efficiency(file).id for file in given)
         raise InputError(
             f"laws of {ids}, and the chip is {chip}",
-            file=str(given[0]),
+            file=given[0],
             field="--efficiency-file",
             accepted=f"laws of {chip} or of a chip that lends it its own",
         )
@@ -246,12 +246,16 @@ def jitter_of(jitter: str | None, distribution: str | None) -> tuple[float, str]
 
 
 def estimate_flags(
-    flags: dict[str, Any], *, loads: list[dict[str, Any]] | None = None, keep: bool = False
+    flags: dict[str, Any],
+    *,
+    loads: list[dict[str, Any]] | None = None,
+    keep: bool = False,
+    study: dict[str, Any] | None = None,
 ):
     """The estimate that the flags of `point_options` ask for, under `loads` where they are given
-    (dse.problem.loads)."""
+    (dse.problem.loads), with what a finished study was made with beneath the flags."""
     from dse import units
-    from dse.catalog import chip_and_files, load_catalog, with_own_chips
+    from dse.catalog import with_own_chips
     from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.problem.loads import mix_of
@@ -270,8 +274,10 @@ def estimate_flags(
                 f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
             )
     known_dtypes(flags)
-    chip, chip_files = chip_and_files(flags["chip"], flags["chip_files"])
-    catalog = load_catalog(extra_chip_files=chip_files)
+    catalog = read_catalog(flags["chip_files"])
+    if study is not None:
+        catalog = catalog.over(study)
+    catalog, chip = catalog.with_chip(flags["chip"])
     if not flags.get("prefill_chip"):
         _refuse_unused(catalog, chip)
     if flags["settings"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import Between, Whole, json_option, out_option, price_options
+from dse.cli.options import Between, Whole, json_option, out_option, price_options, space_catalog
 from dse.cli.printing import (
     command_line,
     print_json,
@@ -91,7 +91,7 @@ def command(
         demand=None if demand is None else demand_of(demand),
         retune=retune,
     )
-    found = risk(source, points, asked, CountProgress())
+    found = risk(source, space_catalog(source), points, asked, CountProgress())
     if as_json:
         print_json(document(found))
     else:

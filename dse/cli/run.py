@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from dse.cli.options import Whole, efficiency_option, json_option, lease_option, price_options
+from dse.cli.options import (
+    Whole,
+    efficiency_option,
+    json_option,
+    lease_option,
+    price_options,
+    space_catalog,
+)
 from dse.cli.printing import print_json, print_table, say, width
 
 
@@ -102,6 +109,7 @@ def command(
         document = run_study(
             space,
             folder,
+            catalog=space_catalog(space),
             engine=engine,
             seed=seed,
             trials=trials,

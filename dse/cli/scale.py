@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import LOAD, Between, Whole, json_option, price_options
+from dse.cli.options import LOAD, Between, Whole, json_option, price_options, read_catalog
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
 
@@ -163,7 +163,6 @@ def _jitters(text: str) -> tuple[float, ...]:
 
 def _subjects(flags: dict[str, Any]) -> list[Any]:
     """The model on the chip, and on the chip to compare with."""
-    from dse.catalog import chip_and_files, load_catalog
     from dse.cli.point import known_dtypes
     from dse.economics.tco import with_basis
     from dse.errors import InputError
@@ -178,14 +177,13 @@ def _subjects(flags: dict[str, Any]) -> list[Any]:
                 f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
             )
     known_dtypes(flags)
-    chips, files = [], flags["chip_files"]
+    chips, catalog = [], read_catalog(flags["chip_files"])
     for text in (flags["chip"], flags["against"]):
         if text:
-            chip, files = chip_and_files(text, files)
+            catalog, chip = catalog.with_chip(text)
             chips.append(chip)
     if len(set(chips)) < len(chips):
         raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
-    catalog = load_catalog(extra_chip_files=files)
     catalog = with_basis(catalog, flags["price_basis"])
     model = resolve_model(flags["model"])
     if flags["routing_skew"] is not None and all(block.kind != "moe" for block in model.blocks):

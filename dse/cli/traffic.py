@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import Between, Whole, json_option, out_option, price_options
+from dse.cli.options import Between, Whole, json_option, out_option, price_options, space_catalog
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import CountProgress
 
@@ -60,23 +60,23 @@ def command(
 
     SPACE is a shipped name or a path, with one model. Exit code 3: no chip keeps the targets.
     """
-    from dse.catalog import load_catalog
     from dse.errors import InputError
     from dse.problem.objective import on_terms
     from dse.questions.traffic.answer import Answer, size_fleets
     from dse.questions.traffic.words import document, lead, rests_on, tables
     from dse.questions.whatif.paid import paid_with
-    from dse.schema.study import load_study, resolve_space
+    from dse.schema.study import load_study
     from dse.schema.traffic import GROUPS
 
     if (trace is None) == (rate is None):
         said = "neither --trace nor --rate" if trace is None else "--trace and --rate"
         raise InputError(said, accepted="one of the two")
-    study = load_study(resolve_space(space))
+    catalog = space_catalog(space)
+    study = load_study(space, catalog)
     targets = _targets(study, int(percentile), ttft, tpot)
     groups = groups or GROUPS[targets.percentile]
     known, windows = _traffic(study, trace, rate, window, share, groups)
-    catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
+    catalog = on_terms(catalog, study)
     found = size_fleets(study, catalog, known, targets, CountProgress())
     paid = paid_with(catalog, study, [one.chip for one in found.fleets])
     answer = Answer(study, known, targets, found, paid, windows, share)

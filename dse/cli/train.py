@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, Between, Whole, efficiency_option, json_option, price_options
+from dse.cli.options import (
+    DEGREE,
+    Between,
+    Whole,
+    efficiency_option,
+    json_option,
+    price_options,
+    read_catalog,
+)
 from dse.cli.printing import print_json, print_table, say
 
 # Flags whose names differ from the fields of a `training:` section.
@@ -96,7 +104,6 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memor
     from dataclasses import replace
 
     from dse import units
-    from dse.catalog import chip_and_files, load_catalog
     from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.questions.train.answer import train
@@ -104,8 +111,8 @@ def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memor
     from dse.schema.training_run import TrainingFile
 
     price_basis = flags.pop("price_basis")
-    flags["chip"], files = chip_and_files(flags["chip"], ())
-    catalog = with_basis(load_catalog(extra_chip_files=files), price_basis)
+    catalog, flags["chip"] = read_catalog().with_chip(flags["chip"])
+    catalog = with_basis(catalog, price_basis)
     found = resolve_model(model)
     amount = 1.0 if only_memory else found.training_tokens
     if tokens is not None:

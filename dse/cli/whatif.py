@@ -15,6 +15,8 @@ from dse.cli.options import (
     json_option,
     out_option,
     price_options,
+    read_catalog,
+    space_catalog,
 )
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
@@ -147,12 +149,14 @@ def _asked(study: str | None, flags: dict[str, Any]) -> Any:
 
     if study is None:
         known_dtypes(flags)
-        return of_model(flags, flags["limits"], flags["objective"])
+        return of_model(
+            flags, read_catalog(flags["chip_files"]), flags["limits"], flags["objective"]
+        )
     if flags["model"] or flags["chips"]:
         given = "--model" if flags["model"] else "--chip"
         raise InputError(f"{given} does not go with a STUDY", accepted="one of the two")
     refuse(OF_A_MODEL, "a STUDY, which says it itself")
-    return of_study(study, flags["limits"], flags["objective"])
+    return of_study(study, space_catalog(study), flags["limits"], flags["objective"])
 
 
 def _under(asked: Any, average: str | None, peak_over_average: str | None) -> Any:

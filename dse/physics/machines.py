@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.catalog import Catalog
 from dse.physics.calibrated import calibrated_machines
 from dse.physics.fabrics import Fabric, compile_fabric
 from dse.physics.intervals import Spread, spread_of
@@ -21,6 +20,7 @@ from dse.physics.power import Power, compile_power
 from dse.physics.racks import RackTable, rack_table
 from dse.physics.tiers import TierTable, tier_table
 from dse.schema.calibration import KINDS
+from dse.schema.catalog import Catalog
 from dse.schema.chip import ROOFLINE, Chip
 from dse.schema.dtypes import ARITHMETIC, CODE, DTYPES, arithmetic
 from dse.schema.efficiency import Efficiency, Law

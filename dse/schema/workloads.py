@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.schema.axis_reader import Mistakes
+from dse.schema.catalog import Catalog
 from dse.schema.loader import Document, did_you_mean
 
 # What a backend is called where none is meant in particular.

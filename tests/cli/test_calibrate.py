@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from dse.schema.overrides import EFFICIENCY_FILES
 
 from dse.measure import torch_bench
-from dse.schema.overrides import EFFICIENCY_FILES
 from tests.cli.conftest import dse, fits
 from tests.fake_bench import CPU, H100, FakeBench
 

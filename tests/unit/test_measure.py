@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from dse.schema.overrides import efficiency_files, using
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,6 @@ from dse.physics.machines import compile_machines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.efficiency import load_efficiency
 from dse.schema.model_catalog import resolve_model
-from dse.schema.overrides import efficiency_files, using
 from dse.schema.own_chip import read_own_chip
 from tests.fake_bench import CPU, H100, FakeBench
 from tests.helpers import workload
