@@ -51,8 +51,8 @@ def command(
     """
     from dse import units
     from dse.cli.options import refuse
-    from dse.cli.point import jitter_of
     from dse.errors import InputError
+    from dse.questions.estimate.ask import jitter_of
     from dse.questions.scale.collectives import (
         Route,
         against_measured,

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from dse.cli.options import DEGREE, LOAD, Between, json_option, read_catalog
-from dse.cli.point import known_dtypes, offload_of
 from dse.cli.printing import print_json, print_rests, print_table, say
 
 NOTHING = 3  # exit code of a search with nothing feasible (`dse.errors.NothingFeasible`)
@@ -42,6 +41,7 @@ def command(chip: str, as_json: bool, **flags: Any) -> None:
     parallelism by the heads, stages of whole layers, experts over data-parallel groups.
     """
     from dse.physics.workload import Workload
+    from dse.questions.estimate.ask import known_dtypes, offload_of
     from dse.questions.estimate.fit import fit
     from dse.schema.backend import find_backend
     from dse.schema.model_catalog import resolve_model

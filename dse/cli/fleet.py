@@ -36,19 +36,19 @@ def command(
     said.
     """
     from dse.errors import NothingFeasible
-    from dse.questions.fleet import answered
     from dse.questions.fleet.answer import assumptions, document
+    from dse.questions.fleet.ask import fleet
     from dse.questions.fleet.tables import tables
     from dse.questions.fleet.words import lead
     from dse.schema.plan_reader import find_plan, load_plan
 
     catalog = read_catalog(chip_files)
-    read = load_plan(find_plan(plan), catalog)
     if show:
         refuse(["out", "as_json"], "--show, which prints the plan's file alone")
+        read = load_plan(find_plan(plan), catalog)
         click.echo(Path(read.file).read_text(encoding="utf-8"), nl=False)
         return
-    answer = answered(read, catalog, Progress())
+    answer = fleet(plan, catalog=catalog, progress=Progress())
     sentences = lead(answer)
     written = document(answer, sentences)
     if as_json:

@@ -97,7 +97,7 @@ def command(
     from dse.quality.laws import ALL
     from dse.render import write_report
     from dse.study.folder import STUDY, write_json
-    from dse.study.run import run_study
+    from dse.study.result import run
 
     own = dict.fromkeys(name for name in laws if name != ALL)
     if len(own) > 1:
@@ -106,9 +106,9 @@ def command(
         )
     folder = out or Path("studies") / (Path(space).stem.strip(".") or "study")
     with _Progress() as progress:
-        document = run_study(
+        document = run(
             space,
-            folder,
+            out=folder,
             catalog=space_catalog(space),
             engine=engine,
             seed=seed,
@@ -123,7 +123,7 @@ def command(
             cluster=cluster,
             lease_s=float(lease),
             progress=progress.update,
-        )
+        ).document
         started = time.perf_counter()
         progress.say("writing the report")
         write_report(folder)

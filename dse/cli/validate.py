@@ -42,16 +42,12 @@ def command(
     hardware/measurements/README.md. Errors are fractions of the measured value; a group is one
     model on one chip.
     """
-    import pandas as pd
-
     from dse.accuracy import measurements
+    from dse.accuracy.ask import predicted
     from dse.render.accuracy_words import lead
 
     catalog = read_catalog()
-    tables = [measurements.read(Path(data))] if data else measurements.shipped()
-    answer = pd.concat(
-        [measurements.predict(table, catalog) for table in tables], ignore_index=True
-    )
+    answer = predicted(data, catalog)
     document = measurements.accuracy(answer)
     if cross_validate:
         document |= _held_out(answer, data, catalog)

@@ -341,8 +341,9 @@ def _read(folder: _Folder, source: Source) -> Catalog:
         return chip if chip.efficiency == chip.id else _borrowing(chip)
 
     chips = _Files(folder.chips, checked)
-    if not isinstance(folder.chips, _Files):  # a folder of the user's own: all mistakes at once
-        dict(chips)
+    for name in chips:  # the user's own files are wrong now, not when a chip is asked for
+        if name in replacing or path != hardware_dir():
+            chips[name]
     shipped = Catalog(
         source=source,
         chips=chips,

@@ -188,7 +188,7 @@ def read_prices(document: Document, mistakes: Mistakes) -> tuple[PriceRow, ...]:
             continue
         usd = mistakes.attempt(lambda path=path, text=text: quantity(document, path, text, "usd/h"))
         if usd is not None:
-            line = document.line(path)
+            line = document.line(path) or 0
             row = (document.data.get("id", ""), str(basis), usd, provider, date, source, note, line)
             rows.append(PriceRow(*row))
     return tuple(rows)

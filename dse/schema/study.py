@@ -172,6 +172,18 @@ def resolve_space(text: str) -> Path:
     )
 
 
+def load_space(space: Space, *, catalog: Catalog | None = None) -> Study:
+    """A space by its shipped name, the path of its file, or what such a file says.
+
+        space = dse.load_space("tiny")
+        [axis.name for axis in space.axes]
+
+    Raises InputErrors with every mistake, each with its file (or "the space given"), its line and
+    its field.
+    """
+    return load_study(space, catalog)
+
+
 def load_study(space: Space, catalog: Catalog | None = None, law: str | None = None) -> Study:
     """Reads one space against the hardware catalog (the shipped one by default) and the chip files
     that the space names. `law` takes the place of its quality law.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +37,7 @@ from dse.schema.loader import did_you_mean
 from dse.schema.own_config import config_of, model_of
 from dse.schema.study import load_study, resolve_space
 from dse.space.candidates import CandidateBatch
-from dse.study.folder import FRONT, read_study
+from dse.study.folder import FRONT, read_study, space_of
 from dse.study.trials import Trials, Tried, gap
 
 MOST = 16.0  # the largest factor that is tried, and one over the smallest
@@ -151,12 +150,6 @@ def require(
         progress(name, k, len(vary))
         answer["requirements"].append(_requirement(trials, QUANTITIES[name], items, now))
     return answer
-
-
-def space_of(document: Mapping[str, Any]) -> str:
-    """The space that the study's command names."""
-    words = shlex.split(document.get("command", ""))
-    return words[2] if words[:2] == ["dse", "run"] and len(words) > 2 else document["space"]
 
 
 def space_file_of(document: Mapping[str, Any], folder: Path | str) -> Path:

@@ -110,7 +110,7 @@ def of_model(
                 f"--{flag} is missing",
                 accepted=f"a STUDY, or --model and --chip: ids that `dse {listed} list` prints",
             )
-    model = resolve_model(flags["model"])
+    model = resolve_model(str(flags["model"]))
     ids: list[str] = []
     for text in flags["chips"]:
         catalog, chip = catalog.with_chip(text)
@@ -125,7 +125,7 @@ def of_model(
         "title": f"{model.name} on {', '.join(ids)}",
         "workload": _workload(flags),
         "price_basis": flags["price_basis"],
-        "model": str(path.resolve()) if path.exists() else flags["model"],
+        "model": str(path.resolve()) if path.exists() else str(flags["model"]),
         "deployment": {"chip": ids, "replicas": 1, **_deployment(model, flags)},
         "objectives": _objectives(objective),
         "constraints": [*(limits or LIMITS), *_largest(model, flags)],
