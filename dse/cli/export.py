@@ -97,7 +97,7 @@ def _shape(
             raise InputError("--model is missing", accepted="--model M, or STUDY POINT")
     if format_ == "megatron":
         refuse(["architecture"], "--format megatron, which has classes of its own")
-    options = {} if study is not None else {name: flags[name] for name in DEGREES}
+    options: dict[str, Any] = {} if study is not None else {name: flags[name] for name in DEGREES}
     return export(
         study or flags["model"],
         point,
@@ -120,7 +120,7 @@ def _command(
     from dse.questions.export import export_command
     from dse.questions.export.ask import export
 
-    own = {"checkpoint": checkpoint, "architecture": architecture}
+    own: dict[str, Any] = {"checkpoint": checkpoint, "architecture": architecture}
     if study is not None:
         return export(study, point, format=format_, catalog=read_catalog(), **own)
     answer = estimate_flags(flags | {"backend": flags["backend"] or format_})

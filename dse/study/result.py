@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,8 +65,7 @@ def run(
     holds another study, NothingFeasible when no point is feasible.
     """
     catalog = catalog or load_catalog(chips=chip_files_of(space))
-    kept = tempfile.TemporaryDirectory(prefix="dse-") if out is None else None
-    folder = Path(kept.name if kept else str(out))
+    folder = Path(tempfile.mkdtemp(prefix="dse-") if out is None else out)
     if isinstance(space, Mapping):
         write_text(folder, SPACE, json.dumps(_from_here(space), indent=1))
         space = folder / SPACE
@@ -86,7 +87,10 @@ def run(
         lease_s=lease_s,
         progress=progress,
     )
-    return Study(folder, catalog, kept)
+    study = Study(folder, catalog)
+    if out is None:
+        weakref.finalize(study, shutil.rmtree, folder, ignore_errors=True)
+    return study
 
 
 def _from_here(space: Mapping[str, Any]) -> Any:
@@ -127,15 +131,9 @@ class Point:
 class Study:
     """A finished study: what `dse.run` returns, or `dse.Study("studies/tiny")` of its folder."""
 
-    def __init__(
-        self,
-        folder: Path | str,
-        catalog: Catalog | None = None,
-        kept: tempfile.TemporaryDirectory[str] | None = None,
-    ) -> None:
-        """Raises InputError for a folder that is no study, StorageError for one that is damaged.
-        `kept` is a temporary folder that goes when the study is no longer used."""
-        self.folder, self._catalog, self._kept = Path(folder), catalog, kept
+    def __init__(self, folder: Path | str, catalog: Catalog | None = None) -> None:
+        """Raises InputError for a folder that is no study, StorageError for one that is damaged."""
+        self.folder, self._catalog = Path(folder), catalog
         self.document = read_json(self.folder, STUDY)
 
     @cached_property
