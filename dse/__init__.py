@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dse.accuracy.ask import validate
-    from dse.answer.answer import Answer  # pyright: ignore[reportMissingImports]
+    from dse.answer.answer import Answer
     from dse.catalog import load_catalog
     from dse.questions.check.ask import check
     from dse.questions.compare.ask import compare

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 
 from dse.errors import InputError
@@ -49,7 +50,8 @@ _READ: dict[str, dict[str, Decimal]] = {
     "s": _TIME,
     "Hz": _scaled("Hz", "", "k", "M", "G"),
     "W": _scaled("W", "m", "", "k", "M"),
-    "J": _scaled("J", "n", "u", "m", "", "k", "M") | {"pJ": Decimal("1e-12")},
+    "J": _scaled("J", "n", "u", "m", "", "k", "M")
+    | {"pJ": Decimal("1e-12"), "µJ": Decimal("1e-6"), "μJ": Decimal("1e-6")},
     "J/byte": {"pJ/bit": Decimal("8e-12"), "pJ/B": Decimal("1e-12"), "J/B": Decimal(1)},
     "usd/h": _scaled("USD/h", "") | _scaled("$/h", "") | _scaled("usd/h", ""),
     "usd": _scaled("USD", "", "k", "M") | _scaled("$", "") | _scaled("usd", ""),
@@ -165,11 +167,18 @@ def format(value: float, dimension: str, digits: int = 3) -> str:
     """
     if dimension == "count":
         return f"{value:.15g}"
-    rounded = Decimal(f"{value:.{digits - 1}e}")
-    units = _PRINTED[dimension]
-    factors = [_READ[dimension][unit] for unit in units]
-    scale = abs(rounded) or Decimal(1)
-    index = max((i for i, f in enumerate(factors) if f <= scale), default=0)
-    number = f"{float(Decimal(repr(float(value))) / factors[index]):.{digits}g}"
+    number, unit = scaled(value, dimension, digits=digits)
     separator = "" if dimension == "tokens" else " "
-    return f"{number}{separator}{units[index]}"
+    return f"{number:.{digits}g}{separator}{unit}"
+
+
+def scaled(
+    value: float, dimension: str, names: Sequence[str] = (), digits: int = 3
+) -> tuple[float, str]:
+    """(number, unit): the value in the largest of the units `names`, smallest first, that leaves
+    at least 1 once it is rounded to `digits`; in the smallest where none does."""
+    names = names or _PRINTED[dimension]
+    factors = [_READ[dimension][name] for name in names]
+    size = abs(Decimal(f"{value:.{digits - 1}e}")) or Decimal(1)
+    index = max((i for i, f in enumerate(factors) if f <= size), default=0)
+    return float(Decimal(repr(float(value))) / factors[index]), names[index]

@@ -1,22 +1,227 @@
-"""Numbers as people read them: the claims, the answers of `dse scale` and the accuracy pages."""
+"""Numbers as people read them: the one formatter of the console, the pages and the files.
+
+`show(metric, value)` prints a metric by its row in `dse.schema.metrics`, `show_as(kind, value)` any
+other number. A unit is the one that a person would use (12.3 µs, 8.01 ms, 2.3 h), `digits` are
+significant, and what does not apply is a dash.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+
+from dse import units
+from dse.schema.metrics import Metric, row_of
 
 NONE = "–"
 
+# The kind of a metric by its dimension.
+_KIND_OF = {
+    "s": "time",
+    "days": "days",
+    "bytes": "bytes",
+    "bytes/s": "bandwidth",
+    "flop": "flop",
+    "usd": "dollars",
+    "usd/Mtoken": "dollars",
+    "usd/h": "dollars",
+    "fraction": "share",
+    "count": "count",
+    "tokens": "tokens",
+    "W": "power",
+    "J": "energy",
+    "kWh": "kwh",
+    "tokens/s": "rate",
+    "tokens/J": "rate",
+    "chip-h": "large",
+    "nats": "fixed",
+}
+_SHORT = ("ns", "µs", "ms", "s")
+_CLOCK_FROM, _DAYS_FROM, _YEARS_FROM = 600.0, 172_800.0, 63_072_000.0
 
-def percent(share: float | None) -> str:
-    """A share; 100% and 0% are said only of all and of none."""
-    if share is None or math.isnan(share):
+
+def show(metric: str, value: float | None) -> str:
+    """A metric with its unit. One without a row is printed by the end of its name."""
+    row = row_of(metric)
+    return show_as(kind_of(metric), value, row.digits if row else 3)
+
+
+def priced(metric: str, value: float | None) -> str:
+    """A metric with its name: `$0.0694 per million tokens`, `time per output token 20 ms`."""
+    row = row_of(metric)
+    name = row.label if row else metric
+    if name.startswith("cost "):
+        return f"{show(metric, value)} {name.removeprefix('cost ')}"
+    return f"{name} {show(metric, value)}"
+
+
+def show_as(kind: str, value: float | None, digits: int = 3) -> str:
+    """`value`, in SI, as a number of `kind` (a key of KINDS); None and NaN are a dash."""
+    if value is None or math.isnan(value):
         return NONE
-    if 0.995 <= share < 1.0:
-        return f"{math.floor(share * 1000) / 10:.1f}%"
-    if 0.0 < share < 0.005:
-        return f"{math.ceil(share * 1000) / 10:.1f}%"
-    return f"{share:.0%}"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return KINDS[kind](float(value), digits)
+
+
+def kind_of(metric: str) -> str:
+    """How a metric is printed: the kind of its row, else what its name ends in."""
+    if row := row_of(metric):
+        return kind_of_row(row)
+    if metric in KINDS:
+        return metric
+    if metric.endswith("_s") and "per_s" not in metric:
+        return "time"
+    if "usd" in metric:
+        return "dollars"
+    if metric.endswith("bytes_per_s"):
+        return "bandwidth"
+    return "bytes" if "bytes" in metric else "share" if metric.endswith("share") else "rate"
+
+
+def kind_of_row(row: Metric) -> str:
+    return row.kind or _KIND_OF[row.dimension]
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Plain notation with every digit: 0.0812, 12.0, 1,230."""
+    return f"{Decimal(f'{value:.{digits - 1}e}'):,f}"
+
+
+def plain(value: float, digits: int = 3) -> str:
+    """The same, without the zeros that end the fraction of a round value: a limit of 50 ms is `50`,
+    a prediction of 50.02 ms is `50.0`."""
+    text = significant(value, digits)
+    if "." not in text or not math.isclose(float(text.replace(",", "")), value, rel_tol=1e-12):
+        return text
+    return text.rstrip("0").rstrip(".")
+
+
+def time(seconds: float, digits: int = 3) -> str:
+    """`12.3 µs`, `8.01 ms`, `1.24 s`, `12.5 min`, `2.3 h`, `65 days`."""
+    size = abs(float(f"{seconds:.{digits - 1}e}"))
+    names: tuple[str, ...] = _SHORT
+    if size >= _YEARS_FROM:
+        names = ("years",)
+    elif size >= _DAYS_FROM:
+        names = ("days",)
+    elif size >= _CLOCK_FROM:
+        names = ("min", "h")
+    return _scaled(seconds, "s", names, digits) if size else "0 s"
+
+
+def bytes_(size: float, digits: int = 3) -> str:
+    """`640 GB`; decimal prefixes."""
+    return _scaled(size, "bytes", ("B", "kB", "MB", "GB", "TB", "PB"), digits)
+
+
+def bandwidth(rate: float, digits: int = 3) -> str:
+    return _scaled(rate, "bytes/s", ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"), digits)
+
+
+def power(watts: float, digits: int = 3) -> str:
+    return _scaled(watts, "W", ("mW", "W", "kW", "MW"), digits)
+
+
+def energy(joules: float, digits: int = 3) -> str:
+    return _scaled(joules, "J", ("nJ", "µJ", "mJ", "J", "kJ", "MJ"), digits)
+
+
+def large(number: float, digits: int = 3) -> str:
+    """A size of a model, tokens, chip-hours: `8.03B`, `15T`, `125M`; in full below a million."""
+    if abs(number) < 999_500:
+        return plain(number, max(digits, 6))
+    value, unit = units.scaled(number, "tokens", ("M", "B", "T"), digits)
+    return f"{plain(value, digits)}{unit}"
+
+
+def dollars(usd: float, digits: int = 3) -> str:
+    """`$0.0690`, `$2.40`, `$1,234`, `$61.7M`, `$1.20B`: whole cents from a dollar on, whole dollars
+    from a hundred on."""
+    sign, size = "-" if usd < 0 else "", abs(usd)
+    if size >= 999_999.5:
+        value, unit = units.scaled(size, "tokens", ("M", "B", "T"), digits)
+        return f"{sign}${significant(value, digits)}{unit}"
+    if size >= 99.995:
+        return f"{sign}${size:,.0f}"
+    if size >= 0.9995 or size == 0.0:
+        return f"{sign}${size:.2f}"
+    return f"{sign}${significant(size, digits)}"
+
+
+def share(part: float, digits: int = 2) -> str:
+    """`43%`, `4.3%`, `0.43%`; 100% and 0% are said only of all and of none."""
+    del digits  # a share is never worth more than two
+    size = abs(part)
+    if 0.995 <= size < 1.0:
+        return f"{math.copysign(math.floor(size * 1000) / 10, part):.1f}%"
+    if size >= 0.0995 or part == 0.0:
+        return f"{part:,.0%}"
+    return f"{plain(100 * part, 2)}%"
+
+
+def count(number: float, digits: int = 3) -> str:
+    """In full: `1,024`; a mean of counts in `digits`."""
+    if number == round(number) or abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return plain(number, digits)
+
+
+def ratio(value: float, digits: int = 3) -> str:
+    """`1.24 x`."""
+    return f"{plain(value, digits)} x"
+
+
+def flop(work: float, digits: int = 3) -> str:
+    """`1.24e24 FLOP`, as the field writes it."""
+    return f"{work:.{digits}g} FLOP".replace("e+", "e")
+
+
+def _scaled(value: float, dimension: str, names: tuple[str, ...], digits: int) -> str:
+    if value == 0.0:
+        return f"0 {names[min(1, len(names) - 1)]}" if dimension == "W" else f"0 {names[0]}"
+    number, unit = units.scaled(value, dimension, names, digits)
+    return f"{plain(number, digits)} {unit}"
+
+
+def _kwh(amount: float, digits: int = 3) -> str:
+    size = abs(float(f"{amount:.{digits - 1}e}"))
+    factor, unit = (1e6, "GWh") if size >= 1e6 else (1e3, "MWh") if size >= 1e3 else (1.0, "kWh")
+    return f"{plain(amount / factor, digits)} {unit}"
+
+
+# How a number of each kind is printed: (value in SI, significant digits) -> text.
+KINDS: Mapping[str, Callable[[float, int], str]] = {
+    "time": time,
+    "days": lambda value, digits: time(86_400.0 * value, digits),
+    "bytes": bytes_,
+    "bandwidth": bandwidth,
+    "flop": flop,
+    "dollars": dollars,
+    "share": share,
+    "count": count,
+    "tokens": large,
+    "parameters": large,
+    "large": large,
+    "power": power,
+    "energy": energy,
+    "kwh": _kwh,
+    "rate": plain,
+    "number": plain,
+    "ratio": ratio,
+    "fixed": significant,
+}
+
+
+# Texts that only the claims and the accuracy pages use.
+def percent(part: float | None) -> str:
+    """A share in whole percent; 100% and 0% are said only of all and of none."""
+    if part is None or math.isnan(part):
+        return NONE
+    if 0.0 < part < 0.005:
+        return f"{math.ceil(part * 1000) / 10:.1f}%"
+    return share(part) if part >= 0.995 else f"{part:.0%}"
 
 
 def tenths(error: float | None, sign: bool = False) -> str:
@@ -27,9 +232,9 @@ def tenths(error: float | None, sign: bool = False) -> str:
     return f"{100 * error:{'+' if sign else ''},.{places}f}%"
 
 
-def times(ratio: float | None) -> str:
+def times(value: float | None) -> str:
     """A ratio in three digits."""
-    return NONE if ratio is None or math.isnan(ratio) else f"{digits(ratio)}x"
+    return NONE if value is None or math.isnan(value) else f"{digits(value)}x"
 
 
 def milliseconds(seconds: float) -> str:
@@ -47,11 +252,6 @@ def digits(value: float | None, count: int = 3) -> str:
     if value is None or math.isnan(value):
         return NONE
     return f"{value:g}" if value == 0.0 or math.isinf(value) else significant(value, count)
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """Plain notation: 0.0812, 12.0, 1,230."""
-    return f"{Decimal(f'{value:.{digits - 1}e}'):,f}"
 
 
 def number(value: float) -> float | int | None:

@@ -59,10 +59,10 @@ def command(
     import time
 
     from dse.errors import InputError
+    from dse.files import write_text
     from dse.measure.calibration import calibrate, target
     from dse.measure.session import FULL, QUICK, Session
     from dse.measure.torch_bench import POOL_BYTES, TorchBench, pick_device
-    from dse.study.folder import write_text
 
     if chip is not None and new_chip is not None:
         raise InputError("--chip and --new-chip", accepted="one of the two")

@@ -161,7 +161,7 @@ def _deliver(made: Export, out: str | None, as_json: bool) -> None:
 
 def _write(made: Export, out: Path) -> list[str]:
     """Into a folder, or, where there is one file and its ending is given, as that file."""
-    from dse.study.folder import write_text
+    from dse.files import write_text
 
     first = next(iter(made.files))
     if len(made.files) == 1 and out.suffix == Path(first).suffix and not out.is_dir():

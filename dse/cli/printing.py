@@ -11,7 +11,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from dse.answer.answer import Answer
     from dse.answer.text_table import Table
+
+
+def deliver(
+    answer: Answer,
+    *,
+    out: str | None,
+    as_json: bool,
+    formats: Sequence[str] = ("json", "csv", "xlsx", "html"),
+) -> None:
+    """Writes the files of an answer first, where `out` names a folder, then prints it: the document
+    alone, or the words. Whoever reads may stop reading: the files are there."""
+    written = answer.write(out, formats) if out is not None else []
+    click.echo(answer.to_json() if as_json else answer.to_text(width()))
+    if written:
+        click.echo(f"Written: {', '.join(map(str, written))}", err=as_json)
 
 
 def print_json(document: Any) -> None:
@@ -20,49 +36,25 @@ def print_json(document: Any) -> None:
 
 def say(text: str, indent: str = "") -> None:
     """A sentence, wrapped at the console's width; further lines start with `indent`."""
-    import textwrap
+    from dse.render.console import wrapped
 
-    lines = textwrap.wrap(
-        text, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    click.echo("\n".join(lines))
+    click.echo(wrapped(text, width(), indent))
 
 
 def say_command(text: str) -> None:
     """A command line, indented, that goes on after a backslash where it is too wide."""
-    import textwrap
+    from dse.render.console import command_text
 
-    from dse.answer.shell import continued
-
-    click.echo(textwrap.indent(continued(text, width() - 2), "  "))
+    click.echo(command_text(text, width()))
 
 
 def print_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
 ) -> None:
-    """A plain table within the console's width; columns in `right` are right-aligned and stay on
-    one line where half the width is enough for them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
+    """A plain table within the console's width; columns in `right` are right-aligned."""
+    from dse.render.console import table_text
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
-    rows = list(rows)
-    whole = sum(max(len(row[k]) for row in [header, *rows]) + 2 for k in right) <= width() // 2
-    for k, title in enumerate(header):
-        table.add_column(
-            title,
-            justify="right" if k in right else "left",
-            overflow="fold",
-            no_wrap=whole and k in right,
-        )
-    for row in rows:
-        table.add_row(*row)
-    console = Console(width=width(), highlight=False, markup=False)
-    with console.capture() as capture:
-        console.print(table)
-    text = "\n".join(line.rstrip() for line in capture.get().splitlines())
-    click.echo(f"\n{text}\n")
+    click.echo(f"\n{table_text(header, rows, right, width())}\n")
 
 
 def print_tables(tables: Iterable[Table]) -> None:

@@ -94,9 +94,10 @@ def command(
     `dse worker` (docs/workers.md).
     """
     from dse.errors import InputError
+    from dse.files import write_json
     from dse.quality.laws import ALL
     from dse.render import write_report
-    from dse.study.folder import STUDY, write_json
+    from dse.study.folder import STUDY
     from dse.study.result import run
 
     own = dict.fromkeys(name for name in laws if name != ALL)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from dse.cli.options import LOAD, Between, Whole, json_option, price_options, read_catalog
-from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
+from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
 MOST_CHIPS = 4096
@@ -80,9 +79,9 @@ MOST_CHIPS = 4096
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
 @price_options
-@click.option("--out", metavar="DIR", help="Write scale.html, scale.json and scale.csv there.")
+@click.option("--out", metavar="DIR", help="Write scale.html, .json, .csv and .xlsx there.")
 @json_option
-def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> None:
+def command(as_json: bool, out: str | None, **flags: Any) -> None:
     """Scale up or scale out: how large one instance should be, and what stops it.
 
     \b
@@ -94,27 +93,8 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
     user, and the lowest cost within the limits. The ceiling is the size past which twice the chips
     save less than 5% of the time. Exit code 3: the model fits no instance.
     """
-    from dse.questions.scale.answer import csv_lines, document
     from dse.questions.scale.ask import scale
-    from dse.questions.scale.tables import stage_table, tables
-    from dse.questions.scale.words import asked_words, lead
 
-    catalog = read_catalog(flags.pop("chip_files"))
-    answers = scale(**flags, catalog=catalog, progress=Progress())
-    sentences = lead(answers)
-    written = document(answers, sentences)
-    if as_json:
-        print_json(written)
-    else:
-        say(f"{written['model']}, {asked_words(written)}")
-        for sentence in sentences:
-            say(f"- {sentence}", "  ")
-        for answer in answers:
-            print_tables([*tables(answer), *([stage_table(answer)] if pipeline else [])])
-        print_rests(dict.fromkeys(text for answer in answers for text in answer.assumed))
-    if out is not None:
-        from dse.render.scale import write_scale
-
-        asked = {**written, "command": command_line()}
-        page = write_scale(Path(out), answers, asked, csv_lines(answers))
-        click.echo(f"Plots: {page}", err=as_json)
+    catalog, command = read_catalog(flags.pop("chip_files")), command_line()
+    answer = scale(**flags, catalog=catalog, command=command, progress=Progress())
+    deliver(answer, out=out, as_json=as_json)

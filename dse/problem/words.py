@@ -6,108 +6,61 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse.answer.layers import layers_in_short
+from dse.answer.numbers import show
 from dse.problem.loads import held, loads_of
+from dse.schema.metrics import EVERY
 from dse.schema.tiers import offload_words
 
-SHOWN = {
-    "ttft_s": "time to first token",
-    "ttft_mean_s": "time to first token, mean",
-    "ttft_p90_s": "time to first token, 90th percentile",
-    "ttft_p99_s": "time to first token, 99th percentile",
-    "utilisation": "arrivals over capacity",
-    "tpot_s": "time per output token",
-    "prefill_s": "prefill",
-    "decode_step_s": "decode step",
-    "latency_floor_s": "floor of a decode step",
-    "distance_to_floor": "decode step over its floor",
-    "output_tokens_per_s": "output tokens/s",
-    "output_tokens_per_s_per_chip": "output tokens/s per chip",
-    "output_tokens_per_s_per_user": "output tokens/s per user",
-    "running_requests": "running requests",
-    "usd_per_million_input_tokens": "$ per million input tokens",
-    "usd_per_million_output_tokens": "$ per million output tokens",
-    "usd_per_million_total_tokens": "$ per million total tokens",
-    "usd_per_million_output_tokens_all_in": "$ per million output tokens (all cost)",
-    "joules_per_output_token": "joules per output token",
-    "tokens_per_joule": "output tokens per joule",
-    "watts_per_chip": "mean watts of a chip",
-    "energy_data_movement_share": "energy that moves data",
-    "memory_bytes_per_chip": "memory used per chip",
-    "memory_capacity_bytes_per_chip": "memory capacity per chip",
-    "tier_bytes_per_chip": "in the memory tier per chip",
-    "tier_capacity_bytes_per_chip": "memory tier capacity per chip",
-    "tier_wait_s": "wait for the tier in a decode step",
-    "mfu": "prefill FLOP utilisation",
-    "mbu": "decode bandwidth utilisation",
-    "predicted_loss": "predicted loss (nats per token)",
-    "dense_equivalent_parameters": "dense-equivalent parameters",
-    "training_tokens": "training tokens",
-    "total_parameters": "total parameters",
-    "active_parameters": "active parameters",
-    "kv_bytes_per_token": "KV cache per token",
-    "training_days": "days of training",
-    "training_usd": "cost of training",
-    "training_kwh": "energy of training, kWh",
-    "training_chip_hours": "chip-hours of training",
-    "training_mfu": "training FLOP utilisation",
-    "lifetime_usd": "cost of training and serving",
-    "lifetime_serving_share": "serving's share of it",
-    "lifetime_flops": "FLOP of training and serving",
-    "lifetime_chip_hours": "chip-hours of training and serving",
-}
-
-
-# Column titles of a front, short and with the unit that `show` does not print.
-SHORT: dict[str, str] = {
-    "predicted_loss": "loss",
-    "dense_equivalent_parameters": "dense equal",
-    "usd_per_million_total_tokens": "$/M total",
-    "usd_per_million_input_tokens": "$/M input",
-    "usd_per_million_output_tokens": "$/M output",
-    "usd_per_million_output_tokens_all_in": "$/M all in",
-    "tpot_s": "per token",
-    "ttft_s": "first token",
-    "ttft_mean_s": "first, mean",
-    "ttft_p90_s": "first, p90",
-    "ttft_p99_s": "first, p99",
-    "utilisation": "load",
-    "e2e_s": "whole request",
-    "prefill_s": "prefill",
-    "decode_step_s": "decode step",
-    "latency_floor_s": "step floor",
-    "distance_to_floor": "x floor",
-    "joules_per_output_token": "J/token",
-    "tokens_per_joule": "tokens/J",
-    "watts_per_chip": "W/chip",
-    "energy_data_movement_share": "moves data",
-    "output_tokens_per_s": "tokens/s",
-    "output_tokens_per_s_per_chip": "tok/s/chip",
-    "output_tokens_per_s_per_user": "tok/s/user",
-    "running_requests": "running",
-    "training_days": "train days",
-    "training_usd": "$ training",
-    "training_kwh": "train kWh",
-    "training_chip_hours": "train chip-h",
-    "training_mfu": "train MFU",
-    "lifetime_usd": "$ lifetime",
-    "lifetime_serving_share": "$ serving",
-    "lifetime_flops": "life FLOP",
-    "lifetime_chip_hours": "life chip-h",
-    "memory_bytes_per_chip": "memory",
-    "memory_capacity_bytes_per_chip": "capacity",
-    "kv_bytes_per_token": "KV/token",
-    "total_parameters": "total",
-    "active_parameters": "active",
-    "training_tokens": "trained on",
-    "training_flops": "to train",
-    "num_attention_heads": "heads",
-    "num_key_value_heads": "KV heads",
-    "query_heads_per_kv_head": "heads/KV",
-    "full_attention_layers": "full layers",
-    "full_attention_share": "full share",
-    "chip_usd_per_hour": "$/chip-h",
-}
-OF_POOLS = {"queue_s": "wait for a prefill rank", "transfer_s": "transfer of the cache"}
+# The metrics of an estimate that are worth a line, in this order.
+LINES = (
+    "ttft_s",
+    "ttft_mean_s",
+    "ttft_p90_s",
+    "ttft_p99_s",
+    "utilisation",
+    "tpot_s",
+    "prefill_s",
+    "decode_step_s",
+    "latency_floor_s",
+    "distance_to_floor",
+    "output_tokens_per_s",
+    "output_tokens_per_s_per_chip",
+    "output_tokens_per_s_per_user",
+    "running_requests",
+    "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+    "usd_per_million_total_tokens",
+    "usd_per_million_output_tokens_all_in",
+    "joules_per_output_token",
+    "tokens_per_joule",
+    "watts_per_chip",
+    "energy_data_movement_share",
+    "memory_bytes_per_chip",
+    "memory_capacity_bytes_per_chip",
+    "tier_bytes_per_chip",
+    "tier_capacity_bytes_per_chip",
+    "tier_wait_s",
+    "mfu",
+    "mbu",
+    "predicted_loss",
+    "dense_equivalent_parameters",
+    "training_tokens",
+    "total_parameters",
+    "active_parameters",
+    "kv_bytes_per_token",
+    "training_days",
+    "training_usd",
+    "training_kwh",
+    "training_chip_hours",
+    "training_mfu",
+    "lifetime_usd",
+    "lifetime_serving_share",
+    "lifetime_flops",
+    "lifetime_chip_hours",
+)
+OF_POOLS = ("queue_s", "transfer_s")
+SHOWN = {name: EVERY[name].label for name in (*LINES, *OF_POOLS)}
+SHORT = {name: row.short for name, row in EVERY.items()}
 # Shown where requests arrive at random.
 OF_ARRIVALS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation")
 WORKLOAD_COLUMNS = (
@@ -122,7 +75,6 @@ MIX = (
     "Several workloads share the deployment's time, each alone in its turn. Cost, energy and "
     "output rate are of the mix; latencies, memory and running requests of the worst workload."
 )
-_SHARES = ("mfu", "mbu", "utilisation", "energy_data_movement_share", "full_attention_share")
 # What `known as` says of a metric.
 KNOWN = {
     "fitted": "from measurements of this kernel or law",
@@ -130,39 +82,6 @@ KNOWN = {
     "assumed": "no measurement stands behind it",
     "extrapolated": "beyond what the law was fitted on",
 }
-
-
-def show(metric: str, value: float | None) -> str:
-    """A metric with its unit, in three or four significant digits; null is a dash."""
-    if value is None:
-        return "-"
-    if metric.endswith("_s") and "per_s" not in metric:
-        return f"{value:.3g} s" if value >= 1 else f"{value * 1e3:.3g} ms"
-    if "bytes_per_chip" in metric:
-        return f"{value / 1e9:.4g} GB"
-    if metric.endswith("_usd"):
-        return f"${value / 1e6:,.4g}M" if value >= 1e6 else f"${value:,.0f}"
-    if metric in ("training_mfu", "lifetime_serving_share"):
-        return f"{value:.1%}"
-    if metric == "lifetime_flops":
-        return f"{value:.3g}"
-    if metric == "watts_per_chip":
-        return f"{value:,.0f} W"
-    if metric == "kv_bytes_per_token":
-        return f"{value / 1e3:.4g} kB"
-    if metric.startswith("usd"):
-        return f"{value:.3g}"
-    if metric in _SHARES:
-        return f"{value:.1%}"
-    if metric == "predicted_loss":
-        return f"{value:.4f}"
-    if metric.endswith("parameters"):
-        return f"{value / 1e9:.4g} B"
-    if metric == "training_tokens":
-        return f"{value / 1e12:.4g} T"
-    if metric == "training_flops":
-        return f"{value:.3g} FLOP".replace("e+", "e")
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def known_words(answer: Mapping[str, Any]) -> str:
@@ -201,7 +120,8 @@ def pool_heading(answer: Mapping[str, Any]) -> list[str]:
 def pool_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(name, value, interval) of every metric of disaggregated pools."""
     lines = []
-    for metric, name in (SHOWN | OF_POOLS).items():
+    for metric in (*LINES, *OF_POOLS):
+        name = EVERY[metric].label
         if answer.get(metric) is not None:
             ends = answer["intervals"].get(metric)
             between = f"{show(metric, ends[0])} .. {show(metric, ends[1])}" if ends else ""
@@ -283,7 +203,8 @@ def violation_words(row: Mapping[str, Any]) -> str:
 def metric_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """(name, value, interval, provenance) of every metric worth a line."""
     lines = []
-    for metric, name in SHOWN.items():
+    for metric in LINES:
+        name = EVERY[metric].label
         if metric not in answer or (metric in OF_ARRIVALS and answer[metric] is None):
             continue
         ends = answer["intervals"].get(metric)

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import tenths
+from dse.answer.palette import PALETTE, SYMBOLS
+from dse.files import write_text
 from dse.render.accuracy_markdown import accuracy_markdown
 from dse.render.accuracy_svg import pictures
 from dse.render.accuracy_words import (
@@ -22,10 +25,7 @@ from dse.render.accuracy_words import (
     speed_words,
     unit,
 )
-from dse.render.figures import PALETTE, SYMBOLS
-from dse.render.labels import GLOSSARY
 from dse.render.page import answer_page
-from dse.study.folder import write_text
 
 PAGE = "accuracy.html"
 DRAWN_ROWS = 8_000  # rows that a page below 6 MB carries

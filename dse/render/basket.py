@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dse.answer.glossary import GLOSSARY
+from dse.answer.palette import PALETTE, SYMBOLS, plain
+from dse.files import write_json, write_text
 from dse.questions.basket.answer import Basket
 from dse.questions.basket.words import (
     MEANING,
@@ -18,10 +21,7 @@ from dse.questions.basket.words import (
     tables,
 )
 from dse.questions.rediscovery.words import billions
-from dse.render.figures import PALETTE, SYMBOLS, plain
-from dse.render.labels import GLOSSARY
 from dse.render.page import answer_page
-from dse.study.folder import write_json, write_text
 
 PAGE, DATA, TEXT = "basket.html", "basket.json", "basket.md"
 WORDS = {

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.answer.numbers import significant
+from dse.answer.numbers import show, significant, time
 from dse.problem.loads import held, loads_of
 from dse.problem.quality import overtraining_words
 from dse.quality.laws import DEFAULT, predicted_loss
 from dse.render.describe import deployment, shape
 from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.labels import BOUND_NAMES, label, seconds, show
+from dse.render.labels import BOUND_NAMES, label
 from dse.render.words import basis, bottleneck, capital, chip_price, extreme, limits, span
 
 TITLES = {
@@ -167,7 +167,7 @@ def bound(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
                 f"{row['operator']} {(row[key] or 0.0) / total:.0%} ({BOUND_NAMES[row['bound']]})"
                 for row in rows[:2]
             )
-            sentences.append(f"Of the {of_what}{under} ({seconds(total)}): {top}.")
+            sentences.append(f"Of the {of_what}{under} ({time(total)}): {top}.")
             sentences += _parts(chosen, phase)
     nearest = max(limits(folder, chosen.item), key=lambda limit: limit[1], default=None)
     if nearest is not None:
@@ -179,7 +179,7 @@ def _parts(chosen: Chosen, phase: str) -> list[str]:
     """What each cause takes over all operators; nothing of a study that does not hold it."""
     parts: Json = chosen.detail.get("parts_s", {}).get(phase, {})
     known = sorted((item for item in parts.items() if item[1] > 0.0), key=lambda item: -item[1])
-    told = ", ".join(f"{BOUND_NAMES[cause]} {seconds(s)}" for cause, s in known)
+    told = ", ".join(f"{BOUND_NAMES[cause]} {time(s)}" for cause, s in known)
     return [f"All operators together, partly at one time: {told}."] if told else []
 
 
@@ -240,7 +240,11 @@ def _why(folder: StudyFolder, chosen: Chosen) -> str:
     for name in chosen.names:
         if name == "knee":
             reasons.append("the design where a gain in one objective starts to cost much of others")
-        kinds = {"cheapest": ("usd",), "fastest": ("s", "rate"), "best": ("nats", "parameters")}
+        kinds = {
+            "cheapest": ("usd/Mtoken", "usd/h"),
+            "fastest": ("s", "tokens/s"),
+            "best": ("nats", "count"),
+        }
         for objective in folder.objectives:
             if label(objective["metric"]).kind in kinds.get(name, ()):
                 reasons.append(f"{extreme(objective)} on the front")

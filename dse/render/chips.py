@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dse.answer.numbers import significant
+from dse.answer.glossary import GLOSSARY
+from dse.answer.numbers import significant, time
+from dse.answer.palette import PALETTE, SYMBOLS, plain
+from dse.files import write_json, write_text
 from dse.problem.words import heading
 from dse.questions.compare.chips_words import (
     MARKS_KEY,
@@ -18,12 +21,9 @@ from dse.questions.compare.chips_words import (
     metric_rows,
     operator_rows,
 )
-from dse.render.figures import PALETTE, SYMBOLS, plain
 from dse.render.folder import Chosen
-from dse.render.labels import GLOSSARY, seconds
 from dse.render.page import answer_page
 from dse.render.roofline import PHASES, Operator, layout, operators
-from dse.study.folder import write_json, write_text
 
 PAGE, DATA = "compare.html", "compare.json"
 LEAST_PX = 8
@@ -171,7 +171,7 @@ def _marks(k: int, chip: str, found: list[Operator]) -> dict[str, Any]:
         },
         "hoverinfo": "text",
         "hovertext": [
-            plain(f"{chip}: {o.name}, {seconds(o.seconds)}, {o.share:.0%} of its phase")
+            plain(f"{chip}: {o.name}, {time(o.seconds)}, {o.share:.0%} of its phase")
             + f"<br>{significant(o.intensity)} FLOP per byte, "
             + f"{o.achieved / o.attainable:.0%} of the roof; bound by {plain(o.bound)}"
             for o in found

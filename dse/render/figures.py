@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dse.answer.numbers import bytes_, time
+from dse.answer.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, plain
 from dse.render.folder import Json, StudyFolder
-from dse.render.labels import BOUND_NAMES, bytes_, seconds
+from dse.render.labels import BOUND_NAMES
 
-# Okabe and Ito's palette, without black and grey (they vanish on a dark page).
-BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, YELLOW = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442",
-)  # fmt: skip
-PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, YELLOW)
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "x")
 BOUND_COLOURS = {"compute": ORANGE, "memory": BLUE, "network": GREEN, "fixed": PURPLE}
 PART_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
 # Hatching beside colour, for readers who tell colours badly and for grey paper.
@@ -77,7 +73,7 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
                 "hoverinfo": "text",
                 "hovertext": [
                     plain(
-                        f"{operator}: {seconds(row[key])}, bound by "
+                        f"{operator}: {time(row[key])}, bound by "
                         f"{BOUND_NAMES[_bound(row, key)]}, efficiency {row['efficiency']}"
                     )
                     for _, row in found
@@ -153,7 +149,7 @@ def floor_figure(folder: StudyFolder) -> dict[str, Any]:
                 "type": "scatter", "mode": "markers", "x": floors, "y": labels, "name": "floor",
                 "marker": {"symbol": "line-ns-open", "size": 22, "color": BLUE,
                            "line": {"width": 4}},
-                "hoverinfo": "text", "hovertext": [f"floor: {seconds(x / 1e3)}" for x in floors],
+                "hoverinfo": "text", "hovertext": [f"floor: {time(x / 1e3)}" for x in floors],
             },
             {
                 "type": "scatter", "mode": "markers", "x": predicted, "y": labels,
@@ -166,8 +162,8 @@ def floor_figure(folder: StudyFolder) -> dict[str, Any]:
                 },
                 "hoverinfo": "text",
                 "hovertext": [
-                    f"prediction: {seconds(x / 1e3)}<br>80% interval {seconds(i[0] / 1e3)} to "
-                    f"{seconds(i[1] / 1e3)}"
+                    f"prediction: {time(x / 1e3)}<br>80% interval {time(i[0] / 1e3)} to "
+                    f"{time(i[1] / 1e3)}"
                     for i, x in zip(intervals, predicted, strict=True)
                 ],
             },
@@ -179,11 +175,6 @@ def floor_figure(folder: StudyFolder) -> dict[str, Any]:
 def _bound(row: Json, key: str) -> str:
     """What bounds an operator in the phase of `key`; one `bound` may stand for both phases."""
     return row.get("prefill_bound", row["bound"]) if key == "prefill_s" else row["bound"]
-
-
-def plain(text: str) -> str:
-    """`text` as plotly prints it literally: its labels read a subset of HTML."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _rows(folder: StudyFolder) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.errors import StorageError
-from dse.render.labels import LABELS
+from dse.schema.metrics import EVERY
 
 Json = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ class Chosen:
     @property
     def labels(self) -> tuple[str, ...]:
         """The names as read: one that is a metric goes by the metric's own words."""
-        return tuple(LABELS[name].text if name in LABELS else name for name in self.names)
+        return tuple(EVERY[name].label if name in EVERY else name for name in self.names)
 
     @property
     def label(self) -> str:

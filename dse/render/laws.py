@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dse.render.figures import BLUE, GREEN, ORANGE, VERMILION, plain
+from dse.answer.numbers import show
+from dse.answer.palette import BLUE, GREEN, ORANGE, VERMILION, plain
 from dse.render.folder import Json, StudyFolder
-from dse.render.labels import axis_title, label, show
+from dse.render.labels import axis_title, label
 
 DRAWN = 1_500
 HEIGHT_PX = 480
@@ -191,7 +192,7 @@ def _marks(items: list[Json], x: str, y: str) -> dict[str, Any]:
 def _axes(folder: StudyFolder) -> tuple[str, str]:
     """Cost across where the study has one, and the predicted loss up where it is wanted."""
     metrics = [o["metric"] for o in folder.objectives]
-    costs = [metric for metric in metrics if label(metric).kind == "usd"]
+    costs = [metric for metric in metrics if label(metric).kind == "usd/Mtoken"]
     x = costs[0] if costs else next(m for m in metrics if label(m).kind != "nats")
     rest = [metric for metric in metrics if metric != x]
     return x, next((metric for metric in rest if label(metric).kind == "nats"), rest[0])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dse.answer.numbers import significant
-from dse.render.figures import PALETTE
+from dse.answer.numbers import show, significant
+from dse.answer.palette import PALETTE
 from dse.render.folder import Json
-from dse.render.labels import show
 
 DASHES = ("dot", "dash", "solid", "longdash", "dashdot")
 

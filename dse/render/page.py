@@ -1,118 +1,81 @@
-"""report.html: one file, nothing loaded from anywhere else."""
+"""Pages of one file, which load nothing from anywhere else."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dse.render import lifetime, prices, tables, words
-from dse.render.cards import cards
-from dse.render.elsewhere import compared, elsewhere_rows, refused
-from dse.render.figures import PALETTE, SYMBOLS, figures
-from dse.render.folder import StudyFolder
-from dse.render.labels import GLOSSARY, label, show
-from dse.render.laws import law_figure, law_rows, law_sentences, regret_rows
-from dse.render.roofline import operators, roofline_figures, roofline_rows
-from dse.render.sure import history_svg, sentences
-from dse.render.views import view_figures, view_sections
+from dse.answer.answer import Answer, Block
+from dse.answer.glossary import GLOSSARY
 
 # The bundle of plotly.js that draws scatters and bars, as published, without maps and surfaces.
 PLOTLY = "plotly-basic.min.js"
-TABLE_ROWS, PRINTED_ROWS = 200, 40
-DRAWN_POINTS = 1_500
-DRAWN_LINES = 600
 # Elements whose text is no prose: it is copied, clicked or already an explanation.
 UNEXPLAINED = ("a", "abbr", "b", "button", "code", "h1", "select", "summary")
 
 
-def page(folder: StudyFolder) -> str:
-    """The whole page as HTML."""
-    data = tables.front_data(folder) if folder.items else None
-    template = environment().get_template("report.html")
-    text = template.render(
-        folder=folder,
-        study=folder.study,
-        lead=words.lead(folder),
-        summary=words.summary(folder),
-        mix=folder.study["workload"] is None,
-        price_basis=words.price_basis(folder),
-        price_parts=prices.part_rows(folder.study),
-        price_inputs=prices.input_rows(folder.study),
-        load_rows=prices.load_rows(folder),
-        load_sentence=prices.load_sentence(folder.study),
-        workload=words.workload(folder),
-        training=words.training(folder),
-        trained_on=lifetime.training_words(folder.study),
-        life=lifetime.life_words(folder.study),
-        demand_sentences=lifetime.demand_sentences(folder.study),
-        levels=lifetime.levels(folder.study),
-        level_head=lifetime.LEVEL_HEAD,
-        demand_head=lifetime.demand_head(folder.study),
-        cards=cards(folder),
-        objectives=[(label(o["metric"]), o["direction"]) for o in folder.objectives],
-        tallies=tables.tallies(folder),
-        sure=sentences(folder.study),
-        sure_picture=history_svg((folder.study.get("proof") or {}).get("history", ())),
-        views=view_sections(folder.study),
-        law_sentences=law_sentences(folder.study),
-        law_rows=law_rows(folder),
-        regret_rows=regret_rows(folder),
-        law_plot=bool(law_figure(folder)),
-        times=[(c.under, tables.time_rows(c)) for c in folder.chosen],
-        memories=[(c.under, tables.memory_rows(c)) for c in folder.chosen],
-        roofs=[
-            {
-                "id": f"roof-{k}",
-                "names": c.under,
-                "chip": c.item["deployment"]["chip"],
-                "rows": roofline_rows(c),
-            }
-            for k, c in enumerate(folder.chosen)
-            if operators(c)
-        ],
-        elsewheres=[
-            (
-                c.label,
-                [label(o["metric"]) for o in compared(folder, c)],
-                elsewhere_rows(folder, c),
-                refused(c),
-            )
-            for c in folder.chosen
-            if c.detail.get("elsewhere")
-        ],
-        floors=tables.floor_rows(folder),
-        certainty=tables.certainty_rows(folder),
-        assumptions=tables.assumptions(folder),
-        facts=tables.run_facts(folder),
-        glossary=GLOSSARY,
-        show=show,
-        data=data,
-        data_json=tables.script_json(data),
-        page_json=tables.script_json(
-            {
-                "figures": figures(folder)
-                | lifetime.demand_figure(folder.study)
-                | roofline_figures(folder)
-                | law_figure(folder)
-                | view_figures(folder),
-                "palette": PALETTE,
-                "symbols": SYMBOLS,
-                "table_rows": TABLE_ROWS,
-                "printed_rows": PRINTED_ROWS,
-                "drawn_points": DRAWN_POINTS,
-                "drawn_lines": DRAWN_LINES,
-            }
-        ),
-        plotly=template_text(PLOTLY),
-        script=template_text("common.js", "parallel.js", "report.js"),
-        style=template_text("report.css"),
+def answer_html(answer: Answer) -> str:
+    """The page of an answer: the sentences, the pictures, the tables, what it rests on, the command
+    and the words that it uses, each explained at its first use and once in a list."""
+    figures = {figure.name: figure.plotly for figure in answer.figures}
+    text = (
+        environment()
+        .get_template("answer.html")
+        .render(
+            answer=answer,
+            plotly=template_text(PLOTLY) if figures else "",
+            page_json=script_json({"figures": figures}),
+            script=template_text("common.js", "answer.js"),
+            style=template_text("report.css"),
+        )
     )
-    return explained(text, GLOSSARY)
+    glossary = {**GLOSSARY, **answer.words}
+    explainer = Explainer(glossary)
+    start, end = text.index("<header>"), text.index("</main>")
+    marked = explainer.page(text[start:end])
+    words = {term: glossary[term] for term in glossary if term.lower() in explainer.seen}
+    listed = environment().get_template("words.html").render(glossary=words) if words else ""
+    return text[:start] + marked + listed + text[end:]
+
+
+def answer_cell(answer: Answer) -> str:
+    """An answer in a notebook: the sentence, the first table and the first picture."""
+    parts = [Markup("<p><b>{}</b></p>").format(answer.headline)]
+    shown = [table for table in answer.tables if table.on_console][:1]
+    for one in shown:
+        head = Markup("").join(Markup("<th>{}</th>").format(title) for title in one.titles)
+        rows = Markup("").join(
+            Markup("<tr>{}</tr>").format(
+                Markup("").join(Markup("<td>{}</td>").format(cell) for cell in row)
+            )
+            for row in one.texts()
+        )
+        parts.append(
+            Markup("<table><caption>{}</caption><tr>{}</tr>{}</table>").format(
+                one.caption, head, rows
+            )
+        )
+    if answer.figures:
+        picture = replace(
+            answer, sentences=(), blocks=answer.figures[:1], certainty=(), rests=(), command=""
+        )
+        parts.append(
+            Markup(
+                '<iframe srcdoc="{}" style="width: 100%; height: 640px; border: 0"></iframe>'
+            ).format(answer_html(picture))
+        )
+    return str(Markup("").join(parts))
+
+
+def _of_kind(blocks: Sequence[Block], *kinds: str) -> list[Block]:
+    return [block for block in blocks if type(block).__name__ in kinds]
 
 
 def answer_page(
@@ -122,7 +85,7 @@ def answer_page(
     plots: Mapping[str, Any],
     settings: Mapping[str, Any] | None = None,
     data: Any = None,
-    script: str = "scale.js",
+    script: str = "answer.js",
     **values: Any,
 ) -> str:
     """A page of one answer as HTML: `template` with `values`, its words explained by `glossary`.
@@ -135,8 +98,8 @@ def answer_page(
             **values,
             glossary=glossary,
             plotly=template_text(PLOTLY) if plots or settings else "",
-            data_json=tables.script_json(data),
-            page_json=tables.script_json({"figures": plots, **(settings or {})}),
+            data_json=script_json(data),
+            page_json=script_json({"figures": plots, **(settings or {})}),
             script=template_text("common.js", script),
             style=template_text("report.css"),
         )
@@ -145,7 +108,7 @@ def answer_page(
 
 
 def heads(drawn: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """What a page that extends answer.html says of each of {id: (title, figure)}."""
+    """What a page that extends older_answer.html says of each of {id: (title, figure)}."""
     return [
         {"id": name, "title": title, "height": figure["layout"]["height"]}
         for name, (title, figure) in drawn.items()
@@ -168,6 +131,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["source"] = linked
+    made.filters["of_kind"] = _of_kind
     return made
 
 
@@ -226,3 +190,11 @@ def template_text(*names: str) -> str:
     """Files of the templates folder, one after the other."""
     folder = files("dse.render") / "templates"
     return "".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def script_json(value: object) -> str:
+    """JSON that is harmless inside a script element, whatever text it holds."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dse.files import write_bytes, write_json, write_text
 from dse.render.xlsx import Cell, workbook
-from dse.study.folder import write_bytes, write_json, write_text
 
 Row = Mapping[str, Any]
 

@@ -7,10 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dse.answer.numbers import significant
-from dse.render.figures import BLUE, BOUND_COLOURS, plain
+from dse.answer.numbers import significant, time
+from dse.answer.palette import BLUE, plain
+from dse.render.figures import BOUND_COLOURS
 from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.labels import BOUND_NAMES, seconds
+from dse.render.labels import BOUND_NAMES
 
 PHASES = (("prefill", "prefill_s", "circle"), ("decode", "decode_s", "diamond"))
 NAMED = 2  # operators of a phase that are named in the picture, those that take most of its time
@@ -154,7 +155,7 @@ def _marks(
         "hoverinfo": "text",
         "hovertext": [
             plain(
-                f"{o.name} ({o.phase}): {seconds(o.seconds)}, {o.share:.0%} of its phase"
+                f"{o.name} ({o.phase}): {time(o.seconds)}, {o.share:.0%} of its phase"
             )
             + f"<br>{significant(o.intensity)} FLOP per byte"
             + f"<br>{significant(1e-12 * o.achieved)} TFLOP/s, "
@@ -177,7 +178,7 @@ def roofline_rows(chosen: Chosen) -> list[tuple[str, ...]]:
     """(operator, phase, time, FLOP per byte, TFLOP/s, roof, share of the roof), longest first."""
     return [
         (
-            o.name, o.phase, seconds(o.seconds), significant(o.intensity),
+            o.name, o.phase, time(o.seconds), significant(o.intensity),
             significant(1e-12 * o.achieved), significant(1e-12 * o.attainable),
             f"{o.achieved / o.attainable:.0%}",
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from dse.answer.numbers import show
 from dse.render.describe import dtypes, given_name, kind, short_shape, short_split
 from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.labels import LABELS, axis_title, label, show
+from dse.render.labels import axis_title, label
+from dse.render.page import script_json
 from dse.render.words import efficiency_shares, limits, span
+from dse.schema.metrics import METRICS
 
 # Text of the front that one page may carry beside plotly.js (1.2 MB).
 DATA_BYTES = 900_000
@@ -95,7 +97,7 @@ def _metrics(folder: StudyFolder, items: Sequence[Json]) -> list[str]:
     """Objectives first, then every metric with a number somewhere on the front."""
     objectives = [o["metric"] for o in folder.objectives]
     present: dict[str, None] = dict.fromkeys(objectives)
-    for metric in LABELS:
+    for metric in (*METRICS, "overtraining_ratio"):
         if metric not in NOT_PLOTTED and any(
             isinstance(item["metrics"].get(metric), int | float) for item in items
         ):
@@ -131,7 +133,7 @@ def _axes(folder: StudyFolder, keys: list[str]) -> tuple[str, str]:
     """Cost across and quality up where the study has both, else its first two objectives; a study
     of one objective shows it against the first other of `keys`."""
     metrics = [o["metric"] for o in folder.objectives]
-    costs = [metric for metric in metrics if label(metric).kind == "usd"]
+    costs = [metric for metric in metrics if label(metric).kind == "usd/Mtoken"]
     x = costs[0] if costs else metrics[0]
     others = [metric for metric in metrics if metric != x] or [k for k in keys if k != x]
     quality = [metric for metric in others if label(metric).kind == "nats"]
@@ -289,11 +291,3 @@ def run_facts(folder: StudyFolder) -> list[tuple[str, str]]:
         facts.append(("time", times))
     facts.append(("versions", ", ".join(f"{k} {v}" for k, v in study["versions"].items())))
     return facts
-
-
-def script_json(value: object) -> str:
-    """JSON that is harmless inside a script element, whatever text it holds."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import significant
+from dse.answer.palette import BLUE, VERMILION, plain
 from dse.answer.text_table import Table
 from dse.render.decision import Json, decision_page, named
-from dse.render.figures import BLUE, VERMILION, plain
-from dse.render.labels import GLOSSARY
 from dse.render.records import csv_text, flat, kept, lines, sheet, write_answer
 
 WORDS = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dse.answer.numbers import significant
-from dse.render.figures import PALETTE, SYMBOLS, plain
+from dse.answer.numbers import show, significant
+from dse.answer.palette import PALETTE, SYMBOLS, plain
 from dse.render.folder import Json, StudyFolder
-from dse.render.labels import LABELS, axis_title, label, show
+from dse.render.labels import axis_title, label
+from dse.schema.metrics import EVERY
 
 HEIGHT_PX = 440
 # A cell of the map is coloured by its price over the least of its map, down to nothing at this.
@@ -30,7 +31,7 @@ def _value(axis: str, value: Any) -> str:
     """A value of an axis, as a person writes it."""
     if axis == "sparse":
         return SPARSE[bool(value)]
-    if axis in LABELS:
+    if axis in EVERY:
         return show(axis, value)
     return f"{value:,}" if type(value) in (int, float) else str(value).lower()
 

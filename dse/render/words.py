@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dse.answer.numbers import significant
+from dse.answer.numbers import show, significant
 from dse.problem.words import MIX, mix_words
 from dse.render.describe import MOST_TOKENS, brief_shape, dtypes, given_name
 from dse.render.folder import Chosen, Json, StudyFolder
@@ -12,7 +12,6 @@ from dse.render.labels import (
     BASES,
     BOUNDS,
     label,
-    show,
 )
 from dse.render.sure import percent
 from dse.render.views import view_answers

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from dse import units
@@ -16,95 +18,53 @@ Direction = Literal["minimize", "maximize"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number that an evaluation predicts.
+    """One number that an evaluation or an answer holds: a row of metrics.csv.
 
     `dimension` is one of `dse.units`, or a unit that only metrics have: "tokens/s", "usd/Mtoken",
-    "tokens/J", "J", "nats", "fraction", "days", "kWh", "chip-h". `direction` is the better one;
-    `log` scales the metric by logarithm in the hypervolume, as cost, latency and energy are.
+    "tokens/J", "nats", "fraction", "days", "kWh", "chip-h". `direction` is the better one; `log`
+    scales the metric by logarithm in the hypervolume, as cost, latency and energy are. `label` is
+    its name in a sentence, `short` the title of a column, `digits` the significant digits that are
+    printed. `kind` is how `dse.answer.numbers` prints it where the dimension does not say so, and
+    `axis` the unit of an axis where that is not the usual one of its dimension.
     """
 
     dimension: str
     direction: Direction
     log: bool
+    label: str
+    short: str
     meaning: str
+    digits: int = 3
+    kind: str = ""
+    axis: str = ""
 
 
-METRICS: Mapping[str, Metric] = {
-    "predicted_loss": Metric("nats", "minimize", False, "predicted pre-training loss per token"),
-    "dense_equivalent_parameters": Metric(
-        "count", "maximize", False, "size of the dense model of equal predicted quality"
-    ),
-    "usd_per_million_total_tokens": Metric(
-        "usd/Mtoken", "minimize", True, "dollars per million tokens, input and output"
-    ),
-    "usd_per_million_input_tokens": Metric(
-        "usd/Mtoken", "minimize", True, "dollars of prefill per million input tokens"
-    ),
-    "usd_per_million_output_tokens": Metric(
-        "usd/Mtoken", "minimize", True, "dollars of decode per million output tokens"
-    ),
-    "usd_per_million_output_tokens_all_in": Metric(
-        "usd/Mtoken", "minimize", True, "dollars in all per million output tokens"
-    ),
-    "tpot_s": Metric("s", "minimize", True, "time per output token, median"),
-    "ttft_s": Metric("s", "minimize", True, "time to first token, median"),
-    "ttft_mean_s": Metric("s", "minimize", True, "the same, mean, of Poisson arrivals"),
-    "ttft_p90_s": Metric("s", "minimize", True, "its 90th percentile, of Poisson arrivals"),
-    "ttft_p99_s": Metric("s", "minimize", True, "its 99th percentile, of Poisson arrivals"),
-    "utilisation": Metric(
-        "fraction", "minimize", False, "Poisson arrivals over the most that can be served"
-    ),
-    "e2e_s": Metric("s", "minimize", True, "time from request to last token, median"),
-    "prefill_s": Metric("s", "minimize", True, "prefill of one prompt, or of a static batch"),
-    "decode_step_s": Metric("s", "minimize", True, "one decode step at the running batch"),
-    "latency_floor_s": Metric("s", "minimize", True, "roofline floor of a decode step"),
-    "distance_to_floor": Metric("fraction", "minimize", False, "decode step over its floor"),
-    "joules_per_output_token": Metric("J", "minimize", True, "energy per output token"),
-    "tokens_per_joule": Metric("tokens/J", "maximize", True, "output tokens per joule"),
-    "watts_per_chip": Metric("W", "minimize", True, "mean power of a chip while it serves"),
-    "energy_data_movement_share": Metric(
-        "fraction", "minimize", False, "share of the energy that moves data"
-    ),
-    "output_tokens_per_s": Metric("tokens/s", "maximize", False, "output rate of all chips"),
-    "output_tokens_per_s_per_chip": Metric("tokens/s", "maximize", False, "output rate of a chip"),
-    "output_tokens_per_s_per_user": Metric("tokens/s", "maximize", False, "1 / tpot_s"),
-    "running_requests": Metric("count", "maximize", False, "requests that memory admits"),
-    "training_days": Metric("days", "minimize", True, "days to train the model"),
-    "training_usd": Metric("usd", "minimize", True, "dollars to train the model"),
-    "training_kwh": Metric("kWh", "minimize", True, "energy to train the model"),
-    "training_chip_hours": Metric("chip-h", "minimize", True, "chip-hours to train the model"),
-    "training_mfu": Metric("fraction", "maximize", False, "share of peak arithmetic in training"),
-    "lifetime_usd": Metric("usd", "minimize", True, "dollars to train and to serve the forecast"),
-    "lifetime_serving_share": Metric(
-        "fraction", "minimize", False, "share of these dollars that serving takes"
-    ),
-    "lifetime_flops": Metric("flop", "minimize", True, "FLOP of both, 6 N D + 2 N tokens served"),
-    "lifetime_chip_hours": Metric("chip-h", "minimize", True, "chip-hours of both"),
-    "memory_bytes_per_chip": Metric("bytes", "minimize", False, "memory used on a chip"),
-    "memory_capacity_bytes_per_chip": Metric("bytes", "maximize", False, "memory of a chip"),
-    "kv_bytes_per_token": Metric("bytes", "minimize", False, "cache of one token, whole model"),
-    "mfu": Metric("fraction", "maximize", False, "share of peak arithmetic"),
-    "mbu": Metric("fraction", "maximize", False, "share of peak memory bandwidth"),
-    "total_parameters": Metric("count", "minimize", False, "parameters of the model"),
-    "active_parameters": Metric("count", "minimize", False, "parameters that one token uses"),
-    "training_tokens": Metric("tokens", "maximize", False, "tokens the model is trained on"),
-    "training_flops": Metric(
-        "flop", "minimize", True, "training compute: 6 x active parameters x training tokens"
-    ),
-    "num_attention_heads": Metric("count", "maximize", False, "query heads of an attention layer"),
-    "num_key_value_heads": Metric(
-        "count", "maximize", False, "KV heads of an attention layer, the fewest"
-    ),
-    "query_heads_per_kv_head": Metric(
-        "count", "minimize", False, "query heads that share a KV head, the most; 1 with MLA"
-    ),
-    "full_attention_layers": Metric(
-        "count", "maximize", False, "layers in which a token may attend to all before it"
-    ),
-    "full_attention_share": Metric("fraction", "maximize", False, "these over all layers"),
-    "chips": Metric("count", "minimize", False, "chips of the deployment"),
-    "chip_usd_per_hour": Metric("usd/h", "minimize", True, "price of one chip for one hour"),
-}
+def _rows() -> dict[str, tuple[bool, Metric]]:
+    """{name: (whether a search may name it, its row)}, in the order of metrics.csv."""
+    with (Path(__file__).parent / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        return {
+            row["metric"]: (
+                row["searched"] == "yes",
+                Metric(
+                    dimension=row["dimension"],
+                    direction="minimize" if row["better"] == "lower" else "maximize",
+                    log=row["scale"] == "log",
+                    label=row["label"],
+                    short=row["short"],
+                    meaning=row["meaning"],
+                    digits=int(row["digits"] or 3),
+                    kind=row["kind"],
+                    axis=row["axis"],
+                ),
+            )
+            for row in csv.DictReader(file)
+        }
+
+
+_ROWS = _rows()
+# Every metric that has a row, and those that objectives and constraints may name.
+EVERY: Mapping[str, Metric] = {name: row for name, (_, row) in _ROWS.items()}
+METRICS: Mapping[str, Metric] = {name: row for name, (searched, row) in _ROWS.items() if searched}
 
 # Units that only metrics have: what may follow the number, and its factor.
 _UNITS: Mapping[str, Mapping[str, float]] = {
@@ -144,6 +104,11 @@ def metric(name: object) -> Metric:
     if isinstance(name, str) and name in METRICS:
         return METRICS[name]
     raise InputError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}", accepted=_names())
+
+
+def row_of(name: str) -> Metric | None:
+    """The row of a metric, searched or not; None where it has none."""
+    return EVERY.get(name)
 
 
 def parse_constraint(text: object) -> Constraint:

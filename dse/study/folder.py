@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -159,35 +157,6 @@ def refuse_other(
             f"({study['fingerprint'][:8]}), not of {space!r} ({fingerprint[:8]}): "
             f"{f'{said}; ' if said else ''}start it afresh (--fresh) or use another folder (--out)"
         )
-
-
-def write_text(folder: Path, name: str, text: str) -> None:
-    """`write_bytes` of a text in UTF-8."""
-    write_bytes(folder, name, text.encode("utf-8"))
-
-
-def write_bytes(folder: Path, name: str, content: bytes) -> None:
-    """Writes beside the file, then renames: a reader never sees half of it, and nothing is left
-    of a write that failed. Raises StorageError when it cannot be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(folder / name)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        reason = error.strerror or error
-        raise StorageError(f"{folder / name}: cannot be written: {reason}") from error
-
-
-def write_json(folder: Path, name: str, document: dict[str, Any]) -> None:
-    text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
-    write_text(folder, name, text + "\n")
 
 
 def find_item(folder: Path, point: str) -> dict[str, Any]:

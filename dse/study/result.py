@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
+from dse.files import write_text
 from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.claims import LEASE_S
 from dse.study.folder import (
@@ -23,7 +24,6 @@ from dse.study.folder import (
     read_json,
     read_study,
     space_of,
-    write_text,
 )
 from dse.study.join import JOURNAL, posed_study
 from dse.study.run import run_study

@@ -17,6 +17,7 @@ from dse import __version__
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError, StorageError
+from dse.files import write_json, write_text
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.problem.describe import (
     describe_deployment,
@@ -47,7 +48,7 @@ from dse.search.storage import shown
 from dse.study.bounds import at_bounds
 from dse.study.demand import training_document
 from dse.study.external import external_problem, say_external
-from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other, write_json, write_text
+from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other
 from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
 from dse.study.laws import compare_laws
 from dse.study.proof import SWEEP, proof_of

@@ -18,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plotly.offline import get_plotlyjs
 
+from dse.answer.glossary import GLOSSARY
+from dse.answer.numbers import show, significant
 from dse.cli import cli
 from dse.errors import StorageError
 from dse.quality.laws import predicted_loss
@@ -27,13 +29,14 @@ from dse.render.describe import deployment, shape, trained
 from dse.render.elsewhere import compared, elsewhere_rows, refused
 from dse.render.figures import figures
 from dse.render.folder import StudyFolder, read_study
-from dse.render.labels import GLOSSARY, LABELS, label, show, significant
+from dse.render.labels import label
 from dse.render.markdown import code, escape
 from dse.render.page import PLOTLY, Explainer, linked, template_text
 from dse.render.roofline import operators, roofs
 from dse.render.roofline import roofline_figures as figures_of_roofs
 from dse.render.tables import front_data, script_json, tallies
 from dse.render.words import lead, limits, price_basis, summary
+from dse.schema.metrics import EVERY
 from tests.finished_reports import REPORTS, command_of
 
 SAMPLE = Path(__file__).parents[1] / "data" / "study_sample"
@@ -117,7 +120,7 @@ def test_significant_digits_are_near_and_plain(value: float) -> None:
         ("tpot_s", 0.0294, "29.4 ms"),
         ("ttft_s", 1.25, "1.25 s"),
         ("latency_floor_s", 5.7e-4, "570 µs"),
-        ("predicted_loss", 1.9123, "1.912"),
+        ("predicted_loss", 1.9123, "1.9123"),
         ("dense_equivalent_parameters", 61.2e9, "61.2B"),
         ("total_parameters", 1.026e12, "1.03T"),
         ("memory_bytes_per_chip", 141e9, "141 GB"),
@@ -131,9 +134,9 @@ def test_metrics_in_words(metric: str, value: float | None, text: str) -> None:
 
 
 def test_a_metric_that_is_not_listed_is_shown_by_its_own_name() -> None:
-    assert "queue_s" not in LABELS
-    assert label("queue_s").text == "queue"
-    assert show("queue_s", 0.5) == "500 ms"
+    assert "gap_s" not in EVERY
+    assert label("gap_s").text == "gap"
+    assert show("gap_s", 0.5) == "500 ms"
 
 
 # -- the answer ------------------------------------------------------------------------------
@@ -212,7 +215,7 @@ def test_a_shape_is_told_from_the_keys_it_has() -> None:
     text = shape({"point": 7, "model": sparse, "metrics": counts})
     assert text.startswith("sparse model, 48 layers")
     assert "128 experts of width 768, 8 of them used per token beside 1 shared" in text
-    assert "30.5B in all, 3.40B active" in text
+    assert "30.5B in all, 3.4B active" in text
     dense = {"name": "llama", "num_hidden_layers": 32, "hidden_size": 4096}
     text = shape({"point": 7, "model": dense, "metrics": {}})
     assert text == "llama: dense model, 32 layers of hidden size 4,096."
@@ -247,11 +250,11 @@ def test_more_tokens_than_any_model_had_are_told() -> None:
     for k, item in enumerate(front["items"]):
         item["metrics"]["training_tokens"] = 80e12 if k % 2 else 15e12
     assert len(lead(_folder(front, study))) == 4
-    assert "up to 80.0T" in lead(_folder(front, study))[2]
+    assert "up to 80T" in lead(_folder(front, study))[2]
     for item in front["items"]:
         item["metrics"]["training_tokens"] = 40e12
     assert len(lead(_folder(front, study))) == 3
-    assert trained(15e12) == "Trained on 15.0T tokens"
+    assert trained(15e12) == "Trained on 15T tokens"
     assert "more than any published model" in trained(80e12)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dse.answer.numbers import significant
+from dse.answer.numbers import priced
 from dse.answer.text_table import Table
 from dse.economics.priced import parts_table
-from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY, SHORT, SHOWN, show, spans
+from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY, SHORT, show, spans
 from dse.questions.compare.prices import change, moves_words
 from dse.questions.compare.studies import Compared, cost_metric
 
@@ -86,10 +86,8 @@ def _by(row: Json, metric: str | None) -> str:
 
 
 def _usd(metric: str, value: float) -> str:
-    """`$0.0194 per million total tokens`."""
-    if not metric.startswith("usd"):
-        return show(metric, value)
-    return f"${significant(value)} {SHOWN.get(metric, metric).removeprefix('$ ')}"
+    """`$0.0194 per million tokens`."""
+    return priced(metric, value) if metric.startswith("usd") else show(metric, value)
 
 
 def _others(rows: list[Any]) -> str:

@@ -3,13 +3,13 @@ of fleet.csv."""
 
 from __future__ import annotations
 
+from dse.answer.numbers import milliseconds, significant
 from dse.answer.text_table import Table
 from dse.economics.fleet import DEMAND, SUPPLY
 from dse.economics.fleet_cost import Counted, Option
 from dse.questions.fleet.answer import Answer, owned_prices, split
 from dse.questions.fleet.changes import MORE
 from dse.questions.fleet.words import dollars, limit_words, price, value_words
-from dse.questions.scale.words import milliseconds, significant
 from dse.schema.plan import BUY
 
 CSV = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.answer.numbers import number, percent, tenths
+from dse.answer.numbers import number, percent, priced, tenths
 from dse.answer.text_table import Table
 from dse.physics.kin import COMMON, MEASURED
 from dse.problem.loads import held
@@ -76,9 +76,8 @@ def _advice(found: Risk, chips: list[str]) -> str:
 
 
 def _figure(objective: str, value: float) -> str:
-    """`$0.07 per million total tokens`, `time per output token 20 ms`."""
-    shown, name = show(objective, number(value)), SHOWN.get(objective, objective)
-    return f"${shown} {name[2:]}" if name.startswith("$ ") else f"{name} {shown}"
+    """`$0.07 per million tokens`, `time per output token 20 ms`."""
+    return priced(objective, number(value))
 
 
 def _regret(found: Risk, chips: list[str]) -> str:

@@ -181,32 +181,3 @@ def _entry(answer: Scaled) -> dict[str, Any]:
         "pipeline": [asdict(row) for row in answer.stages],
         "assumed": answer.assumed,
     }
-
-
-COLUMNS = (
-    "tpot_s", "ttft_s", "output_tokens_per_s_per_chip", "usd_per_million_total_tokens",
-    "network_share", "bound", "tensor_parallel", "pipeline_parallel", "data_parallel",
-    "expert_parallel", "redundant_experts", "concurrency", "kind",
-)  # fmt: skip
-
-
-def csv_lines(answers: Sequence[Scaled]) -> list[list[str]]:
-    """scale.csv: a line for each chip and size, empty where it does not run; 9 digits."""
-    head = ["chip", "chips", "crosses_domain", "choices", "reason"]
-    head += [f"{kind}_{name}" for kind in ("single", "within") for name in COLUMNS]
-    lines = [head]
-    for answer in answers:
-        for row in answer.sizes:
-            cells: list[object] = [
-                answer.subject.chip, row.chips, row.crosses_domain, row.choices, row.reason or "",
-            ]  # fmt: skip
-            for p in (row.single, row.within):
-                cells += [None if p is None else getattr(p, name) for name in COLUMNS]
-            lines.append([_cell(cell) for cell in cells])
-    return lines
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.9g}" if isinstance(value, float) else str(value)

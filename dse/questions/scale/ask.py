@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from dse import units
+from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.physics.workload import Workload
 from dse.questions.estimate.ask import known_dtypes
-from dse.questions.scale.answer import Asked, Scaled, scaled
+from dse.questions.scale.answer import Asked, scaled
+from dse.questions.scale.present import scale_answer
 from dse.questions.scale.subject import Subject, scale_subject
 from dse.schema.backend import find_backend
 from dse.schema.model import Model
@@ -39,16 +41,18 @@ def scale(
     network_overlap: float = 0.0,
     backend: str = "generic",
     price_basis: str = "rental_3yr",
+    pipeline: bool = False,
+    command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[Scaled]:
-    """Every size of one instance on a chip, and on the chip `against` it, an answer for each chip.
+) -> Answer:
+    """How large one instance should be on a chip, and on the chip `against` it.
 
-        [answer] = dse.scale("llama-3-70b", "h100_sxm", chips_up_to=64)
+        dse.scale("llama-3-70b", "h100_sxm", chips_up_to=64).to_html("scale.html")
 
     `model` is a catalog id, the path of a config.json, or what such a file says. The other
-    arguments are the options of `dse scale`. Raises InputError for what cannot be read,
-    NothingFeasible where the model fits no size.
+    arguments are the options of `dse scale`; `command` is how the answer is made again. Raises
+    InputError for what cannot be read, NothingFeasible where the model fits no size.
     """
     for value, needed, listed in ((model, "model", "models"), (chip, "chip", "hardware")):
         if not value:
@@ -100,7 +104,8 @@ def scale(
         )
 
     subjects = [subject(name) for name in chips]
-    return [scaled(one, asked, progress) for one in subjects]
+    answers = [scaled(one, asked, progress) for one in subjects]
+    return scale_answer(answers, with_stages=pipeline, command=command)
 
 
 def _limit(written: str, name: str) -> float:

@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dse.answer.numbers import NONE, milliseconds, significant
+from dse.answer.numbers import NONE, dollars, plain, share, time
 from dse.questions.scale.answer import Scaled
 from dse.questions.scale.experts import ExpertAnswer, expert_answer
 from dse.questions.scale.sizes import GAIN_PER_DOUBLING, Point
 from dse.questions.scale.uniform import Evenness
 
-
-def dollars(value: float | None) -> str:
-    return NONE if value is None else f"${significant(value)}"
-
-
-def short_time(seconds: float) -> str:
-    """0, 10 us, 2 ms, 1.5 s."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
-        if seconds >= scale:
-            return f"{seconds / scale:.4g} {unit}"
-    return "0"
+# Terms that the pages explain besides the common ones.
+WORDS = {
+    "instance": "one copy of the model on as many chips as it is divided over",
+    "scale-up domain": "the chips that one fast fabric joins, such as a server or a rack; beyond "
+    "it, traffic takes the network",
+    "ceiling": "the size past which twice the chips save less than 5% of one user's time per "
+    "output token, up to any larger size that was looked at",
+    "replication": "more instances of the same size, each with requests of its own",
+    "all-to-all": "every chip sends a part of its tokens to every other: dispatch to the experts "
+    "and combine on the way back",
+    "jitter": "how much longer than usual a message of one member of a collective takes; the "
+    "collective waits for the slowest",
+    "fixed": "launching kernels and the host's work: time that neither bandwidth nor arithmetic "
+    "shortens",
+    "elasticity": "percent that a time falls by for one percent of what is changed",
+    "division": "how one instance is divided: tp tensor, pp pipeline, dp attention-data, ep expert "
+    "parallel, +copies of experts",
+}
 
 
 def division(p: Point | None) -> str:
@@ -45,8 +52,8 @@ def asked_words(document: Mapping[str, Any]) -> str:
         overlap = f", {load['network_overlap']:.0%} of network overlapped (as given)"
     return (
         f"{load['prompt_tokens']:,} prompt and {load['output_tokens']:,} output tokens, backend "
-        f"{load['backend']}{overlap}; limits: {short_time(limits['tpot_s'])} a token and "
-        f"{short_time(limits['ttft_s'])} to the first one; prices: {document['price_basis']}"
+        f"{load['backend']}{overlap}; limits: {time(limits['tpot_s'])} a token and "
+        f"{time(limits['ttft_s'])} to the first one; prices: {document['price_basis']}"
     )
 
 
@@ -74,7 +81,7 @@ def _summary(answer: Scaled) -> str:
         gains = f"is served fastest by {chips_words(at)}, no ceiling in sight"
     sentence = (
         f"{answer.subject.model.name} on {answer.subject.chip}: one user {gains} "
-        f"({milliseconds(lowest)} ms per output token)"
+        f"({time(lowest)} per output token)"
     )
     chosen, demand = answer.replicas_of, answer.asked.demand
     by_size = {row.chips: row for row in answer.replicas}
@@ -85,7 +92,7 @@ def _summary(answer: Scaled) -> str:
     best, whole = by_size[chosen], by_size.get(demand)
     many = (
         f"{sentence}; past {chips_words(chosen)} replication wins: {demand} chips as "
-        f"{best.replicas} x {chosen} give {significant(best.output_tokens_per_s)} output tokens/s"
+        f"{best.replicas} x {chosen} give {plain(best.output_tokens_per_s)} output tokens/s"
     )
     if chosen == demand:
         best_size = chips_words(chosen)
@@ -93,12 +100,10 @@ def _summary(answer: Scaled) -> str:
     if whole is None:
         return f"{many}{_at(best.usd_per_million_total_tokens)}."
     prices = ""
-    if best.usd_per_million_total_tokens is not None:
-        prices = (
-            f", at {dollars(best.usd_per_million_total_tokens)} against "
-            f"{dollars(whole.usd_per_million_total_tokens)} per million tokens"
-        )
-    factor = significant(best.output_tokens_per_s / whole.output_tokens_per_s)
+    low, high = best.usd_per_million_total_tokens, whole.usd_per_million_total_tokens
+    if low is not None and high is not None:
+        prices = f", at {dollars(low)} against {dollars(high)} per million tokens"
+    factor = plain(best.output_tokens_per_s / whole.output_tokens_per_s)
     return f"{many}, {factor} x one instance of {demand}{prices}."
 
 
@@ -111,23 +116,20 @@ def _one_user(answer: Scaled) -> str:
             return f"{start} no ceiling without a second size that runs."
         return (
             f"{start} no ceiling shows in what runs and was looked at, {runs[0]} to {runs[-1]} "
-            f"chips ({milliseconds(found.minimum_tpot_s)} ms on {found.minimum_chips})."
+            f"chips ({time(found.minimum_tpot_s)} on {found.minimum_chips})."
         )
     at = next(row.single for row in answer.sizes if row.chips == found.chips)
     interval = ""
     if at is not None:
         low, high = at.tpot_interval
-        interval = f" (80% interval {milliseconds(low)} to {milliseconds(high)} ms)"
+        interval = f" (80% interval {time(low)} to {time(high)})"
     more = ""
     if found.chips > found.smallest_chips:
-        speed = significant(found.smallest_tpot_s / found.tpot_s)
+        speed = plain(found.smallest_tpot_s / found.tpot_s)
         more = f", {speed} x as fast as on {found.smallest_chips}, the fewest that hold the model"
     best = ""
     if found.minimum_chips > found.chips:
-        best = (
-            f"; the lowest of all is {milliseconds(found.minimum_tpot_s)} ms on "
-            f"{found.minimum_chips}"
-        )
+        best = f"; the lowest of all is {time(found.minimum_tpot_s)} on {found.minimum_chips}"
     return (
         f"{start} the ceiling is {chips_words(found.chips)}{interval}{more}. Past it twice the "
         f"chips save less than {gain} of the time per output token{best}."
@@ -137,10 +139,7 @@ def _one_user(answer: Scaled) -> str:
 def _limits(answer: Scaled) -> list[str]:
     """Why nothing keeps the limits, or what stands in the way of one large instance."""
     asked, chosen = answer.asked, answer.replicas_of
-    limits = (
-        f"{short_time(asked.tpot_limit_s)} a token and {short_time(asked.ttft_limit_s)} to the "
-        "first one"
-    )
+    limits = f"{time(asked.tpot_limit_s)} a token and {time(asked.ttft_limit_s)} to the first one"
     if chosen is None:
         last = [row for row in answer.sizes if row.single][-1]
         return [
@@ -182,19 +181,19 @@ def _experts(answer: Scaled) -> list[str]:
         return [f"No expert group up to {answer.asked.chips_up_to} chips fits {load}."]
     best = (
         f"The expert layer works best on {chips_words(found.best.expert_parallel)} {load} "
-        f"({milliseconds(found.best.decode_step_s)} ms a step)"
+        f"({time(found.best.decode_step_s)} a step)"
     )
     if found.across is None or found.across.slowdown is None:
         return [f"{best}; no group that was looked at and fits leaves the domain of {domain}."]
     inside = ""
     if found.inside is not None and found.inside.all_to_all_s:
         inside = (
-            f" instead of {found.inside.all_to_all_share:.0%} at {found.inside.expert_parallel}"
+            f" instead of {share(found.inside.all_to_all_share)} at {found.inside.expert_parallel}"
         )
     return [
         f"{best} and outgrows its domain beyond {domain}: over {found.across.expert_parallel} "
-        f"chips its all-to-alls take {significant(found.across.slowdown)} x as long as in one "
-        f"domain, {found.across.all_to_all_share:.0%} of the step{inside}{_widest(found)}."
+        f"chips its all-to-alls take {plain(found.across.slowdown)} x as long as in one "
+        f"domain, {share(found.across.all_to_all_share)} of the step{inside}{_widest(found)}."
     ]
 
 
@@ -202,7 +201,7 @@ def _widest(found: ExpertAnswer) -> str:
     row = found.widest
     if row is None or row is found.across or row.slowdown is None:
         return ""
-    return f"; over {row.expert_parallel} chips {significant(row.slowdown)} x as long"
+    return f"; over {row.expert_parallel} chips {plain(row.slowdown)} x as long"
 
 
 def _jitter(answer: Scaled) -> list[str]:
@@ -218,7 +217,7 @@ def _jitter(answer: Scaled) -> list[str]:
             runs.append([row])
     parts = []
     for run in runs:
-        low, high = short_time(run[0].jitter_s), short_time(run[-1].jitter_s)
+        low, high = time(run[0].jitter_s), time(run[-1].jitter_s)
         when = f"at {low}" if low == high else f"from {low} to {high}"
         parts.append(f"{chips_words(run[0].group_chips)} {when}")
     sentences = [
@@ -242,18 +241,18 @@ def _worth(load: str, rows: Sequence[Evenness]) -> str:
     )
     more = [row for row in rows if row.half_jitter_s < row.twice_bandwidth_s]
     if not more:
-        return f"{start}: bandwidth is worth more up to {short_time(rows[-1].jitter_s)} of jitter."
+        return f"{start}: bandwidth is worth more up to {time(rows[-1].jitter_s)} of jitter."
     if len(more) == len(rows):
         row = rows[0]
         return (
-            f"{start}: even latency is worth more from {short_time(row.jitter_s)} of jitter on "
-            f"({milliseconds(row.half_jitter_s)} ms a token against "
-            f"{milliseconds(row.twice_bandwidth_s)}, of {milliseconds(row.tpot_s)})."
+            f"{start}: even latency is worth more from {time(row.jitter_s)} of jitter on "
+            f"({time(row.half_jitter_s)} a token against "
+            f"{time(row.twice_bandwidth_s)}, of {time(row.tpot_s)})."
         )
     last = [row for row in rows if row.jitter_s < more[0].jitter_s][-1]
     return (
-        f"{start}: bandwidth is worth more up to {short_time(last.jitter_s)} of jitter, even "
-        f"latency from {short_time(more[0].jitter_s)} on."
+        f"{start}: bandwidth is worth more up to {time(last.jitter_s)} of jitter, even "
+        f"latency from {time(more[0].jitter_s)} on."
     )
 
 
@@ -267,9 +266,9 @@ def _against(first: Scaled, other: Scaled) -> list[str]:
         return []
     a, b = apart[-1]
     return [
-        f"Experts over {a.expert_parallel} chips: {milliseconds(a.decode_step_s)} ms a step with "
-        f"{a.all_to_all_share:.0%} all-to-all in {_domains(a.domains)} of {first.subject.chip}, "
-        f"{milliseconds(b.decode_step_s)} ms with {b.all_to_all_share:.0%} in "
+        f"Experts over {a.expert_parallel} chips: {time(a.decode_step_s)} a step with "
+        f"{share(a.all_to_all_share)} all-to-all in {_domains(a.domains)} of {first.subject.chip}, "
+        f"{time(b.decode_step_s)} with {share(b.all_to_all_share)} in "
         f"{_domains(b.domains)} of {other.subject.chip}."
     ]
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dse.answer.numbers import NONE, digits, significant, tenths
+from dse.answer.numbers import NONE, digits, show, significant, tenths
 from dse.answer.text_table import Table
 from dse.questions.whatif.equal import RATE, level_words
 from dse.questions.whatif.inputs import ARRIVALS, DEMAND
 from dse.questions.whatif.solve import words
-from dse.questions.whatif.words import counted, dollars, money, named
+from dse.questions.whatif.words import counted, money, named
 
 Json = Mapping[str, Any]
 # What a demand takes.
@@ -53,7 +53,7 @@ def _scenario_table(document: Json) -> Table:
     names = list(dict.fromkeys([metric, *extra]))
 
     def line(name: str, point: Json | None, change: str, front: str) -> tuple[str, ...]:
-        cells = [NONE if point is None else dollars(n, point["metrics"].get(n)) for n in names]
+        cells = [NONE if point is None else show(n, point["metrics"].get(n)) for n in names]
         return (name, words(point), *_held(point, held), *cells, change, front)
 
     rows = [line("as things stand", document["winner"], "", f"{document['front_size']:,}")]
@@ -95,7 +95,7 @@ def _front_tables(row: Json, document: Json) -> list[Table]:
     rows = []
     for kind in ("entered", "left"):
         for point in front[kind]["points"]:
-            values = [dollars(name, point["metrics"].get(name)) for name in (metric, "tpot_s")]
+            values = [show(name, point["metrics"].get(name)) for name in (metric, "tpot_s")]
             rows.append((kind, words(point), *values))
     if not rows:
         return []
@@ -121,7 +121,7 @@ def _sweep_table(row: Json, metric: str) -> Table:
     for one in row["rows"]:
         now = words(one["winner"])
         mark = "" if last is None or now == last else "*"
-        cells = (dollars(metric, one["objective"]), *_held(one["winner"], held))
+        cells = (show(metric, one["objective"]), *_held(one["winner"], held))
         rows.append((one["words"], *cells, now + mark))
         last = now
     title = row["input"].replace(".", " ") if held else row["input"]  # which may wrap
@@ -326,15 +326,15 @@ def _equal_table(row: Json, load: Json | None) -> Table:
     more = row["metric"] == RATE
     rows = []
     for one in row["rows"]:
-        value = f"{one['value']:,.0f}" if more else dollars(row["metric"], one["value"])
+        value = f"{one['value']:,.0f}" if more else show(row["metric"], one["value"])
         counts = (f"{one['deployments']:,}", f"{one['chips']:,}") if more else ()
         metrics = one["point"]["metrics"]
         cost = metrics["usd_per_million_total_tokens"]
         if own := one["point"]["at_average_load"]:  # a budget is served at the full rate
             cost = own["busy_usd_per_million_total_tokens"]
         cells = [
-            dollars("usd_per_million_total_tokens", cost),
-            dollars("tpot_s", metrics["tpot_s"]),
+            show("usd_per_million_total_tokens", cost),
+            show("tpot_s", metrics["tpot_s"]),
         ]
         rows.append(
             (one["chip"], value, tenths(one["over_best"], sign=True), *counts,

@@ -8,7 +8,7 @@ from typing import Any
 from dse import units
 from dse.answer.numbers import percent, significant, tenths
 from dse.physics.workload import POISSON
-from dse.problem.words import SHOWN, load_words, show
+from dse.problem.words import load_words, show
 from dse.questions.scale.words import chips_words
 from dse.questions.whatif.equal import RATE, level_words
 from dse.questions.whatif.solve import words
@@ -17,22 +17,14 @@ from dse.schema.metrics import METRICS
 Json = Mapping[str, Any]
 
 
-def dollars(metric: str, value: float | None) -> str:
-    """A metric with its unit, dollars per million tokens with a dollar sign."""
-    if value is not None and metric.startswith("usd_per_million"):
-        return f"${significant(value)}"
-    return show(metric, value)
-
-
 def named(metric: str) -> str:
-    words = SHOWN.get(metric, METRICS[metric].meaning)
-    return words.replace("$ per million", "cost per million").replace(" total tokens", " tokens")
+    return METRICS[metric].label
 
 
 def _priced(metric: str, value: float | None) -> str:
     """`$0.069 per million tokens`."""
     of = named(metric).removeprefix("cost ")
-    return f"{dollars(metric, value)} {of}"
+    return f"{show(metric, value)} {of}"
 
 
 def heading(document: Json) -> str:
@@ -62,7 +54,7 @@ def _winner(document: Json) -> str:
     value = winner["metrics"][metric]
     load = winner["at_average_load"]
     if not metric.startswith("usd_per_million"):
-        said = f"{words(winner)} is best: {named(metric)} {dollars(metric, value)}"
+        said = f"{words(winner)} is best: {named(metric)} {show(metric, value)}"
     elif load is None or load["deployments"] is None:
         said = f"{words(winner)} is cheapest: {_priced(metric, value)}"
     else:
@@ -74,7 +66,7 @@ def _winner(document: Json) -> str:
     ends = winner["intervals"].get(metric)
     sure = f"kernel laws {winner['provenance']}"
     if ends:
-        low, high = (dollars(metric, end) for end in ends)
+        low, high = (show(metric, end) for end in ends)
         same = "the same at both ends of the 80% interval"
         sure = f"{same if low == high else f'80% interval {low} to {high}'}, {sure}"
     return f"As things stand, {said} ({sure})."
@@ -157,14 +149,14 @@ def _scenario(row: Json, metric: str) -> str:
     )
     if row["winner"] is None:
         return f"With {row['name']}, nothing is feasible: {row['infeasible_because']}."
-    value = dollars(metric, row["winner"]["metrics"][metric]) + taking(row["winner"])
+    value = show(metric, row["winner"]["metrics"][metric]) + taking(row["winner"])
     if row["same_winner"]:
         return (
             f"With {row['name']}, it stays first at {value}, {_by(metric, row['change'])}; {moved}."
         )
     old = row["old_winner"]
     was = (
-        f"in its place the old one would be at {dollars(metric, old['metrics'][metric])}"
+        f"in its place the old one would be at {show(metric, old['metrics'][metric])}"
         if old["feasible"]
         else "the old one no longer keeps the limits"
     )
@@ -194,7 +186,7 @@ def _sweep(row: Json, metric: str) -> str:
     values = " to ".join(
         "nothing feasible"
         if steps[k]["winner"] is None
-        else dollars(metric, steps[k]["objective"]) + taking(steps[k]["winner"])
+        else show(metric, steps[k]["objective"]) + taking(steps[k]["winner"])
         for k in (0, -1)
     )
     found = f"{row['input']} {ends}: {values}"

@@ -1,95 +1,69 @@
-"""scale.html: one large instance against many small ones, with the tables of `dse scale`."""
+"""The pictures of `dse scale`."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from dse.answer.answer import Figure
+from dse.answer.numbers import plain as plain_number
+from dse.answer.numbers import share, time
+from dse.answer.palette import PALETTE, SYMBOLS, plain
 from dse.questions.scale.answer import Scaled
-from dse.questions.scale.tables import stage_table, tables
-from dse.questions.scale.words import asked_words, division, short_time, significant
-from dse.render.figures import PALETTE, SYMBOLS, plain
-from dse.render.labels import GLOSSARY
-from dse.render.page import answer_page
-from dse.study.folder import write_json, write_text
+from dse.questions.scale.words import chips_words, division
 
-PAGE, DATA, TABLE = "scale.html", "scale.json", "scale.csv"
 DASHES = ("solid", "dash")  # of the first and the second chip
-WORDS = {
-    "instance": "one copy of the model on as many chips as it is divided over",
-    "scale-up domain": "the chips that one fast fabric joins, such as a server or a rack; beyond "
-    "it, traffic takes the network",
-    "ceiling": "the size past which twice the chips save less than 5% of one user's time per "
-    "output token, up to any larger size that was looked at",
-    "replication": "more instances of the same size, each with requests of its own",
-    "all-to-all": "every chip sends a part of its tokens to every other: dispatch to the experts "
-    "and combine on the way back",
-    "jitter": "how much longer than usual a message of one member of a collective takes; the "
-    "collective waits for the slowest",
-    "fixed": "launching kernels and the host's work: time that neither bandwidth nor arithmetic "
-    "shortens",
-    "elasticity": "percent that a time falls by for one percent of what is changed",
-    "division": "how one instance is divided: tp tensor, pp pipeline, dp attention-data, ep expert "
-    "parallel, +copies of experts",
-    **{
-        word: GLOSSARY[word]
-        for word in (
-            "80% interval", "tensor parallel", "pipeline parallel", "attention data-parallel",
-            "expert parallel", "replicas", "experts", "time to first token",
-            "time per output token", "requests in flight", "tokens", "prefill", "decode",
-            "KV cache", "fitted", "derived", "assumed", "extrapolated", "backend",
+
+
+def figures(answers: Sequence[Scaled]) -> list[Figure]:
+    """The pictures in the order of the page; a dense model has none of experts, limits that nothing
+    meets none of cost."""
+    domains = " and ".join(f"{chips_words(a.subject.domain)} ({a.subject.chip})" for a in answers)
+    ends = f"A dashed line ends the scale-up domain: {domains}."
+    made = [
+        Figure(
+            "latency",
+            "Latency of one user",
+            latency_figure(answers),
+            "Time per output token of one user against the chips of one instance. Each point is "
+            f"the best of all legal ways to divide an instance of that size. {ends} Lines join "
+            "powers of two and whole domains; small marks are the other sizes that divide it.",
         )
-    },
-}  # fmt: skip
-
-
-def write_scale(
-    folder: Path, answers: Sequence[Scaled], document: dict[str, Any], lines: list[list[str]]
-) -> Path:
-    """Writes scale.html, scale.json and scale.csv into `folder`. Raises StorageError where they
-    cannot be written."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    write_json(folder, DATA, document)
-    write_text(folder, TABLE, text.getvalue())
-    write_text(folder, PAGE, scale_page(answers, document))
-    return folder / PAGE
-
-
-def scale_page(answers: Sequence[Scaled], document: dict[str, Any]) -> str:
-    """The page as HTML. `document` is that of `dse scale --json`."""
-    drawn = figures(answers)
-    return answer_page(
-        "scale.html",
-        WORDS,
-        document=document,
-        command=document.get("command"),
-        asked=asked_words(document),
-        drawn=drawn,
-        answer=document["answer"],
-        leads=len(answers),
-        domains=" and ".join(f"{a.subject.domain} chips ({a.subject.chip})" for a in answers),
-        tables=[table for answer in answers for table in (*tables(answer), stage_table(answer))],
-        rests=dict.fromkeys(text for answer in answers for text in answer.assumed),
-        plots=drawn,
-    )
-
-
-def figures(answers: Sequence[Scaled]) -> dict[str, dict[str, Any]]:
-    """Every figure by the id of its element; a dense model has none of
-    experts, limits that nothing meets none of cost."""
-    made = {
-        "latency": latency_figure(answers),
-        "network": network_figure(answers),
-        "jitter-plot": jitter_figure(answers),
-    }
+    ]
     if any(row.within for answer in answers for row in answer.sizes):
-        made["cost"] = cost_figure(answers)
+        made.append(
+            Figure(
+                "cost",
+                "Cost within the limits",
+                cost_figure(answers),
+                f"The lowest cost within the limits against the chips of one instance. {ends}",
+            )
+        )
+    made += [
+        Figure(
+            "network",
+            "Share of the network",
+            network_figure(answers),
+            f"The network's share of the decode step against the chips of one instance. {ends}",
+        ),
+        Figure(
+            "jitter-plot",
+            "Largest useful collective against jitter",
+            jitter_figure(answers),
+            "Chips of the largest useful collective, and of the fastest instance, against the "
+            "jitter of each member.",
+        ),
+    ]
     if any(answer.experts for answer in answers):
-        made["experts-plot"] = expert_figure(answers)
+        made.append(
+            Figure(
+                "experts-plot",
+                "Experts over more chips",
+                expert_figure(answers),
+                "The decode step, and its all-to-alls, against the chips that share the experts. "
+                f"{ends}",
+            )
+        )
     return made
 
 
@@ -103,8 +77,8 @@ def latency_figure(answers: Sequence[Scaled]) -> dict[str, Any]:
         own = _sized(
             k, answer, [size for size, _ in found], [1e3 * p.tpot_s for _, p in found],
             [
-                f"{size} chips, {division(p)}: {significant(1e3 * p.tpot_s)} ms a token, bound by "
-                f"{p.bound}, {p.network_share:.0%} network"
+                f"{size} chips, {division(p)}: {time(p.tpot_s)} a token, bound by "
+                f"{p.bound}, {share(p.network_share)} network"
                 for size, p in found
             ],
         )  # fmt: skip
@@ -162,8 +136,8 @@ def cost_figure(answers: Sequence[Scaled]) -> dict[str, Any]:
             k, answer, [size for size, _ in found], costs,
             [
                 f"{size} chips, {division(p)}, {p.concurrency:,} in flight: "
-                f"{significant(p.output_tokens_per_s_per_chip)} output tokens/s a chip, "
-                f"{significant(1e3 * p.tpot_s)} ms a token"
+                f"{plain_number(p.output_tokens_per_s_per_chip)} output tokens/s a chip, "
+                f"{time(p.tpot_s)} a token"
                 for size, p in found
             ],
         )  # fmt: skip
@@ -183,7 +157,7 @@ def network_figure(answers: Sequence[Scaled]) -> dict[str, Any]:
                 k, f"{answer.subject.chip}, {load}",
                 [size for size, _ in found],
                 [100 * p.network_share for _, p in found],
-                [f"{size} chips, {load}: {p.network_share:.0%}" for size, p in found],
+                [f"{size} chips, {load}: {share(p.network_share)}" for size, p in found],
             )  # fmt: skip
             line["line"]["dash"] = dash
             line["marker"]["symbol"] = SYMBOLS[2 * k + symbol]
@@ -210,7 +184,7 @@ def expert_figure(answers: Sequence[Scaled]) -> dict[str, Any]:
                 [1e3 * value for _, value in known],
                 [
                     f"{row.expert_parallel} chips in {row.domains} domain"
-                    f"{'s' * (row.domains > 1)}, {name}: {significant(1e3 * value)} ms"
+                    f"{'s' * (row.domains > 1)}, {name}: {time(value)}"
                     f"{'' if row.fits else ' (does not fit the memory)'}"
                     for row, value in known
                 ],
@@ -227,7 +201,7 @@ def jitter_figure(answers: Sequence[Scaled]) -> dict[str, Any]:
     """Chips of the largest useful collective, and of the fastest instance, against jitter."""
     traces = []
     for k, answer in enumerate(answers):
-        labels = [short_time(row.jitter_s) for row in answer.jitter]
+        labels = [time(row.jitter_s) for row in answer.jitter]
         for name, dash, symbol, values in (
             ("collective", DASHES[k], 0, [row.group_chips for row in answer.jitter]),
             ("fastest instance", "dot", 1, [row.minimum_chips for row in answer.jitter]),
@@ -240,7 +214,7 @@ def jitter_figure(answers: Sequence[Scaled]) -> dict[str, Any]:
             line["line"] |= {"dash": dash}
             line["marker"]["symbol"] = SYMBOLS[2 * k + symbol]
             traces.append(line)
-    labels = [short_time(row.jitter_s) for row in answers[0].jitter]
+    labels = [time(row.jitter_s) for row in answers[0].jitter]
     layout = _layout(answers, "chips", [1.0])
     layout["shapes"] = []
     layout["xaxis"] = {

@@ -1,0 +1,233 @@
+"""The one answer of every question, and how a verb is converted to it.
+
+A question takes typed arguments and returns an `Answer`; nobody else formats it. The console,
+Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which knows no question.
+`dse.questions.scale` is the example to follow. To convert a verb:
+
+1. `questions/VERB/answer.py` computes rows and the `--json` document, as today. Keep both.
+2. `questions/VERB/words.py` keeps the sentences. The first is the headline: the answer in one
+   sentence. Every number goes through `dse.answer.numbers`: `show(metric, value)` for a metric with
+   a row in `dse/schema/metrics.csv`, else `time`, `dollars`, `share`, `large`, ... A metric that
+   lacks a row gets one there; no module has a formatter or a name of a metric of its own.
+3. `questions/VERB/tables.py` returns `Table`s of raw values:
+
+       Table(
+           "jitter", "The largest useful collective by jitter",
+           (Column("jitter_s", "jitter", "time"), Column("chips", "chips", "count")),
+           [{"jitter_s": row.jitter_s, "chips": row.chips} for row in rows],
+           notes=("Jitter is an input.",),
+       )
+
+   A column's `kind` is a metric or a key of `numbers.KINDS`; without one its cells are words (or
+   numbers that are printed as they are). A cell that is already text stays as it is in any column.
+   None is a dash. Units stand in the cells, so titles need none.
+   `on_console=False` keeps a long table for the page and the files.
+4. `questions/VERB/figures.py` returns `Figure`s: a plotly dictionary and what it shows in words.
+   A colour "ink" or "grid" follows the page's own, light or dark. Escape names with `plain_label`.
+5. `questions/VERB/__init__.py` offers the function of the library that makes the Answer:
+
+       Answer(question="verb", title=..., asked=..., headline=first, sentences=rest,
+              blocks=(*figures, *tables), rests=assumed, document=document, command=command)
+
+   `asked` is one line: model, workload, limits, price basis. `rests` is what the answer rests on,
+   `certainty` how sure it is. `data` are tables for CSV alone, where it holds more than is shown.
+   `words` explains terms of this question; `GLOSSARY` (dse/answer/glossary.py) the common ones.
+   A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text.
+6. `cli/VERB.py` is options, one call, and `deliver(answer, out=out, as_json=as_json)` of
+   `dse.cli.printing`: files first, then words or the document.
+7. Delete `render/VERB.py`, its template, and what only they used. Compare `tools/snapshots.py`
+   before and after: documents stay equal, text moves by the formatter alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dse.answer import numbers
+from dse.answer.numbers import NONE
+
+Cell = str | float | int | bool | None
+FORMATS = ("json", "csv", "xlsx", "md", "html")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `key` names it in CSV and in the rows, `title` on paper. `kind` is a metric or a
+    key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind."""
+
+    key: str
+    title: str
+    kind: str = ""
+    right: bool | None = None
+    explain: str = ""
+
+    @property
+    def aligned_right(self) -> bool:
+        return bool(self.kind) if self.right is None else self.right
+
+    def text(self, value: Cell) -> str:
+        """A cell as every format but CSV, XLSX and JSON shows it."""
+        if value is None:
+            return NONE
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if not self.kind:
+            return numbers.show_as("number", value, 9)
+        kind = numbers.kind_of(self.kind)
+        if self.kind in numbers.KINDS:
+            return numbers.show_as(kind, value)
+        return numbers.show(self.kind, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Raw values under `columns`. `name` is that of its CSV file and sheet; `notes` explain it."""
+
+    name: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Cell]]
+    notes: Sequence[str] = ()
+    on_console: bool = True
+
+    @property
+    def titles(self) -> list[str]:
+        return [column.title for column in self.columns]
+
+    @property
+    def right(self) -> list[int]:
+        return [k for k, column in enumerate(self.columns) if column.aligned_right]
+
+    def texts(self) -> list[list[str]]:
+        """The cells as people read them."""
+        return [[one.text(row.get(one.key)) for one in self.columns] for row in self.rows]
+
+    def values(self) -> list[list[Cell]]:
+        """The cells as they are."""
+        return [[row.get(one.key) for one in self.columns] for row in self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture: `plotly` is {"data": [...], "layout": {...}}, `shows` says it in words for who
+    cannot see it."""
+
+    name: str
+    title: str
+    plotly: Mapping[str, Any]
+    shows: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Sentences under a heading."""
+
+    title: str
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Blocks that belong together, under a heading and an introduction."""
+
+    title: str
+    blocks: Sequence[Block]
+    about: Sequence[str] = ()
+
+
+Block = Table | Figure | Notes | Section
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question found. Texts are plain: each renderer escapes them for its own format."""
+
+    question: str
+    title: str
+    headline: str
+    document: Mapping[str, Any]
+    asked: str = ""
+    sentences: Sequence[str] = ()
+    blocks: Sequence[Block] = ()
+    certainty: Sequence[str] = ()
+    rests: Sequence[str] = ()
+    command: str = ""
+    data: Sequence[Table] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def _all(self) -> Iterator[Block]:
+        """Every block, those of a section after it."""
+        waiting = list(self.blocks)
+        while waiting:
+            block = waiting.pop(0)
+            yield block
+            if isinstance(block, Section):
+                waiting[:0] = block.blocks
+
+    @property
+    def tables(self) -> list[Table]:
+        return [block for block in self._all() if isinstance(block, Table)]
+
+    @property
+    def figures(self) -> list[Figure]:
+        return [block for block in self._all() if isinstance(block, Figure)]
+
+    def to_text(self, width: int = 100) -> str:
+        """Sentences and tables within `width` columns."""
+        from dse.render.console import answer_text
+
+        return answer_text(self, width)
+
+    def to_markdown(self) -> str:
+        """GitHub-flavoured Markdown, without the pictures."""
+        from dse.render.markdown import answer_markdown
+
+        return answer_markdown(self)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One page that loads nothing from anywhere else; also written to `path`."""
+        from dse.render.page import answer_html
+
+        text = answer_html(self)
+        if path is not None:
+            from dse.files import write_text
+
+            write_text(Path(path).parent, Path(path).name, text)
+        return text
+
+    def to_json(self) -> str:
+        """The document, one line for each value; null for what does not apply."""
+        import json
+
+        return json.dumps(self.document, indent=1, allow_nan=False)
+
+    def to_csv(self, name: str | None = None) -> str:
+        """The data, or the table `name`: raw values in nine significant digits."""
+        from dse.render.files import table_csv
+
+        known = {table.name: table for table in (*self.data, *self.tables)}
+        return table_csv(known[name or next(iter(known))])
+
+    def to_xlsx(self) -> bytes:
+        """A workbook: the answer in words, then a sheet for each table."""
+        from dse.render.files import answer_workbook
+
+        return answer_workbook(self)
+
+    def write(self, folder: str | Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+        """Writes QUESTION.FORMAT for each of `formats` into `folder`, each whole or not at all.
+        Raises StorageError where they cannot be written."""
+        from dse.render.files import write_answer_files
+
+        return write_answer_files(self, Path(folder), formats)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the sentence, the first table and the first picture."""
+        from dse.render.page import answer_cell
+
+        return answer_cell(self)

@@ -1,0 +1,15 @@
+"""Colours, marks and labels of pictures, which a plotly dictionary and the page's scripts share."""
+
+from __future__ import annotations
+
+# Okabe and Ito's palette, without black and grey (they vanish on a dark page).
+BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, YELLOW = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442",
+)  # fmt: skip
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, YELLOW)
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "x")
+
+
+def plain(text: str) -> str:
+    """`text` as plotly prints it literally: its labels read a subset of HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

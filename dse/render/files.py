@@ -1,0 +1,59 @@
+"""The files of an answer: JSON, CSV, XLSX, Markdown and the page, each written whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from dse.answer.answer import Answer, Cell, Table
+from dse.files import json_text, write_bytes
+from dse.render.xlsx import workbook
+
+
+def write_answer_files(answer: Answer, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Writes QUESTION.FORMAT into `folder` for each of `formats`, all made before the first is
+    written. JSON is the document and the command that made it."""
+    made = [(f"{answer.question}.{name}", _content(answer, name)) for name in formats]
+    for name, content in made:
+        write_bytes(folder, name, content)
+    return [folder / name for name, _ in made]
+
+
+def _content(answer: Answer, name: str) -> bytes:
+    if name == "xlsx":
+        return answer.to_xlsx()
+    if name == "json":
+        command = {"command": answer.command} if answer.command else {}
+        return json_text({**answer.document, **command}).encode("utf-8")
+    made = {"csv": answer.to_csv, "md": answer.to_markdown, "html": answer.to_html}[name]
+    return made().encode("utf-8")
+
+
+def table_csv(table: Table) -> str:
+    """Raw values under the columns' keys, numbers in nine significant digits."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow([column.key for column in table.columns])
+    lines.writerows([_nine(cell) for cell in row] for row in table.values())
+    return text.getvalue()
+
+
+def _nine(value: Cell) -> Cell:
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def answer_workbook(answer: Answer) -> bytes:
+    """The answer in words, then a sheet for each table, its numbers raw under keys."""
+    words = [answer.title, answer.asked, answer.headline, *answer.sentences]
+    words += [*answer.certainty, *answer.rests, answer.command]
+    sheets: list[tuple[str, list[list[Cell]]]] = [("answer", [[text] for text in words if text])]
+    for table in (*answer.data, *answer.tables):
+        head: list[Cell] = [column.key for column in table.columns]
+        sheets.append((table.name, [head, *table.values()]))
+    return workbook([(name, [[_plain(c) for c in row] for row in rows]) for name, rows in sheets])
+
+
+def _plain(value: Cell) -> str | float | int | None:
+    return ("yes" if value else "no") if isinstance(value, bool) else value

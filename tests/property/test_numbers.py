@@ -1,0 +1,102 @@
+"""The one formatter: monotone, read back within its digits, never NaN, the same in every format."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse import units
+from dse.answer.numbers import KINDS, NONE, show, show_as
+from dse.schema.metrics import EVERY
+
+# What each kind is read back by: the dimension of dse.units and the factor to its SI value.
+READ = {
+    "time": ("s", 1.0),
+    "days": ("s", 1 / 86_400.0),
+    "bytes": ("bytes", 1.0),
+    "bandwidth": ("bytes/s", 1.0),
+    "power": ("W", 1.0),
+    "energy": ("J", 1.0),
+    "large": ("tokens", 1.0),
+    "tokens": ("tokens", 1.0),
+    "parameters": ("tokens", 1.0),
+    "flop": ("flop", 1.0),
+    "dollars": ("tokens", 1.0),
+}
+SIZES = st.floats(1e-4, 1e14)
+
+
+def read(kind: str, text: str) -> float:
+    """The value of a printed number."""
+    text = text.replace(",", "").replace("$", "")
+    if kind == "share":
+        return float(text.removesuffix("%")) / 100.0
+    if kind == "kwh":
+        number, unit = text.split()
+        return float(number) * {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6}[unit]
+    if kind in READ:
+        dimension, factor = READ[kind]
+        return units.parse(text, dimension) * factor
+    return float(text.removesuffix(" x"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(value=SIZES)
+def test_a_number_is_read_back_within_its_digits(kind: str, value: float) -> None:
+    off = 6e-3 if kind not in ("share", "count", "dollars", "large") else 6e-2
+    if kind == "share":
+        value = min(value, 1.0)
+    assert read(kind, show_as(kind, value)) == pytest.approx(value, rel=off, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(pair=st.tuples(SIZES, SIZES))
+def test_a_larger_number_never_reads_smaller(kind: str, pair: tuple[float, float]) -> None:
+    low, high = (read(kind, show_as(kind, value)) for value in sorted(pair))
+    assert low <= high * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(value=st.floats() | st.none())
+def test_nothing_is_printed_as_nan(kind: str, value: float | None) -> None:
+    text = show_as(kind, value)
+    assert "nan" not in text.lower()
+    if value is None or math.isnan(value):
+        assert text == NONE
+
+
+@pytest.mark.parametrize("metric", EVERY)
+def test_every_metric_is_printed(metric: str) -> None:
+    assert show(metric, None) == NONE
+    assert show(metric, 1.0) not in ("", NONE)
+    row = EVERY[metric]
+    assert all((row.label, row.short, row.meaning))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("time", 12.3e-6, "12.3 µs"),
+        ("time", 8.01e-3, "8.01 ms"),
+        ("time", 1.24, "1.24 s"),
+        ("time", 2.3 * 3600, "2.3 h"),
+        ("days", 65.0, "65 days"),
+        ("time", 0.05, "50 ms"),
+        ("time", 0.05002, "50.0 ms"),
+        ("dollars", 0.069, "$0.0690"),
+        ("dollars", 2.4, "$2.40"),
+        ("dollars", 546_624.0, "$546,624"),
+        ("dollars", 61.7e6, "$61.7M"),
+        ("parameters", 8.03e9, "8.03B"),
+        ("tokens", 8192, "8,192"),
+        ("share", 0.99999, "99.9%"),
+        ("share", 0.0043, "0.43%"),
+        ("power", 132_000.0, "132 kW"),
+        ("count", 1024, "1,024"),
+    ],
+)
+def test_the_unit_is_the_one_that_a_person_would_use(kind: str, value: float, text: str) -> None:
+    assert show_as(kind, value) == text

@@ -1,0 +1,127 @@
+"""One answer in every format: the same cells, escaped, and files that are there before words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from dse.answer.answer import Answer, Column, Figure, Notes, Section, Table
+from dse.errors import StorageError
+
+HOSTILE = '<img src=x onerror="alert(1)">|`*'
+TABLE = Table(
+    "rows",
+    "Two rows",
+    (
+        Column("name", "name"),
+        Column("tpot_s", "a token", "tpot_s"),
+        Column("usd", "price", "dollars"),
+        Column("fits", "fits"),
+    ),
+    [
+        {"name": "plain", "tpot_s": 0.008012345678912, "usd": 0.0694, "fits": True},
+        {"name": HOSTILE, "tpot_s": None, "usd": "free", "fits": False},
+    ],
+    notes=("A note.",),
+)
+ANSWER = Answer(
+    question="sample",
+    title=f"Title {HOSTILE}",
+    headline="The knee is best.",
+    asked="one model",
+    sentences=("It costs less.",),
+    blocks=(
+        Figure("dots", "Dots", {"data": [], "layout": {"height": 300}}, "two dots"),
+        TABLE,
+        Section("More", (Notes("Why", ("Because.",)),), about=("About it.",)),
+    ),
+    certainty=("Within 20%.",),
+    rests=("An assumption.",),
+    command="dse sample --x '<b>'",
+    document={"value": 1.0, "none": None},
+)
+CELLS = ["8.01 ms", "$0.0694", "yes", "no", "free", "–"]
+
+
+def test_a_table_shows_the_same_cells_in_text_markdown_and_html() -> None:
+    assert [cell for row in TABLE.texts() for cell in row][1:4] == ["8.01 ms", "$0.0694", "yes"]
+    html = re.findall(r"<td[^>]*>(.*?)</td>", ANSWER.to_html(), flags=re.S)
+    assert [unescape(re.sub("<[^>]*>", "", cell)) for cell in html] == [
+        cell for row in TABLE.texts() for cell in row
+    ]
+    for text in (ANSWER.to_text(), ANSWER.to_markdown()):
+        assert all(cell in text for cell in CELLS)
+
+
+def test_csv_and_xlsx_hold_raw_values() -> None:
+    first, second = csv.DictReader(io.StringIO(ANSWER.to_csv("rows")))
+    assert first["tpot_s"] == "0.00801234568"
+    assert second["tpot_s"] == ""
+    assert second["name"] == HOSTILE
+    with zipfile.ZipFile(io.BytesIO(ANSWER.to_xlsx())) as book:
+        sheet = book.read("xl/worksheets/sheet2.xml").decode()
+    assert "<v>0.008012345678912</v>" in sheet
+
+
+def test_text_of_others_is_escaped() -> None:
+    for text in (ANSWER.to_html(), ANSWER._repr_html_()):
+        assert "<img" not in text
+    page = ANSWER.to_html()
+    assert "dse sample --x &#39;&lt;b&gt;&#39;" in page
+    assert page.index("The answer") < page.index("Dots") < page.index("Two rows")
+    assert "<img" not in ANSWER.to_markdown()
+
+
+def test_words_are_explained_once_and_only_those_in_use() -> None:
+    page = ANSWER.to_html()
+    assert "<dt>knee</dt>" in page
+    assert "<dt>hypervolume</dt>" not in page
+
+
+def test_text_fits_the_width_and_starts_with_the_answer() -> None:
+    text = ANSWER.to_text(60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.splitlines()[1] == "- The knee is best."
+
+
+def test_files_are_whole_or_absent(tmp_path: Path) -> None:
+    paths = ANSWER.write(tmp_path / "out")
+    assert [path.name for path in paths] == [
+        f"sample.{kind}" for kind in ("json", "csv", "xlsx", "md", "html")
+    ]
+    written = json.loads(paths[0].read_text())
+    assert written == {**ANSWER.document, "command": ANSWER.command}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in paths}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError):
+        ANSWER.write(tmp_path / "file")
+
+
+def test_a_closed_pipe_is_no_error_and_the_files_are_there(tmp_path: Path) -> None:
+    flags = [
+        "--model",
+        "llama-3-8b",
+        "--chip",
+        "h100_sxm",
+        "--chips-up-to",
+        "2",
+        "--jitter",
+        "0",
+        "--out",
+    ]
+    command = [sys.executable, "-m", "dse", "scale", *flags, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as said:
+        assert said.stdout is not None
+        said.stdout.close()  # the reader left before the first word
+        assert said.wait(120) == 0
+    assert (tmp_path / "out" / "scale.html").stat().st_size > 1000
+    assert json.loads((tmp_path / "out" / "scale.json").read_text())["model"] == "Llama-3-8B"
