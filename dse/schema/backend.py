@@ -62,7 +62,7 @@ class Backend:
 
 
 class _BackendFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     id: str
     title: str

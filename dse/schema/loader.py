@@ -22,7 +22,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 # Of every model of a file. Numbers become text where text is read, so that `dse.units` can say
 # that the unit is missing.
-STRICT = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+STRICT = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, defer_build=True)
 
 
 class _Loader(yaml.SafeLoader):

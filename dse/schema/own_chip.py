@@ -92,7 +92,9 @@ _ShortForm = create_model("_ShortForm", __base__=_OwnChip, **_FIGURES)
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(
+        extra="ignore", defer_build=True, frozen=True, coerce_numbers_to_str=True
+    )
 
 
 class _Links(_Part):

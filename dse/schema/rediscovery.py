@@ -24,7 +24,7 @@ Kind = Literal["spec", "measured", "claimed", "estimated", "assumed"]
 class Known(BaseModel):
     """One thing that was given before the shape was chosen."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     what: str
     value: str
@@ -45,7 +45,7 @@ class Known(BaseModel):
 class Held(BaseModel):
     """Values of model axes that the designers had settled on beforehand."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     axes: dict[str, list[bool | int | str]]
     reason: str
@@ -53,7 +53,7 @@ class Held(BaseModel):
 
 
 class _CaseFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     name: str = Field(min_length=1, max_length=100)
     title: str

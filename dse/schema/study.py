@@ -110,7 +110,7 @@ class Study:
 class _StudyFile(BaseModel):
     """The frame; axes, objectives and constraints have readers of their own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     name: str = Field(min_length=1, max_length=100)
     title: str = ""

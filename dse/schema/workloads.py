@@ -80,7 +80,7 @@ def check_details(serving: str, details: Mapping[str, float]) -> None:
 class WorkloadFile(BaseModel):
     """`workload` of a space file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     title: str = ""
     prompt_tokens: int = Field(gt=0, le=10**8, strict=True)
