@@ -1,4 +1,4 @@
-"""Factors of `dse.physics.calibrated` from measured serving: `python -m dse.accuracy.calibrate`.
+"""Factors of `dse.physics.calibrated` from measured serving.
 
 The fit (`dse.accuracy.saturating_fit`) minimises a loss of the errors |predicted / measured - 1|,
 rounded below 8%, that saturates near 60%, so that a stalled server does not bend the physics, and a
@@ -16,8 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy import saturating_fit
-from dse.accuracy.points import Readout, machines_of, predict_rows, read_rows
+from dse.accuracy.points import Readout, predict_rows, read_rows
 from dse.accuracy.saturating_fit import Objective
+from dse.accuracy.tables import machines_of
 from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.physics.calibrated import (

@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.points import machines_of
 from dse.accuracy.saturating_fit import Objective, linearise
+from dse.accuracy.tables import machines_of
 from dse.accuracy.training_points import (
     TrainingReadout,
     predict_training,

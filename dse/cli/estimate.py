@@ -46,7 +46,7 @@ def command(
     from dse.errors import InputError
 
     if points is not None:
-        from dse.accuracy.points import estimate_file
+        from dse.accuracy.measurements import estimate_file
 
         refuse((*POINT_FLAGS, *POOL_FLAGS, "study", "law"), "--points")
         if out is None:

@@ -113,7 +113,7 @@ def _held_out(answer: Any, data: str | None, catalog: Any) -> dict[str, Any]:
     if data is not None:
         return {"cross_validation": held}
     from dse.accuracy.backtest import backtest
-    from dse.accuracy.points import training_rows
+    from dse.accuracy.tables import training_rows
 
     served = rows[~training_rows(rows)]
     return {"cross_validation": held, "backtest": backtest(served, held["chip"], progress)}

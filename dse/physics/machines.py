@@ -56,6 +56,7 @@ class Machines:
     `law_kind` and, for candidates with blocks of a kind, `block_kind` index KINDS."""
 
     ids: tuple[str, ...]
+    families: tuple[str, ...]
     classes: tuple[str, ...]
     laws: Mapping[str, LawTable]
     floor_s_per_byte: Table
@@ -103,6 +104,7 @@ def compile_machines(
     unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else {}
     machines = Machines(
         ids=tuple(row.id for row in rows),
+        families=tuple(row.family for row in rows),
         classes=tuple(efficiency.id.partition(":")[0] for efficiency in efficiencies),
         laws={name: _law_table(name, pairs) for name in OPERATORS},
         capacity_bytes=np.array([row.capacity_bytes for row in rows]),

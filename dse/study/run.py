@@ -25,7 +25,7 @@ from dse.problem.describe import (
     describe_workloads,
     number,
 )
-from dse.problem.evaluate import MEANINGS, Metrics
+from dse.problem.evaluate import Metrics
 from dse.problem.loads import one_load
 from dse.problem.objective import PhysicsProblem
 from dse.problem.quality import fit_ranges
@@ -36,6 +36,7 @@ from dse.questions.estimate.breakdown import breakdown
 from dse.questions.estimate.elsewhere import elsewhere
 from dse.questions.estimate.point import assumptions, average_load
 from dse.questions.estimate.why_not import nothing_feasible
+from dse.rules.registry import MEANINGS
 from dse.schema.catalog import LAWS as EFFICIENCY_FILES
 from dse.schema.catalog import PRICES, Source, full_path
 from dse.schema.metrics import METRICS

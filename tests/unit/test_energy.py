@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dse import units
 from dse.accuracy.claim_energy import by_year, energy_ratios, performance_per_watt
-from dse.accuracy.energy import published_energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -25,6 +24,7 @@ from dse.questions.estimate.energy import energy_breakdown
 from dse.schema.dtypes import CODE
 from dse.schema.energy import load_energy
 from tests.helpers import CHIPS, deploy, run, workload
+from tools.fits.published_energy import published_energy
 
 CATALOG = load_catalog()
 ON = compile_machines(CATALOG, CHIPS)

@@ -27,10 +27,10 @@ from dse.errors import InputError
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.deployments import count_deployments, deployments
 from dse.problem.describe import describe_deployment
-from dse.problem.evaluate import RULES
 from dse.problem.objective import KNOWN, on_terms, pose
 from dse.problem.shapes import model_at
 from dse.problem.words import short_shape
+from dse.rules.registry import STRUCTURAL
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import derive
 from dse.schema.loader import did_you_mean
@@ -45,9 +45,7 @@ FINE = 1.0005  # bisection ends where the two ends are this close
 MOST_SHAPES, MOST_CANDIDATES = 200, 100_000
 DEAREST, CHEAPEST = 1e4, 1e-4  # USD per chip-hour, for a chip without a price
 # Rules that no figure of a chip can mend.
-FIXED_RULES = tuple(
-    rule for rule in RULES if rule not in ("memory_capacity", "arrivals_within_capacity")
-)
+FIXED_RULES = (*STRUCTURAL, "offload_tier_exists", "offload_tier_capacity")
 Progress = Callable[[str, int, int], None]
 
 
