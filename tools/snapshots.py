@@ -51,14 +51,14 @@ def _steady(text: str, folder: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
     chosen = [(n, a) for n, a in commands().items() if n.startswith(asked.only)]
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for line in pool.map(lambda one: snapshot(*one, asked.folder.resolve()), chosen):
+        for line in pool.map(lambda one: snapshot(one[0], one[1], asked.folder.resolve()), chosen):
             print(line, flush=True)
 
 

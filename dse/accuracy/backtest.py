@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from dse.accuracy.calibrate import Problem, as_factors, fit, linearise, pose, row_weights
 from dse.accuracy.crossvalidate import without_each
 from dse.accuracy.measurements import covered, ready
-from dse.accuracy.points import ADDED, machines_of, predict_rows, with_predictions
+from dse.accuracy.points import predict_rows
 from dse.accuracy.scores import score, speed_up
 from dse.accuracy.spread import spread_table
+from dse.accuracy.tables import ADDED, machines_of, with_predictions
 from dse.catalog import Catalog
 from dse.data import hardware_dir
 from dse.schema.calibration import Calibration

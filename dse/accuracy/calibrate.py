@@ -1,4 +1,4 @@
-"""Factors of `dse.physics.calibrated` from measured serving: `python -m dse.accuracy.calibrate`.
+"""Factors of `dse.physics.calibrated` from measured serving.
 
 The fit (`dse.accuracy.saturating_fit`) minimises a loss of the errors |predicted / measured - 1|,
 rounded below 8%, that saturates near 60%, so that a stalled server does not bend the physics, and a
@@ -16,8 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy import saturating_fit
-from dse.accuracy.points import Readout, machines_of, predict_rows, read_rows
+from dse.accuracy.points import Readout, predict_rows, read_rows
 from dse.accuracy.saturating_fit import Objective
+from dse.accuracy.tables import machines_of
 from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.physics.calibrated import (
@@ -75,10 +76,10 @@ def as_factors(logs: Floats) -> dict[str, float]:
     return {p.name: float(np.exp(x)) for p, x in zip(PARAMETERS, logs, strict=True)}
 
 
-def pose(table: pd.DataFrame) -> Problem:
+def pose(table: pd.DataFrame, catalog: Catalog | None = None) -> Problem:
     """The fitting problem of a table in the measurement format."""
     written = load_backends(hardware_dir() / "backends")
-    catalog = replace(load_catalog(), calibration=NONE, backends=written)
+    catalog = replace(catalog or load_catalog(), calibration=NONE, backends=written)
     readout = read_rows(table, catalog)
     machines = machines_of(catalog)
     covered = np.array([status == "ok" for status in readout.status])

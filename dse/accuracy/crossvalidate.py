@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy.calibrate import Problem, fit, linearise, refit
-from dse.accuracy.points import with_predictions
 from dse.accuracy.spread import SpreadTable, class_of, spread_table
+from dse.accuracy.tables import with_predictions
 from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
 

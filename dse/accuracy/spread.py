@@ -60,19 +60,6 @@ def spread_table(table: pd.DataFrame, ratio: Floats, kind: Floats) -> SpreadTabl
     return found
 
 
-def shared_variance(table: pd.DataFrame, ratio: Floats) -> float:
-    """Part of the variance of log(measured / predicted) of times per output token that the rows of
-    a group share: median absolute deviation of the groups' medians, squared, over that plus the
-    same within groups."""
-    rows = table["metric"].isin(("tpot_s", "decode_step_s")).to_numpy()
-    frame = pd.DataFrame({"group": table["group"].to_numpy(), "log": np.log(ratio)})[rows]
-    frame = frame[frame.groupby("group")["log"].transform("size") >= 5]
-    medians = frame.groupby("group")["log"].median()
-    within = (frame["log"] - frame["group"].map(medians)).abs().groupby(frame["group"]).median()
-    between = float((medians - medians.median()).abs().median()) ** 2
-    return between / (between + float(within.median()) ** 2)
-
-
 def weighted_quantile(values: pd.Series, weights: pd.Series, share: float) -> float:
     """The value below which `share` of the weight lies, interpolated."""
     order = np.argsort(values.to_numpy(), kind="stable")

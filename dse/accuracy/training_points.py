@@ -13,17 +13,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.points import (
+from dse.accuracy.tables import (
     TRAINING_NEEDED,
-    Readout,
+    Column,
+    distinct,
+    in_table,
     machines_of,
+    predict_by_metric,
+    read_each,
     require_columns,
     with_predictions,
 )
 from dse.accuracy.training_flops import flops_per_token
 from dse.accuracy.training_rows import COUNTS, TEXTS, TrainingRow, read_training_row
 from dse.catalog import Catalog, load_catalog
-from dse.errors import InputError
 from dse.physics.machines import Machines
 from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.intervals import law_kind, training_interval, training_spread
@@ -68,19 +71,18 @@ class TrainingReadout:
         return len(self.status)
 
 
-def estimate_training(table: pd.DataFrame) -> pd.DataFrame:
+def estimate_training(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED, and with `serving` the task and `backend` the stack of each
     row. Raises InputError where a needed column is missing."""
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     readout = read_training(table, catalog)
     numbers = predict_training(readout, machines_of(catalog), training_stacks())
     return with_training(table, readout, numbers)
 
 
 def with_training(table: pd.DataFrame, readout: TrainingReadout, numbers: Floats) -> pd.DataFrame:
-    """As `dse.accuracy.points.with_predictions`, with task and stack of each row."""
-    plain = Readout(readout.chips, (), readout.status, readout.assumed)
-    answer = with_predictions(table, plain, numbers)
+    """As `dse.accuracy.tables.with_predictions`, with task and stack of each row."""
+    answer = with_predictions(table, readout, numbers)
     answer["task"] = [cell.strip() or TASKS[0] for cell in table["task"].fillna("")]
     answer["serving"] = answer["task"]
     answer["backend"] = list(readout.stack)
@@ -90,34 +92,25 @@ def with_training(table: pd.DataFrame, readout: TrainingReadout, numbers: Floats
 def read_training(table: pd.DataFrame, catalog: Catalog) -> TrainingReadout:
     """Raises InputError where a needed column is missing."""
     require_columns(table, TRAINING_NEEDED)
-    columns = {
-        name: [str(cell).strip() for cell in table[name].fillna("")] if name in table else None
-        for name in (*COUNTS, *TEXTS)
-    }
-    status, assumed, stack = ["ok"] * len(table), [""] * len(table), [""] * len(table)
-    run = [-1] * len(table)
-    rows: dict[str, list[tuple[int, TrainingRow]]] = {}
     models: dict[str, Model | str] = {}
-    known: dict[tuple[object, ...], int] = {}
-    for position in range(len(table)):
-        cells = {name: column[position] if column else "" for name, column in columns.items()}
-        try:
-            row = read_training_row(cells, catalog, models)
-        except InputError as error:
-            status[position] = error.message
-            continue
+    found, status = read_each(
+        table, (*COUNTS, *TEXTS), lambda cells: read_training_row(cells, catalog, models)
+    )
+    rows: dict[str, list[tuple[int, TrainingRow]]] = {}
+    for position, row in found:
         rows.setdefault(row.stack, []).append((position, row))
-        assumed[position], stack[position] = row.assumed, row.stack
-        engine = cells["engine"]  # another version of the software is another run
-        run[position] = known.setdefault((engine, *row.key), len(known))
-    chips = tuple(sorted({row.chip for found in rows.values() for _, row in found}))
+    # Another version of the software is another run.
+    _, runs = distinct([row for _, row in found], lambda row: (row.engine, *row.key))
+    run = np.full(len(table), -1)
+    run[[position for position, _ in found]] = runs
+    chips = tuple(sorted({row.chip for _, row in found}))
     return TrainingReadout(
         chips=chips,
-        groups=tuple(_group(name, found, chips) for name, found in sorted(rows.items())),
+        groups=tuple(_group(name, placed, chips) for name, placed in sorted(rows.items())),
         status=tuple(status),
-        assumed=tuple(assumed),
-        stack=tuple(stack),
-        run=tuple(run),
+        assumed=in_table(found, len(table), lambda row: row.assumed),
+        stack=in_table(found, len(table), lambda row: row.stack),
+        run=tuple(run.tolist()),
     )
 
 
@@ -134,17 +127,23 @@ def predict_training(
         with np.errstate(divide="ignore", invalid="ignore"):
             metrics = evaluate_training(batch, machines, stacks[group.stack])
         kind = law_kind(batch, machines)[group.run]
-        for metric in sorted(set(group.metric.tolist())):
-            rows = group.metric == metric
+
+        def of(
+            metric: str,
+            rows: NDArray[np.bool_],
+            group=group,
+            batch=batch,
+            metrics=metrics,
+            kind=kind,
+        ) -> list[Column]:
             where = group.run[rows]
             values, floor = _metric(metric, metrics, batch, group, machines)
-            tokens = group.run_tokens[rows]
-            if metric == "chip_hours":
-                value, least = tokens * values[where], tokens * floor[where]
-            else:
-                value, least = values[where], floor[where]
+            of_run = group.run_tokens[rows] if metric == "chip_hours" else 1.0
+            value, least = of_run * values[where], of_run * floor[where]
             low, high = training_interval(metric, value, kind[rows], spread)
-            answer[group.position[rows]] = np.stack([value, low, high, least, kind[rows]], axis=1)
+            return [value, low, high, least, kind[rows]]
+
+        predict_by_metric(answer, group.position, group.metric, of)
     return answer
 
 
@@ -182,15 +181,7 @@ def _metric(
 
 def _group(stack: str, rows: list[tuple[int, TrainingRow]], chips: tuple[str, ...]) -> StackGroup:
     """Rows of one stack; those that differ in the metric alone share a run."""
-    distinct: dict[tuple[object, ...], int] = {}
-    firsts: list[TrainingRow] = []
-    run = []
-    for _, row in rows:
-        key = (*row.key, row.flops)
-        if key not in distinct:
-            distinct[key] = len(firsts)
-            firsts.append(row)
-        run.append(distinct[key])
+    firsts, run = distinct([row for _, row in rows], lambda row: (*row.key, row.flops))
 
     def degree(name: str) -> Floats:
         return np.array([row.degrees[name] for row in firsts])
@@ -228,7 +219,7 @@ def _group(stack: str, rows: list[tuple[int, TrainingRow]], chips: tuple[str, ..
         batch=batch,
         flops=flops_per_token(candidates, sequence, full, lora),
         position=np.array([position for position, _ in rows], dtype=np.intp),
-        run=np.array(run, dtype=np.intp),
+        run=run,
         metric=np.array([row.metric for _, row in rows]),
         run_tokens=np.array([row.run_tokens for _, row in rows]),
     )

@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dse.accuracy.points import TRAINING_METRICS
 from dse.accuracy.rows import LARGEST_COUNT, model_of
+from dse.accuracy.tables import TRAINING_METRICS
 from dse.accuracy.training_software import Recipe, Software, recipe_of, software_of
 from dse.catalog import Catalog
 from dse.errors import InputError
@@ -48,7 +48,8 @@ RECOMPUTE = {
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
     """One covered row. `degrees`: tp, pp, cp, dp, ep, virtual_pp, micro_batch; `run_tokens`: what
-    a whole run was trained on, 0 where the metric does not ask; `assumed`: what the row left
+    a whole run was trained on, 0 where the metric does not ask; `engine`: the software as the row
+    names it; `assumed`: what the row left
     open."""
 
     model: Model
@@ -64,6 +65,7 @@ class TrainingRow:
     metric: str
     flops: str
     run_tokens: float
+    engine: str
     assumed: str
 
     @property
@@ -119,6 +121,7 @@ def read_training_row(
         stack=software.stack if recipe is None or not recipe.stack else recipe.stack,
         metric=metric,
         flops=software.flops,
+        engine=cells["engine"],
         run_tokens=_run_tokens(cells) if metric == "chip_hours" else 0.0,
         assumed="; ".join(assumed),
     )

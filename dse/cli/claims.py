@@ -29,17 +29,17 @@ def command(number: int | None, markdown: str | None, as_json: bool) -> None:
     """
     from pathlib import Path
 
-    from dse.accuracy.claims import CLAIMS, claim
+    from dse.accuracy.claims.engine import claim, claims
     from dse.accuracy.claims.page import document
     from dse.accuracy.claims.page import markdown as page
     from dse.errors import StorageError
 
-    claims = [claim(n) for n in (CLAIMS if number is None else (number,))]
+    asked = [claim(n) for n in (claims() if number is None else (number,))]
     last, found = time.monotonic(), []
-    for k, one in enumerate(claims):
+    for k, one in enumerate(asked):
         if time.monotonic() - last > 2.0:
             last = time.monotonic()
-            click.echo(f"{k} of {len(claims)} done, now claim {one.number}", err=True)
+            click.echo(f"{k} of {len(asked)} done, now claim {one.number}", err=True)
         found.append((one, one.found()))
     if markdown is not None:
         words = ["dse claims", *([str(number)] if number is not None else [])]

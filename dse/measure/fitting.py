@@ -1,6 +1,6 @@
 """The fit of one law to points of (flops, bytes, seconds), and of one collective to messages.
 
-The shipped efficiency files (`dse.accuracy.fit_kernels`) and those of `dse calibrate` come from
+The shipped efficiency files (`tools.fits.kernels`) and those of `dse calibrate` come from
 these functions alike. The law of every operator:
 
     seconds = ((flops / (compute * peak))^p + (bytes / (memory * bandwidth))^p)^(1/p) + fixed

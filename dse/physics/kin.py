@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.catalog import Catalog
+from dse.schema.catalog import Catalog
 from dse.schema.chip import Chip
 from dse.space.candidates import Floats
 
 # Correlation of the shared error of two chips of a kin, the part that one model's rows on a chip
-# have in common. Measured on held-out serving rows (`python -m dse.accuracy.kin`): 0.49 over 25
+# have in common. Measured on held-out serving rows (`python -m tools.fits.kin`): 0.49 over 25
 # pairs of chips of one family that served one model, 0.13 over 44 pairs of unlike families, which
 # is taken for 0.
 COMMON = 0.5

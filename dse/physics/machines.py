@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.catalog import Catalog
 from dse.physics.calibrated import calibrated_machines
 from dse.physics.fabrics import Fabric, compile_fabric
 from dse.physics.intervals import Spread, spread_of
@@ -21,6 +20,7 @@ from dse.physics.power import Power, compile_power
 from dse.physics.racks import RackTable, rack_table
 from dse.physics.tiers import TierTable, tier_table
 from dse.schema.calibration import KINDS
+from dse.schema.catalog import Catalog
 from dse.schema.chip import ROOFLINE, Chip
 from dse.schema.dtypes import ARITHMETIC, CODE, DTYPES, arithmetic
 from dse.schema.efficiency import Efficiency, Law
@@ -56,6 +56,7 @@ class Machines:
     `law_kind` and, for candidates with blocks of a kind, `block_kind` index KINDS."""
 
     ids: tuple[str, ...]
+    families: tuple[str, ...]
     classes: tuple[str, ...]
     laws: Mapping[str, LawTable]
     floor_s_per_byte: Table
@@ -103,6 +104,7 @@ def compile_machines(
     unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else {}
     machines = Machines(
         ids=tuple(row.id for row in rows),
+        families=tuple(row.family for row in rows),
         classes=tuple(efficiency.id.partition(":")[0] for efficiency in efficiencies),
         laws={name: _law_table(name, pairs) for name in OPERATORS},
         capacity_bytes=np.array([row.capacity_bytes for row in rows]),

@@ -27,16 +27,17 @@ from dse.space.candidates import Codes, Floats
 
 MOST_STAGES = 6
 MOST_CHIPS = 16_384  # of a domain that is looked at
-RACK_RULES = {
-    "rack_cables": "the cables of the scale-up domain fit the space for them in a rack",
-    "rack_cable_reach": "the longest cable of the scale-up domain is within reach at its rate",
-    "rack_bend_radius": "a tray's cables turn within the depth that the rack leaves them",
-    "rack_power": "the racks of the scale-up domain stay within their power feed",
-    "rack_cooling": "the racks of the scale-up domain stay within their cooling",
-    "rack_weight": "the racks of the scale-up domain stay within their allowed mass",
-    "rack_floor_load": "the floor carries the racks of the scale-up domain",
-    "rack_space": "the trays of the scale-up domain fit the height of their racks",
-}
+# In the order in which they are said; `dse.rules.service` says what each means.
+BOUNDS = (
+    "rack_cables",
+    "rack_cable_reach",
+    "rack_bend_radius",
+    "rack_power",
+    "rack_cooling",
+    "rack_weight",
+    "rack_floor_load",
+    "rack_space",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def racks_needed(
 def rack_use(
     rack: Rack, domain: Floats, chip_w: Floats | None = None, cables: Floats | None = None
 ) -> dict[str, Floats]:
-    """used / limit of every bound of RACK_RULES, each (n,), for domains of `domain` chips.
+    """used / limit of every bound of BOUNDS, each (n,), for domains of `domain` chips.
 
     With f, w, t and c as above, M and m the mass of the empty rack and of a chip, and A the
     footprint:
@@ -143,7 +144,7 @@ def rack_use(
         "rack_floor_load": mass / (rack.footprint_m2 * rack.floor_kg_per_m2),
         "rack_space": load.chips * load.units / rack.frame_units,
     }
-    return {name: use[name] for name in RACK_RULES}
+    return {name: use[name] for name in BOUNDS}
 
 
 def _cable_use(rack: Rack, domain: Floats, load: _Loads, racks: Floats) -> dict[str, Floats]:
@@ -189,7 +190,7 @@ def limits(rack: Rack) -> dict[str, tuple[float, str]]:
         found["rack_cables"] = (space.fill * space.area_m2, "m2")
         found["rack_cable_reach"] = (cable.reach_m, "m")
         found["rack_bend_radius"] = (space.bend_depth_m, "m")
-    return {name: found[name] for name in RACK_RULES if name in found}
+    return {name: found[name] for name in BOUNDS if name in found}
 
 
 def rack_violations(table: RackTable, domain: Floats, chip: Codes) -> dict[str, Floats]:
@@ -215,7 +216,7 @@ class Stop:
 
 
 def stop(rack: Rack, without: Sequence[str] = ()) -> Stop:
-    """Where the domain of a rack ends, with some bounds lifted. No bound of RACK_RULES falls with
+    """Where the domain of a rack ends, with some bounds lifted. No bound of BOUNDS falls with
     the domain, so that the sizes that fit are the smallest."""
     sizes = np.arange(rack.tray_chips, MOST_CHIPS + 1, rack.tray_chips, dtype=np.float64)
     use = {name: u for name, u in rack_use(rack, sizes).items() if name not in without}
@@ -229,15 +230,12 @@ def stop(rack: Rack, without: Sequence[str] = ()) -> Stop:
 
 def alone(rack: Rack) -> dict[str, Stop]:
     """For every bound, where the domain ends if no other bound existed."""
-    return {
-        name: stop(rack, tuple(other for other in RACK_RULES if other != name))
-        for name in RACK_RULES
-    }
+    return {name: stop(rack, tuple(other for other in BOUNDS if other != name)) for name in BOUNDS}
 
 
 def relaxed(rack: Rack) -> dict[str, Stop]:
     """For every bound, where the domain ends if that bound were lifted and all others stayed."""
-    return {name: stop(rack, (name,)) for name in RACK_RULES}
+    return {name: stop(rack, (name,)) for name in BOUNDS}
 
 
 def next_stops(rack: Rack, count: int = 3) -> list[Stop]:

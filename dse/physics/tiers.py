@@ -148,18 +148,3 @@ def place(
     staged = moved * np.minimum(STAGED_LAYERS / np.maximum(layers, 1.0), 1.0)
     kv = offload.cache
     return TierMemory(moved, kv * full, kv * reserved, staged, offload.capacity_bytes)
-
-
-def rules(tier: TierMemory, requests: Floats) -> dict[str, Floats]:
-    """The rules of a tier: used / capacity - 1, and whether the chip has the tier at all."""
-    used, has = tier.used(requests), tier.capacity > 0.0
-    over: Floats = used / np.where(has, tier.capacity, 1.0) - 1.0
-    lacks: Floats = ((used > 0.0) & ~has).astype(np.float64)
-    over = np.where(has, over, -1.0)
-    return {"offload_tier_exists": lacks, "offload_tier_capacity": over}
-
-
-RULES = {
-    "offload_tier_exists": "the chip has the memory tier that weights or cache are put into",
-    "offload_tier_capacity": "offloaded weights and the cache of one request fit the memory tier",
-}

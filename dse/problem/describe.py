@@ -19,11 +19,13 @@ from dse.physics.intervals import (
 )
 from dse.physics.machines import Machines
 from dse.physics.serving import BOTTLENECKS
-from dse.problem.evaluate import ASKED, MEANINGS, MEMORY_PARTS, Metrics
+from dse.problem.evaluate import ASKED, MEMORY_PARTS, Metrics
 from dse.problem.loads import load_row, whole
 from dse.problem.quality import describe_quality, quality_intervals
 from dse.problem.training.intervals import OF_LIFE, OF_TRAINING, study_intervals
 from dse.quality import quantisation
+from dse.rules.case import Case
+from dse.rules.registry import row
 from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import DTYPES
@@ -108,9 +110,10 @@ def describe_metrics(
 
 def violations(metrics: Metrics, i: int, limits: tuple[Limit, ...] = ()) -> list[dict[str, Any]]:
     """The rules and limits that candidate `i` breaks, and by how much (used / limit - 1). Of a
-    limit, also its metric and the value that breaks it; both null where there is no value."""
+    rule, also what of the candidate breaks it (`found`); of a limit, its metric and the value that
+    breaks it, both null where there is no value."""
     rules = [
-        {"constraint": name, "amount": number(amount[i]), "meaning": MEANINGS[name]}
+        row(_broken_case(metrics, name, i), name, i, float(amount[i]))
         for name, amount in metrics.violations.items()
         if amount[i] > 0.0
     ]
@@ -126,6 +129,15 @@ def violations(metrics: Metrics, i: int, limits: tuple[Limit, ...] = ()) -> list
         if limit.amount(metrics)[i] > 0.0
         for value in (number(limit.used(metrics)[i]),)
     ]
+
+
+def _broken_case(metrics: Metrics, name: str, i: int) -> Case:
+    """Of a mix, that of a workload which breaks the rule as much as the whole does."""
+    for member in metrics.members:
+        own = member.metrics
+        if name in own.violations and own.violations[name][i] == metrics.violations[name][i]:
+            return own.case
+    return metrics.case
 
 
 def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:

@@ -24,12 +24,11 @@ from dse.physics.parameters import (
     kv_elements_per_token,
     parameters,
 )
-from dse.physics.racks import RACK_RULES, rack_violations
 from dse.physics.serving import Performance, predict
-from dse.physics.tiers import RULES as TIER_RULES
-from dse.physics.tiers import rules as tier_rules
 from dse.physics.workload import Workload
 from dse.quality.laws import DEFAULT, Quality, quality, quantisation_penalty, tokens_at_compute
+from dse.rules.case import Case, stack_of
+from dse.rules.registry import judge
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import BITS, DTYPES
 from dse.space.candidates import Block, CandidateBatch, Floats
@@ -82,9 +81,9 @@ class Values(Mapping[str, Floats]):
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """`values[metric]` in SI units, `violations[rule]` > 0 where the rule is broken, scaled as
-    used / limit - 1 (or 1 for a rule of divisibility); all (n,). NaN: does not apply. `members`
-    are the workloads of a mix (`dse.problem.mix`), empty where there is one."""
+    """`values[metric]` in SI units; `violations[rule]` > 0 where a rule of `dse.rules` is broken,
+    scaled as used / limit - 1 (or 1); all (n,). NaN: does not apply. `members` are the workloads of
+    a mix (`dse.problem.mix`), empty where there is one."""
 
     values: Mapping[str, Floats]
     violations: Mapping[str, Floats]
@@ -92,6 +91,7 @@ class Metrics:
     performance: Performance
     parameters: Parameters
     provenance: NDArray[np.intp]  # index into machines.KINDS: the worst law that was used
+    case: Case  # what `violations` were judged on; of a mix, that of its first workload
     members: tuple[Member, ...] = ()
 
     @property
@@ -217,13 +217,16 @@ def _evaluate(
     if memory.tier is not None:
         values |= _in_tier(batch, workload, performance)
     output = np.broadcast_to(workload.output_tokens, len(batch))
+    stack = stack_of(workload.backend.id)
+    case = Case(batch, machines.families, stack, machines, performance, workload.serving)
     return Metrics(
         values=Values(
             values,
             lambda: energy_metrics(performance.energy, output),
             lambda: {"training_flops": 6.0 * count.active * tokens, **attention_metrics(batch)},
         ),
-        violations=_violations(batch, workload, performance) | _of_rack(batch, machines),
+        violations=judge(case),
+        case=case,
         quality=shape_quality,
         performance=performance,
         parameters=count,
@@ -323,98 +326,3 @@ def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
         if borrowed is not None:
             worst = np.maximum(worst, borrowed * KINDS.index("derived"))
     return worst
-
-
-def _violations(
-    batch: CandidateBatch, workload: Workload, performance: Performance
-) -> dict[str, Floats]:
-    """What an engine or the arithmetic refuses, by name. Divisibility as serving stacks enforce it
-    (Megatron-LM, vLLM): query heads by tensor parallelism, KV heads a multiple or a divisor of it,
-    experts by expert parallelism."""
-    tp, dp, ep = batch.tensor_parallel, batch.data_parallel, batch.expert_parallel
-    group = tp * dp
-    zeros = np.zeros(len(batch))
-    rules = dict.fromkeys(RULES, zeros)
-
-    def broken(name: str, where: NDArray[np.bool_]) -> None:
-        rules[name] = np.maximum(rules[name], where * 1.0)
-
-    for block in batch.blocks:
-        used = block.count > 0.0
-        if not used.any():
-            continue
-        for heads in ("heads", "key_heads", "value_heads"):
-            if heads in block.sizes:
-                broken("heads_divide_by_tensor_parallel", used & (block[heads] % tp > 0.0))
-        if block.kind == "delta_net":
-            uneven = block["value_heads"] % np.maximum(block["key_heads"], 1.0) > 0.0
-            broken("linear_key_heads_divide_value_heads", used & uneven)
-        if block.kind == "gqa":
-            kv = np.maximum(block["kv_heads"], 1.0)
-            broken("kv_heads_divide_heads", used & (block["heads"] % kv > 0.0))
-            broken("kv_heads_fit_tensor_parallel", used & ((kv % tp > 0.0) & (tp % kv > 0.0)))
-        elif block.kind == "mlp":
-            broken(
-                "feed_forward_divides_by_tensor_parallel",
-                used & (block["intermediate_size"] % tp > 0.0),
-            )
-        elif block.kind == "moe":
-            experts = np.maximum(block["experts"], 1.0)
-            copies = 0.0 if batch.redundant_experts is None else batch.redundant_experts
-            alone = (copies > 0.0) & (ep == 1.0)
-            uneven = (experts + copies) % ep > 0.0
-            broken("experts_divide_by_expert_parallel", used & (uneven | alone))
-            broken(
-                "experts_per_token_within_experts", used & (block["experts_per_token"] > experts)
-            )
-            shards = np.maximum(group / ep, 1.0)
-            width = block["expert_intermediate_size"]
-            broken("expert_width_divides", used & (width % shards > 0.0))
-            shared = block["shared_intermediate_size"]
-            broken("feed_forward_divides_by_tensor_parallel", used & (shared % tp > 0.0))
-    broken("expert_parallel_divides_group", group % ep > 0.0)
-    broken("stages_within_layers", batch.pipeline_parallel > batch.layers)
-    broken("chips_divide_into_instances", (batch.replicas % 1.0 > 0.0) | (batch.replicas < 1.0))
-    if performance.arrivals is not None:
-        rules["arrivals_within_capacity"] = performance.arrivals.utilisation - 1.0
-    memory = performance.memory
-    requests = np.ones(len(batch))
-    if workload.serving == "static":
-        requests = np.ceil(performance.running_per_instance / dp)
-    rules["memory_capacity"] = (
-        memory.base + requests * memory.kv_per_request
-    ) / memory.capacity - 1.0
-    if memory.tier is not None:
-        rules |= tier_rules(memory.tier, requests)
-    return rules
-
-
-def _of_rack(batch: CandidateBatch, machines: Machines) -> dict[str, Floats]:
-    """The bounds of the rack that a hypothetical scale-up domain stands in; none without one."""
-    if machines.rack is None or batch.domain is None:
-        return {}
-    return rack_violations(machines.rack, batch.domain, batch.chip)
-
-
-RULES = {
-    "memory_capacity": "weights, buffers and the cache of one request fit the memory of a chip",
-    "heads_divide_by_tensor_parallel": "query heads divide by the tensor parallelism",
-    "kv_heads_divide_heads": "query heads divide by the KV heads",
-    "kv_heads_fit_tensor_parallel": "KV heads are a multiple or divisor of the tensor parallelism",
-    "linear_key_heads_divide_value_heads": "value heads of linear attention divide by key heads",
-    "feed_forward_divides_by_tensor_parallel": "feed-forward width divides by tensor parallelism",
-    "experts_divide_by_expert_parallel": "experts, copies included, divide by expert parallelism",
-    "experts_per_token_within_experts": "experts per token are at most the experts",
-    "expert_width_divides": "expert width divides by the chips that share one expert",
-    "expert_parallel_divides_group": "expert parallelism divides tensor x data parallelism",
-    "stages_within_layers": "pipeline stages are at most the layers",
-    "chips_divide_into_instances": "chips divide into whole instances",
-    "arrivals_within_capacity": "requests arrive no faster than they are served",
-    **TIER_RULES,
-}
-# What a study holds its shapes to that says on what they are trained (`dse.problem.trained`).
-TRAINING_RULES = {
-    "training_fits": "the model can be trained on the chips of the training section",
-}
-# What every rule means, with those of a rack and of training, which not every study has.
-MEANINGS = {**RULES, **RACK_RULES, **TRAINING_RULES}

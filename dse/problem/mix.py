@@ -7,7 +7,7 @@ mix takes, with w_i the share of workload i among the requests,
     chip-seconds = sum_i w_i chip-seconds_i        tokens = sum_i w_i tokens_i
 
 so that cost, energy and output rate are those of the mix. What a limit must hold for each of them
-(latencies, memory, running requests, the rules of `dse.problem.evaluate`) is that of the worst
+(latencies, memory, running requests, the rules of `dse.rules`) is that of the worst
 workload.
 
 Where requests arrive at random, every workload is a stream of its own rate r_i, and w_i = r_i / R

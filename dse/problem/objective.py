@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.physics.machines import Machines, compile_machines
-from dse.physics.racks import RACK_RULES
 from dse.problem.describe import Limit
-from dse.problem.evaluate import RULES, TRAINING_RULES, Metrics
+from dse.problem.evaluate import Metrics
 from dse.problem.loads import mix_of
 from dse.problem.mix import Mix, evaluate_mix
 from dse.problem.protocol import Evaluation, Objective
 from dse.problem.trained import Trained, trained_of
+from dse.rules.registry import names
 from dse.schema.metrics import METRICS
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
@@ -31,7 +31,7 @@ KNOWN = "every objective has a value"
 
 @dataclass(frozen=True, slots=True)
 class PhysicsProblem:
-    """Problem of `dse.problem.protocol`: constraints are the rules of `dse.problem.evaluate` that
+    """Problem of `dse.problem.protocol`: constraints are the rules of `dse.rules.registry` that
     the space can break, the limits of the user by the text that these were written in, and
     KNOWN."""
 
@@ -46,9 +46,12 @@ class PhysicsProblem:
 
     @property
     def constraints(self) -> tuple[str, ...]:
-        rack = () if self.machines.rack is None else tuple(RACK_RULES)
-        train = () if self.trained is None else tuple(TRAINING_RULES)
-        return (*RULES, *rack, *train, *(limit.text for limit in self.limits), KNOWN)
+        return (*self.rules, *(limit.text for limit in self.limits), KNOWN)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        rack = self.machines.rack is not None
+        return names(rack=rack, trained=self.trained is not None)
 
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d)."""

@@ -14,7 +14,6 @@ from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.physics.machines import Machines
 from dse.physics.racks import (
-    RACK_RULES,
     Stop,
     alone,
     limits,
@@ -26,6 +25,7 @@ from dse.physics.racks import (
     stop,
     with_chip,
 )
+from dse.rules.registry import MEANINGS
 from dse.schema.rack import Rack, refusal, shipped_racks
 from dse.schema.system import System
 
@@ -91,7 +91,7 @@ def study_rack(machines: Machines) -> dict[str, Any]:
 
 def stop_row(stop: Stop) -> dict[str, Any]:
     """A stop as JSON; `bound` is null where nothing stops it."""
-    meaning = RACK_RULES.get(stop.bound or "")
+    meaning = MEANINGS.get(stop.bound or "")
     return {
         "largest": stop.largest, "bound": stop.bound, "meaning": meaning,
         "without": list(stop.without),

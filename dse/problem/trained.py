@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from dse.catalog import Catalog
 from dse.economics.lifetime import lifetime, tokens_over_years
-from dse.physics.training.search import Trainer
 from dse.problem.evaluate import Metrics
 from dse.problem.training.assumed import run_assumptions
 from dse.problem.training.energy import mean_watts
 from dse.problem.training.intervals import OF_LIFE, OF_TRAINING
+from dse.problem.training.search import Trainer
 from dse.problem.training.trainer import trainer_of
+from dse.rules.service import TRAINING_FITS
 from dse.schema.lifetime import LifetimeTerms
 from dse.schema.study import Study
 from dse.schema.training_run import TrainingTerms
@@ -63,7 +64,7 @@ class Trained:
         return replace(
             metrics,
             values=_Joined(metrics.values, names, lambda: self._values(metrics.values, best)),
-            violations={**metrics.violations, "training_fits": best[:, 3]},
+            violations={**metrics.violations, TRAINING_FITS.name: best[:, 3]},
         )
 
     def _best(self, batch: CandidateBatch) -> Floats:

@@ -8,6 +8,7 @@ from typing import Any
 from dse.answer.layers import layers_in_short
 from dse.answer.numbers import show
 from dse.problem.loads import held, loads_of
+from dse.rules.registry import row_words
 from dse.schema.metrics import EVERY
 from dse.schema.tiers import offload_words
 
@@ -187,17 +188,14 @@ def verdict(answer: Mapping[str, Any]) -> list[str]:
 
 
 def violation_words(row: Mapping[str, Any]) -> str:
-    """A broken constraint; how far, where it is a quantity and not a rule."""
+    """A broken constraint; what of the candidate breaks it, and how far."""
     amount = row["amount"]
     if row["meaning"] == "limit":
         if amount is None:
             return f"breaks the limit {row['constraint']}: it has no finite value"
         value = show(row["metric"], row["value"])
         return f"breaks the limit {row['constraint']}, at {value}, by {amount:.1%}"
-    if row["constraint"] == "memory_capacity":
-        by = "" if amount is None else f" ({amount:.1%} too much)"
-        return f"breaks memory_capacity: {row['meaning']}{by}"
-    return f"breaks {row['constraint']}: {row['meaning']}"
+    return row_words(row)
 
 
 def metric_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:

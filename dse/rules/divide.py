@@ -1,4 +1,4 @@
-"""Which degrees of parallelism a shape divides into: what serving and training software refuses.
+"""Which degrees of parallelism a shape divides into: what arithmetic and software refuse.
 
 Sources, read in part in 2026-11: vLLM config/model.py, distributed/utils.py, fused_moe/
 expert_map_manager.py, vocab_parallel_embedding.py; SGLang models/gpt_oss.py; TensorRT-LLM
@@ -8,225 +8,266 @@ stages, and TensorRT-LLM the KV heads that vLLM takes, is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 
+from dse.rules.case import Case
 from dse.rules.kinds import (
+    BOTH,
     MEGATRON,
     SGLANG,
     STACKS,
     TRTLLM,
     VLLM,
-    Finding,
-    Flags,
-    Rule,
+    Found,
+    Part,
+    rule,
+    whole,
 )
-from dse.schema.blocks import MIXERS
-from dse.space.candidates import Block, CandidateBatch, Floats
+from dse.space.candidates import Floats
 
 VOCABULARY_MULTIPLE = 64.0
 
-HEADS = Rule(
+
+def _over(size: Floats, title: str, ranks: Floats) -> Callable[[int], str]:
+    return lambda i: f"{whole(size[i])} {title} over {whole(ranks[i])} ranks"
+
+
+def _width(size: Floats, title: str, ranks: Floats) -> Callable[[int], str]:
+    return lambda i: f"{title} of {whole(size[i])} over {whole(ranks[i])} ranks"
+
+
+@rule(
     "heads_divide_by_tensor_parallel",
-    "error",
-    "heads divide evenly over the tensor-parallel ranks",
+    "query heads, and heads of linear attention, divide by the tensor parallelism",
     "vLLM ModelConfig.verify_with_parallel_config (issues 414, 2652)",
-    "spec",
-    STACKS,
-    {TRTLLM: "TensorRT-LLM asserts the same", MEGATRON: "Megatron-LM asserts the same"},
+    stacks=STACKS,
+    cites={TRTLLM: "TensorRT-LLM asserts the same", MEGATRON: "Megatron-LM asserts the same"},
+    phases=BOTH,
 )
-KV_HEADS = Rule(
+def HEADS(case: Case) -> Found:
+    tp = case.batch.tensor_parallel
+    for block, used in case.blocks:
+        for size, title in (
+            ("heads", "heads"),
+            ("key_heads", "linear-attention key heads"),
+            ("value_heads", "linear-attention value heads"),
+        ):
+            if size in block.sizes:
+                heads = block[size]
+                yield Part(used & (heads % tp > 0.0), _over(heads, title, tp))
+
+
+@rule(
+    "kv_heads_divide_heads",
+    "query heads divide by the KV heads",
+    "grouped-query attention, arXiv 2305.13245",
+    stacks=STACKS,
+    phases=BOTH,
+)
+def GROUPS(case: Case) -> Found:
+    for block, used in case.blocks:
+        if block.kind == "gqa":
+            heads, kv = block["heads"], np.maximum(block["kv_heads"], 1.0)
+
+            def words(i: int, heads: Floats = heads, kv: Floats = kv) -> str:
+                return f"{whole(heads[i])} heads in groups of {whole(kv[i])} KV heads"
+
+            yield Part(used & (heads % kv > 0.0), words)
+
+
+@rule(
     "kv_heads_fit_tensor_parallel",
-    "error",
-    "tensor parallelism divides the KV heads, or is a multiple of them (copies)",
+    "KV heads are a multiple or divisor of the tensor parallelism",
     "vLLM models/qwen2.py",
-    "spec",
-    STACKS,
-    {
+    stacks=STACKS,
+    cites={
         TRTLLM: "TensorRT-LLM rounds up (taken as the same)",
         MEGATRON: "Megatron-LM arguments.py",
     },
+    phases=BOTH,
 )
-GROUPS = Rule(
-    "kv_heads_divide_heads",
-    "error",
-    "query heads are a multiple of the KV heads",
-    "grouped-query attention, arXiv 2305.13245",
-    "spec",
-    STACKS,
+def KV_HEADS(case: Case) -> Found:
+    tp = case.batch.tensor_parallel
+    for block, used in case.blocks:
+        if block.kind == "gqa":
+            kv = np.maximum(block["kv_heads"], 1.0)
+            yield Part(used & (kv % tp > 0.0) & (tp % kv > 0.0), _over(kv, "KV heads", tp))
+
+
+@rule(
+    "linear_key_heads_divide_value_heads",
+    "value heads of linear attention divide by key heads",
+    "gated delta-net, arXiv 2412.06464: key heads serve groups of value heads",
+    stacks=STACKS,
+    phases=BOTH,
 )
-WIDTH = Rule(
+def LINEAR_HEADS(case: Case) -> Found:
+    for block, used in case.blocks:
+        if block.kind == "delta_net":
+            values, keys = block["value_heads"], np.maximum(block["key_heads"], 1.0)
+
+            def words(i: int, values: Floats = values, keys: Floats = keys) -> str:
+                return f"{whole(values[i])} value heads in groups of {whole(keys[i])} key heads"
+
+            yield Part(used & (values % keys > 0.0), words)
+
+
+@rule(
     "feed_forward_divides_by_tensor_parallel",
-    "error",
-    "feed-forward widths divide evenly over their ranks",
+    "feed-forward and state-space widths divide by tensor parallelism",
     "vLLM distributed/utils.py divide()",
-    "spec",
-    STACKS,
-    {MEGATRON: "Megatron-LM the same"},
+    stacks=STACKS,
+    cites={MEGATRON: "Megatron-LM the same"},
+    phases=BOTH,
 )
-EXPERTS = Rule(
+def WIDTH(case: Case) -> Found:
+    tp = case.batch.tensor_parallel
+    sizes = {
+        "mlp": ("intermediate_size", "feed-forward width"),
+        "moe": ("shared_intermediate_size", "shared-expert width"),
+        "mamba": ("inner_size", "state-space width"),
+    }
+    for block, used in case.blocks:
+        if block.kind in sizes:
+            size, title = sizes[block.kind]
+            yield Part(used & (block[size] % tp > 0.0), _width(block[size], title, tp))
+
+
+@rule(
     "experts_divide_by_expert_parallel",
-    "error",
-    "experts divide evenly over the expert-parallel ranks",
-    "vLLM gives the first ranks one more unless its load balancer is on",
-    "spec",
-    (SGLANG, TRTLLM, MEGATRON),
-    {
+    "experts, copies included, divide by expert parallelism",
+    "vLLM gives the first ranks one more unless its load balancer is on; no prediction here counts "
+    "such ranks",
+    stacks=(SGLANG, TRTLLM, MEGATRON),
+    cites={
         SGLANG: "SGLang models/gpt_oss.py",
         TRTLLM: "TensorRT-LLM's tests of experts (uneven ones take its load balancer)",
         MEGATRON: "Megatron-LM arguments.py",
     },
+    phases=BOTH,
 )
-GROUP = Rule(
+def EXPERTS(case: Case) -> Found:
+    ep, copies = case.batch.expert_parallel, case.batch.redundant_experts
+    for block, used in case.blocks:
+        if block.kind == "moe":
+            held = np.maximum(block["experts"], 1.0)
+            uneven, title = used & (held % ep > 0.0), "experts"
+            if copies is not None:
+                held, title = held + copies, "experts and copies"
+                uneven = used & ((held % ep > 0.0) | ((copies > 0.0) & (ep == 1.0)))
+            yield Part(uneven, _over(held, title, ep))
+
+
+@rule(
+    "experts_per_token_within_experts",
+    "experts per token are at most the experts",
+    "a token takes no expert twice",
+    "derived",
+    stacks=STACKS,
+    phases=BOTH,
+)
+def TOP_K(case: Case) -> Found:
+    for block, used in case.blocks:
+        if block.kind == "moe":
+            chosen, of = block["experts_per_token"], np.maximum(block["experts"], 1.0)
+
+            def words(i: int, chosen: Floats = chosen, of: Floats = of) -> str:
+                return f"{whole(chosen[i])} of {whole(of[i])} experts"
+
+            yield Part(used & (chosen > of), words)
+
+
+@rule(
+    "expert_width_divides",
+    "expert width divides by the chips that share one expert",
+    "vLLM distributed/utils.py divide()",
+    stacks=STACKS,
+    cites={MEGATRON: "Megatron-LM the same"},
+)
+def EXPERT_WIDTH(case: Case) -> Found:
+    for block, used in case.blocks:
+        if block.kind == "moe":
+            width, shards = block["expert_intermediate_size"], case.expert_shards
+            yield Part(used & (width % shards > 0.0), _width(width, "expert width", shards))
+
+
+@rule(
     "expert_parallel_divides_group",
-    "error",
-    "expert parallelism divides tensor x data parallelism and is at most the experts",
+    "expert parallelism divides tensor x data parallelism (in training also x context), and is at "
+    "most the experts",
     "it adds no chips",
-    "spec",
-    STACKS,
+    stacks=STACKS,
+    phases=BOTH,
 )
-STAGES = Rule(
+def GROUP(case: Case) -> Found:
+    ep, copies = case.batch.expert_parallel, case.batch.redundant_experts
+    group = case.group
+    yield Part(
+        group % ep > 0.0,
+        lambda i: f"expert parallelism {whole(ep[i])} in a group of {whole(group[i])} chips",
+    )
+    for block, used in case.blocks:
+        if block.kind == "moe":
+            held = block["experts"] if copies is None else block["experts"] + copies
+
+            def words(i: int, held: Floats = held) -> str:
+                return f"{whole(ep[i])} expert-parallel ranks for {whole(held[i])} experts"
+
+            yield Part(used & (ep > held), words)
+
+
+@rule(
     "stages_within_layers",
-    "error",
-    "pipeline stages are at most the layers",
-    "a stage holds a layer or more",
-    "spec",
-    STACKS,
+    "pipeline stages are at most the layers (virtual ones: layers, embedding and output head)",
+    "a stage holds a layer or more; Megatron-LM arguments.py",
+    stacks=STACKS,
+    phases=BOTH,
 )
-OUTPUT_GROUPS = Rule(
+def STAGES(case: Case) -> Found:
+    layers, stages = case.batch.layers, case.batch.pipeline_parallel
+    virtual = np.ones(1)
+    broken = stages > layers
+    if case.training is not None:
+        virtual = case.training.step.deployed.runs.virtual_stages
+        broken = broken | (stages * virtual > layers + 2.0)
+
+    def words(i: int) -> str:
+        each = float(np.broadcast_to(virtual, len(layers))[i])
+        more = f" of {whole(each)} virtual ones" if each > 1.0 else ""
+        return f"{whole(layers[i])} layers in {whole(stages[i])} stages{more}"
+
+    yield Part(broken, words)
+
+
+@rule(
     "output_groups_divide_by_tensor_parallel",
-    "error",
-    "groups of the output projection (DeepSeek-V4) divide over the tensor-parallel ranks",
+    "groups of the output projection (DeepSeek-V4) divide by the tensor parallelism",
     "TensorRT-LLM _torch/modules/attention.py",
-    "spec",
-    (TRTLLM,),
+    binds="backend",
+    stacks=(TRTLLM,),
 )
-VOCABULARY = Rule(
+def OUTPUT_GROUPS(case: Case) -> Found:
+    tp = case.batch.tensor_parallel
+    for block, used in case.blocks:
+        if "output_groups" in block.sizes:
+            groups = block["output_groups"]
+            yield Part(used & (groups % tp > 0.0), _over(groups, "output groups", tp))
+
+
+@rule(
     "vocabulary_divides_by_tensor_parallel",
-    "error",
-    "the vocabulary, padded to a multiple of 64, divides over the tensor-parallel ranks",
+    "the vocabulary, padded to a multiple of 64, divides by the tensor parallelism",
     "vLLM layers/vocab_parallel_embedding.py",
-    "spec",
-    (VLLM, SGLANG),  # Megatron-LM pads to 128 x ranks
-    {SGLANG: "SGLang has the same layer"},
+    binds="backend",
+    stacks=(VLLM, SGLANG),  # Megatron-LM pads to 128 x ranks
+    cites={SGLANG: "SGLang has the same layer"},
 )
-
-
-def whole(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def divisibility(batch: CandidateBatch) -> Iterator[Finding]:
-    """Every rule of this file on n shapes with their degrees, one finding for each size."""
-    for block in batch.blocks:
-        used = block.count > 0.0
-        if not used.any():
-            continue
-        yield from _heads(batch, block, used)
-        if block.kind == "gqa":
-            yield from _kv_heads(batch, block, used)
-        elif block.kind == "mlp":
-            yield _width(batch, "feed-forward width", block["intermediate_size"], used)
-        elif block.kind == "mamba":
-            yield _width(batch, "state-space width", block["inner_size"], used)
-        elif block.kind == "moe":
-            yield from _experts(batch, block, used)
-    yield from _group(batch)
-    yield _stages(batch)
-    tp = batch.tensor_parallel
-    padded = np.ceil(batch.vocab_size / VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
-    yield Finding(
-        VOCABULARY,
+def VOCABULARY(case: Case) -> Found:
+    tp = case.batch.tensor_parallel
+    padded = np.ceil(case.batch.vocab_size / VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+    yield Part(
         padded % tp > 0.0,
         lambda i: f"vocabulary of {whole(padded[i])} (padded) over {whole(tp[i])} ranks",
-    )
-
-
-def _heads(batch: CandidateBatch, block: Block, used: Flags) -> Iterator[Finding]:
-    tp = batch.tensor_parallel
-    for size, title, rule in (
-        ("heads", "heads", HEADS),
-        ("key_heads", "linear-attention key heads", HEADS),
-        ("value_heads", "linear-attention value heads", HEADS),
-        ("output_groups", "output groups", OUTPUT_GROUPS),
-    ):
-        if size in block.sizes:
-            heads = block[size]
-
-            def words(i: int, heads: Floats = heads, title: str = title) -> str:
-                return f"{whole(heads[i])} {title} over {whole(tp[i])} ranks"
-
-            yield Finding(rule, used & (heads % tp > 0.0), words)
-
-
-def _kv_heads(batch: CandidateBatch, block: Block, used: Flags) -> Iterator[Finding]:
-    tp, kv = batch.tensor_parallel, np.maximum(block["kv_heads"], 1.0)
-    heads = block["heads"]
-    yield Finding(
-        KV_HEADS,
-        used & (kv % tp > 0.0) & (tp % kv > 0.0),
-        lambda i: f"{whole(kv[i])} KV heads over {whole(tp[i])} ranks",
-    )
-    yield Finding(
-        GROUPS,
-        used & (heads % kv > 0.0),
-        lambda i: f"{whole(heads[i])} heads in groups of {whole(kv[i])} KV heads",
-    )
-
-
-def _width(
-    batch: CandidateBatch, title: str, width: Floats, used: Flags, over: Floats | None = None
-) -> Finding:
-    ranks = batch.tensor_parallel if over is None else over
-    return Finding(
-        WIDTH,
-        used & (width % ranks > 0.0),
-        lambda i: f"{title} of {whole(width[i])} over {whole(ranks[i])} ranks",
-    )
-
-
-def expert_shards(batch: CandidateBatch) -> Floats:
-    """(n,) ranks that share one expert."""
-    group = batch.tensor_parallel * batch.data_parallel
-    return np.maximum(np.ceil(group / batch.expert_parallel), 1.0)
-
-
-def _experts(batch: CandidateBatch, block: Block, used: Flags) -> Iterator[Finding]:
-    ep, experts = batch.expert_parallel, block["experts"]
-    shards = expert_shards(batch)
-    width, shared = block["expert_intermediate_size"], block["shared_intermediate_size"]
-    yield Finding(
-        EXPERTS,
-        used & (experts % ep > 0.0),
-        lambda i: f"{whole(experts[i])} experts over {whole(ep[i])} ranks",
-    )
-    yield Finding(
-        GROUP,
-        used & (ep > experts),
-        lambda i: f"{whole(ep[i])} expert-parallel ranks for {whole(experts[i])} experts",
-    )
-    yield _width(batch, "expert width", width, used, shards)
-    yield _width(batch, "shared-expert width", shared, used)
-
-
-def _group(batch: CandidateBatch) -> Iterator[Finding]:
-    group, ep = batch.tensor_parallel * batch.data_parallel, batch.expert_parallel
-    yield Finding(
-        GROUP,
-        group % ep > 0.0,
-        lambda i: (
-            f"expert parallelism {whole(ep[i])} in a group of {whole(group[i])} "
-            "(tensor x data parallelism)"
-        ),
-    )
-
-
-def _stages(batch: CandidateBatch) -> Finding:
-    layers, stages = np.zeros(len(batch)), batch.pipeline_parallel
-    for block in batch.blocks:
-        if block.kind in MIXERS:
-            layers = layers + block.count
-    return Finding(
-        STAGES, stages > layers, lambda i: f"{whole(layers[i])} layers in {whole(stages[i])} stages"
     )

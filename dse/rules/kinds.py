@@ -1,31 +1,69 @@
-"""What a rule is, and what it finds."""
+"""What a rule is, what it finds, and the registry that holds every rule of legality.
+
+A rule is one function with one row of facts above it:
+
+    @rule("name", "what holds where the rule is kept", "its source", "kind of evidence", ...)
+    def _name(case: Case) -> Found:
+        yield Part(broken, words)
+
+Nothing else names it: the search, every question and the export ask `dse.rules.registry`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.space.candidates import Floats
 
+if TYPE_CHECKING:
+    from dse.rules.case import Case
+
 Flags = NDArray[np.bool_]
-# error: software refuses the shape; waste: it costs time; note: outside what published models do,
-# or said to matter without a figure.
+# error: the candidate is refused; waste: it costs time; note: outside what published models do, or
+# said to matter without a figure.
 Severity = Literal["error", "waste", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "waste", "note")
+# Whom an error binds. Everyone: arithmetic, memory, the load. Hardware: whoever is on that rack or
+# memory tier. A format or a backend: the stacks that are named beside it, and no other.
+Binds = Literal["everyone", "hardware", "format", "backend"]
+Phase = Literal["serving", "training"]
 
 VLLM, SGLANG, TRTLLM, MEGATRON = "vLLM", "SGLang", "TensorRT-LLM", "Megatron-LM"
-STACKS = (VLLM, SGLANG, TRTLLM, MEGATRON)
+SERVERS = (VLLM, SGLANG, TRTLLM)
+STACKS = (*SERVERS, MEGATRON)
+BOTH: tuple[Phase, ...] = ("serving", "training")
+TRAINING: tuple[Phase, ...] = ("training",)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One size that a rule looks at. `amount` (n,): whether the rule is broken, or used / limit - 1
+    of a quantity, above 0 where it is broken. `words` of candidate i; a quantity has none, its
+    amount says it."""
+
+    amount: Flags | Floats
+    words: Callable[[int], str] | None = None
+
+    def say(self, i: int) -> str:
+        return by_how_much(float(self.amount[i])) if self.words is None else self.words(i)
+
+
+Found = Iterator[Part]
+Find = Callable[["Case"], Iterable[Part]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: `says` in one sentence; `known` is the kind of its evidence (spec, measured,
-    derived, claimed, assumed); `stacks` refuse what breaks it (errors only), and `cites` is what
-    each has of its own beside the `source`."""
+    """One rule: `says` in one sentence what holds where it is kept; `known` is the kind of its
+    evidence (spec, measured, derived, claimed, assumed). `stacks` are known to look for it and to
+    refuse what breaks it (of memory and load, none in particular), and `cites` is what each has of
+    its own beside the `source`. `find` is set for errors
+    alone: what is wasted is found from the products of a step (`dse.rules.waste`)."""
 
     name: str
     severity: Severity
@@ -34,12 +72,50 @@ class Rule:
     known: str
     stacks: tuple[str, ...] = ()
     cites: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    binds: Binds = "everyone"
+    phases: tuple[Phase, ...] = ("serving",)
+    find: Find | None = field(default=None, compare=False)
 
     def cited(self, stacks: Iterable[str]) -> str:
         """The sources that concern `stacks`."""
         return "; ".join(
             [self.source, *(self.cites[name] for name in stacks if name in self.cites)]
         )
+
+    def parts(self, case: Case) -> Iterable[Part]:
+        return () if self.find is None else self.find(case)
+
+    @property
+    def by_stack(self) -> bool:
+        """Whether it binds only the stacks that have it."""
+        return self.binds in ("format", "backend")
+
+
+# Every error, in the order of definition, which is that of a study's constraints.
+REGISTRY: list[Rule] = []
+
+
+def rule(
+    name: str,
+    says: str,
+    source: str,
+    known: str = "spec",
+    *,
+    binds: Binds = "everyone",
+    stacks: tuple[str, ...] = (),
+    cites: Mapping[str, str] | None = None,
+    phases: tuple[Phase, ...] = ("serving",),
+) -> Callable[[Find], Rule]:
+    """Makes a function the `find` of a rule, and enters the rule into the registry."""
+
+    def enter(find: Find) -> Rule:
+        one = Rule(
+            name, "error", says, source, known, stacks, dict(cites or {}), binds, phases, find
+        )
+        REGISTRY.append(one)
+        return one
+
+    return enter
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +130,17 @@ class Finding:
     prefill: Floats | None = None
     decode: Floats | None = None
     predicted: bool = False
+
+
+def whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def by_how_much(amount: float) -> str:
+    """What is said of a quantity, from used / limit - 1; empty where that is not finite."""
+    return f"{amount:.1%} too much" if np.isfinite(amount) else ""
+
+
+def message(name: str, says: str, found: str) -> str:
+    """The one sentence about a broken rule, whoever refuses."""
+    return f"breaks {name}: {says}" + (f" ({found})" if found else "")

@@ -16,7 +16,8 @@ import numpy as np
 from dse.physics.gemms import Gemm, NotedStep
 from dse.physics.phases import layer_imbalance
 from dse.physics.step import padded_vocabulary
-from dse.rules.divide import VOCABULARY_MULTIPLE, whole
+from dse.rules.case import Width, split_widths
+from dse.rules.divide import VOCABULARY_MULTIPLE
 from dse.rules.efficiency import (
     CLIFF_BYTES,
     ELEMENT_BITS,
@@ -27,8 +28,8 @@ from dse.rules.efficiency import (
     unit_efficiency,
 )
 from dse.rules.families.family import Family
-from dse.rules.formats import MX, MX_BLOCK, Width, mx_padding, split_widths
-from dse.rules.kinds import Finding, Rule
+from dse.rules.formats import MX, MX_BLOCK, mx_padding
+from dse.rules.kinds import Finding, Rule, whole
 from dse.schema.dtypes import CODE
 from dse.space.candidates import CandidateBatch, Floats
 
@@ -111,7 +112,7 @@ class Filling:
     alignment_known: str = "assumed"
 
 
-def judge(step: NotedStep, filling: Filling, tiled: bool) -> list[Judged]:
+def judge_products(step: NotedStep, filling: Filling, tiled: bool) -> list[Judged]:
     """Every product of a step; `tiled`: tiles, waves and matrix units count (prefill, training)."""
     batch, family = step.deployed.batch, filling.family
     ones = np.ones(len(batch))

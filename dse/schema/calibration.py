@@ -1,6 +1,6 @@
 """What measured serving says on top of the kernel laws.
 
-`hardware/efficiency/serving/calibration.yaml` holds it; `python -m dse.accuracy.fit_serving`
+`hardware/efficiency/serving/calibration.yaml` holds it; `python -m tools.fits.serving`
 writes it.
 Two things: factors with a physical meaning, each close to 1, and how far predictions of unseen
 configurations have been off.
@@ -53,7 +53,7 @@ NONE = Calibration(MappingProxyType({}), MappingProxyType({}))
 
 
 class _CalibrationFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     title: str
     kind: str

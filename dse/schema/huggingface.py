@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dse.errors import InputError
-from dse.schema.families import FAMILIES, Family
-from dse.schema.families.feed_forward import prediction_layers
+from dse.schema.families import CLASSES, FAMILIES, MODEL_TYPES, Family
 from dse.schema.families.quantization import kv_dtype, weight_dtypes
 from dse.schema.families.reader import ConfigReader
 from dse.schema.model import Model, check
@@ -21,68 +20,52 @@ from dse.schema.own_config import MODEL_TYPE, model_of
 
 LARGEST_FILE_BYTES = 16_000_000
 
-_ARCHITECTURES = {
-    architecture: name
-    for name, family in FAMILIES.items()
-    for architecture in (family.architecture, *family.others)
-}
-# Other names of a family in `model_type`.
-_MODEL_TYPES = {
-    "kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3", "bailing_moe_v2": "bailing_moe",
-    "hunyuan": "hunyuan_v1_moe", "minimax": "minimax_text_01",
-    "minimax_m1": "minimax_text_01", "minimax_m3_vl": "minimax_m3",
-    "minimax_m3_vl_text": "minimax_m3", "gemma3": "gemma3_text", "gemma4_text": "gemma4",
-    "llama4_text": "llama4", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe",
-    "mistral3": "mistral", "RefinedWeb": "falcon", "RefinedWebModel": "falcon",
-}  # fmt: skip
-
 # Known, and without weight in memory or time.
-_IGNORED = frozenset((
-    "architectures", "model_type", "quantization_config", "torch_dtype", "dtype",
-    "transformers_version", "auto_map", "_name_or_path", "name_or_path", "id2label", "label2id",
-    "problem_type", "is_decoder", "is_encoder_decoder", "use_cache", "return_dict",
-    "output_attentions", "output_hidden_states", "torchscript", "use_bfloat16", "hidden_act",
-    "hidden_activation", "initializer_range", "rms_norm_eps", "layer_norm_eps",
-    "max_position_embeddings", "initial_context_length", "max_sequence_length",
-    "model_max_length", "rope_theta", "rope_scaling", "rope_parameters", "rope_interleave",
-    "rope_type", "partial_rotary_factor", "attention_dropout", "dropout", "hidden_dropout",
-    "embd_pdrop", "resid_pdrop", "attn_pdrop", "bos_token_id", "eos_token_id", "pad_token_id",
-    "unk_token_id", "sep_token_id", "decoder_start_token_id", "pretraining_tp", "tokenizer_class",
-    "task_specific_params", "finetuning_task", "prefix", "gradient_checkpointing",
-    "output_router_logits", "router_aux_loss_coef", "aux_loss_alpha", "seq_aux",
-    "router_jitter_noise", "norm_topk_prob", "scoring_func", "topk_method", "topk_group",
-    "n_group", "routed_scaling_factor", "ep_size", "swiglu_limit", "swiglu_alpha",
-    "attn_implementation", "_attn_implementation", "use_mrope",
-    # position, norm and activation
-    "activation_function", "alibi", "apply_residual_connection_post_layernorm", "clip_qkv",
-    "final_logit_softcapping", "attn_logit_softcapping", "query_pre_attn_scalar", "logit_scale",
-    "layer_norm_epsilon", "layer_norm_bias", "lm_head_bias", "qk_layernorm", "use_qk_norm",
-    "rope_local_base_freq", "rotary_emb_base", "rotary_pct", "rotary_dim", "use_parallel_residual",
-    "parallel_attn", "original_max_position_embeddings", "norm_eps", "norm_epsilon",
-    "normalization_type", "embedding_multiplier", "attention_multiplier", "residual_multiplier",
-    "logits_scaling", "embedding_dropout", "hidden_size_divisor", "use_bidirectional_attention",
-    "cache_implementation", "no_rope_layers", "attn_temperature_tuning", "floor_scale",
-    "attn_scale", "mlp_hidden_act", "do_layer_norm_before", "word_embed_proj_dim", "layerdrop",
-    "activation_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob",
-    "resid_dropout", "emb_dropout", "summary_type", "reorder_and_upcast_attn",
-    "scale_attn_weights", "attention_value_scale", "add_swa_attention_sink_bias",
-    "add_full_attention_sink_bias", "swa_rope_theta", "mla_use_nope", "alibi_bias_max",
-    "attn_impl", "attn_type", "qk_ln", "softmax_scale", "norm_type", "rmsnorm", "postnorm",
-    "no_rope_layer_interval", "max_seq_len", "seq_length", "n_ctx", "no_bias", "add_bias_linear",
-    "multi_query_attention", "attention_type", "true_head_dim",
-    # routing and state arithmetic
-    "moe_renormalize", "moe_router_activation_func", "num_expert_group", "use_grouped_topk",
-    "norm_expert_weight", "moe_jitter_eps", "moe_loss_weight",
-    "score_function", "moe_router_enable_expert_bias", "use_routing_bias", "num_hash_layers",
-    "compress_rope_theta", "hc_eps", "hc_mult", "hc_sinkhorn_iters", "expert_dtype",
-    "mamba_ssm_dtype", "mamba_ssm_cache_dtype", "mamba_hidden_act", "mamba_proj_bias",
-    "mamba_conv_bias", "use_mamba_kernels", "use_conv_bias", "use_bias", "expand", "chunk_size",
-    "time_step_min", "time_step_max", "time_step_limit", "time_step_floor", "time_step_rank",
-    "residual_in_fp32", "rescale_prenorm_residual", "num_logits_to_keep", "block_size",
-    "gate_lower_bound", "latent_moe_use_norm", "attn_res_block_size", "activation_situ_beta",
-    "activation_situ_linear_beta", "mtp_use_dedicated_embeddings", "moe_shared_expert_overlap",
-    "position_embedding_type", "mamba_chunk_size",
-))  # fmt: skip
+# Files, tokens, training and activations.
+_ANY = """
+architectures model_type quantization_config torch_dtype dtype transformers_version auto_map
+_name_or_path name_or_path id2label label2id problem_type is_decoder is_encoder_decoder
+use_cache return_dict output_attentions output_hidden_states torchscript use_bfloat16 hidden_act
+hidden_activation initializer_range rms_norm_eps layer_norm_eps max_position_embeddings
+initial_context_length max_sequence_length model_max_length rope_theta rope_scaling
+rope_parameters rope_interleave rope_type partial_rotary_factor attention_dropout dropout
+hidden_dropout embd_pdrop resid_pdrop attn_pdrop bos_token_id eos_token_id pad_token_id
+unk_token_id sep_token_id decoder_start_token_id pretraining_tp tokenizer_class
+task_specific_params finetuning_task prefix gradient_checkpointing output_router_logits
+router_aux_loss_coef aux_loss_alpha seq_aux router_jitter_noise norm_topk_prob scoring_func
+topk_method topk_group n_group routed_scaling_factor ep_size swiglu_limit swiglu_alpha
+attn_implementation _attn_implementation use_mrope
+"""
+# Positions, norms and scales.
+_POSITIONS = """
+activation_function alibi apply_residual_connection_post_layernorm clip_qkv
+final_logit_softcapping attn_logit_softcapping query_pre_attn_scalar logit_scale
+layer_norm_epsilon layer_norm_bias lm_head_bias qk_layernorm use_qk_norm rope_local_base_freq
+rotary_emb_base rotary_pct rotary_dim use_parallel_residual parallel_attn
+original_max_position_embeddings norm_eps norm_epsilon normalization_type embedding_multiplier
+attention_multiplier residual_multiplier logits_scaling embedding_dropout hidden_size_divisor
+use_bidirectional_attention cache_implementation no_rope_layers attn_temperature_tuning
+floor_scale attn_scale mlp_hidden_act do_layer_norm_before word_embed_proj_dim layerdrop
+activation_dropout hidden_dropout_prob attention_probs_dropout_prob resid_dropout emb_dropout
+summary_type reorder_and_upcast_attn scale_attn_weights attention_value_scale
+add_swa_attention_sink_bias add_full_attention_sink_bias swa_rope_theta mla_use_nope
+alibi_bias_max attn_impl attn_type qk_ln softmax_scale norm_type rmsnorm postnorm
+no_rope_layer_interval max_seq_len seq_length n_ctx no_bias add_bias_linear
+multi_query_attention attention_type true_head_dim
+"""
+# Routing and the arithmetic of states.
+_ROUTING = """
+moe_renormalize moe_router_activation_func num_expert_group use_grouped_topk norm_expert_weight
+moe_jitter_eps moe_loss_weight score_function moe_router_enable_expert_bias use_routing_bias
+num_hash_layers compress_rope_theta hc_eps hc_mult hc_sinkhorn_iters expert_dtype
+mamba_ssm_dtype mamba_ssm_cache_dtype mamba_hidden_act mamba_proj_bias mamba_conv_bias
+use_mamba_kernels use_conv_bias use_bias expand chunk_size time_step_min time_step_max
+time_step_limit time_step_floor time_step_rank residual_in_fp32 rescale_prenorm_residual
+num_logits_to_keep block_size gate_lower_bound latent_moe_use_norm attn_res_block_size
+activation_situ_beta activation_situ_linear_beta mtp_use_dedicated_embeddings
+moe_shared_expert_overlap position_embedding_type mamba_chunk_size
+"""
+_IGNORED = frozenset((_ANY + _POSITIONS + _ROUTING).split())
 
 
 def load_config(path: str | Path) -> Model:
@@ -117,9 +100,8 @@ def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
     family_name, family = _family(config, source)
     config = _flat(config, family)
     reader = ConfigReader(config, family_name, family.defaults, family.aliases, source)
-    blocks = [*family.attention(reader), *family.feed_forward(reader)]
-    if family.tables is not None:
-        blocks += family.tables(reader)
+    blocks = family.read(reader)
+    modules = family.modules(reader)
     if encoders:
         reader.assume(f"{', '.join(encoders)}: left out, the text model alone is read")
     model = Model(
@@ -132,7 +114,7 @@ def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
         weight_dtypes=weight_dtypes(reader, config, blocks),
         kv_dtype=kv_dtype(reader, config),
         training_tokens=None,
-        prediction_layers=prediction_layers(reader),
+        prediction_layers=modules,
         source=source,
         assumed=tuple(reader.assumed),
         unknown_keys=tuple(sorted(key for key in set(config) - reader.known if _unknown(key))),
@@ -192,9 +174,9 @@ def _named(config: Mapping[str, object]) -> str | None:
 
 def classes_of(architecture: str) -> tuple[str, ...]:
     """All names of a class, those of the same family; itself alone where no family has it."""
-    if architecture not in _ARCHITECTURES:
+    if architecture not in CLASSES:
         return (architecture,)
-    family = FAMILIES[_ARCHITECTURES[architecture]]
+    family = FAMILIES[CLASSES[architecture]]
     return (architecture, family.architecture, *family.others)
 
 
@@ -202,10 +184,9 @@ def _family(config: Mapping[str, object], source: str) -> tuple[str, Family]:
     """By `architectures`, which names the code that runs; without it, by `model_type`."""
     named, model_type = _named(config), config.get("model_type")
     if named is not None:
-        name, field, read = _ARCHITECTURES.get(named), "architectures", named
+        name, field, read = CLASSES.get(named), "architectures", named
     else:
-        name = _MODEL_TYPES.get(model_type, model_type) if isinstance(model_type, str) else None
-        name = name if name in FAMILIES else None
+        name = MODEL_TYPES.get(model_type) if isinstance(model_type, str) else None
         field, read = "model_type", model_type
     if name is None:
         message = f"{read!r} is not a supported architecture" if read else "missing"
@@ -214,9 +195,9 @@ def _family(config: Mapping[str, object], source: str) -> tuple[str, Family]:
 
 
 def _supported(read: str) -> str:
-    near = difflib.get_close_matches(read, [*_ARCHITECTURES, *FAMILIES], n=3, cutoff=0.75)
+    near = difflib.get_close_matches(read, [*CLASSES, *FAMILIES], n=3, cutoff=0.75)
     nearest = f"near: {', '.join(near)}; " if near else ""
-    families = ", ".join(FAMILIES)
+    families = ", ".join(sorted(FAMILIES))
     return f"{nearest}such as LlamaForCausalLM, of one of these families: {families}"
 
 

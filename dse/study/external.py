@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
-from dse.problem.evaluate import RULES
 from dse.problem.objective import PhysicsProblem
 from dse.problem.protocol import Evaluation, Objective
 from dse.schema.loader import did_you_mean
@@ -68,7 +67,7 @@ class ExternalProblem:
     """Problem of `dse.problem.protocol` over the space of a `PhysicsProblem`, evaluated by
     `function`.
 
-    The rules of `dse.problem.evaluate` still hold: a point that breaks one is not given to the
+    The rules of `dse.rules` still hold: a point that breaks one is not given to the
     function. Limits and objectives are those of the space file, of the metrics that the function
     returns; one that it returns as None or NaN has no value there. What `record` holds is not
     evaluated again, and each point is stored as soon as it is known.
@@ -114,7 +113,7 @@ class ExternalProblem:
     def metrics_of(self, F: NDArray[np.float64], G: NDArray[np.float64]) -> dict[str, float]:
         """What the function said of a point of the front, from its F (m,) and G (c,)."""
         own = {o.metric: o.sign * float(F[j]) for j, o in enumerate(self.objectives)}
-        for k, limit in enumerate(self.physics.limits, len(RULES)):
+        for k, limit in enumerate(self.physics.limits, len(self.physics.rules)):
             used = limit.limit + limit.sign * float(G[k]) * (abs(limit.limit) or 1.0)
             own.setdefault(limit.metric, used)
         return own
@@ -132,7 +131,7 @@ class ExternalProblem:
     def _evaluated(
         self, index: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        rules = self.physics.evaluate(index).G[0, : len(RULES)]
+        rules = self.physics.evaluate(index).G[0, : len(self.physics.rules)]
         limits = self.physics.limits
         if (rules > 0).any():
             return np.full(len(self.objectives), np.inf), np.append(

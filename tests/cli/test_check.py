@@ -22,7 +22,8 @@ def test_the_answer_comes_first_and_fits():
     assert said.code == 0, said.err
     assert fits(said.out, 100)
     first = words(said.out).split(". ")[0]
-    assert "does not fit: 28 heads over 8 ranks" in first
+    assert "does not fit: it breaks heads_divide_by_tensor_parallel" in first
+    assert "28 heads over 8 ranks" in first
     assert "vLLM" in first
     assert "Tensor parallelism, up to 8: 1, 2, 4\n" in said.out
     assert "28 -> 32" in said.out
@@ -73,7 +74,8 @@ def test_the_blocks_of_qwen3():
 
 
 def test_a_chip_with_nothing_known_says_so():
-    said = dse("check", "llama-3-8b", "--chip", "groq_lpu_v1", "--tp", "8")
+    spread = ("--tp", "2", "--pp", "24", "--weight-dtype", "int8")
+    said = dse("check", "qwen2.5-0.5b", "--chip", "groq_lpu_v1", *spread)
     assert said.code == 0, said.err
     assert "no rules of matrix products are known for this chip" in words(said.out)
     assert "added" not in said.out.split("Products of a prefill")[1].split("\n")[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.physics.racks import RACK_RULES
+from dse.physics.racks import BOUNDS
 from dse.schema.rack import shipped_racks
 from tests.cli.conftest import dse
 from tests.unit.test_racks import OWN, SPACE
@@ -22,7 +22,7 @@ def test_the_list_names_every_rack_and_what_stops_it() -> None:
     assert [row["id"] for row in rows] == list(shipped_racks())
     for row in rows:
         assert row["id"] in said.out
-        assert row["bound"] in RACK_RULES
+        assert row["bound"] in BOUNDS
         assert row["largest"] >= row["domain"]
 
 
@@ -35,7 +35,7 @@ def test_a_rack_says_where_its_domain_ends_within_100_columns(rack: str) -> None
     assert f"it ends at {answer['largest']:,} chips, stopped by {answer['bound']}" in said.out
     for row in answer["sizes"]:
         assert (row["bound"] is None) == (row["chips"] <= answer["largest"])
-        assert set(row["use"]) == set(RACK_RULES)
+        assert set(row["use"]) == set(BOUNDS)
     assert all(figure["source"] and figure["date"] for figure in answer["figures"])
 
 

@@ -13,6 +13,7 @@ import pytest
 from dse.data import search_spaces_dir
 from tests.cli.conftest import Said, dse, fits, sheets, unmarked
 
+
 def risk(*arguments: object) -> Said:
     return dse("whatif", *arguments, "--uncertain")
 
@@ -134,8 +135,7 @@ def test_owned_chips_are_priced_by_their_parts(space: Callable[..., Path], tmp_p
     costs = tmp_path / "costs.yaml"
     costs.write_text("electricity: 0.30 USD/kWh\n", "utf-8")
     cheap, dear = (
-        risk(path, "--draws", 1000, "--json", *given).json()
-        for given in ((), ("--costs", costs))
+        risk(path, "--draws", 1000, "--json", *given).json() for given in ((), ("--costs", costs))
     )
     for one, two in zip(cheap["price_parts"], dear["price_parts"], strict=True):
         total = one.pop("usd_per_chip_hour")

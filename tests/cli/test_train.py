@@ -108,7 +108,7 @@ def test_the_nearest_miss_of_a_degree_that_does_not_divide_is_the_plainest(flag:
     used = plan["tensor_parallel"] * plan["context_parallel"] * plan["pipeline_parallel"]
     assert used == degree
     said = " ".join(dse(*RUN, flag, str(degree)).out.split())
-    assert "It breaks the rule" in said
+    assert "It breaks " in said
     free = dse(*RUN, "--json").json()
     assert free["without_degrees"] is None
     assert answer["without_degrees"]["parallelism"] == free["parallelism"]

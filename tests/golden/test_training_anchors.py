@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dse.rules.case import Case, Training
+from dse.rules.registry import judge
 from dse.schema.training_stack import training_stack
 from tests.helpers_training import plan, train
 
@@ -21,4 +23,5 @@ def test_a_530b_model_on_2240_a100_with_and_without_recomputation() -> None:
     metrics = train(runs, training_stack("generic"))
     assert metrics.mfu == pytest.approx([0.542, 0.421], rel=0.15)
     assert metrics.step_s[1] / metrics.step_s[0] == pytest.approx(1.29, rel=0.05)
-    assert metrics.feasible[1]
+    broken = judge(Case.of_training(Training(metrics)))
+    assert not any(amount[1] > 0.0 for amount in broken.values())

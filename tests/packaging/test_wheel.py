@@ -17,7 +17,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DEVELOPMENT = ("tests/", "benchmarks/", "docs/", ".ci", "Makefile", "pyproject.toml", "reports/")
+DEVELOPMENT = (
+    "tests/",
+    "benchmarks/",
+    "tools/",
+    "docs/",
+    ".ci",
+    "Makefile",
+    "pyproject.toml",
+    "reports/",
+)
 
 
 def run(*arguments: object, folder: Path = Path("/")) -> subprocess.CompletedProcess[str]:

@@ -10,9 +10,10 @@ import pytest
 from dse.catalog import load_catalog
 from dse.physics.parameters import parameters
 from dse.questions.check.answer import Load, Subject, check, subject_of
+from dse.questions.check.degrees import of_shape
 from dse.questions.check.nearest import FURTHEST, MOST_CHANGES, nearest, neighbours
-from dse.rules import added_share, errors
 from dse.rules.divide import HEADS
+from dse.rules.waste import added_share
 from dse.schema.huggingface import from_config
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
@@ -190,7 +191,7 @@ def test_proposals_pass_the_rules_and_waste_less():
             i = everything.changes.index(changes)
             alone = everything.batch[np.array([i])]
             assert not any(
-                f.broken[0] for f in errors(alone) if set(f.rule.stacks) & set(one.family.stacks)
+                f.broken[0] for f in of_shape(alone) if set(f.rule.stacks) & set(one.family.stacks)
             )
             steps = one.steps(alone)
             assert steps is not None

@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.economics.load import at_load
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.questions.whatif.answer import Questions, answer
-from dse.questions.whatif.breakeven import break_even
+from dse.questions.whatif.breakeven import COST, break_even
 from dse.questions.whatif.change import best, from_flags, read_sweep, sweep_rows
 from dse.questions.whatif.equal import equal, racks_held
 from dse.questions.whatif.inputs import Subject, apply, inputs_of, read_change
 from dse.questions.whatif.present import sentences
 from dse.questions.whatif.sensitivity import sensitivities
 from dse.questions.whatif.solve import all_points, describe, metrics_at, near, solve
-from dse.questions.whatif.subject import COST, Asked, of_study, under
+from dse.questions.whatif.subject import Asked, of_study, under
 from dse.schema.load import Demand, demand_words, rate_words, read_rate
 from dse.schema.owning import power_at_meter
 
@@ -57,7 +58,7 @@ DAY = 86_400.0
 def asked_of(folder: Path, demand: str = "", basis: str = "on_demand", output: int = 200) -> Asked:
     file = folder / "space.yaml"
     file.write_text(SPACE.format(demand=demand, basis=basis, output=output), encoding="utf-8")
-    return of_study(str(file))
+    return of_study(str(file), load_catalog())
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +296,7 @@ def test_flags_take_the_place_of_the_spaces_demand(tmp_path: Path):
 def test_arrivals_are_those_of_each_deployment(tmp_path: Path):
     file = tmp_path / "space.yaml"
     file.write_text(POISSON, encoding="utf-8")
-    asked = of_study(str(file))
+    asked = of_study(str(file), load_catalog())
     assert inputs_of(asked.subject)["demand"].now == 3.0
     many = under(asked, "21000/s", 1.1)
     document = answer(many, Questions())

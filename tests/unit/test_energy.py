@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from dse import units
 from dse.accuracy.claim_energy import by_year, energy_ratios, performance_per_watt
-from dse.accuracy.energy import published_energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -25,6 +24,7 @@ from dse.questions.estimate.energy import energy_breakdown
 from dse.schema.dtypes import CODE
 from dse.schema.energy import load_energy
 from tests.helpers import CHIPS, deploy, run, workload
+from tools.fits.published_energy import published_energy
 
 CATALOG = load_catalog()
 ON = compile_machines(CATALOG, CHIPS)
@@ -292,7 +292,7 @@ def test_a_chip_made_slower_by_its_power(tmp_path: Path) -> None:
     for tdp, more in ((700, ""), (450, "matmul_power: 700 W\n")):
         path = tmp_path / "cool.yaml"
         path.write_text(text.format(tdp, more), encoding="utf-8")
-        on = compile_machines(load_catalog(extra_chip_files=[path]), ["cool"])
+        on = compile_machines(load_catalog(chips=[path]), ["cool"])
         batch = replace(deploy("llama-3-8b", "h100_sxm"), chip=np.zeros(1, dtype=np.intp))
         times.append(
             [

@@ -20,8 +20,8 @@ from dse.quality import (
     predicted_loss,
     quality,
 )
-from dse.quality.__main__ import evaluate, read_examples
 from dse.quality.laws import abnar, cautious, hoffmann, joint
+from tools.law_tables import evaluate, read_examples
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "tests" / "data" / "worked_examples.csv"

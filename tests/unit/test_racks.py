@@ -15,8 +15,8 @@ from dse.catalog import load_catalog
 from dse.errors import InputError, InputErrors
 from dse.physics.machines import compile_machines
 from dse.physics.racks import (
+    BOUNDS,
     MOST_CHIPS,
-    RACK_RULES,
     alone,
     next_stops,
     rack_table,
@@ -27,9 +27,10 @@ from dse.physics.racks import (
     stop,
 )
 from dse.physics.workload import Workload
-from dse.problem.evaluate import RULES, evaluate
+from dse.problem.evaluate import evaluate
 from dse.problem.objective import pose
 from dse.problem.racks import rack_answer
+from dse.rules.registry import names
 from dse.schema.model_catalog import resolve_model
 from dse.schema.rack import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks
 from dse.schema.study import load_study, shipped_spaces
@@ -171,7 +172,7 @@ def test_more_of_what_a_bound_limits_never_hurts(name: str, chips: int, field: s
     rack = RACKS[name]
     better = replace(rack, **{field: 1.5 * getattr(rack, field)})
     before, after = use_at(rack, chips), use_at(better, chips)
-    assert all(after[bound] <= before[bound] for bound in RACK_RULES)
+    assert all(after[bound] <= before[bound] for bound in BOUNDS)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +331,7 @@ def test_the_domain_of_the_product_changes_nothing() -> None:
     given, own_domain = (evaluate(batch("h100_sxm", d), load, on) for d in (8.0, None))
     for metric, values in given.values.items():
         assert np.array_equal(values, own_domain.values[metric], equal_nan=True), metric
-    assert tuple(given.violations) == tuple(RULES)  # no rack, no bound
+    assert tuple(given.violations) == names()  # no rack, no bound
     wide = evaluate(batch("h100_sxm", 16.0), load, on)
     assert wide.values["tpot_s"][0] < given.values["tpot_s"][0]
 
@@ -341,7 +342,7 @@ def test_the_bounds_stop_a_candidate_by_name() -> None:
     on = compile_machines(catalog, ["h100_sxm"], None, rack)
     load = Workload.of(1024, 256, "continuous", catalog.backends["generic"])
     small, large = (evaluate(batch("h100_sxm", d), load, on) for d in (64.0, 128.0))
-    assert tuple(small.violations) == (*RULES, *RACK_RULES)
+    assert tuple(small.violations) == names(rack=True)
     assert small.feasible[0]
     assert [name for name, amount in large.violations.items() if amount[0] > 0] == [
         "rack_cable_reach"
@@ -355,8 +356,8 @@ def test_the_shipped_space_is_stopped_by_name() -> None:
     found = problem.evaluate(index)
     assert found.G.shape[1] == len(problem.constraints)
     domain = problem.space.values(index)["scale_up_domain"]
-    names = [k for k, name in enumerate(problem.constraints) if name in RACK_RULES]
-    assert len(names) == len(RACK_RULES)
+    names = [k for k, name in enumerate(problem.constraints) if name in BOUNDS]
+    assert len(names) == len(BOUNDS)
     fits = (found.G[:, names] <= 0.0).all(axis=1)
     assert np.unique(domain[fits]).max() == 96.0
     assert np.unique(domain[~fits]).min() == 128.0

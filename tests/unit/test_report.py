@@ -120,7 +120,7 @@ def test_significant_digits_are_near_and_plain(value: float) -> None:
         ("tpot_s", 0.0294, "29.4 ms"),
         ("ttft_s", 1.25, "1.25 s"),
         ("latency_floor_s", 5.7e-4, "570 µs"),
-        ("predicted_loss", 1.9123, "1.912"),
+        ("predicted_loss", 1.9123, "1.9123"),
         ("dense_equivalent_parameters", 61.2e9, "61.2B"),
         ("total_parameters", 1.026e12, "1.03T"),
         ("memory_bytes_per_chip", 141e9, "141 GB"),

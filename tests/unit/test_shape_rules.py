@@ -16,7 +16,9 @@ from dse.physics import gemms
 from dse.physics.deployed import Deployed
 from dse.physics.parameters import parameters
 from dse.physics.step import Step
-from dse.rules import bands, errors
+from dse.questions.check.degrees import of_shape
+from dse.rules.bands import bands
+from dse.rules.case import split_widths
 from dse.rules.efficiency import (
     MISALIGNED,
     aligned_bytes,
@@ -27,8 +29,8 @@ from dse.rules.efficiency import (
     wave_efficiency,
 )
 from dse.rules.families import FAMILIES, family_of, matrix_unit
-from dse.rules.formats import mx_padding, split_widths
-from tests.helpers import MODELS, deploy, machines, run, workload
+from dse.rules.formats import mx_padding
+from tests.helpers import MODELS, deploy, machines
 
 BF16 = np.array([16])
 
@@ -41,7 +43,7 @@ def broken(batch, stack: str = "vLLM") -> set[str]:
     """Rules by which `stack` refuses the one shape of a batch."""
     return {
         finding.rule.name
-        for finding in errors(batch)
+        for finding in of_shape(batch)
         if stack in finding.rule.stacks and finding.broken[0]
     }
 
@@ -214,7 +216,7 @@ def test_fp8_blocks(model: str, tp: int, ep: int, refused: bool):
 def test_int4_groups_of_qwen2_72b():
     """29,568 = 231 groups of 128: no even split, as vLLM issue 5675 met."""
     batch = deploy("qwen2-72b", "h200_sxm", weight_dtype="int4", tensor_parallel=[1, 2, 8])
-    (found,) = (f for f in errors(batch) if f.rule.name == "int4_groups_whole" and f.broken.any())
+    (found,) = (f for f in of_shape(batch) if f.rule.name == "int4_groups_whole" and f.broken.any())
     assert found.broken.tolist() == [False, True, True]
 
 
@@ -245,9 +247,9 @@ def test_a_shape_is_judged_alike_alone_and_among_others():
     degrees = np.arange(1.0, 65.0)
     for model in ("deepseek-v3", "jamba-v0.1", "gpt-oss-20b"):
         many = deploy(model, "h100_sxm", weight_dtype="fp8_block", tensor_parallel=degrees)
-        together = [(f.rule.name, f.broken) for f in errors(many)]
+        together = [(f.rule.name, f.broken) for f in of_shape(many)]
         for i in (0, 2, 23, 63):
-            alone = [(f.rule.name, f.broken[0]) for f in errors(many[i : i + 1])]
+            alone = [(f.rule.name, f.broken[0]) for f in of_shape(many[i : i + 1])]
             assert alone == [(name, where[i]) for name, where in together]
 
 
@@ -260,29 +262,3 @@ def test_ordinary_models_are_inside_the_bands_and_odd_ones_out():
     assert outside("qwen3-235b-a22b") == {"depth"}  # 94 layers of 4,096
     assert "gqa_ratio" in outside("falcon-7b")  # 71 heads on one KV head
     assert "head_dimension" in outside("phi-2")  # 80
-
-
-# Rules of `dse.problem.evaluate` about how a shape divides, which a search holds its candidates to.
-EVALUATED = (
-    "heads_divide_by_tensor_parallel", "kv_heads_divide_heads", "kv_heads_fit_tensor_parallel",
-    "feed_forward_divides_by_tensor_parallel", "experts_divide_by_expert_parallel",
-    "expert_width_divides", "expert_parallel_divides_group", "stages_within_layers",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_what_a_search_refuses_is_refused_here(model: str):
-    """The two lists of rules cannot drift apart."""
-    tp, ep, pp = (grid.ravel() for grid in np.meshgrid([1, 2, 3, 8, 48.0], [1, 2, 3.0], [1, 2, 90]))
-    batch = deploy(
-        model, "h200_sxm", tensor_parallel=tp, expert_parallel=ep, pipeline_parallel=pp
-    )  # fmt: skip
-    violations = run(batch, workload(1024.0, 256.0)).violations
-    invalid = np.zeros(len(tp), dtype=bool)
-    for name in EVALUATED:
-        invalid = invalid | (violations[name] > 0.0)
-    refused = np.zeros(len(tp), dtype=bool)
-    for finding in errors(batch):
-        refused = refused | finding.broken
-    assert not (invalid & ~refused).any()
-    assert not refused[0]

@@ -10,7 +10,6 @@ import pytest
 from dse.physics.parameters import parameters
 from dse.physics.training.pipeline import Stages, bubble_share
 from dse.physics.training.plan import SCHEDULES
-from dse.physics.training.rules import RULES
 from dse.schema.training_stack import training_stack
 from tests.helpers import deploy
 from tests.helpers_training import PLAIN, micro_batch, plan, train
@@ -157,38 +156,6 @@ def test_launches_show_where_the_device_is_faster() -> None:
     assert train(small, slow).step_s > 32 * 5e-3
     large = plan("llama-3-8b", "gb300_nvl72", sequence=8192, micro_batch=4, batch=2**20)
     assert train(large, slow).losses["host"] == 0.0
-
-
-BROKEN = {
-    "memory_capacity": {"model": "llama-3-70b"},
-    "heads_divide_by_tensor_parallel": {"tensor_parallel": 3},
-    "kv_heads_fit_tensor_parallel": {"tensor_parallel": 3},
-    "feed_forward_divides_by_tensor_parallel": {"tensor_parallel": 3},
-    "experts_divide_by_expert_parallel": {"model": "mixtral-8x7b", "expert_parallel": 3,
-                                          "data_parallel": 3},
-    "expert_parallel_divides_group": {"model": "mixtral-8x7b", "expert_parallel": 4,
-                                      "data_parallel": 2},
-    "stages_within_layers": {"pipeline_parallel": 8, "virtual_stages": 5},
-    "batch_divides": {"data_parallel": 3},
-    "degrees_are_whole": {"data_parallel": 2.5},
-    "sequence_divides": {"context_parallel": 3},
-    "virtual_stages_need_pipeline": {"virtual_stages": 2},
-    "schedule_has_micro_batches": {"pipeline_parallel": 4, "schedule": "dualpipe", "batch": 2**14},
-    "sequence_parallel_experts": {"model": "mixtral-8x7b", "tensor_parallel": 2,
-                                  "sequence_parallel": 0},
-    "format_has_arithmetic": {"chip": "a100_80_sxm", "precision": "fp8"},
-    "host_memory_capacity": {"model": "llama-3.1-405b", "offload": 1.0, "zero_stage": 0},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_every_rule_is_broken_by_something_and_kept_by_a_plain_run(rule: str) -> None:
-    broken = dict(BROKEN[rule])
-    metrics = train(plan(**{"model": "llama-3-8b", **broken}))
-    assert metrics.violations[rule] > 0.0
-    plain = train(plan("llama-3-8b", data_parallel=8, recompute="full"))
-    assert plain.violations[rule] == 0.0
-    assert plain.feasible.all()
 
 
 def test_shipped_stacks_answer_in_the_range_of_practice() -> None:

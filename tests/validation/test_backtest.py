@@ -11,7 +11,8 @@ import pytest
 
 from dse.accuracy import backtest, measurements, training_crossvalidate
 from dse.accuracy.calibrate import Problem, fit, pose
-from dse.accuracy.points import estimate_rows, machines_of
+from dse.accuracy.points import estimate_rows
+from dse.accuracy.tables import machines_of
 from dse.accuracy.training_points import estimate_training
 from dse.catalog import load_catalog
 from dse.render.accuracy_claims import (

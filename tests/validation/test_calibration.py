@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy import fit_serving, measurements
+from dse.accuracy import measurements
 from dse.accuracy.calibrate import (
     PARAMETERS,
     Problem,
@@ -21,7 +21,6 @@ from dse.accuracy.calibrate import (
     row_weights,
 )
 from dse.accuracy.crossvalidate import without_each
-from dse.accuracy.kin import correlations
 from dse.accuracy.spread import spread_table, weighted_quantile
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
@@ -31,6 +30,8 @@ from dse.physics.intervals import CLASSES
 from dse.physics.machines import Machines, compile_machines
 from dse.schema.calibration import FILE, KINDS, NONE, Calibration, load_calibration
 from dse.schema.dtypes import CODE, arithmetic
+from tools.fits import serving
+from tools.fits.kin import correlations
 
 CHIPS = ("h100_sxm", "b200_sxm", "mi300x", "trn1", "gaudi2")
 SHIPPED = hardware_dir() / "efficiency" / FILE
@@ -299,8 +300,8 @@ def test_a_large_group_weighs_by_the_root_of_its_rows() -> None:
 @pytest.mark.extra
 def test_the_shipped_file_is_written_from_the_shipped_rows() -> None:
     """Byte for byte, but for the last digit that another machine may round otherwise."""
-    rows = hardware_dir() / "measurements" / fit_serving.DATA
-    assert fit_serving.text(rows) == SHIPPED.read_text(encoding="utf-8")
+    rows = hardware_dir() / "measurements" / serving.DATA
+    assert serving.text(rows) == SHIPPED.read_text(encoding="utf-8")
 
 
 def test_a_class_of_metrics_without_rows_is_a_factor_of_two() -> None:

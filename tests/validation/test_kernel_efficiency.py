@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.accuracy.fit_kernels import CAPPED
 from dse.data import hardware_dir
 from dse.measure.fitting import fit
 from dse.physics.blocks.moe import ROUTING_SKEW, busiest_rank, distinct_experts
@@ -19,6 +18,7 @@ from dse.schema.dtypes import arithmetic
 from dse.schema.efficiency import Collective, Efficiency, Law, load_efficiency
 from tests.helpers import CHIPS as CHIP_IDS
 from tests.helpers import machines
+from tools.fits.kernels import CAPPED
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted((hardware_dir() / "efficiency").glob("*.yaml"))

@@ -8,8 +8,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from dse.accuracy import measurements
-from dse.accuracy.points import machines_of, predict_rows, read_rows, with_predictions
+from dse.accuracy.points import predict_rows, read_rows
 from dse.accuracy.scores import rank_correlation, score, speed_up, together
+from dse.accuracy.tables import machines_of, with_predictions
 from dse.catalog import load_catalog
 
 

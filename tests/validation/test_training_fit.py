@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy import fit_training, measurements, training_fit
+from dse.accuracy import measurements, training_fit
 from dse.accuracy.measurements import TRAINING, covered, ready
 from dse.accuracy.scores import measures
 from dse.accuracy.training_crossvalidate import cross_validate_training
@@ -27,6 +27,7 @@ from dse.data import hardware_dir
 from dse.physics.training.intervals import training_interval, training_spread
 from dse.schema.training_stack import training_stack, training_stacks
 from dse.space.candidates import Floats
+from tools.fits import training
 
 PATH = hardware_dir() / MEASUREMENTS / TRAINING
 MAIN = "tokens_per_s_per_chip"
@@ -34,12 +35,12 @@ MAIN = "tokens_per_s_per_chip"
 
 @pytest.fixture(scope="module")
 def problem() -> TrainingProblem:
-    return fit_training.posed(PATH)
+    return training.posed(PATH)
 
 
 @pytest.fixture(scope="module")
 def moves(problem: TrainingProblem) -> Floats:
-    return fit_training.fit_training(problem)
+    return training.fit_training(problem)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def error(problem: TrainingProblem, numbers: Floats) -> float:
 def test_the_shipped_constants_are_those_of_the_fit(
     problem: TrainingProblem, moves: Floats
 ) -> None:
-    for name, constants in fit_training.constants_of(problem, moves).items():
+    for name, constants in training.constants_of(problem, moves).items():
         stack = training_stack(name)
         for constant, value in constants.items():
             assert getattr(stack, constant) == pytest.approx(value, rel=0.02), (name, constant)

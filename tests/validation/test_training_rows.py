@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy.points import training_rows
+from dse.accuracy.tables import training_rows
 from dse.accuracy.training_points import read_training
 from dse.accuracy.training_rows import (
     COUNTS,

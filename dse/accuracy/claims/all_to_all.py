@@ -1,10 +1,10 @@
-"""Claim 6: experts inside and across scale-up domains."""
+"""Experts inside and across scale-up domains."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Given, Measured, Rows
 from dse.accuracy.claims.scale_up import subject
 from dse.answer.numbers import digits, in_ms, percent, times
 from dse.catalog import MEASUREMENTS, load_catalog
@@ -15,9 +15,6 @@ MODELS = ("deepseek-v3", "qwen3-235b-a22b", "kimi-k2")
 CHIPS = ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "gb300_nvl72")
 SPECS = ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "gb300_nvl72", "mi455x", "tpu_v7x")
 EACH, UP_TO = 32, 288
-ABOUT = (4.0, 16.0)  # within a factor of two of eight
-BOTTLENECK, EFFICIENT = 0.4, 0.25
-MATTERS = 1.2
 MESSAGES = {
     32_768: "32 KiB (cold)",
     1_048_576: "1 MiB",
@@ -26,17 +23,7 @@ MESSAGES = {
 }
 
 
-def judge(slowdown: list[float], inside: list[float], across: list[float]) -> str:
-    """By model and chip: the all-to-all's time across domains over that in one domain, its share of
-    a step on the largest group inside, and on the widest group across."""
-    if max(slowdown) < MATTERS:
-        return CONTRADICTED
-    whole = ABOUT[0] <= min(slowdown) and max(slowdown) <= ABOUT[1]
-    shares = max(inside) <= EFFICIENT and min(across) >= BOTTLENECK
-    return CONFIRMED if whole and shares else QUALIFIED
-
-
-def find() -> Finding:
+def find(given: Given) -> Measured:
     rows, slowdown, inside, across = [], [], [], []
     for model in MODELS:
         for chip in CHIPS:
@@ -51,16 +38,18 @@ def find() -> Finding:
                 inside.append(near.all_to_all_share)
             rows.append(
                 (
-                    model, chip,
+                    model,
+                    chip,
                     "–" if near is None else f"{near.expert_parallel}",
                     "–" if near is None else percent(near.all_to_all_share),
                     "–" if wide is None else f"{wide.expert_parallel} in {wide.domains}",
                     "–" if wide is None else percent(wide.all_to_all_share),
                     "–" if wide is None else times(wide.slowdown),
-                    "–" if found.best is None
+                    "–"
+                    if found.best is None
                     else f"{found.best.expert_parallel}, {in_ms(found.best.decode_step_s)}",
                 )
-            )  # fmt: skip
+            )
     measured, measured_table = _measured()
     figures: dict[str, float | None] = {
         "slowdown_least": min(slowdown),
@@ -69,30 +58,10 @@ def find() -> Finding:
         "share_across_least": min(across),
         "share_across_most": max(across),
     } | measured
-    head = ("model", "chip", "inside, chips", "all-to-all of a step", "across, chips in domains",
-            "all-to-all of a step", "slower than in one", "most tokens a chip at")  # fmt: skip
-    return Finding(
-        judge(slowdown, inside, across),
-        f"across domains the expert all-to-all takes {times(min(slowdown))} to "
-        f"{times(max(slowdown))} its time in one domain and {percent(min(across))} to "
-        f"{percent(max(across))} of a step; inside, at most {percent(max(inside))}",
-        figures,
-        f"fp8, {EACH} requests that decode on every chip, context 2,304, attention data "
-        f"parallelism and experts over the whole group of up to {UP_TO} chips.",
-        (
-            Table("Dispatch and combine of a decode step", head, tuple(rows)),
-            _specs(),
-            measured_table,
-        ),
-        "Predicted: inside a domain fitted up to 8 chips and extrapolated beyond, between domains "
-        "derived from labels (0.9 of them is reached, as measured for DeepEP). One factor is wrong "
-        "because latency, which grows less than bandwidth shrinks, is most of a small message.",
-        "Congestion and the layout of the network between racks; overlap with computing, which "
-        "hides a part of both, is off here.",
-    )  # fmt: skip
+    return Measured(figures, (rows, _specs(), measured_table))
 
 
-def _measured() -> tuple[dict[str, float | None], Table]:
+def _measured() -> tuple[dict[str, float | None], Rows]:
     """All-reduce of B200 over one node and over four, by message."""
     table = pd.read_csv(hardware_dir() / MEASUREMENTS / "collectives.csv")
     table = table[(table["chip"] == "b200_sxm") & (table["collective"] == "all_reduce")]
@@ -114,40 +83,24 @@ def _measured() -> tuple[dict[str, float | None], Table]:
         for size, name in MESSAGES.items()
         if size in shown
     )
-    head = ("message", "8 chips, GB/s", "32 chips, GB/s", "ratio", "time")
     figures: dict[str, float | None] = {
         f"measured_all_reduce_slowdown_{size}": float(slower[size]) for size in shown
     }
-    return figures, Table("Measured all-reduce on 1 and 4 boxes of b200_sxm (EFA)", head, rows)
+    return figures, rows
 
 
-def _specs() -> Table:
+def _specs() -> Rows:
     catalog, rows = load_catalog(), []
     for chip in SPECS:
         near, far = (catalog.systems[catalog.chips[chip].system].levels[k] for k in (0, -1))
         ratio = near.bytes_per_s_per_direction / far.bytes_per_s_per_direction
         rows.append(
             (
-                chip, str(near.size or "–"), digits(near.bytes_per_s_per_direction / 1e9),
-                digits(far.bytes_per_s_per_direction / 1e9), times(ratio),
+                chip,
+                str(near.size or "–"),
+                digits(near.bytes_per_s_per_direction / 1e9),
+                digits(far.bytes_per_s_per_direction / 1e9),
+                times(ratio),
             )
-        )  # fmt: skip
-    head = ("chip", "domain", "inside, GB/s", "between, GB/s", "ratio")
-    return Table("Labels of the links, a chip and direction", head, tuple(rows))
-
-
-CLAIMS = (
-    Claim(
-        6,
-        "The all-to-all of experts is efficient inside a scale-up domain and a bottleneck between "
-        "racks (about 8 times slower), so that a rack bounds the size of an expert layer.",
-        (
-            "dse claims 6",
-            "dse scale --model deepseek-v3 --chip gb200_nvl72 --against b200_sxm",
-        ),
-        f"Contradicted where it is nowhere {MATTERS:g} times slower across domains; confirmed "
-        f"where it is {ABOUT[0]:g} to {ABOUT[1]:g} times slower everywhere, at least "
-        f"{BOTTLENECK:.0%} of a step across and at most {EFFICIENT:.0%} inside; else qualified.",
-        find,
-    ),
-)
+        )
+    return rows

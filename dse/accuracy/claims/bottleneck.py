@@ -1,4 +1,4 @@
-"""Claim 25: what binds, by year and size, and what more of each thing would be worth."""
+"""What binds, by year and size, and what more of each thing would be worth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Fact, Given, Measured, Rows
 from dse.accuracy.claims.points import PARTS, Point, models, predict, smallest, usable_chips
 from dse.answer.numbers import digits, percent
 from dse.catalog import Catalog, load_catalog
@@ -30,23 +30,26 @@ LIMITS = {
     "power": ("power",),
 }
 FIGURES = (
-    "memory bandwidth", "memory capacity", "FLOP/s", "link bandwidth", "network bandwidth", "power",
-)  # fmt: skip
+    "memory bandwidth",
+    "memory capacity",
+    "FLOP/s",
+    "link bandwidth",
+    "network bandwidth",
+    "power",
+)
 CONCURRENCY = tuple(float(round(2 ** (k / 4))) for k in range(8, 49))
 
 
-def judge(
-    compute: float, cases: Sequence[Mapping[str, float]], network: tuple[float, float]
-) -> str:
-    """`compute`: share of decode steps whose largest cause is compute; `cases`: of each, the
-    elasticity of throughput to each of FIGURES; `network`: its share of a step on the oldest and
-    newest chips."""
+def first_facts(cases: Sequence[Mapping[str, float]]) -> dict[str, Fact]:
+    """Of the elasticities of each case to each of FIGURES: `flops_first`, the share of cases in
+    which that to FLOP/s is the largest; `every_limit`, the share of LIMITS that are the largest in
+    some case."""
     first = [largest(case) for case in cases]
-    arithmetic = first.count("FLOP/s")
-    if compute >= 0.5 or 2 * arithmetic > len(first):
-        return CONTRADICTED
-    every = all(any(figure in first for figure in figures) for figures in LIMITS.values())
-    return CONFIRMED if every and not arithmetic and network[1] > network[0] else QUALIFIED
+    reached = [any(figure in first for figure in figures) for figures in LIMITS.values()]
+    return {
+        "flops_first": first.count("FLOP/s") / len(first),
+        "every_limit": sum(reached) / len(reached),
+    }
 
 
 def largest(case: Mapping[str, float]) -> str:
@@ -54,9 +57,8 @@ def largest(case: Mapping[str, float]) -> str:
     return max(case, key=lambda figure: case[figure])
 
 
-def find() -> Finding:
+def find(given: Given) -> Measured:
     shares, by_year = _years()
-    network = shares["network_share_oldest"], shares["network_share_newest"]
     places, cases, prices = _shadow_prices()
     mean = {figure: float(np.mean([case[figure] for case in cases])) for figure in FIGURES}
     first = [largest(case) for case in cases]
@@ -70,32 +72,14 @@ def find() -> Finding:
     }
     said = ", ".join(f"{digits(mean[name], 2)} {name}" for name in FIGURES)
     counted = ", ".join(f"{first.count(name)} {name}" for name in FIGURES if name in first)
-    return Finding(
-        judge(shares["decode_compute_largest"], cases, network),
-        f"compute is the largest cause of {percent(shares['decode_compute_largest'])} of decode "
-        f"steps; from chips until {YEARS[0][1]} to those of {YEARS[-1][0]} and later the network's "
-        f"share of a step goes from {percent(network[0])} to {percent(network[1])}, that of fixed "
-        f"costs from {percent(shares['fixed_share_oldest'])} to "
-        f"{percent(shares['fixed_share_newest'])}; of what one more percent brings to throughput "
-        f"within {LIMIT_S * 1e3:g} ms a token the largest is, in {len(cases)} cases, {counted}; in "
-        f"the mean {largest(mean)} is the largest: {said}; a cap at half of the rated power leaves "
-        f"{percent(figures['throughput_at_half_power'])} of throughput",
+    return Measured(
         figures,
-        "Models and chips of the catalog, each on the smallest group of its domain that holds it "
-        f"with {BATCH:g} requests, prompt {PROMPT:g}, output {OUTPUT:g}, static batches. "
-        f"Elasticities: best output tokens per second and chip within {LIMIT_S * 1e3:g} ms a token "
-        f"in fp8, with each figure of {' and '.join(CHIPS)} raised by {STEP:.0%} (hypothetical), "
-        f"of power from a cap {1.0 - 1.0 / (1.0 + STEP):.0%} below the rated power up to it.",
         (*by_year, prices),
-        "Predicted; a raised figure is hypothetical, and kernels keep the shares of peaks that "
-        "were fitted to the real chip. Near a limit a step of a figure may move the best "
-        "parallelism, so that single elasticities jump; the cases are few.",
-        "Power beyond the rated one: chips are not known to run there. A site whose power is the "
-        "limit gains as much as it gets, whatever the chip: see claim 24 for what a watt brings.",
-    )  # fmt: skip
+        first_facts(cases) | {"said": said, "counted": counted, "mean_largest": largest(mean)},
+    )
 
 
-def _years() -> tuple[dict[str, float], tuple[Table, ...]]:
+def _years() -> tuple[dict[str, float], tuple[Rows, ...]]:
     chips = load_catalog().chips
     points = smallest(list(models()), usable_chips(), PROMPT, OUTPUT, concurrency=BATCH)
     answer = predict(points, PROMPT, OUTPUT, serving="static")
@@ -112,9 +96,7 @@ def _years() -> tuple[dict[str, float], tuple[Table, ...]]:
         rows += [
             _cell("", largest, group, inside & _within(size, bounds), bounds) for bounds in SIZES
         ]
-    head = ("chips of", "billion parameters", "pairs", *(f"{part} is largest" for part in PARTS),
-            "median chips")  # fmt: skip
-    table = Table(f"The largest cause of a decode step of {BATCH:g} requests", head, tuple(rows))
+    table = rows
     means = tuple(
         (
             _years_of(low, high),
@@ -122,7 +104,7 @@ def _years() -> tuple[dict[str, float], tuple[Table, ...]]:
         )
         for low, high in YEARS
     )
-    parts = Table("Mean share of the causes in a decode step", ("chips of", *PARTS), means)
+    parts = means
     newest = (year >= YEARS[-1][0]) & (year <= YEARS[-1][1])
     oldest = (year >= YEARS[0][0]) & (year <= YEARS[0][1])
     figures = {
@@ -256,7 +238,7 @@ def capped(model: str, chip: str, chips: int, share: float) -> float:
     return throughput(model, chip, chips, catalog, share * rated_w) / full
 
 
-def _shadow_prices() -> tuple[list[tuple[str, str, int]], list[dict[str, float]], Table]:
+def _shadow_prices() -> tuple[list[tuple[str, str, int]], list[dict[str, float]], Rows]:
     """Model, chip and chips of every case that fits, its elasticities, and all as a table."""
     prices = load_catalog().prices.select("rental_3yr")
     rows, places, found = [], [], []
@@ -277,21 +259,4 @@ def _shadow_prices() -> tuple[list[tuple[str, str, int]], list[dict[str, float]]
                     f"${worth:.3f}",
                 )
             )
-    head = ("model", "chips", *FIGURES, "10% more memory bandwidth is worth, an hour")
-    title = "Shadow prices: % of throughput per % of a figure"
-    return places, found, Table(title, head, tuple(rows))
-
-
-CLAIMS = (
-    Claim(
-        25,
-        "The bottleneck moves from the chips' arithmetic to memory, interconnect and power.",
-        ("dse claims 25", "dse explain --model deepseek-v3 --chip h200_sxm --dp 16 --ep 16"),
-        "Contradicted where compute is the largest cause of half of the decode steps, or FLOP/s "
-        "has the largest single elasticity in more than half of the cases; confirmed where FLOP/s "
-        "has it in none, memory, interconnect and power have it in one at least each, and the "
-        "network's share of a step is larger on the newest chips than on the oldest; else "
-        "qualified.",
-        find,
-    ),
-)
+    return (places, found, rows)

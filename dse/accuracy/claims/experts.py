@@ -1,11 +1,11 @@
-"""Claim 22: sparse models against dense ones of the same quality."""
+"""Sparse models against dense ones of the same quality."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Given, Measured, Rows
 from dse.accuracy.claims.points import Point, is_sparse, models, predict, predicted_rows
 from dse.answer.numbers import digits, percent, times
 
@@ -14,20 +14,12 @@ LIMITS_S = (0.02, 0.05)
 CONCURRENCY = tuple(float(2**k) for k in range(12))
 NEAR = 0.01  # nats per token within which two models count as equal
 SAME_SIZE = 0.15  # logarithm of dense-equivalent parameters within which they do
-CHEAPER, MOST = 1.1, 0.9
+CHEAPER = 1.1
 TOP = 10
 WORDS = {
     "equal_loss": "at equal predicted loss, each trained as it was",
     "same_tokens": "at equal loss if trained on the same tokens",
 }
-
-
-def judge(cheaper: float, top: float) -> str:
-    """`cheaper`: share of pairs of equal quality in which the sparse model costs less; `top`: share
-    of sparse models among the best."""
-    if cheaper < 0.5:
-        return CONTRADICTED
-    return CONFIRMED if cheaper >= MOST and top > 0.5 else QUALIFIED
 
 
 def cheapest(limit_s: float) -> pd.DataFrame:
@@ -93,7 +85,7 @@ def pairs_of(best: pd.DataFrame, *, same_tokens: bool) -> pd.DataFrame:
     return both.assign(ratio=both["usd_dense"] / both["usd"]).reset_index(drop=True)
 
 
-def find() -> Finding:
+def find(given: Given) -> Measured:
     figures: dict[str, float | None] = {}
     tables, shares = [], []
     for limit in LIMITS_S:
@@ -116,34 +108,13 @@ def find() -> Finding:
     figures["sparse_among_best"] = float(top["sparse"].mean())
     figures["best"] = float(TOP)
     measured, measured_table = _measured()
-    last = f"{LIMITS_S[-1] * 1e3:g}_ms"
-    loss, same = f"equal_loss_{last}", f"same_tokens_{last}"
     sparse = (figures["sparse_among_best"] or 0.0) * TOP
-    return Finding(
-        judge(min(shares), figures["sparse_among_best"] or 0.0),
-        f"at {LIMITS_S[-1] * 1e3:g} ms a token a dense model of equal predicted loss costs "
-        f"{times(figures[f'median_ratio_{loss}'])} the sparse one (median of "
-        f"{figures[f'pairs_{loss}']:g} pairs; {times(figures[f'median_ratio_{same}'])} at equal "
-        f"training tokens), the sparse is at least {CHEAPER - 1:.0%} cheaper in "
-        f"{percent(figures[f'sparse_cheaper_{loss}'])} "
-        f"({percent(figures[f'sparse_cheaper_{same}'])}); of the {TOP} models of least predicted "
-        f"loss {sparse:.0f} are sparse",
-        figures | measured,
-        f"{CHIPS:g} {CHIP} in fp8, prompt 2,048, output 512, rental_3yr, dollars per million input "
-        "and output tokens, the cheapest of tensor, attention-data and expert parallelism, "
-        "replicas and concurrency within the limit; published models with known training tokens, "
-        f"equal within {NEAR:g} nats of predicted loss; at equal training tokens, within "
-        f"{SAME_SIZE:.0%} of dense-equivalent parameters.",
-        (*tables, measured_table),
-        "Cost is predicted with fitted kernels; equal quality is this model's law of loss (fitted "
-        "to others' training runs, extrapolated for large sparse models), not a benchmark score; "
-        "measured rows are of different models and sources.",
-        "Data, post-training and tokenizers, which decide real quality. A sparse model needs the "
-        "memory of all its experts: at few requests, or on one chip, the dense one can be cheaper.",
+    return Measured(
+        figures | measured, (*tables, measured_table), {"cheaper": min(shares), "sparse": sparse}
     )
 
 
-def _pairs(pairs: pd.DataFrame, words: str, limit: float) -> Table:
+def _pairs(pairs: pd.DataFrame, words: str, limit: float) -> Rows:
     rows = []
     bins = ((0.0, 10e9), (10e9, 40e9), (40e9, np.inf))
     for low, high in bins:
@@ -155,19 +126,10 @@ def _pairs(pairs: pd.DataFrame, words: str, limit: float) -> Table:
             parts = [times(float(part["ratio"].quantile(q))) for q in (0.1, 0.5, 0.9)]
             share = percent(float((part["ratio"] >= CHEAPER).mean()))
             rows.append((name, str(len(part)), *parts, share))
-    head = (
-        "dense, billion parameters",
-        "pairs",
-        "10th percentile",
-        "median",
-        "90th",
-        "sparse cheaper in",
-    )
-    title = f"Dense cost over sparse cost {words}, {limit * 1e3:g} ms a token"
-    return Table(title, head, tuple(rows))
+    return rows
 
 
-def _per_model(best: pd.DataFrame, pairs: pd.DataFrame, limit: float) -> Table:
+def _per_model(best: pd.DataFrame, pairs: pd.DataFrame, limit: float) -> Rows:
     """The largest dense models with the sparse model of equal loss that costs least."""
     rows = []
     for name in best[~best["sparse"]].nsmallest(12, "loss")["model"]:
@@ -185,15 +147,7 @@ def _per_model(best: pd.DataFrame, pairs: pd.DataFrame, limit: float) -> Table:
                 times(row["ratio"]),
             )
         )
-    head = (
-        "dense",
-        "cheapest sparse of equal loss",
-        "losses",
-        "dense",
-        "sparse",
-        "dense over sparse",
-    )
-    return Table(f"Dollars per million tokens, {limit * 1e3:g} ms", head, tuple(rows))
+    return rows
 
 
 # A dense model and a sparse one that both have offline rows.
@@ -205,7 +159,7 @@ MEASURED = (
 )
 
 
-def _measured() -> tuple[dict[str, float], Table]:
+def _measured() -> tuple[dict[str, float], Rows]:
     """Offline throughput a chip, the best of each model, on chips that have rows of both."""
     rows = predicted_rows()
     rows = rows[(rows["serving"] == "offline") & (rows["metric"] == "output_tokens_per_s")]
@@ -219,24 +173,7 @@ def _measured() -> tuple[dict[str, float], Table]:
         for chip, part in both.groupby(level="chip"):
             ratio = float((part["sparse"] / part["dense"]).median())
             cells.append((dense, sparse, str(chip), str(len(part)), times(ratio), ratio))
-    head = ("dense", "sparse", "chip", "loads", "sparse over dense, tokens/s/chip (median)")
     figures = {"measured_pairs": float(len(cells))}
     if cells:
         figures["measured_median_ratio"] = float(np.median([cell[-1] for cell in cells]))
-    title = "Measured offline throughput a chip, best row of each load (not of equal quality)"
-    return figures, Table(title, head, tuple(cell[:-1] for cell in cells))
-
-
-CLAIMS = (
-    Claim(
-        22,
-        "The top public models are efficient mixtures of experts rather than dense models of the "
-        "same quality.",
-        ("dse claims 22",),
-        "Over pairs of a sparse and a dense model of equal quality, by either meaning and limit: "
-        f"contradicted where the sparse model is at least {CHEAPER - 1:.0%} cheaper in less than "
-        f"half of them; confirmed where in {MOST:.0%} and most of the {TOP} models of least loss "
-        "are sparse; else qualified.",
-        find,
-    ),
-)
+    return (figures, tuple(cell[:-1] for cell in cells))

@@ -1,4 +1,4 @@
-"""Claim 8: bandwidth, more than FLOP/s, says how much faster the next chip decodes."""
+"""Bandwidth, more than FLOP/s, says how much faster the next chip decodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Given, Measured, Rows
 from dse.accuracy.claims.matched import matched
 from dse.accuracy.claims.points import Answer, Point, models, predict, usable_chips
 from dse.accuracy.scores import rank_correlation
@@ -19,14 +19,7 @@ GENERATIONS = ("a100_80_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm")
 MODEL, GROUP = "llama-3-70b", 8.0
 
 
-def judge(predicted: tuple[float, float], measured: tuple[float, float]) -> str:
-    """`predicted`: mean rank correlation of decode speed with bandwidth, and with FLOP/s;
-    `measured`: median error of the speed-up that each foretells."""
-    better = (predicted[0] > predicted[1]) + (measured[0] < measured[1])
-    return (CONTRADICTED, QUALIFIED, CONFIRMED)[better]
-
-
-def find() -> Finding:
+def find(given: Given) -> Measured:
     catalog = load_catalog()
     chips = [name for name in usable_chips() if catalog.refusal(name, GROUP) is None]
     chips = [
@@ -62,34 +55,10 @@ def find() -> Finding:
         for b in BATCHES[:2]
     ]
     means = tuple(float(np.mean(side)) for side in zip(*first, strict=True))
-    return Finding(
-        judge((means[0], means[1]), (error["bandwidth"], error["flops"])),
-        f"rank correlation of predicted decode speed over {len(chips)} chips: {digits(means[0])} "
-        f"with bandwidth, {digits(means[1])} with FLOP/s (batch 1 and 32); of {len(pairs):,} "
-        f"measured pairs of chips the ratio of bandwidths is {error['bandwidth']:.0%} off the "
-        f"speed-up in the median, that of FLOP/s {error['flops']:.0%}, this model "
-        f"{error['predicted']:.0%}; bandwidth is nearer for {nearer} of {len(by_chips)} pairs of "
-        "chips",
+    return Measured(
         figures,
-        "Decode only. Predicted: one group size for all chips (8 chips of one domain for models "
-        "with a hidden size of 4,096 or more, else 1), the checkpoint's formats, prompt 2,048, "
-        "output 512. Measured: rows of two chips that share model, parallelism, formats, lengths, "
-        "concurrency and backend; the peak of the arithmetic that the weights run on.",
-        (
-            Table(
-                "Spearman's rank correlation over chips, mean over models",
-                ("batch", "models", "with bandwidth", "with FLOP/s (bf16)"),
-                tuple(rows),
-            ),
-            _measured(pairs),
-            _generations(answer),
-        ),
-        "Bandwidths and peaks are specifications; predictions rest on fitted, derived and assumed "
-        "kernels and on these very figures, so that only the measured pairs are evidence of their "
-        "own.",
-        "Pairs of chips differ in more than the chip where a source does not say (driver, clock, "
-        "version of the software). The rule takes the median over pairs: pairs of one source weigh "
-        "by their number.",
+        (rows, _measured(pairs), _generations(answer)),
+        {"rank_bandwidth": means[0], "rank_flops": means[1], "chips": len(chips)},
     )
 
 
@@ -122,7 +91,7 @@ def _error(pairs: pd.DataFrame, name: str) -> float:
     return float(np.expm1(np.median(off)))
 
 
-def _measured(pairs: pd.DataFrame) -> Table:
+def _measured(pairs: pd.DataFrame) -> Rows:
     rows = []
     for (a, b), part in pairs.groupby(["chip_a", "chip_b"]):
         if len(part) >= 5:
@@ -130,11 +99,10 @@ def _measured(pairs: pd.DataFrame) -> Table:
                 times(float(part[n].median())) for n in ("speed", "predicted", "bandwidth", "flops")
             ]
             rows.append((f"{b} over {a}", f"{len(part):,}", *middles))
-    head = ("chips", "pairs", "measured", "predicted", "bandwidth", "FLOP/s")
-    return Table("Decode speed of matched rows, medians", head, tuple(rows))
+    return rows
 
 
-def _generations(answer: Answer) -> Table:
+def _generations(answer: Answer) -> Rows:
     speed = {
         (p.chip, p.concurrency): 1.0 / answer["decode_step_s"][k]
         for k, p in enumerate(answer.points)
@@ -150,20 +118,4 @@ def _generations(answer: Answer) -> Table:
                 *(times(float(speed[b, batch] / speed[a, batch])) for batch in BATCHES),
             )
         )
-    head = ("chips", "bandwidth", "FLOP/s", *(f"decode, batch {batch:g}" for batch in BATCHES))
-    return Table(f"From generation to generation: {MODEL} on 8 chips, predicted", head, tuple(rows))
-
-
-CLAIMS = (
-    Claim(
-        8,
-        "Memory bandwidth predicts real inference speed from one GPU generation to the next better "
-        "than FLOP/s does.",
-        ("dse claims 8", "dse validate"),
-        "Two tests: over the catalog, decode speed ranks chips more like bandwidth than like "
-        "FLOP/s (mean rank correlation at batch 1 and 32); over measured pairs of chips the ratio "
-        "of bandwidths is nearer to the speed-up in the median. Confirmed where both hold, "
-        "qualified where one does, contradicted where none does.",
-        find,
-    ),
-)
+    return rows

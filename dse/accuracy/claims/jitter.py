@@ -1,12 +1,12 @@
-"""Claim 7: uniform latency against peak bandwidth."""
+"""Uniform latency against peak bandwidth."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Fact, Given, Measured
 from dse.accuracy.claims.scale_up import SUBJECTS, sizes, subject
 from dse.answer.numbers import digits
 from dse.questions.scale import ceiling, evenness, jitter_limit
@@ -15,7 +15,7 @@ from dse.questions.scale.uniform import Evenness
 JITTERS_S = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6)
 UP_TO = 128
 SMALL_S, LARGE_S = 3e-6, 10e-6  # the bands of jitter end and start here
-SMALL, LARGE = f"up to {SMALL_S * 1e6:g} us", f"{LARGE_S * 1e6:g} us and above"
+SMALL, LARGE = "up_to_3_us", "from_10_us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,17 @@ class Band:
         return [last < first for first, last in self.groups if first > 1]
 
 
-def judge_band(band: Band) -> str:
-    if not any(band.shrinks) and band.above * 2 < band.of:
-        return CONTRADICTED
-    return CONFIRMED if all(band.shrinks) and band.above == band.of else QUALIFIED
+def band_facts(name: str, band: Band) -> dict[str, Fact]:
+    """Shares of the groups that shrink and of the points at which jitter matters more."""
+    return {
+        f"shrink_{name}": sum(band.shrinks) / len(band.shrinks),
+        f"above_{name}": band.above / band.of,
+        f"groups_{name}": len(band.shrinks),
+        f"one_user_{name}": band.one_user,
+    }
 
 
-def judge(bands: Iterable[Band]) -> str:
-    """What all bands say, qualified where they differ."""
-    verdicts = {judge_band(band) for band in bands}
-    return verdicts.pop() if len(verdicts) == 1 else QUALIFIED
-
-
-def find() -> Finding:
+def find(given: Given) -> Measured:
     groups, rows, points, crossings, wider = [], [], [], [], []
     last_small = JITTERS_S.index(SMALL_S)
     for model, chip in SUBJECTS:
@@ -81,47 +79,15 @@ def find() -> Finding:
         "largest_group_at_3_us": float(largest[1]),
         "largest_group_at_most_jitter": float(largest[2]),
     }
-    for name, band in zip(("up_to_3_us", "from_10_us"), bands.values(), strict=True):
+    facts: dict[str, Fact] = {}
+    for name, band in bands.items():
         figures |= {
             f"points_{name}": float(band.of),
             f"jitter_matters_more_{name}": float(band.above),
             f"groups_that_shrink_{name}": float(sum(band.shrinks)),
         }
-    said = "; ".join(
-        f"{name} half the jitter gains more than twice the link bandwidth at {band.above} of "
-        f"{band.of} points ({band.one_user} with one user), and {sum(band.shrinks)} of "
-        f"{len(band.shrinks)} groups shrink"
-        for name, band in bands.items()
-    )
-    names = tuple("none" if not j else f"{j * 1e6:g} us" for j in JITTERS_S)
-    return Finding(
-        judge(bands.values()),
-        "the largest group whose collectives pay for one user falls from "
-        f"{largest[0]} chips without jitter to {largest[1]} with {SMALL_S * 1e6:g} us and "
-        f"{largest[2]} with {JITTERS_S[-1] * 1e6:g} us; with jitter {said}",
-        figures,
-        f"fp8, prompt 2,048, output 512, instances of up to {UP_TO} chips; one user, and the load "
-        "with most tokens within 50 ms on the instance at the ceiling; each collective waits for "
-        "the expected maximum over its members of exponential delays of that mean.",
-        (
-            Table(
-                "Chips that meet in a layer's collectives, and the lowest time per token in ms, by "
-                "jitter",
-                ("model", "chip", *names),
-                tuple(rows),
-            ),
-            *(
-                Table(
-                    f"At the ceiling, by jitter: % of time saved per % {what}",
-                    ("model", "instance", "requests", *names[1:]),
-                    tuple(saved),
-                )
-                for what, saved in (("less jitter", crossings), ("more link bandwidth", wider))
-            ),
-        ),
-        "Predicted. Jitter is an input: no distribution of collective times was found published.",
-        "What jitter real fabrics have.",
-    )
+        facts |= band_facts(name, band)
+    return Measured(figures, (rows, crossings, wider), facts)
 
 
 def _band(
@@ -130,21 +96,3 @@ def _band(
     inside = [point for point in points if low_s <= point.jitter_s <= high_s]
     above = [point for point in inside if point.jitter_elasticity > point.bandwidth_elasticity]
     return Band(groups, len(above), len(inside), sum(p.concurrency == 1 for p in above))
-
-
-CLAIMS = (
-    Claim(
-        7,
-        "Uniform network latency (low jitter) lets one job use more chips, and matters more than "
-        "peak bandwidth.",
-        (
-            "dse claims 7",
-            "dse scale --model llama-3-70b --chip h100_sxm --jitter 0,1us,10us,100us",
-        ),
-        f"By band of jitter, {SMALL} and {LARGE}: contradicted where no group shrinks and half the "
-        "jitter gains less than twice the link bandwidth at most points; confirmed where every "
-        "group shrinks and it gains more at all points; else qualified. The claim is what both "
-        "bands say, qualified where they differ.",
-        find,
-    ),
-)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dse.accuracy.claims.frame import VERDICTS, Claim, Finding
+from dse.accuracy.claims.engine import VERDICTS, Claim, Finding
 
 Found = Sequence[tuple[Claim, Finding]]
 

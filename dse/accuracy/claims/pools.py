@@ -1,4 +1,4 @@
-"""Claim 13: prefill and decode on pools of their own."""
+"""Prefill and decode on pools of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy import measurements
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Given, Measured, Rows
 from dse.accuracy.claims.points import Point, batch_at, measured_rows
 from dse.accuracy.rows import INFERENCEX, RANGE_RATIO
 from dse.answer.numbers import digits, times
@@ -21,24 +21,19 @@ from dse.problem.evaluate import evaluate
 CHIPS = 32.0
 TTFT_LIMIT_S = 5.0
 LIMITS_S = (0.015, 0.025, 0.05)
-LOADS = {"chat": (1000.0, 1000.0), "long prompts": (8000.0, 1000.0),
-         "summaries": (8000.0, 200.0), "long answers": (1000.0, 8000.0)}  # fmt: skip
+LOADS = {
+    "chat": (1000.0, 1000.0),
+    "long prompts": (8000.0, 1000.0),
+    "summaries": (8000.0, 200.0),
+    "long answers": (1000.0, 8000.0),
+}
 CONCURRENCY = tuple(float(round(2 ** (k / 2))) for k in range(4, 29))
-HELPS, ALWAYS = 1.1, 0.9
 # Groups of one worker, (tp, dp, ep).
 GROUPS = {
     "llama-3-70b": ((2, 1, 1), (4, 1, 1), (8, 1, 1)),
     "deepseek-v3": ((8, 1, 8), (1, 8, 8), (1, 16, 16), (16, 1, 16)),
 }
 CASES = (("llama-3-70b", "h100_sxm"), ("deepseek-v3", "h200_sxm"))
-
-
-def judge(ratios: list[float]) -> str:
-    """`ratios`: throughput of two pools over that of one at equal chips and limits."""
-    helped = [ratio >= HELPS for ratio in ratios]
-    if not any(helped):
-        return CONTRADICTED
-    return CONFIRMED if np.mean(helped) >= ALWAYS else QUALIFIED
 
 
 def one_pool(model: str, chip: str, load: Workload) -> pd.DataFrame:
@@ -104,7 +99,7 @@ def _load(prompt: float, output: float) -> Workload:
     return Workload.of(prompt, output, "continuous", load_catalog().backends["generic"])
 
 
-def find() -> Finding:
+def find(given: Given) -> Measured:
     ratios, rows = [], []
     for model, chip in CASES:
         for name, (prompt, output) in LOADS.items():
@@ -118,18 +113,21 @@ def find() -> Finding:
                 share = "–" if b is None else f"{b['prefill_share']:.0%}"
                 rows.append(
                     (
-                        f"{model}, {chip}", f"{name}, {prompt:g}/{output:g}", f"{limit * 1e3:g} ms",
+                        f"{model}, {chip}",
+                        f"{name}, {prompt:g}/{output:g}",
+                        f"{limit * 1e3:g} ms",
                         *(digits(None if r is None else float(r["rate"])) for r in (a, b)),
-                        times(ratio), share,
+                        times(ratio),
+                        share,
                     )
-                )  # fmt: skip
+                )
     mixed, mixed_table = _mixed()
     measured, measured_table = _measured()
     figures = (
         {
             "cells": float(len(ratios)),
-            "cells_helped": float(sum(r >= HELPS for r in ratios)),
-            "cells_hurt": float(sum(r <= 1.0 / HELPS for r in ratios)),
+            "cells_helped": float(sum(r >= given["helps"] for r in ratios)),
+            "cells_hurt": float(sum(r <= 1.0 / given["helps"] for r in ratios)),
             "median_ratio": float(np.median(ratios)),
             "best_ratio": max(ratios),
             "worst_ratio": min(ratios),
@@ -137,31 +135,14 @@ def find() -> Finding:
         | mixed
         | measured
     )
-    head = ("model and chip", "load", "per token at most", "one pool, tok/s/chip",
-            "two pools, tok/s/chip", "two over one", "chips that prefill")  # fmt: skip
-    return Finding(
-        judge(ratios),
-        f"two pools over one at equal chips and limits: {times(figures['worst_ratio'])} to "
-        f"{times(figures['best_ratio'])}, median {times(figures['median_ratio'])}; more by "
-        f"{HELPS - 1:.0%} or more in {figures['cells_helped']:g} of {len(ratios)} cells, less in "
-        f"{figures['cells_hurt']:g}; measured (deepseek-v3, h200_sxm): "
-        f"{times(measured['measured_worst_ratio'])} to {times(measured['measured_best_ratio'])}",
+    return Measured(
         figures,
-        f"{CHIPS:g} chips of one kind, fp8, a closed loop with the mean first token within "
-        f"{TTFT_LIMIT_S:g} s; all splits, workers of the groups (tp, dp, ep) "
-        + "; ".join(f"{model} {', '.join(map(str, groups))}" for model, groups in GROUPS.items())
-        + "; the backend is the generic one, which mixes prompts into decode steps.",
-        (Table("Throughput within the limits", head, tuple(rows)), mixed_table, measured_table),
-        "Predicted: fitted kernels; the first token of disaggregated pools is predicted several "
-        "times too short (docs/accuracy.md), so that its limit favours two pools. Measured "
-        "throughput is derived by Little's law from concurrency and both latencies.",
-        "Tails of the time per token, which a pool of its own keeps short, are not predicted. "
-        "Measured pools and single pools differ in chips per instance and software version, and no "
-        "source measured both with everything else equal.",
-    )  # fmt: skip
+        (rows, mixed_table, measured_table),
+        {"helped": float(np.mean([r >= given["helps"] for r in ratios]))},
+    )
 
 
-def _mixed() -> tuple[dict[str, float | None], Table]:
+def _mixed() -> tuple[dict[str, float | None], Rows]:
     """Prefill on H100, decode on H200: output tokens per dollar of 3-year rental."""
     pairs = (("h100_sxm", "h100_sxm"), ("h200_sxm", "h200_sxm"), ("h100_sxm", "h200_sxm"))
     rows, ratios = [], []
@@ -179,13 +160,7 @@ def _mixed() -> tuple[dict[str, float | None], Table]:
         if ratio is not None:
             ratios.append(ratio)
         rows.append((name, *(digits(c and c / 1e6) for c in cells), times(ratio)))
-    head = ("load", "all h100_sxm", "all h200_sxm", "prefill h100_sxm, decode h200_sxm",
-            "mixed over the better")  # fmt: skip
-    title = (
-        "Different chips: llama-3-70b, million output tokens per dollar (rental_3yr), "
-        f"{LIMITS_S[1] * 1e3:g} ms a token"
-    )
-    return {"mixed_chips_best_ratio": max(ratios, default=None)}, Table(title, head, tuple(rows))
+    return ({"mixed_chips_best_ratio": max(ratios, default=None)}, rows)
 
 
 @cache
@@ -222,7 +197,7 @@ def _by_configuration() -> pd.DataFrame:
     return table
 
 
-def _measured() -> tuple[dict[str, float | None], Table]:
+def _measured() -> tuple[dict[str, float | None], Rows]:
     table, rows, ratios = _by_configuration(), [], []
     for (prompt, output), part in table.groupby(["prompt_tokens", "output_tokens"]):
         if part["pools"].nunique() < 2:
@@ -236,32 +211,15 @@ def _measured() -> tuple[dict[str, float | None], Table]:
                 ratios.append(ratio)
             rows.append(
                 (
-                    f"{prompt:g}/{output:g}", f"{limit * 1e3:g} ms",
-                    *(str(len(top)) for top in tops), *(digits(r) for r in rates), times(ratio),
+                    f"{prompt:g}/{output:g}",
+                    f"{limit * 1e3:g} ms",
+                    *(str(len(top)) for top in tops),
+                    *(digits(r) for r in rates),
+                    times(ratio),
                 )
-            )  # fmt: skip
-    head = ("prompt/output", "per token at most", "rows, one pool", "rows, two pools",
-            "one pool, tok/s/chip", "two pools, tok/s/chip", "two over one")  # fmt: skip
+            )
     figures = {
         "measured_best_ratio": max(ratios, default=None),
         "measured_worst_ratio": min(ratios, default=None),
     }
-    return figures, Table("Measured: deepseek-v3 in fp8 on h200_sxm", head, tuple(rows))
-
-
-CLAIMS = (
-    Claim(
-        13,
-        "Splitting prefill and decode onto separate pools, even of different chips, raises "
-        "throughput at the same latency.",
-        (
-            "dse claims 13",
-            "dse estimate --serving disaggregated --model deepseek-v3 --chip h200_sxm --dp 16 --ep "
-            "16 --prefill-tp 8 --prefill-ep 8 --prefill-workers 2",
-        ),
-        "Over models, loads and limits on the time per token: confirmed where two pools serve at "
-        f"least {HELPS - 1:.0%} more in {ALWAYS:.0%} of the cells, contradicted where in none, "
-        "else qualified.",
-        find,
-    ),
-)
+    return (figures, rows)

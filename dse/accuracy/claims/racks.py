@@ -1,4 +1,4 @@
-"""Claim 12: what ends a scale-up domain."""
+"""What ends a scale-up domain."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Fact, Given, Measured
 from dse.answer.numbers import percent
-from dse.physics.racks import RACK_RULES, Stop, alone, rack_use, relaxed, stages, stop
+from dse.physics.racks import BOUNDS, Stop, alone, rack_use, relaxed, stages, stop
+from dse.rules.registry import MEANINGS
 from dse.schema.rack import Rack, load_rack, shipped_racks
 
 RACK = "gb200_nvl72"
@@ -41,19 +42,20 @@ def ends(rack: Rack) -> tuple[str, ...]:
     return (SWITCHES, *tied) if after > before else tuple(tied)
 
 
-def judge(ended: Sequence[tuple[str, ...]], turned: float) -> str:
-    """`ended`: `ends` of each rack; `turned`: where bending alone would end the domain of RACK,
-    over its domain."""
-    if not any(bound in NAMED for one in ended for bound in one):
-        return CONTRADICTED
-    return CONFIRMED if all(map(_by_named_alone, ended)) and turned <= 2.0 else QUALIFIED
+def end_facts(ended: Sequence[tuple[str, ...]]) -> dict[str, Fact]:
+    """Of the racks, by their `ends`: shares that end by a bound of NAMED, and by those alone."""
+    touched = [any(bound in NAMED for bound in one) for one in ended]
+    return {
+        "touched": sum(touched) / len(ended),
+        "alone": sum(map(_by_named_alone, ended)) / len(ended),
+    }
 
 
 def _by_named_alone(ended: tuple[str, ...]) -> bool:
     return bool(ended) and set(ended) <= set(NAMED)
 
 
-def find() -> Finding:
+def find(given: Given) -> Measured:
     rows, ended = [], []
     for name, path in shipped_racks().items():
         rack = load_rack(path)
@@ -63,11 +65,14 @@ def find() -> Finding:
         flat = stop(replace(rack, stage_chips=math.inf))
         rows.append(
             (
-                f"{name}{' (hypothetical)' if rack.hypothetical else ''}", str(rack.domain),
-                f"{first.largest:,}", _words(by), _stop(lifted),
+                f"{name}{' (hypothetical)' if rack.hypothetical else ''}",
+                str(rack.domain),
+                f"{first.largest:,}",
+                _words(by),
+                _stop(lifted),
                 _stop(flat) if SWITCHES in by else "–",
             )
-        )  # fmt: skip
+        )
     rack = load_rack(shipped_racks()[RACK])
     by_itself, without, first = alone(rack), relaxed(rack), stop(rack)
     flat = replace(rack, stage_chips=math.inf)
@@ -85,37 +90,21 @@ def find() -> Finding:
     turned = by_itself["rack_bend_radius"].largest / first.largest
     each = tuple(
         (_word(name), meaning, f"{by_itself[name].largest:,}", _stop(without[name]))
-        for name, meaning in RACK_RULES.items()
+        for name, meaning in ((bound, MEANINGS[bound]) for bound in BOUNDS)
     )
-    return Finding(
-        judge(ended, turned),
-        f"{_headline(rack)}; of {len(ended)} racks {alone_named} end by bounds that the claim "
-        f"names alone, {among} by these together with switches, height or floor, "
-        f"{len(ended) - alone_named - among} by others; bend radius alone "
-        + ("would not end it" if turned > 2.0 else "would end it too"),
+    return Measured(
         figures,
-        "Racks as their files describe them, in whole trays, today's cables and chips. Bounds that "
-        f"the next tray breaks by within {TIED:.0%} of the most broken one are named together.",
-        (
-            Table(
-                "Where each rack's domain ends; one stage: if one stage of switches joined any "
-                "number",
-                ("rack", "as sold", "ends at", "by", "these lifted", "one stage"),
-                tuple(rows),
-            ),
-            Table(
-                f"{RACK}: each bound alone, and all others without it",
-                ("bound", "meaning", "alone ends at", "without it at"),
-                each,
-            ),
-        ),
-        "Derived from figures that are specifications, claims or assumed (dse hardware rack NAME "
-        "--figures lists them): limits of the rack as sold were sized for its domain, so that "
-        "several bounds meet there, and which of them comes first is within what assumed figures "
-        f"leave open. {len(rack.assumed)} of {len(rack.figures)} figures of {RACK} are assumed: "
-        + ", ".join(text.partition(":")[0] for text in rack.assumed)
-        + ".",
-        "What a maker could build with other cables, racks and rooms at other prices.",
+        (rows, each),
+        end_facts(ended)
+        | {
+            "bend_over_domain": turned,
+            "headline": _headline(rack),
+            "others": len(ended) - alone_named - among,
+            "bend": "would not end it" if turned > given["twice"] else "would end it too",
+            "assumed": len(rack.assumed),
+            "described": len(rack.figures),
+            "which": ", ".join(text.partition(":")[0] for text in rack.assumed),
+        },
     )
 
 
@@ -146,18 +135,3 @@ def _words(bounds: tuple[str, ...]) -> str:
 
 def _word(bound: str | None) -> str:
     return "nothing" if bound is None else bound.removeprefix("rack_").replace("_", " ")
-
-
-CLAIMS = (
-    Claim(
-        12,
-        "The size of a scale-up domain is bounded by the physics of the rack: cables, bend radius, "
-        "power, cooling, weight.",
-        ("dse claims 12", "dse hardware rack gb200_nvl72"),
-        "Contradicted where no rack's domain ends by a bound that is named, ties counted; "
-        "confirmed where every one ends by named bounds alone, no stage of switches or other "
-        f"bound among the ties, and the bend radius alone would end that of {RACK} within twice "
-        "its size; else qualified.",
-        find,
-    ),
-)

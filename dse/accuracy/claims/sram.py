@@ -1,4 +1,4 @@
-"""Claims 10 and 11: a wafer, and many small chips with all memory on the chip."""
+"""A wafer, and many small chips with all memory on the chip."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+import numpy as np
+
+from dse.accuracy.claims.engine import Fact, Given, Measured
 from dse.accuracy.claims.points import Point, batch_at, models, predict
 from dse.answer.numbers import digits, in_ms, percent
 from dse.catalog import load_catalog
@@ -31,7 +33,6 @@ CASES = (
 )
 LARGE = (("llama-3-70b", "8 bits"), ("deepseek-v3", "8 bits"))
 AROUND_20B = ("phi-4", "gpt-neox-20b", "gemma-3-27b", "qwen3-30b-a3b", "mpt-30b")
-MATTERS, MANY = 0.05, 100
 SPLITS = {"fewest": "The fewest chips", "fastest": "The fastest number of chips"}
 
 
@@ -42,9 +43,14 @@ def fitted(model: str, chip: str, precision: str) -> dict[str, Any]:
     spec = catalog.chip(chip)
     load = Workload.of(PROMPT, OUTPUT, "continuous", catalog.backends[spec.backend])
     found = fit(
-        catalog, models()[model], chip, load, concurrency=1, most_chips=16_384,
+        catalog,
+        models()[model],
+        chip,
+        load,
+        concurrency=1,
+        most_chips=16_384,
         weight_dtype=_dtype(chip, precision),
-    )  # fmt: skip
+    )
     return {**found, "id": model}
 
 
@@ -80,15 +86,16 @@ class Shares:
     small: float
 
 
-def judge_wafer(rows: Sequence[Shares]) -> str:
-    """Rows of each model, chip and split."""
-    if not any(row.small > row.links + MATTERS for row in rows):
-        return CONTRADICTED
-    avoided = all(row.small > row.all_of_it + MATTERS and row.all_of_it <= MATTERS for row in rows)
-    return CONFIRMED if avoided else QUALIFIED
+def wafer_facts(rows: Sequence[Shares]) -> dict[str, Fact]:
+    """Over the rows of each model, chip and split."""
+    return {
+        "links_more_most": max(row.small - row.links for row in rows),
+        "all_more_least": min(row.small - row.all_of_it for row in rows),
+        "all_of_it_most": max(row.all_of_it for row in rows),
+    }
 
 
-def find_wafer() -> Finding:
+def find_wafer(given: Given) -> Measured:
     shares: dict[str, list[Shares]] = {split: [] for split in SPLITS}
     cells: dict[str, list[tuple[str, ...]]] = {split: [] for split in SPLITS}
     for model, precision in CASES:
@@ -101,9 +108,13 @@ def find_wafer() -> Finding:
                 links = float(on_wafer["interconnect_share"])
             for chip, one in found.items():
                 cells[split].append(
-                    (model, one["weight_dtype"], chip,
-                     *_cells(one[split], trips if chip == WAFER else None))
-                )  # fmt: skip
+                    (
+                        model,
+                        one["weight_dtype"],
+                        chip,
+                        *_cells(one[split], trips if chip == WAFER else None),
+                    )
+                )
                 if chip == WAFER or one[split] is None or trips is None or links is None:
                     continue
                 small = float(one[split]["interconnect_share"])
@@ -114,33 +125,10 @@ def find_wafer() -> Finding:
             values = [getattr(row, name) for row in rows]
             figures |= {f"{split}_{name}_least": min(values), f"{split}_{name}_most": max(values)}
 
-    def said(split: str, name: str) -> str:
-        least, most = figures[f"{split}_{name}_least"], figures[f"{split}_{name}_most"]
-        return f"{percent(least)} to {percent(most)}"
-
-    head = ("model", "format", "chip", "chips", "per token", "links", "links and mesh")
-    return Finding(
-        judge_wafer([row for rows in shares.values() for row in rows]),
-        f"of a decode step links between wafers take {said('fewest', 'links')} on the fewest "
-        f"wafers and {said('fastest', 'links')} on the fastest number; with the trips over the "
-        f"mesh of each wafer the interconnect takes {said('fewest', 'all_of_it')} and "
-        f"{said('fastest', 'all_of_it')}; links between Groq chips take "
-        f"{said('fewest', 'small')} and {said('fastest', 'small')}",
+    return Measured(
         figures,
-        f"One request, prompt {PROMPT:g}, output {OUTPUT:g}; weights stay on the chip; all splits "
-        "into tensor parallelism and stages. The fewest chips are often split by tensor "
-        "parallelism, which over the Ethernet of wafers is slow.",
-        tuple(
-            Table(f"{title}, and shares of a decode step", head, tuple(cells[split]))
-            for split, title in SPLITS.items()
-        ),
-        "Memory, bandwidth and links are specifications or claims of their makers; kernel laws of "
-        "these machines are assumed, and checked against published speeds in docs/tiers.md. LP30 "
-        "is announced, not shipped.",
-        "How much of a wafer's fixed cost is its mesh: out and back over its cores at an assumed "
-        "clock for every product, from which the law takes all of it; its fabric has no published "
-        "collective times. The truth lies between links and links and mesh. What crosses a Groq "
-        "chip inside is in its kernels' fixed cost and counted for neither.",
+        tuple((tuple(cells[split]) for split, title in SPLITS.items())),
+        wafer_facts([row for rows in shares.values() for row in rows]),
     )
 
 
@@ -153,19 +141,7 @@ def _cells(row: dict[str, Any] | None, trips: float | None) -> tuple[str, ...]:
     return (f"{row['chips']:,}", in_ms(row["tpot_s"]), percent(links), both)
 
 
-def judge_size(held: Sequence[tuple[float, bool]], chips: Sequence[float | None]) -> str:
-    """`held`: (parameters, whether one wafer holds them in 16 bits); `chips`: the Groq v1 chips
-    that large models take, None where none hold them."""
-    most = max((size for size, fits in held if fits), default=0.0)
-    least_refused = min((size for size, fits in held if not fits), default=float("inf"))
-    bound = 18e9 <= most <= 23e9 and least_refused <= 30e9
-    many = [count is None or count >= MANY for count in chips]
-    if not bound and not any(many):
-        return CONTRADICTED
-    return CONFIRMED if bound and all(many) else QUALIFIED
-
-
-def find_size() -> Finding:
+def find_size(given: Given) -> Measured:
     backend = load_catalog().chip(WAFER).backend
     points = [Point(name, WAFER, weight="bf16") for name in AROUND_20B]
     answer = predict(points, PROMPT, OUTPUT, backend=backend)
@@ -175,14 +151,15 @@ def find_size() -> Finding:
     ]
     rows = tuple(
         (
-            name, digits(size / 1e9),
+            name,
+            digits(size / 1e9),
             f"{digits(answer['memory_bytes_per_chip'][k] / 1e9)} of "
             f"{digits(answer['memory_capacity_bytes_per_chip'][k] / 1e9)} GB",
             "runs" if fits else "refused: memory_capacity",
             in_ms(answer["tpot_s"][k]) if fits else "–",
         )
         for k, (name, (size, fits)) in enumerate(zip(AROUND_20B, held, strict=True))
-    )  # fmt: skip
+    )
     counts, chips = [], []
     for model, precision in LARGE:
         for chip in SMALL_CHIPS:
@@ -205,10 +182,7 @@ def find_size() -> Finding:
         f"{models()[model].name} {'none' if count is None else f'{count:,.0f}'}"
         for (model, _), count in zip(LARGE, chips, strict=True)
     )
-    return Finding(
-        judge_size(held, chips),
-        f"one WSE-3 runs {digits(largest / 1e9)}B parameters in 16 bits at batch 1 and refuses "
-        f"{digits(refused / 1e9)}B; of Groq v1 chips in 8 bits {said}",
+    return Measured(
         {
             "largest_held": largest,
             "least_refused": refused,
@@ -217,53 +191,13 @@ def find_size() -> Finding:
                 for (model, _), count in zip(LARGE, chips, strict=True)
             },
         },
-        f"Batch 1, prompt {PROMPT:g}, output {OUTPUT:g} (context 2,048), weights and cache on the "
-        "chip.",
-        (
-            Table(
-                "One WSE-3 in bf16",
-                ("model", "billion parameters", "memory", "verdict", "per token"),
-                rows,
+        (rows, tuple(counts)),
+        {
+            "many_chips": float(
+                np.mean([count is None or count >= given["many"] for count in chips])
             ),
-            Table(
-                "Chips for a large model",
-                ("model", "format", "chip", "by bytes", "fewest chips", "per token", "network"),
-                tuple(counts),
-            ),
-        ),
-        "Capacities are specifications (44 GB; 230 and 500 MB); what fits is derived; LP30 is "
-        "announced, not shipped.",
-        "What a compiler keeps beside the weights on these chips; streaming of weights from "
-        "outside a wafer, which Cerebras uses for training, is not serving as modelled here.",
-    )  # fmt: skip
-
-
-CLAIMS = (
-    Claim(
-        10,
-        "Wafer-scale avoids the interconnect cost that thousands of small SRAM chips pay.",
-        (
-            "dse claims 10",
-            "dse hardware fit wse3 --model llama-3-70b --weight-dtype bf16",
-            "dse hardware fit groq_lpu_v1 --model llama-3-70b --weight-dtype int8",
-        ),
-        f"Contradicted where links between small chips nowhere take {MATTERS:.0%} of a step more "
-        "than links between wafers, trips over the mesh left out; confirmed where they take "
-        f"{MATTERS:.0%} more everywhere with these trips counted as interconnect, which then is at "
-        f"most {MATTERS:.0%} on wafers; else qualified. Fewest and fastest splits both count.",
-        find_wafer,
-    ),
-    Claim(
-        11,
-        "A WSE-3 holds models of up to about 20B parameters in FP16; Groq needs many chips for a "
-        "large model.",
-        (
-            "dse claims 11",
-            "dse hardware fit wse3 --model gpt-neox-20b --weight-dtype bf16",
-        ),
-        "Confirmed where the largest model that one wafer holds has 18 to 23 billion parameters, "
-        f"30 billion are refused, and every large model takes at least {MANY} Groq v1 chips; "
-        "contradicted where neither half holds; else qualified.",
-        find_size,
-    ),
-)
+            "largest_held_b": largest / 1e9,
+            "least_refused_b": refused / 1e9,
+            "said": said,
+        },
+    )

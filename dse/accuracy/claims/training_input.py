@@ -1,10 +1,10 @@
-"""Claim 19: the input pipeline as a ceiling."""
+"""The input pipeline as a ceiling."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Given, Measured
 from dse.accuracy.claims.training_runs import RUNS, run
 from dse.answer.numbers import digits, percent, times
 from dse.physics.training.input_pipeline import TOKEN_BYTES, delivered_tokens_per_s
@@ -20,15 +20,7 @@ SUPPLY = {
 HALF = 0.5
 
 
-def judge(margins: list[float], slowed: list[float]) -> str:
-    """`margins`: what hosts deliver over what the chips take, by kind of data, the least; `slowed`:
-    what is left of the rate where half is delivered."""
-    if any(rate > HALF * 1.01 for rate in slowed):
-        return CONTRADICTED
-    return CONFIRMED if min(margins) < 1.0 else QUALIFIED
-
-
-def find() -> Finding:
+def find(given: Given) -> Measured:
     rows, slowed = [], []
     margins: dict[str, list[float]] = {name: [] for name in SUPPLY}
     for model, chip, chips in RUNS:
@@ -58,40 +50,4 @@ def find() -> Finding:
         "least_margin": least[worst],
         "least_margin_tokenised_text": least["tokenised text from storage"],
     }
-    return Finding(
-        judge(list(least.values()), slowed),
-        f"half the input leaves {percent(max(slowed))} of the rate; but a host of "
-        f"{CHIPS_PER_HOST} chips delivers tokenised text at "
-        f"{times(least['tokenised text from storage'])} what its chips take or more, and at the "
-        f"least {times(least[worst])} ({worst})",
-        figures,
-        "Best plans in bf16, sequences of 8,192; a slow pipeline delivers half the tokens.",
-        (
-            Table(
-                "With half the input, and what ordinary hosts deliver over what the chips take",
-                ("run", "tokens/s", "MFU at half", "waiting", *SUPPLY),
-                tuple(rows),
-            ),
-        ),
-        "The ceiling is a maximum of two times, exact where prefetch hides what it can. What hosts "
-        "deliver is assumed: 1 GB/s of storage; 32 cores, each 100 images or 1 MB of text a "
-        "second.",
-        "Jitter of the pipeline, shuffling across storage, video and audio.",
-    )
-
-
-CLAIMS = (
-    Claim(
-        19,
-        "A slow input pipeline starves the accelerator.",
-        (
-            "dse claims 19",
-            "dse train llama-3-8b --chip h100_sxm --chips 1024 --tokens 15T --input-tokens-per-s "
-            "5M",
-        ),
-        "Contradicted where half the input leaves more than half the rate; else confirmed where "
-        "ordinary hosts deliver less than the chips take for some kind of data, and qualified "
-        "where they keep up with all of them.",
-        find,
-    ),
-)
+    return Measured(figures, (rows,), {"worst": worst})

@@ -1,10 +1,10 @@
-"""Claim 16: what training a 70B model holds in memory."""
+"""What training a 70B model holds in memory."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Given, Measured
 from dse.accuracy.claims.training_runs import run
 from dse.answer.numbers import digits
 from dse.physics.training.memory import MOMENT_BYTES, model_states
@@ -12,32 +12,27 @@ from dse.physics.training.plan import OPTIMIZERS
 
 PARAMETERS = 70e9
 CLAIMED = {"weights": 140e9, "gradients": 140e9, "optimizer": 560e9}
-NEAR = 0.01
 MODEL, CHIP = "llama-3-70b", "h100_sxm"
 COUNTS = (4, 8, 16, 32, 64)
-
-
-def judge(parts: dict[str, float], least: float) -> str:
-    """`parts` as counted; `least`: what the smallest run that fits holds on all its chips over the
-    sum of the claim."""
-    agrees = all(abs(parts[name] / CLAIMED[name] - 1.0) <= NEAR for name in CLAIMED)
-    if not agrees:
-        return CONTRADICTED
-    return CONFIRMED if least >= 1.0 else QUALIFIED
 
 
 def states(optimizer: str, gradient_bytes: float, master_bytes: float) -> dict[str, float]:
     """Bytes of the states of PARAMETERS parameters in one place."""
     one = np.ones(1)
     found = model_states(
-        PARAMETERS * one, PARAMETERS * one, one, 0.0 * one,
-        MOMENT_BYTES[OPTIMIZERS.index(optimizer)] * one, master_bytes * one, gradient_bytes * one,
-    )  # fmt: skip
+        PARAMETERS * one,
+        PARAMETERS * one,
+        one,
+        0.0 * one,
+        MOMENT_BYTES[OPTIMIZERS.index(optimizer)] * one,
+        master_bytes * one,
+        gradient_bytes * one,
+    )
     names = ("weights", "gradients", "optimizer", "master")
     return {name: float(getattr(found, name)[0]) for name in names}
 
 
-def find() -> Finding:
+def find(given: Given) -> Measured:
     rows, parts = [], {}
     for words, optimizer, gradient, master in (
         ("the claim: FP32 moments, no master copy", "adam_fp32", 2.0, 0.0),
@@ -66,38 +61,12 @@ def find() -> Finding:
         "states_bytes_of_that_run": held * chips,
         "bytes_of_that_run": document["memory_bytes_per_chip"] * chips,
     }
-    return Finding(
-        judge(parts, held * chips / (12.0 * document["total_parameters"])),
-        f"{digits(parts['weights'] / 1e9)} + {digits(parts['gradients'] / 1e9)} + "
-        f"{digits(parts['optimizer'] / 1e9)} = {digits(total / 1e9)} GB of states; the smallest "
-        f"cluster of {CHIP} that trains {MODEL} has {chips}, whose states take "
-        f"{digits(held * chips / 1e9)} GB ({digits(per_parameter)} bytes a parameter)",
+    return Measured(
         figures,
-        f"70e9 parameters in one place; and {MODEL} (70.6e9) on {', '.join(map(str, COUNTS))} x "
-        f"{CHIP}, every plan, sequences of 8,192, FP32 gradients and a master copy.",
-        (
-            Table(
-                "States of 70e9 parameters in GB",
-                ("kept", "weights", "gradients", "moments", "master copy", "in all"),
-                tuple(rows),
-            ),
-        ),
-        "Counted; activations and buffers of the runs are predicted.",
-        "What fragmentation of the allocator adds. Moments in 16 or 8 bits need less than the "
-        "claim, which names FP32; LoRA trains no more than a percent of the parameters.",
+        (rows,),
+        {
+            "off": max(abs(parts[name] / CLAIMED[name] - 1.0) for name in CLAIMED),
+            "held_over_claim": held * chips / (12.0 * document["total_parameters"]),
+            "per_parameter": per_parameter,
+        },
     )
-
-
-CLAIMS = (
-    Claim(
-        16,
-        "Training a 70B model in BF16 needs at least 840 GB: weights 140, gradients 140, FP32 Adam "
-        "states 560.",
-        ("dse claims 16", "dse train llama-3-70b --chip h100_sxm --chips 32 --memory"),
-        f"Contradicted where one of the three parts of 70e9 parameters is off by more than "
-        f"{NEAR:.0%}; else confirmed where the states of the smallest cluster that trains such a "
-        "model with FP32 Adam take as much a parameter or more, and qualified where they take "
-        "less.",
-        find,
-    ),
-)

@@ -1,4 +1,4 @@
-"""Claim 21: which chip for which use."""
+"""Which chip for which use."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.accuracy.claims.frame import CONFIRMED, CONTRADICTED, QUALIFIED, Claim, Finding, Table
+from dse.accuracy.claims.engine import Given, Measured, Rows
 from dse.accuracy.claims.points import Answer, Point, predict, usable_chips
 from dse.accuracy.claims.sram import fitted
 from dse.answer.numbers import digits, times
 from dse.catalog import load_catalog
 
-NEAR = 1.1  # a chip is as good as the best within this factor
 THEN = 2024  # the year from which the table that the claim quotes dates
 SOLD = ("shipping", "shipping_legacy", "shipping_cn", "cloud", "cloud_legacy", "restricted")
 EDGE_W = 200.0
@@ -43,41 +42,67 @@ class Use:
 
 USES = (
     Use(
-        "low latency, small model", ("groq_lpu_v1", "h100_sxm"), "llama-3-8b", "fp8",
-        "tpot_s", "ms a token", 1e3, 8, 1.0,
+        "low latency, small model",
+        ("groq_lpu_v1", "h100_sxm"),
+        "llama-3-8b",
+        "fp8",
+        "tpot_s",
+        "ms a token",
+        1e3,
+        8,
+        1.0,
     ),
     Use(
-        "low latency, large dense model", ("h200_sxm",), "llama-3.1-405b", "fp8",
-        "tpot_s", "ms a token", 1e3, 8, 1.0,
+        "low latency, large dense model",
+        ("h200_sxm",),
+        "llama-3.1-405b",
+        "fp8",
+        "tpot_s",
+        "ms a token",
+        1e3,
+        8,
+        1.0,
     ),
     Use(
-        "low latency, large sparse model", ("h200_sxm",), "deepseek-v3", "fp8",
-        "tpot_s", "ms a token", 1e3, 8, 1.0,
+        "low latency, large sparse model",
+        ("h200_sxm",),
+        "deepseek-v3",
+        "fp8",
+        "tpot_s",
+        "ms a token",
+        1e3,
+        8,
+        1.0,
     ),
     Use(
-        f"edge: one chip of at most {EDGE_W:g} W", ("furiosa_rngd",), "llama-3.2-3b", "int8",
-        "joules_per_output_token", "J a token", 1.0, 1, 1.0, most_w=EDGE_W,
+        f"edge: one chip of at most {EDGE_W:g} W",
+        ("furiosa_rngd",),
+        "llama-3.2-3b",
+        "int8",
+        "joules_per_output_token",
+        "J a token",
+        1.0,
+        1,
+        1.0,
+        most_w=EDGE_W,
     ),
     Use(
-        "research: one rented chip", ("h100_sxm", "a100_80_sxm"), "llama-3-8b", "bf16",
-        "usd_per_million_total_tokens", "$ per million tokens", 1.0, 1, 16.0, basis="on_demand",
+        "research: one rented chip",
+        ("h100_sxm", "a100_80_sxm"),
+        "llama-3-8b",
+        "bf16",
+        "usd_per_million_total_tokens",
+        "$ per million tokens",
+        1.0,
+        1,
+        16.0,
+        basis="on_demand",
     ),
-)  # fmt: skip
+)
 
 
-def judge(today: list[float | None], then: list[float | None]) -> str:
-    """For each use, how far the chip that is named lies behind the best of all chips, and of those
-    of its time; 1 is the best, None where it cannot do it."""
-    now, before = (
-        [ratio is not None and ratio <= NEAR for ratio in ratios] for ratios in (today, then)
-    )
-    if all(now):
-        return CONFIRMED
-    return QUALIFIED if any(now) or any(before) else CONTRADICTED
-
-
-def find() -> Finding:
-    cells, today, then, figures, tables = [], [], [], {}, []
+def find(given: Given) -> Measured:
+    cells, today, then, figures, tables, ranked = [], [], [], {}, [], []
     for use in USES:
         best = _best(use)
         chips = load_catalog().chips
@@ -91,42 +116,26 @@ def find() -> Finding:
         order = sorted(best, key=lambda name: best[name][0])
         cells.append(
             (
-                use.name, " or ".join(use.said), use.model,
+                use.name,
+                " or ".join(use.said),
+                use.model,
                 f"{digits(min(said) * use.scale)} {use.unit}" if said else "–",
                 f"{order[0]} {digits(best[order[0]][0] * use.scale)}" if order else "–",
-                times(ratios[0]), times(ratios[1]),
+                times(ratios[0]),
+                times(ratios[1]),
             )
-        )  # fmt: skip
+        )
         tables.append(_ranking(use, best, order))
-    holds = sum(ratio is not None and ratio <= NEAR for ratio in today)
-    held = sum(ratio is not None and ratio <= NEAR for ratio in then)
+        ranked.append(len(order))
+    holds = sum(ratio is not None and ratio <= given["near"] for ratio in today)
+    held = sum(ratio is not None and ratio <= given["near"] for ratio in then)
     cells.append(
         ("large training", "h100_sxm or a TPU pod", "–", "needs the training model", *("–",) * 3)
     )
-    head = (
-        "use",
-        "named",
-        "model",
-        "named reaches",
-        "best today",
-        "behind it",
-        f"behind the best until {THEN}",
-    )
-    return Finding(
-        judge(today, then),
-        f"the chip named is within {NEAR - 1:.0%} of the best in {holds} of {len(USES)} uses among "
-        f"all chips on sale, in {held} among those until {THEN}; training waits for its model",
+    return Measured(
         figures | {"uses": float(len(USES)), "hold_today": float(holds), "held_then": float(held)},
-        "Chips of the catalog that are sold or rented and have the figures of an estimate; prompt "
-        "1,000, output 500; groups of up to 8 chips of one domain (edge and research one; those "
-        "with all memory on the chip as many as are fastest, at prompt 1,536); research on "
-        "on_demand prices, edge by the chip's power.",
-        (Table("The use-case table", head, tuple(cells)), *tables),
-        "Predicted; kernels are fitted, derived or assumed by chip, as the rankings say. Prices "
-        "and power are of their sources.",
-        "Chips of the edge without a published dense peak (Jetson, Apple M, Qualcomm) are not "
-        "ranked: dse hardware list --missing names them. Software support, which decides much of "
-        "research, is not in the model.",
+        (tuple(cells), *tables),
+        {f"ranked_{k}": count for k, count in enumerate(ranked)},
     )
 
 
@@ -187,34 +196,17 @@ def _spread(use: Use) -> Best:
     return best
 
 
-def _ranking(use: Use, best: Best, order: list[str]) -> Table:
+def _ranking(use: Use, best: Best, order: list[str]) -> Rows:
     shown = [*order[:5], *(name for name in use.said if name in best and name not in order[:5])]
     rows = tuple(
         (
-            str(order.index(name) + 1), name, str(load_catalog().chips[name].year or "–"),
-            f"{best[name][1][0].tp:g}", digits(best[name][0] * use.scale), best[name][1][1],
+            str(order.index(name) + 1),
+            name,
+            str(load_catalog().chips[name].year or "–"),
+            f"{best[name][1][0].tp:g}",
+            digits(best[name][0] * use.scale),
+            best[name][1][1],
         )
         for name in shown
-    )  # fmt: skip
-    title = (
-        f"{use.name[0].upper()}{use.name[1:]}: {use.model} in {use.weight}, of {len(order)} chips"
     )
-    return Table(title, ("rank", "chip", "year", "chips", use.unit, "efficiencies"), rows)
-
-
-CLAIMS = (
-    Claim(
-        21,
-        "Large training belongs on an H100 cluster or TPU pod, a small model at low latency on "
-        "Groq or H100, a large one on H200, the edge on an NPU, research on H100 or A100.",
-        (
-            "dse claims 21",
-            "dse estimate --model llama-3-8b --chip h100_sxm --tp 8 --weight-dtype fp8 "
-            "--prompt-tokens 1000 --output-tokens 500 --concurrency 1",
-        ),
-        f"A cell holds where the chip that is named is within {NEAR - 1:.0%} of the best. "
-        "Confirmed where all hold among the chips on sale today; qualified where one holds among "
-        f"them or among those until {THEN}; contradicted where none does.",
-        find,
-    ),
-)
+    return rows

@@ -21,7 +21,6 @@ from dse.physics.training.sites import data_sync_s, pipeline_s
 from dse.physics.training.stragglers import straggler_s
 from dse.space.candidates import Floats
 
-LEAST_GOODPUT = 0.01
 LOSSES_AT_SCALE = {
     **LOSSES,
     "sites": "gradients or activations between data centres",
@@ -55,13 +54,12 @@ class Conditions:
 @dataclass(frozen=True, slots=True)
 class Run:
     """(n,) each: seconds of a step with everything around it, by cause of LOSSES_AT_SCALE, which
-    add up to it; `goodput`; `violations` of SCALE_RULES, beside those of the step."""
+    add up to it; `goodput`."""
 
     step_s: Floats
     losses: Mapping[str, Floats]
     goodput: Goodput
     checkpoint_bytes: Floats
-    violations: Mapping[str, Floats]
 
     def wall_s(self, batch: TrainingBatch, tokens: Floats | float) -> Floats:
         """(n,) seconds from the first step to the last of a run over so many tokens."""
@@ -93,10 +91,6 @@ def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditi
     delivered = np.full(len(chips), conditions.input_tokens_per_s)
     starved = starved_s(running, batch.global_batch_tokens, delivered)
     state = trained * (WEIGHT_BYTES + batch.master_bytes + MOMENT_BYTES[batch.optimizer])
-    ranks = conditions.sites if conditions.site_split == "data" else 1.0
-    uneven = (chips % conditions.sites > 0.0) | (batch.candidates.data_parallel % ranks > 0.0)
-    if conditions.site_split == "pipeline":
-        uneven = uneven | (batch.candidates.pipeline_parallel % conditions.sites > 0.0)
     interrupted = goodput(
         chips,
         np.full(len(chips), conditions.chip_s_between),
@@ -107,10 +101,6 @@ def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditi
         if conditions.checkpoint_interval_s is None
         else np.full(len(chips), conditions.checkpoint_interval_s),
     )
-    stands = np.minimum(LEAST_GOODPUT / interrupted.goodput - 1.0, 1.0)
-    broken = {"interruptions_leave_time": np.maximum(stands, 0.0)}
-    if conditions.sites > 1.0:
-        broken["sites_divide_ranks"] = np.where(uneven, 1.0, 0.0)
     return Run(
         step_s=running + starved,
         losses={
@@ -121,14 +111,7 @@ def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditi
         },
         goodput=interrupted,
         checkpoint_bytes=state,
-        violations=broken,
     )
-
-
-SCALE_RULES = {
-    "interruptions_leave_time": f"interruptions leave {LEAST_GOODPUT:.0%} of the time or more",
-    "sites_divide_ranks": "chips, and data-parallel ranks or stages by the split, divide by sites",
-}
 
 
 def _trained(batch: TrainingBatch, metrics: TrainingMetrics) -> Floats:

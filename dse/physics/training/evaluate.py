@@ -34,7 +34,6 @@ from dse.physics.training.plan import (
     TrainingBatch,
     TrainingMetrics,
 )
-from dse.physics.training.rules import violations
 from dse.physics.training.weights import Elements, elements_of
 from dse.physics.training.work import Sends
 from dse.schema.tiers import TIERS
@@ -75,7 +74,6 @@ def _evaluate(batch: TrainingBatch, machines: Machines, stack: TrainingStack) ->
     full = batch.recompute == FULL
     again = np.where(full, forward * step.peak_s_per_flop, 0.0)
     again = again * micro_batches / deployed.pipeline_parallel
-    host_capacity = machines.tiers.capacity_bytes[deployed.batch.chip, HOST]
     return TrainingMetrics(
         step_s=step_s,
         tokens_per_s_per_chip=batch.global_batch_tokens / step_s / batch.chips,
@@ -92,7 +90,7 @@ def _evaluate(batch: TrainingBatch, machines: Machines, stack: TrainingStack) ->
         micro_batches=micro_batches,
         work=spent.work,
         parameters=count,
-        violations=violations(deployed, total, memory.host, host_capacity),
+        deployed=deployed,
     )
 
 

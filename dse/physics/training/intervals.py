@@ -2,7 +2,7 @@
 
 `hardware/efficiency/training/calibration.yaml` holds the 10th and the 90th percentile of measured
 over predicted tokens a second, of rows whose group (model and chip) was left out of the fit, for
-each kind of kernel efficiency. `python -m dse.accuracy.fit_training` writes it.
+each kind of kernel efficiency. `python -m tools.fits.training` writes it.
 """
 
 from __future__ import annotations

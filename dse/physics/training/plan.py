@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from dse.physics.power import Work
 from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.dtypes import CODE
 from dse.space.candidates import CandidateBatch, Codes, Floats
+
+if TYPE_CHECKING:
+    from dse.physics.training.deployed import TrainingDeployed
 
 # Codes are places in these. What each means is in docs/training.md.
 PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4")
@@ -200,8 +203,8 @@ class TrainingMetrics:
     counts recomputed arithmetic too. `memory[part]` and `losses[cause]` (seconds) have the keys of
     MEMORY_PARTS and LOSSES and add up, in that order, to `memory_bytes_per_chip` and `step_s`.
     `work` is what the mean chip does in a step, for `dse.physics.power`; `parameters` are the
-    model's. `hidden_communication_s` ran behind arithmetic. `violations[rule]` > 0 where a rule is
-    broken, scaled as used / limit - 1 (or 1).
+    model's. `hidden_communication_s` ran behind arithmetic. `deployed` is what they were worked out
+    on, for `dse.rules`.
     """
 
     step_s: Floats
@@ -219,17 +222,9 @@ class TrainingMetrics:
     micro_batches: Floats
     work: Work
     parameters: Parameters
-    violations: Mapping[str, Floats]
+    deployed: TrainingDeployed
 
     @property
     def loss_shares(self) -> dict[str, Floats]:
         """(n,) of the step by cause."""
         return {cause: seconds / self.step_s for cause, seconds in self.losses.items()}
-
-    @property
-    def feasible(self) -> Any:
-        """(n,) whether no rule is broken."""
-        broken = np.zeros(len(self.step_s), dtype=bool)
-        for amount in self.violations.values():
-            broken = broken | (amount > 0.0)
-        return ~broken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dse.catalog import Catalog
 from dse.economics.priced import price_assumptions
-from dse.physics.training.search import Trainer
+from dse.problem.training.search import Trainer
 from dse.schema.chip import Figure
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.model import Model

@@ -13,7 +13,7 @@ import numpy as np
 
 from dse.physics.machines import Machines
 from dse.physics.power import Draw
-from dse.physics.training.search import Evaluated
+from dse.problem.training.search import Evaluated
 from dse.space.candidates import Floats
 
 

@@ -13,7 +13,7 @@ from dse.physics.machines import compile_machines
 from dse.physics.training.at_scale import Conditions
 from dse.physics.training.plan import RECOMPUTES
 from dse.physics.training.plans import Setting, default_batch_tokens
-from dse.physics.training.search import Trainer
+from dse.problem.training.search import Trainer
 from dse.schema.model import Model
 from dse.schema.training_run import TrainingTerms
 from dse.schema.training_stack import training_stack

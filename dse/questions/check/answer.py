@@ -12,23 +12,26 @@ from dse.catalog import Catalog
 from dse.physics import gemms
 from dse.physics.deployed import Deployed
 from dse.physics.machines import Machines, compile_machines
-from dse.questions.check.degrees import degrees
+from dse.physics.workload import Workload
+from dse.problem.evaluate import evaluate
+from dse.questions.check.degrees import degrees, of_shape
 from dse.questions.estimate.point import axes_of
-from dse.rules import (
+from dse.rules.bands import bands
+from dse.rules.case import Case, stack_of
+from dse.rules.families import family_of, matrix_unit
+from dse.rules.families.family import Family
+from dse.rules.kinds import SEVERITIES, Finding
+from dse.rules.registry import findings, judge
+from dse.rules.waste import (
     Filling,
-    Finding,
     Judged,
     Steps,
     added_share,
-    bands,
-    errors,
-    judge,
+    judge_products,
+    unmeasured_alignment,
     wastes,
 )
-from dse.rules.families import family_of, matrix_unit
-from dse.rules.families.family import Family
-from dse.rules.kinds import MEGATRON, SEVERITIES
-from dse.rules.waste import unmeasured_alignment
+from dse.schema.backend import Backend
 from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.chip import Chip
 from dse.schema.dtypes import CODE, DTYPES
@@ -66,8 +69,17 @@ class Subject:
     machines: Machines | None
     refusal: str | None
     load: Load
-    chunk_tokens: float
+    backend: Backend
     domain: float
+
+    @property
+    def case(self) -> Case:
+        """What rules see of the shape: with its memory, where the chip has every figure."""
+        if self.machines is None:
+            return Case(self.batch, (self.chip.family,), stack_of(self.backend.id))
+        load = self.load
+        workload = Workload.of(load.prompt_tokens, load.output_tokens, "continuous", self.backend)
+        return evaluate(self.batch, workload, self.machines).case
 
     def steps(self, batch: CandidateBatch) -> Steps | None:
         """A prefill and a decode step of n shapes on the chip, and their products judged."""
@@ -75,7 +87,7 @@ class Subject:
             return None
         deployed = Deployed(batch, self.machines)
         load = self.load
-        chunks = np.ceil(load.prompt_tokens / self.chunk_tokens)
+        chunks = np.ceil(load.prompt_tokens / self.backend.chunk_tokens)
         requests = np.ceil(load.concurrency / batch.data_parallel)
         context = load.prompt_tokens + load.output_tokens / 2.0
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -83,8 +95,8 @@ class Subject:
             then = gemms.decode(deployed, requests, context)
             return Steps(
                 batch, self.filling, first, then,
-                judge(first, self.filling, tiled=True),
-                judge(then, self.filling, tiled=False),
+                judge_products(first, self.filling, tiled=True),
+                judge_products(then, self.filling, tiled=False),
             )  # fmt: skip
 
 
@@ -124,7 +136,7 @@ def subject_of(
         machines=None if refusal else compile_machines(catalog, [chip_id]),
         refusal=refusal,
         load=load,
-        chunk_tokens=catalog.backends[chip.backend].chunk_tokens,
+        backend=catalog.backends[chip.backend],
         domain=float(system.levels[0].size or batch.chips_per_instance[0]),
     )
 
@@ -132,14 +144,21 @@ def subject_of(
 def refusals(subject: Subject, batch: CandidateBatch) -> Iterator[Finding]:
     """The rules that software which runs on the chip holds n shapes to."""
     known = set(subject.family.stacks)
-    return (finding for finding in errors(batch) if known & set(finding.rule.stacks))
+    return (finding for finding in of_shape(batch) if known & set(finding.rule.stacks))
 
 
 def check(subject: Subject) -> dict[str, Any]:
-    """The document of `dse check --json`, without the nearest shapes. `ok`: no software that serves
-    models on the chip refuses the shape; Megatron-LM, which trains them, stands in `stacks`."""
-    batch, steps = subject.batch, subject.steps(subject.batch)
-    broken = [one for one in refusals(subject, batch) if one.broken[0]]
+    """The document of `dse check --json`, without the nearest shapes. `ok`: the shape
+    breaks no rule that binds, as `dse estimate` would say of it. `stacks` are those whose own rules
+    take the shape, Megatron-LM, which trains models, among them."""
+    batch, steps, case = subject.batch, subject.steps(subject.batch), subject.case
+    bound = {name for name, amount in judge(case).items() if amount[0] > 0.0}
+    known = set(subject.family.stacks)
+    broken = [
+        one
+        for one in findings(case)
+        if one.broken[0] and (one.rule.name in bound or known & set(one.rule.stacks))
+    ]
     found = [*broken, *(one for one in bands(batch) if one.broken[0])]
     if steps is not None:
         found += [one for one in wastes(steps) if one.broken[0] and _applies(one, subject)]
@@ -150,13 +169,13 @@ def check(subject: Subject) -> dict[str, Any]:
         "model": subject.model.name,
         "chip": subject.chip.id,
         "deployment": _deployment(batch),
-        "ok": all(takes for stack, takes in stacks.items() if stack != MEGATRON),
+        "ok": not bound,
         "stacks": stacks,
         "prefill": _step(steps, "prefill"),
         "decode": _step(steps, "decode"),
         "degrees": degrees(batch, subject.family.stacks, subject.domain),
         "fills": _fills(subject, steps),
-        "rules": [_rule(one, subject.family.stacks) for one in found],
+        "rules": [_rule(one, subject.family.stacks, one.rule.name in bound) for one in found],
         "gemms": [] if steps is None else gemm_rows(steps),
         "nearest": [],
         "assumed": _assumed(subject, steps),
@@ -210,7 +229,7 @@ def _step(steps: Steps | None, phase: str) -> dict[str, Any] | None:
     }
 
 
-def _rule(finding: Finding, stacks: tuple[str, ...]) -> dict[str, Any]:
+def _rule(finding: Finding, stacks: tuple[str, ...], binds: bool) -> dict[str, Any]:
     rule = finding.rule
     refused_by = [stack for stack in rule.stacks if stack in stacks]
     shares = (finding.prefill, finding.decode)
@@ -219,6 +238,7 @@ def _rule(finding: Finding, stacks: tuple[str, ...]) -> dict[str, Any]:
         "severity": rule.severity,
         "found": finding.words(0),
         "says": rule.says,
+        "binds": binds,
         "refused_by": refused_by,
         "prefill_share": None if shares[0] is None else float(shares[0][0]),
         "decode_share": None if shares[1] is None else float(shares[1][0]),

@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from dse.rules import Flags, errors
+from dse.rules.case import Case
 from dse.rules.divide import EXPERTS, GROUP, STAGES
-from dse.rules.kinds import Rule
+from dse.rules.kinds import Finding, Flags, Rule
+from dse.rules.registry import findings
 from dse.space.candidates import CandidateBatch, Floats
 
 MOST = 1024  # no shape has so many heads
+
+
+def of_shape(batch: CandidateBatch) -> list[Finding]:
+    """What any stack refuses of n shapes with their degrees, of which no more is known."""
+    return findings(Case(batch))
 
 
 def with_degrees(batch: CandidateBatch, n: int, **axes: Floats) -> CandidateBatch:
@@ -74,7 +80,7 @@ def _admitted(
 ) -> dict[str, list[int]]:
     """The values that each stack, and all of them ("all"), admit by `rules` (None: all rules)."""
     refused: dict[str, Flags] = {name: np.zeros(len(batch), bool) for name in (*stacks, "all")}
-    for finding in errors(batch):
+    for finding in of_shape(batch):
         if rules is not None and finding.rule not in rules:
             continue
         for stack in finding.rule.stacks:
@@ -92,22 +98,13 @@ def _refused(batch: CandidateBatch, tensor: Floats) -> list[dict[str, Any]]:
         if block.count[0] > 0.0 and heads[0] > 0.0:
             tried = tried | ((heads % tensor == 0.0) & (tensor <= 8.0))
     reasons: dict[int, list[str]] = {}
-    for finding in errors(batch):
+    for finding in of_shape(batch):
         for i in np.flatnonzero(finding.broken & tried):
             said = reasons.setdefault(int(tensor[i]), [])
             words = finding.words(int(i))
             if words not in said:
                 said.append(words)
     return [{"tp": tp, "because": reasons[tp]} for tp in sorted(reasons)]
-
-
-def refused_by(batch: CandidateBatch, stack: str) -> list[str]:
-    """What `stack` refuses of the one shape of `batch`, a rule each; empty where it takes it."""
-    said: dict[str, list[str]] = {}
-    for finding in errors(batch):
-        if stack in finding.rule.stacks and finding.broken[0]:
-            said.setdefault(finding.rule.says, []).append(finding.words(0))
-    return [f"{'; '.join(words)} (the rule: {says})" for says, words in said.items()]
 
 
 def nearest_degrees(batch: CandidateBatch, stack: str) -> list[dict[str, int]]:

@@ -24,8 +24,9 @@ from dse.physics.parameters import parameters
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate
 from dse.questions.check.answer import Subject, refusals
-from dse.rules import Steps, added_share
-from dse.rules.divide import HEADS, KV_HEADS, expert_shards
+from dse.rules.case import expert_shards
+from dse.rules.divide import HEADS, KV_HEADS
+from dse.rules.waste import Steps, added_share
 from dse.schema.backend import Backend
 from dse.schema.blocks import FEED_FORWARD, MIXERS
 from dse.space.candidates import Block, CandidateBatch, Floats

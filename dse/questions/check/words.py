@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dse.answer.numbers import NONE, digits, tenths
+from dse.rules.kinds import message
 
 SHOWN, REASONS = 3, 3  # refused degrees, and reasons of each
 SEEN = 5e-4  # shares below it are none
@@ -19,10 +20,14 @@ def answer(document: dict[str, Any]) -> str:
     refusing = [name for name, takes in stacks.items() if not takes]
     where = f"{document['model']} on {document['chip']} ({_degrees(document['deployment'])})"
     if not document["ok"]:
-        first = [row["found"] for row in document["rules"] if row["severity"] == "error"]
-        rest = f"; no rule here of {_join(taken)} does" if taken else ""
-        return f"{where} does not fit: {first[0]} (refused by {_join(refusing)}{rest})."
-    fits = f"fits ({_join(refusing)}, which trains, refuses it)" if refusing else "fits"
+        first = _by_rule([row for row in document["rules"] if row["binds"]])[0]
+        by = f"; refused by {_join(refusing)}" if refusing else ""
+        rest = f"; no rule here of {_join(taken)} does" if taken and refusing else ""
+        words = message(first["rule"], first["says"], first["found"])
+        return f"{where} does not fit: it {words}{by}{rest}."
+    fits = "fits"
+    if refusing:
+        fits += f" ({_join(refusing)} {'refuse' if len(refusing) > 1 else 'refuses'} it)"
     if document["prefill"] is None:
         return f"{where} {fits} as far as degrees go; what it wastes is not known."
     prefill, decode = (document[phase]["added_share"] for phase in ("prefill", "decode"))
@@ -100,24 +105,28 @@ def rule_lines(document: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """(title, sentences) of each severity that has a finding."""
     groups = []
     for severity, title in TITLES.items():
-        rows: dict[str, dict[str, Any]] = {}
-        for k, row in enumerate(document["rules"]):
-            if row["severity"] != severity:
-                continue
-            key = row["rule"] if severity == "error" else str(k)
-            before = [rows[key]["found"]] if key in rows else []
-            rows[key] = row | {"found": "; ".join([*before, row["found"]])}
+        rows = [row for row in document["rules"] if row["severity"] == severity]
+        if severity == "error":  # one sentence a rule, whatever sizes break it
+            rows = _by_rule(rows)
         if rows:
-            groups.append((title, [_sentence(row) for row in rows.values()]))
+            groups.append((title, [_sentence(row) for row in rows]))
     return groups
+
+
+def _by_rule(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        found.setdefault(row["rule"], {})[row["found"]] = None
+    first = {row["rule"]: row for row in reversed(rows)}
+    return [first[name] | {"found": "; ".join(words)} for name, words in found.items()]
 
 
 def _sentence(row: dict[str, Any]) -> str:
     name = row["rule"].replace("_", " ")
     if row["severity"] == "error":
-        by = _join(row["refused_by"])
-        broken = f"{row['found']}. Breaks the rule: {row['says']}"
-        return f"{broken}. Refused by {by}. Source: {row['source']}."
+        broken = f"It {message(row['rule'], row['says'], row['found'])}"
+        by = f" Refused by {_join(row['refused_by'])}." if row["refused_by"] else ""
+        return f"{broken}.{by} Source: {row['source']}."
     if row["severity"] == "note":
         return f"{name}: {row['found']}. Usual ({row['known']}): {row['says']}."
     costs = [

@@ -126,7 +126,7 @@ def _largest_instance(catalog: Catalog, chip: str, most: int) -> tuple[int, str 
 
 
 def _splits(one: CandidateBatch, model: Model, limit: int) -> CandidateBatch:
-    """Every split of at most `limit` chips; which are legal, the rules of `dse.problem.evaluate`
+    """Every split of at most `limit` chips; which are legal, `dse.rules`
     say."""
     heads = max(
         (int(b.sizes[name]) for b in model.blocks for name in HEADS if b.sizes.get(name)), default=1

@@ -43,7 +43,10 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
     values["output_tokens_per_s_per_chip"] = rate / chips
     values["output_tokens_per_s_per_user"] = 1.0 / float(found.tpot_s[0])
     violations = [
-        {"constraint": f"{pool} {row['constraint']}", **{k: row[k] for k in ("amount", "meaning")}}
+        {
+            "constraint": f"{pool} {row['constraint']}",
+            **{k: row[k] for k in row if k != "constraint"},
+        }
         for pool, one in (("prefill", prefill), ("decode", decode))
         for row in one.as_json()["violations"]
     ]

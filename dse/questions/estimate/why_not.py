@@ -10,12 +10,12 @@ import numpy as np
 
 from dse.errors import NothingFeasible
 from dse.problem.describe import describe_deployment, limits_of, violations
-from dse.problem.evaluate import MEANINGS
 from dse.problem.loads import held, load_row, loads_of
 from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.problem.shapes import model_at
 from dse.problem.words import SHAPE_KEY, SHORT, deployment_words, short_shape, show, violation_words
 from dse.questions.estimate.point import Estimate
+from dse.rules.registry import MEANINGS
 from dse.schema.own_config import config_of
 from dse.search.run import Result
 from dse.study.folder import read_study

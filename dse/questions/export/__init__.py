@@ -18,7 +18,9 @@ from dse.questions.export.classes import as_published, class_notes
 from dse.questions.export.files import argument_list, config_text, script
 from dse.questions.export.legal import refuse_illegal
 from dse.questions.export.point import Launch, Point, Stack, point_of
+from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
+from dse.rules.registry import broken_rows, judge
 from dse.schema.architectures import TRANSFORMERS, Written, write_config
 from dse.schema.model import Model
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
@@ -73,7 +75,9 @@ def export_arguments(
     """The shape as Megatron-LM arguments; `degrees` as in `dse.questions.export.megatron`, those of
     a deployment where it is `served`. Raises InputError for what Megatron-LM refuses."""
     axes = {f"{name}_parallel": np.array([float(degree)]) for name, degree in degrees.items()}
-    refuse_illegal(_batch(model, axes), MEGATRON, megatron.MEGATRON)
+    batch = _batch(model, axes)
+    case = Case(batch, named=MEGATRON)
+    refuse_illegal(broken_rows(case, judge(case), 0), batch, MEGATRON, megatron.MEGATRON)
     flags, unsaid = megatron.arguments(as_published(model), degrees, sequence)
     rows = megatron.padded_vocabulary(model, degrees["tensor"])
     notes = (

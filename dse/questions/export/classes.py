@@ -5,15 +5,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written
+from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written, note_of
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models
-
-# What a class has or has not by a switch that no size says.
-SWITCHES = {
-    "Glm4MoeForCausalLM": "norms of query and key heads (use_qk_norm) are left out: GLM-4.5 has "
-    "them, GLM-4.5-Air has not",
-}
 
 
 def as_published(model: Model) -> Model:
@@ -33,7 +27,8 @@ def class_notes(written: Written) -> tuple[str, ...]:
     if published is None:
         return ()
     if published == name:
-        return (SWITCHES[name],) if name in SWITCHES else ()
+        note = note_of(name)
+        return (note,) if note else ()
     why = "is not taken here"
     if published not in ARCHITECTURES:
         why = f"is not written here (transformers {TRANSFORMERS})"

@@ -1,11 +1,13 @@
-"""What the rules of `dse check` refuse is not exported: the same rules, one message."""
+"""What a stack refuses is not exported: the rules of `dse.rules`, with the message of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dse.errors import InputError
-from dse.questions.check.degrees import nearest_degrees, refused_by
+from dse.questions.check.degrees import nearest_degrees
+from dse.rules.registry import RULES, row_words
 from dse.space.candidates import CandidateBatch
 
 FLAGS = {
@@ -13,17 +15,21 @@ FLAGS = {
 }  # fmt: skip
 
 
-def refuse_illegal(batch: CandidateBatch, stack: str, version: str) -> None:
-    """Raises InputError, with the reasons and the nearest degrees, where `stack` (a name of
-    `dse.rules.kinds`) does not take the one shape of `batch` with its degrees."""
-    broken = refused_by(batch, stack)
+def refuse_illegal(
+    broken: Sequence[Mapping[str, Any]], batch: CandidateBatch, stack: str, version: str
+) -> None:
+    """Raises InputError, with the messages of the rules that the one candidate of `batch` breaks
+    where `stack` (a name of `dse.rules.kinds`) is named, and with the degrees nearest by that it
+    takes. `broken` are rows of `dse.rules.registry`."""
     if not broken:
         return
-    near = [_words(change) for change in nearest_degrees(batch, stack)]
+    near: list[str] = []
+    if any(RULES[row["constraint"]].stacks for row in broken):
+        near = [_words(change) for change in nearest_degrees(batch, stack)]
     raise InputError(
-        f"{stack} {version} refuses it: {'; '.join(broken)}",
+        f"{stack} {version} refuses it: it {'; '.join(map(row_words, broken))}",
         field="deployment",
-        accepted=f"nearest: {', or '.join(near)}" if near else "another shape",
+        accepted=f"nearest: {', or '.join(near)}" if near else "another shape or deployment",
     )
 
 

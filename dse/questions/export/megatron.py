@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dse.errors import InputError
-from dse.questions.export.classes import SWITCHES
-from dse.schema.architectures import ARCHITECTURES, published_class, write_config
-from dse.schema.architectures.shape import PLAIN, Cannot, Shape, Sizes, spread
-from dse.schema.families.attention import FULL
+from dse.schema.architectures import ARCHITECTURES, note_of, published_class, write_config
+from dse.schema.families.patterns import FULL
+from dse.schema.families.shape import PLAIN, Cannot, Shape, Sizes, spread
 from dse.schema.model import Model
 
 MEGATRON = "0.16.1"
@@ -47,7 +46,7 @@ _UNSAID: Mapping[str, tuple[str, ...]] = {
     "OPTForCausalLM": ("ReLU, not GELU",),
     "GPTNeoXForCausalLM": ("attention and feed-forward side by side",),
     "BloomForCausalLM": ("ALiBi, not rotary positions",),
-    "Glm4MoeForCausalLM": (SWITCHES["Glm4MoeForCausalLM"],),
+    "Glm4MoeForCausalLM": (note_of("Glm4MoeForCausalLM"),),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dse.catalog import Catalog
@@ -16,6 +16,7 @@ from dse.questions.estimate.point import Estimate
 from dse.questions.export.classes import as_published
 from dse.questions.export.files import Flags
 from dse.questions.export.legal import refuse_illegal
+from dse.rules.registry import rebind
 from dse.schema.architectures import Written, write_config
 from dse.schema.backend import Backend
 from dse.schema.model import Model
@@ -113,12 +114,12 @@ def point_of(
     document = answer.as_json()
     deployment = document["deployment"]
     chip = catalog.chip(deployment["chip"])
-    _refuse_broken(answer)
     if chip.vendor.lower() not in stack.vendors:
         raise _refuse(stack, f"does not run on chips of {chip.vendor}", chip.id)
+    batch, metrics = answer.batch, answer.metrics
+    named = replace(metrics, violations=rebind(metrics.case, metrics.violations, stack.title))
+    refuse_illegal(violations(named, 0), batch, stack.title, stack.version)
     _refuse_unwritten(answer, deployment, stack)
-    batch = answer.batch
-    refuse_illegal(batch, stack.title, stack.version)
     loads = [share.workload for share in answer.mix]
     backend = loads[0].backend
     notes = _notes(loads, stack, answer)
@@ -219,17 +220,6 @@ def _pattern(model: Model) -> str | None:
     if windowed == layers:
         return "all"
     return "turns" if layers - windowed == layers // 2 else "some"
-
-
-def _refuse_broken(answer: Estimate) -> None:
-    broken = violations(answer.metrics, 0)
-    if broken:
-        words = "; ".join(row["meaning"] for row in broken)
-        raise InputError(
-            f"the point cannot be served, it breaks the rule: {words}",
-            field="deployment",
-            accepted="a point that `dse estimate` calls feasible",
-        )
 
 
 def _refuse_unwritten(answer: Estimate, deployment: Mapping[str, Any], stack: Stack) -> None:

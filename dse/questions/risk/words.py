@@ -1,4 +1,4 @@
-"""`dse risk` in sentences and tables."""
+"""`dse whatif --uncertain` in sentences and tables."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def facts(found: Risk) -> str:
     limits = "; ".join(limit.text for limit in found.study.constraints) or "none"
     points = ", ".join(shape.name for shape in found.shapes)
     shape = f"; {_plural(found, 'shape')} of {_plural(found, 'point')} {points}" if points else ""
-    demand = found.asked.demand
+    demand = found.uncertain.demand
     wanted = f"; demand {demand.low:g} to {demand.high:g} requests/s" if demand else ""
     chips = (len(choices.items) + len(choices.left_out)) // max(len(found.shapes), 1)
     return (

@@ -20,7 +20,6 @@ from dse.physics.intervals import interval
 from dse.physics.machines import Machines
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import number
-from dse.problem.evaluate import RULES
 from dse.questions.scale.subject import (
     BOUNDS,
     Degrees,
@@ -31,6 +30,7 @@ from dse.questions.scale.subject import (
     divisors,
     evaluated,
 )
+from dse.rules.registry import MEANINGS, names
 from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
 
@@ -253,8 +253,8 @@ def _why(degrees: Degrees, of: Evaluated) -> str:
     legal = np.flatnonzero(of.rule < 0)
     if not len(legal):
         counted = Counter(int(rule) for rule in of.rule)
-        name = list(RULES)[counted.most_common(1)[0][0]] if counted else "stages_within_layers"
-        return f"no legal division: {RULES[name]}"
+        name = names()[counted.most_common(1)[0][0]] if counted else "stages_within_layers"
+        return f"no legal division: {MEANINGS[name]}"
     best = legal[np.argmin(of.memory[legal])]
     return (
         f"memory: at best a chip needs {1.0 + of.memory[best]:.3g} x what it has "

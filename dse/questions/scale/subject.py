@@ -164,8 +164,8 @@ class Evaluated:
     """n points; every array (n,). Seconds; tokens per second; `usd` per million tokens, input and
     output, NaN without a price. `network_share` is that of the decode step, `bound` indexes BOUNDS
     for its largest part. `memory` is used / capacity - 1 with the cache of one request, `rule`
-    indexes the rules of `dse.problem.evaluate` for the one of divisibility that is broken, -1 for
-    none. `admitted` are the requests that memory takes at once."""
+    is the place of the first other rule that is broken, -1 for none. `admitted` are the requests
+    that memory takes at once."""
 
     tpot_s: Floats
     ttft_s: Floats

@@ -16,13 +16,14 @@ from dse.physics.training.at_scale import LOSSES_AT_SCALE
 from dse.physics.training.intervals import law_kind
 from dse.physics.training.memory import MOMENT_BYTES
 from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
-from dse.physics.training.search import MEANINGS, Evaluated, Ranked, Trainer
 from dse.problem.describe import number
 from dse.problem.training.assumed import assumptions
 from dse.problem.training.energy import mean_watts
 from dse.problem.training.intervals import interval_words, train_intervals
+from dse.problem.training.search import Evaluated, Ranked, Trainer
 from dse.problem.training.trainer import shape_of, trainer_of
 from dse.quality.laws import training_flops
+from dse.rules.registry import broken_rows
 from dse.schema.dtypes import DTYPES
 from dse.schema.model import Model
 from dse.schema.training_run import TrainingTerms
@@ -56,7 +57,7 @@ class Training:
     def as_json(self) -> dict[str, Any]:
         """The document of `dse train --json`; time, money and energy are null if nothing fits."""
         best = self._row(0)
-        violations = self._violations()
+        violations = broken_rows(self.plans.case, self.plans.violations, 0)
         hours = best["days"] * 24.0 * self.terms.chips
         price = float(self.trainer.machines.usd_per_chip_hour[0])
         watts = mean_watts(self.plans, self.trainer.machines)
@@ -174,17 +175,6 @@ class Training:
             "days": float(wall[i]) / DAY,
             "memory_bytes_per_chip": float(self.plans.metrics.memory_bytes_per_chip[i]),
         }
-
-    def _violations(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "constraint": name,
-                "amount": number(amount[0]),
-                "meaning": MEANINGS[name],
-            }
-            for name, amount in self.plans.violations.items()
-            if amount[0] > 0.0
-        ]
 
 
 MFU = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from dse.answer.numbers import digits, percent
 from dse.physics.training.at_scale import LOSSES_AT_SCALE
+from dse.rules.registry import row_words
 
 Part = Any  # a sentence, or (head, rows, right-aligned columns)
 BAR = 30
@@ -206,16 +207,12 @@ def _next(answer: Mapping[str, Any]) -> list[Part]:
 
 
 def _infeasible(answer: Mapping[str, Any]) -> list[Part]:
-    broken = "; ".join(
-        row["meaning"] + ("" if row["amount"] in (None, 1.0) else f" (over by {row['amount']:.0%})")
-        for row in answer["violations"]
-    )
+    broken = "; ".join(map(row_words, answer["violations"]))
     parts = answer["memory_bytes_per_chip_parts"]
     most = max(parts, key=lambda name: parts[name])
     lines: list[Part] = [
         f"Not feasible: none of {answer['plans_evaluated']:,} plans fits. The nearest miss is "
-        f"{plan_words(answer['parallelism'])}. It breaks the rule"
-        f"{'s' if len(answer['violations']) > 1 else ''}: {broken}."
+        f"{plan_words(answer['parallelism'])}. It {broken}."
     ]
     if (free := answer["without_degrees"]) is not None:
         lines.append(

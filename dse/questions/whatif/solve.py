@@ -21,12 +21,13 @@ from dse.errors import NothingFeasible
 from dse.pareto import Archive
 from dse.physics.workload import POISSON
 from dse.problem.describe import describe_deployment, describe_metrics
-from dse.problem.evaluate import RULES, Metrics
+from dse.problem.evaluate import Metrics
 from dse.problem.objective import KNOWN
 from dse.problem.protocol import Evaluation
 from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape
 from dse.questions.whatif.demand import Demanded, at_demand
+from dse.rules.registry import STRUCTURAL
 from dse.schema.calibration import KINDS
 from dse.schema.own_config import config_of
 from dse.search.run import ENUMERATE, search
@@ -35,12 +36,6 @@ Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 CHUNK = 16_384
 THREADS = 2
-# Rules of shapes and degrees, which no figure of a chip, workload or limit mends.
-STRUCTURAL = tuple(
-    rule
-    for rule in RULES
-    if rule not in ("memory_capacity", "arrivals_within_capacity") and "tier" not in rule
-)
 # The points that a small change can make the winner: within so much of it in the objective, and
 # within so much of every limit. Under a demand, one deployment more may double what is paid.
 NEAR, NEAR_AT_DEMAND, SLACK = 1.6, 3.2, 0.4

@@ -92,12 +92,15 @@ class ConfigReader:
             raise self.refuse(key, f"{value!r}", "a list of layer numbers")
         return value
 
-    def uniform(self, key: str, least: int = 1) -> int:
-        """A whole number, which the file may give once a layer as long as all are the same."""
-        value = self.value(key)
+    def collapse(self, key: str) -> None:
+        """Takes a list of equal values, one a layer, as that one value."""
+        value = self._config.get(key)
         if isinstance(value, list) and value and all(item == value[0] for item in value):
             self._config[key] = value[0]
-        return self.integer(key, least)
+
+    @property
+    def hidden(self) -> int:
+        return self.integer("hidden_size")
 
     def flags(self, key: str) -> list[bool] | None:
         """One 0 or 1 (or false or true) a layer; None where the key is absent or null."""

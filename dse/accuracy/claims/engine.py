@@ -1,0 +1,195 @@
+"""A claim is data: a question, what is computed for it, thresholds, and the sentence of the answer.
+
+A file of search_spaces/claims/ names the `measure`, a function of this package. It takes the
+thresholds that are `given` and returns what it computed. `contradicted` and `confirmed` are lists
+of conditions; each line may join several with "and", and a line that holds is enough. What is
+neither is qualified. Texts may hold `{name}` or `{name:format}` of a figure, a fact or a threshold.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from dse.answer.numbers import NONE, digits, in_ms, percent, times
+from dse.data import search_spaces_dir
+from dse.errors import InputError
+from dse.schema.loader import STRICT, load_yaml, validate
+
+CONFIRMED, QUALIFIED, CONTRADICTED = "confirmed", "qualified", "contradicted"
+VERDICTS = (CONFIRMED, QUALIFIED, CONTRADICTED)
+
+Fact = float | str | None
+Cell = float | str | None
+Rows = Sequence[Sequence[Cell]]
+Given = Mapping[str, float]
+
+FORMATS: Mapping[str, Callable[[float], str]] = {
+    "percent": percent,
+    "times": times,
+    "digits": digits,
+    "digits2": partial(digits, count=2),
+    "ms": in_ms,
+    "billions": lambda value: digits(value / 1e9),
+}
+COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+FIELD = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a measure computed. `figures` are printed by name; `tables` hold the rows of each table
+    of the claim; `facts` are further values that the verdict and the texts need."""
+
+    figures: Mapping[str, float | None]
+    tables: Sequence[Rows]
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A few rows of evidence, every cell a text."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`verdict` is one of VERDICTS; `number` says the main figures in one line; `conditions`:
+    chips, models, loads that they hold for; `kinds`: which of them are measured, fitted, derived,
+    assumed; `unknown`: what nobody published or nothing here models. A figure that does not apply
+    is None."""
+
+    verdict: str
+    number: str
+    figures: Mapping[str, float | None]
+    conditions: str
+    tables: tuple[Table, ...]
+    kinds: str
+    unknown: str
+
+
+class TableSpec(BaseModel):
+    """Each column is `title`, or `title | format` where its cells are numbers."""
+
+    model_config = STRICT
+    title: str
+    columns: tuple[str, ...]
+
+    def filled(self, rows: Rows, facts: Mapping[str, Fact]) -> Table:
+        parts = [column.partition(" | ") for column in self.columns]
+        head = tuple(fill(title, facts) for title, _, _ in parts)
+        cells = (
+            tuple(shown(cell, how) for cell, (_, _, how) in zip(row, parts, strict=True))
+            for row in rows
+        )
+        return Table(fill(self.title, facts), head, tuple(cells))
+
+
+class Claim(BaseModel):
+    """`text` is the claim; `commands` show it, the first all of it; `rule` says in words how the
+    verdict follows from the numbers."""
+
+    model_config = STRICT
+    claim: int
+    text: str
+    commands: tuple[str, ...]
+    measure: str
+    given: dict[str, float] = {}
+    contradicted: tuple[str, ...]
+    confirmed: tuple[str, ...]
+    rule: str
+    sentence: str
+    conditions: str
+    kinds: str
+    unknown: str
+    tables: tuple[TableSpec, ...]
+
+    @property
+    def number(self) -> int:
+        return self.claim
+
+    def judge(self, facts: Mapping[str, Fact]) -> str:
+        """The verdict of these figures and facts. Raises KeyError where one is missing."""
+        known = {**self.given, **facts}
+        if _any_holds(self.contradicted, known):
+            return CONTRADICTED
+        return CONFIRMED if _any_holds(self.confirmed, known) else QUALIFIED
+
+    def found(self) -> Finding:
+        """Computes the claim."""
+        module, _, name = self.measure.partition(".")
+        measure = getattr(importlib.import_module(f"dse.accuracy.claims.{module}"), name)
+        measured: Measured = measure(self.given)
+        facts: dict[str, Fact] = {**self.given, **measured.figures, **measured.facts}
+        return Finding(
+            verdict=self.judge(facts),
+            number=fill(self.sentence, facts),
+            figures=measured.figures,
+            conditions=fill(self.conditions, facts),
+            tables=tuple(
+                spec.filled(rows, facts)
+                for spec, rows in zip(self.tables, measured.tables, strict=True)
+            ),
+            kinds=fill(self.kinds, facts),
+            unknown=fill(self.unknown, facts),
+        )
+
+
+@cache
+def claims() -> dict[int, Path]:
+    """The file of each claim by its number, which its name starts with."""
+    files = sorted((search_spaces_dir() / "claims").glob("*.yaml"))
+    return {int(file.name.partition("-")[0]): file for file in files}
+
+
+def claim(number: int) -> Claim:
+    """Raises InputError for a number that is none."""
+    files = claims()
+    if number not in files:
+        raise InputError(
+            f"no claim {number}", field="N", accepted=f"one of {min(files)} to {max(files)}"
+        )
+    one = validate(Claim, load_yaml(files[number]))
+    return one.model_copy(update={"rule": fill(one.rule, one.given)})
+
+
+def fill(text: str, facts: Mapping[str, Fact]) -> str:
+    """The text with its names replaced. Raises KeyError for a name that is no fact."""
+    return FIELD.sub(lambda found: shown(facts[found[1]], found[2] or ""), text)
+
+
+def shown(value: Cell, how: str = "") -> str:
+    """A text as it is, a number in one of FORMATS or as Python formats it, None as a dash."""
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        return value
+    return FORMATS[how](value) if how in FORMATS else format(value, how or "g")
+
+
+def _any_holds(lines: Sequence[str], facts: Mapping[str, Fact]) -> bool:
+    return any(all(_holds(part, facts) for part in line.split(" and ")) for line in lines)
+
+
+def _holds(condition: str, facts: Mapping[str, Fact]) -> bool:
+    """Of "a < b": names are looked up; a value that does not apply holds in no comparison."""
+    left, compare, right = condition.split()
+    first, second = (facts[side] if side.isidentifier() else float(side) for side in (left, right))
+    if not isinstance(first, float | int) or not isinstance(second, float | int):
+        return False
+    return COMPARE[compare](first, second)

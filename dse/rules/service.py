@@ -1,0 +1,99 @@
+"""What a deployment's chips, its load, its memory tier and its rack allow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dse.physics.racks import BOUNDS
+from dse.rules.case import Case
+from dse.rules.kinds import Found, Part, Rule, rule, whole
+
+
+@rule(
+    "chips_divide_into_instances",
+    "chips divide into whole instances",
+    "replicas are whole copies of the model",
+    "derived",
+)
+def INSTANCES(case: Case) -> Found:
+    batch = case.batch
+    yield Part(
+        (batch.replicas % 1.0 > 0.0) | (batch.replicas < 1.0),
+        lambda i: (
+            f"{whole(batch.chips[i])} chips in instances of {whole(batch.chips_per_instance[i])}"
+        ),
+    )
+
+
+@rule(
+    "arrivals_within_capacity",
+    "requests arrive no faster than they are served",
+    "dse.physics.queueing",
+    "derived",
+)
+def ARRIVALS(case: Case) -> Found:
+    if case.performance is not None and case.performance.arrivals is not None:
+        yield Part(case.performance.arrivals.utilisation - 1.0)
+
+
+@rule(
+    "offload_tier_exists",
+    "the chip has the memory tier that weights or cache are put into",
+    "hardware/tiers.yaml and the chip's file",
+    binds="hardware",
+)
+def TIER(case: Case) -> Found:
+    tier = None if case.performance is None else case.performance.memory.tier
+    if tier is not None:
+        yield Part(
+            (tier.used(case.requests) > 0.0) & ~(tier.capacity > 0.0), lambda _: "it has none"
+        )
+
+
+@rule(
+    "offload_tier_capacity",
+    "offloaded weights and the cache of one request fit the memory tier",
+    "hardware/tiers.yaml and the chip's file",
+    binds="hardware",
+)
+def TIER_MEMORY(case: Case) -> Found:
+    tier = None if case.performance is None else case.performance.memory.tier
+    if tier is not None:
+        has = tier.capacity > 0.0
+        over = tier.used(case.requests) / np.where(has, tier.capacity, 1.0) - 1.0
+        yield Part(np.where(has, over, -1.0))
+
+
+def _of_rack(name: str, says: str) -> Rule:
+    """A bound of the rack that a hypothetical scale-up domain stands in."""
+
+    @rule(name, says, "the rack's file; dse.physics.racks", "derived", binds="hardware")
+    def bound(case: Case) -> Found:
+        if name in case.rack:
+            yield Part(case.rack[name])
+
+    return bound
+
+
+_SAYS = {
+    "rack_cables": "the cables of the scale-up domain fit the space for them in a rack",
+    "rack_cable_reach": "the longest cable of the scale-up domain is within reach at its rate",
+    "rack_bend_radius": "a tray's cables turn within the depth that the rack leaves them",
+    "rack_power": "the racks of the scale-up domain stay within their power feed",
+    "rack_cooling": "the racks of the scale-up domain stay within their cooling",
+    "rack_weight": "the racks of the scale-up domain stay within their allowed mass",
+    "rack_floor_load": "the floor carries the racks of the scale-up domain",
+    "rack_space": "the trays of the scale-up domain fit the height of their racks",
+}
+RACK: tuple[Rule, ...] = tuple(_of_rack(name, _SAYS[name]) for name in BOUNDS)
+
+
+@rule(
+    "training_fits",
+    "the model can be trained on the chips of the training section",
+    "dse.problem.trained: no plan keeps the rules of training",
+    "derived",
+)
+def TRAINING_FITS(_: Case) -> Found:
+    """Its amount is that of the best plan, which `dse.problem.trained` adds."""
+    yield from ()

@@ -1,0 +1,194 @@
+"""A model as a `config.json` that Hugging Face transformers instantiates.
+
+A class of `ARCHITECTURES` is taken if its configuration, read back by `dse.schema.huggingface`, has
+the same layers, formats and tables: the one that the model is published as, else the one with the
+fewest parameters beyond this project's count. What is written is therefore always read back to the
+same numbers.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from dse.errors import InputError
+from dse.schema.families import FAMILIES
+from dse.schema.families.engine import MTP
+from dse.schema.families.quantization import formats
+from dse.schema.families.shape import WORDS, Cannot, Config, Shape, merged
+from dse.schema.huggingface import classes_of, from_config
+from dse.schema.model import Model
+
+TRANSFORMERS = "5.23.0"  # the version that every class was instantiated with
+# The family of every class that is written.
+ARCHITECTURES: Mapping[str, str] = {
+    family.class_name: name for name, family in FAMILIES.items() if family.export is not None
+}
+# Special tokens are the tokenizer's; the classes' own may lie outside a smaller vocabulary.
+_NO_TOKENS = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+# What a configuration does not hold, and the layers, which are compared by themselves.
+_NOT_WRITTEN = (
+    "id",
+    "name",
+    "source",
+    "assumed",
+    "unknown_keys",
+    "training_tokens",
+    "architecture",
+    "blocks",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """`beyond`: parameters that the class has over this project's count, by what they are; `others`
+    are further classes that have the shape. `published` is the class that the model is published
+    as, under the name that it has here; None where that is not known."""
+
+    architecture: str
+    config: Config
+    beyond: Mapping[str, int]
+    others: tuple[str, ...]
+    published: str | None
+
+    @property
+    def parameters_beyond(self) -> int:
+        return sum(self.beyond.values())
+
+
+def write_config(
+    model: Model, *, architecture: str | None = None, context: int | None = None
+) -> Written:
+    """The configuration of a model, of the class asked for or of the one that fits best; `context`
+    is the longest sequence, the class's own default where it is None.
+
+    Raises InputError with the reason of every class that is near, where none has the shape.
+    """
+    found, reasons = _candidates(model, architecture, context)
+    if not found:
+        raise InputError(
+            f"{model.name}: no class of transformers {TRANSFORMERS} that is written here has this "
+            f"shape: {'; '.join(reasons)}",
+            field="model" if architecture is None else "--architecture",
+            accepted="the other formats, or another shape",
+        )
+    published = published_class(model)
+
+    def order(item: tuple[Config, Mapping[str, int]]) -> tuple[bool, int]:
+        """A stable sort: the order of ARCHITECTURES decides between equals."""
+        config, beyond = item
+        return config["architectures"][0] != published, sum(map(abs, beyond.values()))
+
+    best, *others = sorted(found, key=order)
+    config, beyond = best
+    names = tuple(config["architectures"][0] for config, _ in others)
+    return Written(config["architectures"][0], config, beyond, names, published)
+
+
+def published_class(model: Model) -> str | None:
+    """The class that the model is published as, under the name that is written here where one is:
+    that of its text model."""
+    if model.architecture is None:
+        return None
+    names = classes_of(model.architecture)
+    return next((name for name in names if name in ARCHITECTURES), names[0])
+
+
+def find_architecture(name: str) -> str:
+    """The class of a name or model type, in any case. Raises InputError with a near name."""
+    known = {item.lower(): item for item in ARCHITECTURES}
+    known |= {_model_type(family): item for item, family in ARCHITECTURES.items()}
+    if name.lower() in known:
+        return known[name.lower()]
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"; did you mean {known[near[0]]}?" if near else ""
+    raise InputError(
+        f"unknown class {name!r}{hint}", field="--architecture", accepted=", ".join(ARCHITECTURES)
+    )
+
+
+def note_of(name: str) -> str:
+    """What is said of a class that is written; empty where there is nothing to say."""
+    export = FAMILIES[ARCHITECTURES[name]].export
+    return "" if export is None else export.note
+
+
+def config_of_family(name: str, model: Model, context: int | None = None) -> Config:
+    """The configuration of a model as one of a family, exported or not. Raises Cannot where the
+    family has no keys for the shape, InputError where nothing has its formats."""
+    family, shape = FAMILIES[name], Shape(model)
+    sizes, modules = family.write(shape), model.prediction_layers
+    prediction = {(family.prediction or MTP).key: modules}
+    return {
+        "architectures": [family.class_name],
+        "model_type": _model_type(name),
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": _written_layers(sizes, shape),
+        "vocab_size": model.vocab_size,
+        "tie_word_embeddings": model.tied_embeddings,
+        **({} if context is None else {"max_position_embeddings": context}),
+        **({} if modules is None else prediction),
+        **sizes,
+        **formats(shape),
+        **_NO_TOKENS,
+    }
+
+
+def _model_type(name: str) -> str:
+    export = FAMILIES[name].export
+    return name if export is None else export.model_type or name
+
+
+def _candidates(
+    model: Model, asked: str | None, context: int | None
+) -> tuple[list[tuple[Config, Mapping[str, int]]], list[str]]:
+    """Every class that has the shape, with its parameters beyond; and why others do not."""
+    shape = Shape(model)
+    formats(shape)  # Formats that no class holds are refused before shapes are.
+    found: list[tuple[Config, Mapping[str, int]]] = []
+    why: dict[str, list[str]] = {}
+    for name in ARCHITECTURES if asked is None else [find_architecture(asked)]:
+        try:
+            config = config_of_family(ARCHITECTURES[name], model, context)
+        except Cannot as reason:
+            if reason.near or asked is not None:
+                why.setdefault(str(reason), []).append(name)
+            continue
+        if differs := _difference(model, config):
+            why.setdefault(differs, []).append(name)
+        else:
+            found.append((config, FAMILIES[ARCHITECTURES[name]].beyond(shape)))
+    kinds = " and ".join(dict.fromkeys(WORDS[block.kind] for block in shape.blocks))
+    reasons = [f"{_some(names)}: {reason}" for reason, names in why.items()]
+    return found, reasons or [f"none has {kinds}"]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} classes"
+
+
+def _written_layers(sizes: Config, shape: Shape) -> int:
+    """Classes whose layers are listed count feed-forward layers as layers of their own."""
+    return len(sizes.get("layers_block_type", ())) or shape.layers
+
+
+def _difference(model: Model, config: Config) -> str | None:
+    """What reading the configuration back would change, in words; None where nothing does."""
+    try:
+        again = from_config(config, model.name, "the configuration")
+    except InputError as error:
+        return f"it is not read back: {error}"
+    for name in (field.name for field in fields(Model)):
+        read, own = getattr(again, name), getattr(model, name)
+        if name not in _NOT_WRITTEN and read != own:
+            return f"{name} would read {read!r}, not {own!r}"
+    if again.unknown_keys:
+        return f"keys that are not read: {', '.join(again.unknown_keys)}"
+    if _layers(again) != _layers(model):
+        return "its layers read back otherwise"
+    return None
+
+
+def _layers(model: Model) -> list[tuple[str, int, list[tuple[str, float]]]]:
+    return sorted((b.kind, b.count, sorted(b.sizes.items())) for b in merged(model))

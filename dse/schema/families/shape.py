@@ -1,0 +1,158 @@
+"""What a writer of configurations asks of a model: its layers, and where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES
+from dse.schema.model import BlockSpec, Model
+
+GATED, PLAIN = 3, 2
+FULL, SLIDING = "full_attention", "sliding_attention"
+Sizes = Mapping[str, int]
+Config = dict[str, Any]
+
+WORDS = {
+    "gqa": "grouped-query attention",
+    "mla": "latent attention",
+    "compressed": "compressed cache",
+    "delta_net": "linear attention",
+    "mamba": "Mamba layers",
+    "mlp": "dense feed-forward layers",
+    "moe": "experts",
+    "positions": "learned positions",
+}
+OPTIONAL_WORDS = {
+    "chunk": "chunked attention",
+    "output_gate": "output gate",
+    "values_from_keys": "values that are keys",
+    "reuses_kv": "layers that reuse the keys and values of others",
+    "relative_positions": "relative positions",
+    "index_heads": "indexer",
+    "index_head_dim": "indexer",
+    "index_topk": "indexer",
+    "expert_hidden_size": "experts on a latent",
+}
+
+
+class Cannot(Exception):
+    """The class cannot be built in this shape. `near`: it has all of the layer kinds, and fails at
+    a size."""
+
+    def __init__(self, reason: str, *, near: bool = True) -> None:
+        super().__init__(reason)
+        self.near = near
+
+
+class Shape:
+    """The blocks of a model, equal ones as one, without empty ones and sizes that are 0 anyway."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.blocks = model, merged(model)
+        self.hidden, self.layers = model.hidden_size, model.num_hidden_layers
+
+    def of(self, kind: str) -> list[BlockSpec]:
+        return [block for block in self.blocks if block.kind == kind]
+
+    def one(self, kind: str) -> BlockSpec:
+        """The only block of a kind."""
+        found = self.of(kind)
+        if len(found) > 1:
+            raise Cannot(f"{WORDS[kind]} of one sort only, and the shape has {len(found)}")
+        if not found:
+            raise Cannot(f"it has {WORDS[kind]}, and the shape has none", near=False)
+        return found[0]
+
+    def count(self, kind: str) -> int:
+        return sum(block.count for block in self.of(kind))
+
+    def only(self, *kinds: str, optional: tuple[str, ...] = ()) -> None:
+        """Refuses blocks of other kinds, and optional sizes other than these."""
+        for block in self.blocks:
+            if block.kind not in kinds:
+                raise Cannot(f"it has no {WORDS[block.kind]}", near=False)
+        for block in self.blocks:
+            for name in sorted(set(block.sizes) - set(BLOCK_SIZES[block.kind]) - set(optional)):
+                raise Cannot(f"it has no {OPTIONAL_WORDS.get(name, name)}")
+
+    def heads(
+        self, *, bias: tuple[int, ...] = (0,), windows: str = "none"
+    ) -> tuple[Sizes, int, list[str]]:
+        """(sizes, window, layer types) of grouped-query layers that differ by their window alone.
+        `bias`: what query, key and value may have; `windows`: none, all (of the layers or of none)
+        or any."""
+        blocks = self.of("gqa")
+        if not blocks:
+            raise Cannot(f"it has {WORDS['gqa']}, and the shape has none", near=False)
+        sizes = {name: int(value) for name, value in blocks[0].sizes.items()}
+        seen = {int(block.sizes["window"]) for block in blocks}
+        if any({**b.sizes, "window": 0} != {**blocks[0].sizes, "window": 0} for b in blocks):
+            raise Cannot("its layers have heads of one size, and those of the shape differ")
+        if sizes["qkv_bias"] not in bias:
+            has = "no bias" if sizes["qkv_bias"] else "a bias"
+            raise Cannot(f"it has {has} of query, key and value, unlike the shape")
+        if sizes["v_head_dim"] != sizes["head_dim"]:
+            raise Cannot("its keys and values have heads of one size")
+        window = max(seen)
+        if windows == "none" and window:
+            raise Cannot("it has no sliding window")
+        if len(seen) > 2 or (len(seen) == 2 and 0 not in seen):
+            raise Cannot(f"it has windows of one length, and the shape {sorted(seen)}")
+        if windows == "all" and len(seen) > 1:
+            raise Cannot("its window is on all layers or on none, and the shape's on some")
+        full = sum(block.count for block in blocks if not block.sizes["window"])
+        return sizes, window, spread(full + self.sliding, full, FULL, SLIDING)
+
+    @property
+    def sliding(self) -> int:
+        return sum(block.count for block in self.of("gqa") if block.sizes["window"])
+
+    def gated(self, matrices: int = GATED) -> None:
+        """Refuses feed-forward layers of another sort of matrices."""
+        for block in self.blocks:
+            if block.kind in FEED_FORWARD and block.sizes["matrices"] != matrices:
+                sort = "gated" if matrices == GATED else "plain"
+                raise Cannot(f"its feed-forward layers are {sort}", near=False)
+
+    def experts(self, *, shared: str) -> Sizes:
+        """Sizes of the sparse layers. `shared`: none, count (as wide as a number of routed ones;
+        `shared_experts`), or width (of any width)."""
+        sizes = {name: int(value) for name, value in self.one("moe").sizes.items()}
+        width, beside = sizes["expert_intermediate_size"], sizes["shared_intermediate_size"]
+        if shared == "none" and beside:
+            raise Cannot("it has no shared experts")
+        if shared == "count" and beside % width:
+            raise Cannot(
+                f"its shared experts are as wide as routed ones, {width}, and the shape's {beside}"
+            )
+        return {**sizes, "shared_experts": beside // width}
+
+    def dense_width(self) -> int:
+        """Width of the dense layers; of a shape without any, a width that no layer has."""
+        found = self.of("mlp")
+        if found:
+            return int(self.one("mlp").sizes["intermediate_size"])
+        return int(self.one("moe").sizes["expert_intermediate_size"])
+
+
+def merged(model: Model) -> list[BlockSpec]:
+    """The blocks in their order, equal ones as one at the place of the first, without empty ones
+    and without optional sizes of 0."""
+    counts: dict[tuple[str, tuple[tuple[str, float], ...]], int] = {}
+    for block in model.blocks:
+        optional = OPTIONAL_SIZES.get(block.kind, ())
+        sizes = {k: v for k, v in block.sizes.items() if v or k not in optional}
+        key = (block.kind, tuple(sorted(sizes.items())))
+        if block.count:
+            counts[key] = counts.get(key, 0) + int(block.count)
+    return [BlockSpec(kind, n, dict(sizes)) for (kind, sizes), n in counts.items()]
+
+
+def spread(layers: int, few: int, name: str, other: str) -> list[str]:
+    """`few` layers called `name` among `layers`, evenly, each at the end of its group: every n-th
+    one where a whole n gives their number, as publishers place full attention."""
+    if few and layers // (layers // few) == few:
+        step = layers // few
+        return [name if (i + 1) % step == 0 else other for i in range(layers)]
+    return [name if (i + 1) * few // layers > i * few // layers else other for i in range(layers)]

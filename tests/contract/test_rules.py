@@ -1,0 +1,365 @@
+"""Every rule of the registry is seen by all who ask: for each, one candidate that breaks it, and
+the search, `dse estimate`, `dse check`, `dse train` and `dse export` agree on it with one message.
+
+A new rule needs a candidate here, or `test_every_rule_has_a_candidate` fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from dse.catalog import Catalog, load_catalog
+from dse.errors import InputError
+from dse.problem.loads import mix_of
+from dse.problem.objective import PhysicsProblem, pose
+from dse.problem.trained import of_terms
+from dse.problem.words import verdict
+from dse.questions.check.answer import Load, check, subject_of
+from dse.questions.check.words import answer as check_sentence
+from dse.questions.check.words import rule_lines
+from dse.questions.estimate.point import Estimate, estimate
+from dse.questions.export import STACKS, export_arguments, export_command
+from dse.questions.train.answer import train
+from dse.questions.train.words import print_words
+from dse.rules.case import Case, Training
+from dse.rules.kinds import MEGATRON, REGISTRY, SERVERS, Rule
+from dse.rules.registry import MEANINGS, judge, row_words
+from dse.rules.service import RACK
+from dse.schema.model import Model
+from dse.schema.model_catalog import resolve_model
+from dse.schema.rack import Rack, load_rack, shipped_racks
+from dse.schema.study import load_study, resolve_space
+from dse.schema.training_run import TrainingTerms
+from tests.helpers_training import plan
+from tests.helpers_training import train as step_of
+
+FORMATS = {STACKS[name][0].title: name for name in STACKS}
+LOAD = {"prompt_tokens": 2048, "output_tokens": 512, "serving": "continuous"}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model with some sizes of its blocks changed, on a deployment. What `dse check` and the
+    export have no words for is `unasked` of them: they cannot be given the candidate."""
+
+    model: str = "llama-3-8b"
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    deployment: Mapping[str, Any] = field(default_factory=dict)
+    chip: str = "h100_sxm"
+    dtype: str | None = None
+    load: Mapping[str, Any] = field(default_factory=dict)
+    rack: Mapping[str, float] | None = None
+    unasked: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> Model:
+        return changed(self.model, **self.sizes)
+
+
+def changed(name: str, **sizes: float) -> Model:
+    model = resolve_model(name)
+    blocks = tuple(
+        replace(
+            block, sizes={**block.sizes, **{k: v for k, v in sizes.items() if k in block.sizes}}
+        )
+        for block in model.blocks
+    )
+    return replace(model, blocks=blocks)
+
+
+def degrees(tp: int = 1, pp: int = 1, dp: int = 1, ep: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "tensor_parallel": tp, "pipeline_parallel": pp, "data_parallel": dp, "expert_parallel": ep,
+        "concurrency": 32, **more,
+    }  # fmt: skip
+
+
+# What a larger domain takes of the rack, or what the rack has of it, is made too little.
+TIGHT: dict[str, dict[str, float]] = {
+    "rack_power": {"feed_w": 1e3},
+    "rack_bend_radius": {"bend_depth_m": 0.01},
+    "rack_weight": {"allowed_kg": 1.0},
+    "rack_floor_load": {"floor_kg_per_m2": 1.0},
+}
+WIDE, IN_TIER = {"scale_up_domain": 16_384.0}, ("export",)
+SPARSE = "qwen3-30b-a3b"
+SERVING: dict[str, Candidate] = {
+    "memory_capacity": Candidate("llama-3-70b", deployment=degrees()),
+    "heads_divide_by_tensor_parallel": Candidate("qwen2.5-7b", deployment=degrees(tp=8)),
+    "kv_heads_divide_heads": Candidate(sizes={"kv_heads": 5}, deployment=degrees()),
+    "kv_heads_fit_tensor_parallel": Candidate("qwen2.5-7b", deployment=degrees(tp=7)),
+    "linear_key_heads_divide_value_heads": Candidate(
+        "qwen3-next-80b-a3b", sizes={"key_heads": 12}, deployment=degrees(tp=4)
+    ),
+    "feed_forward_divides_by_tensor_parallel": Candidate(
+        sizes={"intermediate_size": 14337}, deployment=degrees(tp=2)
+    ),
+    "experts_divide_by_expert_parallel": Candidate(SPARSE, deployment=degrees(dp=3, ep=3)),
+    "experts_per_token_within_experts": Candidate(
+        SPARSE, sizes={"experts_per_token": 200}, deployment=degrees()
+    ),
+    "expert_width_divides": Candidate(
+        SPARSE, sizes={"expert_intermediate_size": 770}, deployment=degrees(tp=4)
+    ),
+    "expert_parallel_divides_group": Candidate(SPARSE, deployment=degrees(tp=2, ep=4)),
+    "stages_within_layers": Candidate(deployment=degrees(pp=33)),
+    "output_groups_divide_by_tensor_parallel": Candidate(
+        "deepseek-v4-flash", chip="b200_sxm", deployment=degrees(tp=16), load={"backend": "trtllm"}
+    ),
+    "vocabulary_divides_by_tensor_parallel": Candidate(
+        "qwen2.5-7b", deployment=degrees(tp=7), load={"backend": "vllm"}
+    ),
+    "chips_divide_into_instances": Candidate(deployment=degrees(replicas=1.5)),
+    "arrivals_within_capacity": Candidate(
+        deployment=degrees(),
+        load={"serving": "poisson", "requests_per_second": 1e4},
+        unasked=("check",),
+    ),
+    "offload_tier_exists": Candidate(
+        deployment=degrees(offload_tier="attached", weights_offloaded=0.5, kv_offloaded=0.0),
+    ),
+    "offload_tier_capacity": Candidate(
+        "deepseek-v3",
+        deployment=degrees(offload_tier="host", weights_offloaded=1.0, kv_offloaded=0.0),
+    ),
+    **{
+        rule.name: Candidate(
+            deployment=degrees(**WIDE), rack=TIGHT.get(rule.name, {}), unasked=("check",)
+        )
+        for rule in RACK
+    },
+    "fp8_blocks_whole": Candidate(SPARSE, deployment=degrees(tp=4), dtype="fp8_block"),
+    "int4_groups_whole": Candidate(
+        "qwen2-72b", deployment=degrees(tp=8), dtype="int4", load={"backend": "vllm"}
+    ),
+    "nvfp4_blocks_whole": Candidate(
+        sizes={"intermediate_size": 14344}, chip="b200_sxm", deployment=degrees(),
+        dtype="nvfp4", load={"backend": "sglang"},
+    ),
+    "fp8_widths": Candidate(
+        sizes={"intermediate_size": 14344}, deployment=degrees(), dtype="fp8", chip="mi300x",
+        load={"backend": "vllm"},
+    ),
+    "int8_widths": Candidate(
+        sizes={"intermediate_size": 14344}, deployment=degrees(), dtype="int8",
+        load={"backend": "vllm"},
+    ),
+    "training_fits": Candidate(deployment=degrees(), unasked=("check", "export")),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, and on which terms; `step`: no plan that is tried breaks the rule, one step
+    of this run does."""
+
+    model: str = "llama-3-8b"
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    step: Mapping[str, Any] | None = None
+
+
+def held(chips: int = 8, **found: int) -> dict[str, Any]:
+    return {"chips": chips, "degrees": found}
+
+
+TRAINED: dict[str, Run] = {
+    "memory_capacity": Run("llama-3.1-405b"),
+    "host_memory_capacity": Run("llama-3.1-405b", terms={"offload": 1.0, "zero": 0}),
+    "heads_divide_by_tensor_parallel": Run(terms=held(24, tensor_parallel=3)),
+    "kv_heads_divide_heads": Run(sizes={"kv_heads": 5}),
+    "kv_heads_fit_tensor_parallel": Run(terms=held(24, tensor_parallel=3)),
+    "linear_key_heads_divide_value_heads": Run("qwen3-next-80b-a3b", sizes={"key_heads": 12}),
+    "feed_forward_divides_by_tensor_parallel": Run(terms=held(24, tensor_parallel=3)),
+    "experts_divide_by_expert_parallel": Run(
+        "mixtral-8x7b", terms=held(24, expert_parallel=3, tensor_parallel=1)
+    ),
+    "experts_per_token_within_experts": Run("mixtral-8x7b", sizes={"experts_per_token": 9}),
+    "expert_parallel_divides_group": Run(
+        "mixtral-8x7b", terms=held(8, expert_parallel=8, pipeline_parallel=8)
+    ),
+    "stages_within_layers": Run(terms=held(64, pipeline_parallel=64)),
+    "degrees_are_whole": Run(step={"data_parallel": 2.5}),
+    "batch_divides": Run(terms=held(micro_batch=7)),
+    "sequence_divides": Run(terms=held(24, context_parallel=3)),
+    "virtual_stages_need_pipeline": Run(terms=held(virtual_stages=2, pipeline_parallel=1)),
+    "schedule_has_micro_batches": Run(
+        terms={**held(pipeline_parallel=8), "schedule": "dualpipe", "global_batch_tokens": 8192 * 4}
+    ),
+    "sequence_parallel_experts": Run(
+        "mixtral-8x7b", step={"tensor_parallel": 2, "sequence_parallel": 0}
+    ),
+    "format_has_arithmetic": Run(terms={"precision": "nvfp4"}),
+    "interruptions_leave_time": Run(terms={"chip_s_between": 3.6}),
+    "sites_divide_ranks": Run(terms={"sites": 3, "site_bytes_per_s": 1e9}),
+    "chips_divide": Run(terms=held(tensor_parallel=3)),
+}
+
+
+def of(phase: str) -> list[str]:
+    return [rule.name for rule in REGISTRY if phase in rule.phases]
+
+
+RULES: dict[str, Rule] = {rule.name: rule for rule in REGISTRY}
+
+
+@cache
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@cache
+def problem() -> PhysicsProblem:
+    return pose(load_study(resolve_space("tiny")), catalog())
+
+
+def rack_of(one: Candidate) -> Rack | None:
+    if one.rack is None:
+        return None
+    rack = load_rack(shipped_racks()["hypothetical_copper"])
+    assert rack.space is not None
+    space = {name: value for name, value in one.rack.items() if hasattr(rack.space, name)}
+    own = {name: value for name, value in one.rack.items() if name not in space}
+    return replace(rack, **own, space=replace(rack.space, **space))
+
+
+def estimated(one: Candidate) -> Estimate:
+    mix = mix_of([{**LOAD, "backend": "generic", **one.load}], catalog().backends)
+    trained = None
+    if one is SERVING["training_fits"]:
+        trained = of_terms(TrainingTerms("h100_sxm", 1, "rental_3yr"), None, catalog())
+    return estimate(
+        catalog(), one.shape, one.chip, mix, one.deployment,
+        weight_dtype=one.dtype, rack=rack_of(one), trained=trained,
+    )  # fmt: skip
+
+
+def test_every_rule_has_a_candidate():
+    assert set(SERVING) == set(of("serving"))
+    assert set(TRAINED) == set(of("training"))
+    assert len(RULES) == len(REGISTRY)
+
+
+@pytest.mark.parametrize("rule", of("serving"))
+def test_all_who_serve_agree(rule: str):
+    one = SERVING[rule]
+    answer = estimated(one)
+    document = answer.as_json()
+    assert document["feasible"] is False
+    (row,) = (row for row in document["violations"] if row["constraint"] == rule)
+    assert row["meaning"] == MEANINGS[rule]
+    message = row_words(row)
+    assert any(message in line for line in verdict(document))
+
+    # The search, with the same candidate on its machines.
+    trained = None if rule != "training_fits" else of_terms(
+        TrainingTerms("h100_sxm", 1, "rental_3yr"), None, catalog()
+    )  # fmt: skip
+    posed = replace(problem(), machines=answer.machines, mix=answer.mix, trained=trained)
+    found = posed.judge(posed.metrics_of(answer.batch, answer.machines))
+    assert found.G.shape[1] == len(posed.constraints)
+    assert found.G[0, posed.constraints.index(rule)] > 0.0
+
+    if "check" not in one.unasked:
+        _check_agrees(one, RULES[rule], row)
+    if "export" not in one.unasked:
+        stacks = [stack for stack in RULES[rule].stacks or SERVERS if stack in SERVERS]
+        for stack in stacks:
+            _export_agrees(answer, stack, message)
+
+
+def _check_agrees(one: Candidate, rule: Rule, row: Mapping[str, Any]) -> None:
+    """Check knows the chip's own backend alone: of another it says who refuses."""
+    load = Load(LOAD["prompt_tokens"], LOAD["output_tokens"], 32)
+    said = check(
+        subject_of(catalog(), one.shape, one.chip, one.deployment, load, weight_dtype=one.dtype)
+    )
+    rows = [found for found in said["rules"] if found["rule"] == rule.name]
+    assert rows
+    assert all(found["says"] == row["meaning"] for found in rows)
+    assert "; ".join(dict.fromkeys(found["found"] for found in rows)) == row["found"]
+    plain = estimated(replace(one, load={}))
+    assert said["ok"] is bool(plain.metrics.feasible[0])
+    if rule.by_stack:
+        refusing = {stack for stack, takes in said["stacks"].items() if not takes}
+        assert set(rule.stacks) & set(said["stacks"]) <= refusing
+    else:
+        assert not said["ok"]
+    assert "does not fit" in check_sentence(said) or said["ok"]
+    refused = next(sentences for title, sentences in rule_lines(said) if title == "Refused")
+    assert any(row_words(row) in sentence for sentence in refused)
+
+
+def _export_agrees(answer: Estimate, stack: str, message: str) -> None:
+    if answer.machines.ids[0] == "mi300x" and stack == "TensorRT-LLM":
+        return  # does not run there
+    with pytest.raises(InputError) as refused:
+        export_command(answer, FORMATS[stack], catalog())
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("rule", of("training"))
+def test_all_who_train_agree(rule: str):
+    one = TRAINED[rule]
+    model = changed(one.model, **one.sizes)
+    if one.step is not None:
+        broken = judge(Case.of_training(Training(step_of(plan(one.model, **one.step)))))
+        assert broken[rule][0] > 0.0
+        return
+    terms = TrainingTerms(**{"chip": "h100_sxm", "chips": 8, **one.terms})
+    answer = train(catalog(), model, terms, 1e12, "rental_3yr")
+    document = answer.as_json()
+    assert document["feasible"] is False
+    rows = {row["constraint"]: row for row in document["violations"]}
+    assert rows[rule]["meaning"] == MEANINGS[rule]
+    text = " ".join(part for part in print_words(document) if isinstance(part, str))
+    assert row_words(rows[rule]) in text
+
+
+def test_a_plain_run_keeps_every_rule():
+    found = step_of(plan("llama-3-8b", data_parallel=8, recompute="full"))
+    kept = judge(Case.of_training(Training(found)))
+    assert set(kept) == set(of("training"))
+    assert all((amount == 0.0).all() for amount in kept.values())
+
+
+@pytest.mark.parametrize(
+    "rule", [rule.name for rule in REGISTRY if MEGATRON in rule.stacks and rule.name in SERVING]
+)
+def test_arguments_of_megatron_are_refused_alike(rule: str):
+    one = SERVING[rule]
+    axes = {name: int(one.deployment[f"{name}_parallel"])
+            for name in ("tensor", "pipeline", "data", "expert")}  # fmt: skip
+    (row,) = (r for r in estimated(one).as_json()["violations"] if r["constraint"] == rule)
+    with pytest.raises(InputError) as refused:
+        export_arguments(one.shape, axes, 2048)
+    assert row_words(row) in str(refused.value)
+
+
+def test_the_published_case_is_refused_with_one_message():
+    """768 over 4 ranks is 192, no multiple of 128 (vLLM issue 17569)."""
+    one = SERVING["fp8_blocks_whole"]
+    answer = estimated(one)
+    (row,) = answer.as_json()["violations"]
+    assert "768 over 4 ranks is 192, no multiple of 128" in row_words(row)
+    assert not estimated(replace(one, deployment=degrees(tp=2))).as_json()["violations"]
+    assert not estimated(replace(one, deployment=degrees(tp=4, ep=4))).as_json()["violations"]
+
+
+def test_a_rule_of_one_backend_binds_where_that_is_meant():
+    """Without a backend, what every one that may be meant refuses; a named one for itself alone."""
+    one = SERVING["int4_groups_whole"]
+    for backend, chip, feasible in (
+        ("vllm", "h200_sxm", False),
+        ("vllm-2023", "h200_sxm", False),
+        ("trtllm", "h200_sxm", True),
+        ("generic", "h200_sxm", True),  # TensorRT-LLM has no such rule
+        ("generic", "mi300x", False),  # and does not run there
+    ):
+        point = replace(one, chip=chip, load={"backend": backend})
+        assert bool(estimated(point).metrics.feasible[0]) is feasible, (backend, chip)

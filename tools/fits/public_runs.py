@@ -1,0 +1,161 @@
+"""Three public training runs, estimated from their published configuration:
+`python -m tools.fits.public_runs`.
+
+None of them is a row that the constants of the stacks were fitted to. Interruptions are not
+predicted here: a figure is the step's own time over the share of the time that the source says was
+spent training, or all of it where it says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.accuracy.tables import machines_of
+from dse.accuracy.training_rows import with_prediction_layer
+from dse.catalog import load_catalog
+from dse.physics.training.evaluate import evaluate_training
+from dse.physics.training.intervals import training_interval, training_spread
+from dse.physics.training.plan import TrainingBatch
+from dse.rules.case import Case, Training
+from dse.rules.registry import judge
+from dse.schema.model_catalog import resolve_model
+from dse.schema.training_stack import training_stack
+from dse.space.batches import batch_of
+
+
+@dataclass(frozen=True, slots=True)
+class PublicRun:
+    """`published` chip-hours of `tokens`; `effective` share of the time spent training, by the
+    source; `assumed` says what the source leaves open."""
+
+    name: str
+    model: str
+    chip: str
+    stack: str
+    tokens: float
+    published: float
+    source: str
+    assumed: str
+    settings: dict[str, Any]
+    degrees: Mapping[str, float]
+    prediction_layer: bool = False
+    effective: float = 1.0
+
+
+RUNS = (
+    PublicRun(
+        "Llama-3.1-405B",
+        "llama-3.1-405b",
+        "h100_sxm",
+        "megatron",
+        15.6e12,
+        30.84e6,
+        "Llama Team 2024, arXiv 2407.21783, table 4 (16,384 GPUs) and section 3.3 (over 90% "
+        "effective training time); hours from the model card of Llama 3.1",
+        "all tokens at 8,192 a sequence and 16M a step (the run began with less, and ended with "
+        "131,072 a sequence); interleaved stages of one layer each; ZeRO stage 1; hours of later "
+        "stages are in the published total",
+        {
+            "sequence_length": 8192.0, "global_batch_tokens": 16.0 * 2**20, "precision": "bf16",
+            "virtual_stages": 8.0, "zero_stage": 1.0,
+        },
+        {"tensor_parallel": 8, "pipeline_parallel": 16, "data_parallel": 128, "expert_parallel": 1},
+        effective=0.9,
+    ),
+    PublicRun(
+        "DeepSeek-V3",
+        "deepseek-v3",
+        "h800_sxm",
+        "generic",
+        14.8e12,
+        2.788e6,
+        "DeepSeek-AI 2024, arXiv 2412.19437, sections 3.2 to 3.5, 4.2 and table 1 (2.664M of these "
+        "hours are pre-training)",
+        "every step at 15,360 sequences of 4,096 tokens, the published batch after its ramp; hours "
+        "of context extension and post-training are in the published total",
+        {
+            "sequence_length": 4096.0, "global_batch_tokens": 15360.0 * 4096.0,
+            "precision": "fp8_block", "schedule": "dualpipe", "zero_stage": 1.0,
+            "optimizer": "adam_bf16",
+        },
+        {"tensor_parallel": 1, "pipeline_parallel": 16, "data_parallel": 128}
+        | {"expert_parallel": 64},
+        True,
+    ),
+    PublicRun(
+        "PaLM-540B",
+        "palm-540b",
+        "tpu_v4",
+        "maxtext",
+        780e9,
+        780e9 / 238.3e3 * 6144 / 3600,
+        "Chowdhery et al. 2022, arXiv 2204.02311, sections 4 and 4.1: 238.3 thousand tokens a "
+        "second on 6,144 chips at 2,048 sequences a step (MFU 46.2%); chip-hours of 780B tokens at "
+        "that rate",
+        "weights sharded over the data-parallel ranks; full recomputation",
+        {
+            "sequence_length": 2048.0, "global_batch_tokens": 2048.0 * 2048.0, "precision": "bf16",
+            "recompute": "full", "zero_stage": 3.0, "micro_batch": 4.0,
+        },
+        {"tensor_parallel": 12, "pipeline_parallel": 1, "data_parallel": 512, "expert_parallel": 1},
+    ),
+)  # fmt: skip
+
+
+def estimate_run(run: PublicRun) -> dict[str, Any]:
+    """`predicted` chip-hours with their 80% interval, `tokens_per_s_per_chip`, `mfu`, `step_s` and
+    the `error` against the published total."""
+    catalog = load_catalog()
+    machines = machines_of(catalog)
+    model = resolve_model(run.model)
+    candidates = batch_of(
+        [with_prediction_layer(model) if run.prediction_layer else model],
+        np.array([machines.code(run.chip)], dtype=np.intp),
+        ["bf16"],
+        ["bf16"],
+        {name: np.array([float(degree)]) for name, degree in run.degrees.items()}
+        | {"replicas": np.ones(1), "concurrency": np.ones(1)},
+    )
+    batch = TrainingBatch.of(candidates, **run.settings)
+    metrics = evaluate_training(batch, machines, training_stack(run.stack))
+    broken = judge(Case.of_training(Training(metrics)))
+    hours = run.tokens / metrics.tokens_per_s_per_chip / 3600.0 / run.effective
+    kind = machines.law_kind[candidates.chip, candidates.weight_dtype["mlp"]]
+    low, high = training_interval("step_s", hours, kind, training_spread())
+    return {
+        "run": run.name,
+        "chips": float(batch.chips[0]),
+        "published_chip_hours": run.published,
+        "predicted_chip_hours": float(hours[0]),
+        "interval": [float(low[0]), float(high[0])],
+        "error": float(hours[0]) / run.published - 1.0,
+        "step_s": float(metrics.step_s[0]),
+        "tokens_per_s_per_chip": float(metrics.tokens_per_s_per_chip[0]),
+        "mfu": float(metrics.mfu[0]),
+        "broken_rules": [name for name, amount in broken.items() if amount[0] > 0.0],
+        "source": run.source,
+        "assumed": run.assumed,
+    }
+
+
+def main(arguments: list[str]) -> None:
+    found = [estimate_run(run) for run in RUNS]
+    if "--json" in arguments:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{'run':16} {'chips':>7} {'published':>11} {'predicted':>11} {'error':>7} {'MFU':>6}")
+    for one in found:
+        print(
+            f"{one['run']:16} {one['chips']:7,.0f} {one['published_chip_hours'] / 1e6:10.2f}M "
+            f"{one['predicted_chip_hours'] / 1e6:10.2f}M {one['error']:+7.1%} {one['mfu']:6.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
