@@ -25,9 +25,8 @@ from dse.physics.calibrated import (
     BACKENDS,
     KERNELS,
     Parameter,
-    calibrated_machines,
 )
-from dse.physics.machines import Machines
+from dse.physics.machines import Machines, calibrated_machines
 from dse.schema.backend import load_backends
 from dse.schema.calibration import NONE, Calibration
 from dse.space.candidates import Floats

@@ -21,17 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dse.errors import InputError
+from dse.physics.machines import Machines
 from dse.schema.loader import did_you_mean
 from dse.schema.system import DISTRIBUTIONS
 from dse.space.candidates import Floats
-
-if TYPE_CHECKING:
-    from dse.physics.machines import Machines
 
 PARETO_SHAPE = 3.0
 _GUMBEL = float(np.exp(-np.euler_gamma))

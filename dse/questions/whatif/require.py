@@ -92,7 +92,7 @@ def required(
             raise InputError(message, field="--vary", accepted=", ".join(QUANTITIES))
     document, items = read_study(folder)
     file = resolve_space(space) if space else space_file_of(document, folder)
-    stale = document["data_digest"] != catalog.source.made_with(document).digest()
+    stale = document["data_digest"] != replace(catalog.source, chips=()).over(document).digest()
     catalog = catalog.over(document)
     study = load_study(file, catalog, document.get("quality_law"))
     catalog = on_terms(catalog.with_files(study.chip_files), study)
