@@ -76,7 +76,7 @@ def space_of_model(
         if not given:
             raise InputError(
                 f"--{name} is missing",
-                accepted=f"a STUDY, or --model and --chip: ids that `dse catalog {listed}` lists",
+                accepted=f"a STUDY, or --model and --chip: ids that `dse catalog {listed} list` prints",
             )
     dtypes = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}
     known_dtypes(dtypes)
