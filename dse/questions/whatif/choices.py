@@ -21,12 +21,12 @@ from dse.errors import InputError, NothingFeasible
 from dse.pareto.front import non_dominated
 from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
 from dse.problem.deployments import deployments
-from dse.problem.describe import Limit, describe_deployment
+from dse.problem.describe import describe_deployment
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import evaluate_mix
 from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.schema.calibration import KINDS
-from dse.schema.metrics import METRICS
+from dse.schema.metrics import METRICS, Limit
 from dse.schema.own_config import model_of
 from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
 from dse.space.candidates import CandidateBatch, Floats
@@ -56,7 +56,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A limit on a metric that errors move; `sign` as in `dse.problem.describe.Limit`."""
+    """A limit on a metric that errors move; `sign` as in `dse.schema.metrics.Limit`."""
 
     metric: Moved
     sign: float

@@ -9,13 +9,12 @@ from typing import Any
 
 from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.problem.describe import Limit
 from dse.problem.objective import pose
 from dse.questions.whatif.demand import demanded, in_servers
 from dse.questions.whatif.inputs import Subject
 from dse.questions.whatif.require import space_file_of
 from dse.schema.load import Demand, read_demand
-from dse.schema.metrics import Constraint, parse_constraint
+from dse.schema.metrics import Limit, parse_constraint
 from dse.schema.study import Space, Study, load_study
 from dse.study.folder import STUDY, read_study
 
@@ -121,7 +120,7 @@ def _asked(
     catalog = catalog.with_files(study.chip_files)
     problem = demanded(pose(study, catalog), catalog, study.demand)
     if limits:
-        more = tuple(_limit(text) for text in limits)
+        more = tuple(limit_from(text) for text in limits)
         problem = replace(problem, limits=(*problem.limits, *more))
     chosen = objective or _first(problem.objectives)
     if chosen not in [one.metric for one in problem.objectives]:
@@ -140,14 +139,9 @@ def _first(objectives: Sequence[Any]) -> str:
     return next((name for name in names if name.startswith("usd_")), names[0])
 
 
-def limit_from(text: str) -> Constraint:
+def limit_from(text: str) -> Limit:
     """A limit that a flag gives. Raises InputError."""
     try:
         return parse_constraint(text)
     except InputError as error:
         raise InputError(error.message, field="--limit", accepted=error.accepted) from None
-
-
-def _limit(text: str) -> Limit:
-    one = limit_from(text)
-    return Limit(one.metric, 1.0 if one.operator.startswith("<") else -1.0, one.limit, one.text)
