@@ -155,8 +155,9 @@ def _source(
         if points:
             raise InputError(
                 f"read {points[0]!r} of a space, which is no study",
-                field="--point", accepted="the folder of a finished study as STUDY",
-            )  # fmt: skip
+                field="--point",
+                accepted="the folder of a finished study as STUDY",
+            )
         return load_study(source, catalog), catalog, []
     document, _ = read_study(folder)
     catalog = catalog.over(document)
@@ -164,20 +165,22 @@ def _source(
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",
-            field="STUDY", accepted="a new `dse run` of this space",
-        )  # fmt: skip
+            field="STUDY",
+            accepted="a new `dse run` of this space",
+        )
     if not points and study.model is None:
         raise InputError(
             f"{folder} searched shapes: of which point?",
-            field="--point", accepted="its number in front.csv, or cheapest, fastest, best, knee",
-        )  # fmt: skip
+            field="--point",
+            accepted="its number in front.csv, or cheapest, fastest, best, knee",
+        )
     shapes = _shapes(folder, points)
     if len(shapes) > 1 and not quality_limits(study):
         raise InputError(
             f"{study.name} limits no quality, and the cheapest of several shapes is the smallest",
             field="--point",
             accepted=f"one point, or a space with a limit on {' or '.join(QUALITY)}",
-        )  # fmt: skip
+        )
     return study, catalog, shapes
 
 
@@ -212,8 +215,9 @@ def _check_demand(study: Study, priced: bool) -> None:
     if any(load.serving == "poisson" for load in study.workloads):
         raise InputError(
             "the workload has a rate of arrivals already",
-            field="--demand", accepted="a space whose serving is continuous, static or offline",
-        )  # fmt: skip
+            field="--demand",
+            accepted="a space whose serving is continuous, static or offline",
+        )
 
 
 def demand_of(text: str, tokens_per_request: float) -> Demand:

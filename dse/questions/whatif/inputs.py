@@ -208,9 +208,10 @@ def find_input(name: str, known: Mapping[str, Input], field: str = "--set") -> I
         return known[name]
     if name.startswith(COSTS) and not any(one.startswith(COSTS) for one in known):
         raise InputError(
-            f"{name}: costs of owning count on the price basis {OWNED} only", field=field,
+            f"{name}: costs of owning count on the price basis {OWNED} only",
+            field=field,
             accepted=f"{OWNED} as the price basis, or chip.ID.{PRICE} on this one",
-        )  # fmt: skip
+        )
     raise InputError(
         f"unknown input {name!r}{did_you_mean(name, known)}", field=field, accepted=_names(known)
     )
@@ -421,8 +422,12 @@ def with_figures(catalog: Catalog, settings: Mapping[str, Mapping[str, str]]) ->
         found = derive(catalog, chip, list(own.values()))
         grown = with_own_chips(catalog, [found])
         changed = replace(grown.chips[found.chip.id], id=chip)
-        catalog = replace(grown, chips={**catalog.chips, chip: changed}, prices=catalog.prices,
-                          purchases=catalog.purchases)  # fmt: skip
+        catalog = replace(
+            grown,
+            chips={**catalog.chips, chip: changed},
+            prices=catalog.prices,
+            purchases=catalog.purchases,
+        )
     return catalog
 
 

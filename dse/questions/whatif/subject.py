@@ -54,9 +54,10 @@ def of_study(
     document, _ = read_study(Path(text))
     if "--evaluator" in document.get("command", ""):
         raise InputError(
-            f"{text} was evaluated by a function of your own", field="STUDY",
+            f"{text} was evaluated by a function of your own",
+            field="STUDY",
             accepted="a study of the built-in model",
-        )  # fmt: skip
+        )
     notes = []
     if catalog.source.has_prices:
         notes.append(f"prices and costs as this command gives them, not those of {text}")
@@ -82,9 +83,10 @@ def whole_servers(asked: Asked) -> Asked:
     problem = asked.subject.problem
     if problem.demand is None or problem.demand.average_tokens_per_s is None:
         raise InputError(
-            "whole servers of no demand", field="--whole-servers",
+            "whole servers of no demand",
+            field="--whole-servers",
             accepted="--demand TOKENS/TIME, too",
-        )  # fmt: skip
+        )
     catalog = asked.subject.catalog
     subject = replace(asked.subject, problem=in_servers(problem, catalog))
     return replace(asked, subject=subject)
@@ -125,9 +127,10 @@ def _asked(
     chosen = objective or _first(problem.objectives)
     if chosen not in [one.metric for one in problem.objectives]:
         raise InputError(
-            f"{chosen} is no objective of {study.name}", field="--objective",
+            f"{chosen} is no objective of {study.name}",
+            field="--objective",
             accepted=", ".join(one.metric for one in problem.objectives),
-        )  # fmt: skip
+        )
     return Asked(
         Subject(problem, catalog), study.title or study.name, seed, engine, chosen, tuple(notes)
     )
