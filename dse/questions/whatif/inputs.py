@@ -68,7 +68,6 @@ COSTS = "costs."
 WAYS = "a factor (1.2x), a percentage (+10%) or a value with its unit"
 _FACTOR = re.compile(r"([-+0-9.eE]+)\s*[x×]|[x×]\s*([-+0-9.eE]+)")
 _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
-_NO_UNIT = ("fraction", "count", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
