@@ -13,7 +13,6 @@ from dse.cli import collectives
 from dse.cli.fit import command as fit
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_prices import list_prices
-from dse.cli.hardware_require import require_chip
 from dse.cli.options import efficiency_option, json_option, price_options, read_catalog
 from dse.cli.printing import print_json, print_table, say
 from dse.cli.racks import rack
@@ -354,6 +353,6 @@ def new_chip(chip: str) -> None:
 
 
 for _command in (
-    derive_chip, require_chip, rack, fit, collectives.command, list_prices,
+    derive_chip, rack, fit, collectives.command, list_prices,
 ):  # fmt: skip
     command.add_command(_command)

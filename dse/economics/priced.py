@@ -14,6 +14,15 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.own_prices import OWN
 from dse.schema.owning import lacks_for_owning
 
+UNSOLD = (
+    "announced",
+    "announced_ramping",
+    "announced_deprioritised",
+    "internal",
+    "restricted",
+    "limited",
+    "hypothetical",
+)
 # Titles of columns.
 SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
 
@@ -52,6 +61,12 @@ def prices_rest_on(catalog: Catalog, chips: Iterable[str], basis: str) -> list[s
     return list(
         dict.fromkeys(text for chip in chips for text in price_assumptions(catalog, chip, basis))
     )
+
+
+def unsold(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
+    """The chips that are not on general sale, by what their files say."""
+    found = {chip: catalog.chips[chip].availability for chip in chips}
+    return {chip: word.replace("_", ", ") for chip, word in found.items() if word in UNSOLD}
 
 
 def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[dict[str, Any]]:
