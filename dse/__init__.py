@@ -1,3 +1,88 @@
-"""dse: choose model architectures and hardware together."""
+"""dse: choose model architectures and hardware together.
+
+    import dse
+
+    catalog = dse.load_catalog(prices="mine.csv", as_of="2026-10-01")
+    e = dse.estimate("llama-3-70b", "h100_sxm", tp=8, concurrency=32, catalog=catalog)
+    e.tpot_s, e.interval("tpot_s"), e.provenance
+    study = dse.run("tiny", catalog=catalog, seed=1)
+    study.front.to_pandas()
+
+Each name below is imported when it is first asked for: `import dse` alone costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dse.accuracy.ask import validate
+    from dse.answer.answer import Answer
+    from dse.catalog import load_catalog
+    from dse.questions.check.ask import check
+    from dse.questions.compare.ask import compare
+    from dse.questions.estimate.ask import estimate
+    from dse.questions.export.ask import export
+    from dse.questions.fleet.ask import fleet
+    from dse.questions.risk.ask import risk
+    from dse.questions.scale.ask import scale
+    from dse.questions.traffic.ask import traffic
+    from dse.questions.train.ask import train
+    from dse.questions.whatif.ask import whatif
+    from dse.schema.model_catalog import load_model
+    from dse.schema.study import load_space
+    from dse.study.result import Study, run
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "Study",
+    "check",
+    "compare",
+    "estimate",
+    "export",
+    "fleet",
+    "load_catalog",
+    "load_model",
+    "load_space",
+    "risk",
+    "run",
+    "scale",
+    "traffic",
+    "train",
+    "validate",
+    "whatif",
+]
+
+_PLACES = {
+    "Answer": "dse.answer.answer",
+    "Study": "dse.study.result",
+    "check": "dse.questions.check.ask",
+    "compare": "dse.questions.compare.ask",
+    "estimate": "dse.questions.estimate.ask",
+    "export": "dse.questions.export.ask",
+    "fleet": "dse.questions.fleet.ask",
+    "load_catalog": "dse.catalog",
+    "load_model": "dse.schema.model_catalog",
+    "load_space": "dse.schema.study",
+    "risk": "dse.questions.risk.ask",
+    "run": "dse.study.result",
+    "scale": "dse.questions.scale.ask",
+    "traffic": "dse.questions.traffic.ask",
+    "train": "dse.questions.train.ask",
+    "validate": "dse.accuracy.ask",
+    "whatif": "dse.questions.whatif.ask",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'dse' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

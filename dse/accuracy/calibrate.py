@@ -25,9 +25,8 @@ from dse.physics.calibrated import (
     BACKENDS,
     KERNELS,
     Parameter,
-    calibrated_machines,
 )
-from dse.physics.machines import Machines
+from dse.physics.machines import Machines, calibrated_machines
 from dse.schema.backend import load_backends
 from dse.schema.calibration import NONE, Calibration
 from dse.space.candidates import Floats
@@ -76,10 +75,10 @@ def as_factors(logs: Floats) -> dict[str, float]:
     return {p.name: float(np.exp(x)) for p, x in zip(PARAMETERS, logs, strict=True)}
 
 
-def pose(table: pd.DataFrame) -> Problem:
+def pose(table: pd.DataFrame, catalog: Catalog | None = None) -> Problem:
     """The fitting problem of a table in the measurement format."""
     written = load_backends(hardware_dir() / "backends")
-    catalog = replace(load_catalog(), calibration=NONE, backends=written)
+    catalog = replace(catalog or load_catalog(), calibration=NONE, backends=written)
     readout = read_rows(table, catalog)
     machines = machines_of(catalog)
     covered = np.array([status == "ok" for status in readout.status])

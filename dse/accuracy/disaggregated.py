@@ -39,10 +39,10 @@ AXES = ("tp", "pp", "dp", "ep")
 Pair = tuple[Row, Row]
 
 
-def estimate_disaggregated(table: pd.DataFrame) -> pd.DataFrame:
+def estimate_disaggregated(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED. Raises InputError where a needed column is missing."""
     require_columns(table, (*NEEDED, *(f"{pool}_workers" for pool in POOLS)))
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     machines = machines_of(catalog)
     models: dict[str, Model | str] = {}
     rows, status = read_each(

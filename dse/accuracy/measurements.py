@@ -25,7 +25,7 @@ from dse.accuracy.scores import (
 from dse.accuracy.tables import ADDED, is_disaggregated, not_covered, read_points, training_rows
 from dse.accuracy.training_crossvalidate import cross_validate_training
 from dse.accuracy.training_points import estimate_training
-from dse.catalog import MEASUREMENTS
+from dse.catalog import MEASUREMENTS, Catalog
 from dse.data import hardware_dir
 from dse.errors import InputError, StorageError
 
@@ -54,13 +54,13 @@ def scored_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["exclude"].str.strip() == ""].reset_index(drop=True)
 
 
-def estimate_file(points: Path, out: Path) -> dict[str, int]:
+def estimate_file(points: Path, out: Path, catalog: Catalog | None = None) -> dict[str, int]:
     """Writes every row of `points` with the columns ADDED to `out`; returns how many were `ok`.
 
     Raises InputError for a file that is no CSV or lacks a column, StorageError for an `out` that
     cannot be written.
     """
-    answer = estimate_table(read_points(points))
+    answer = estimate_table(read_points(points), catalog)
     try:
         answer.to_csv(out, index=False, lineterminator="\n")
     except OSError as error:
@@ -68,24 +68,24 @@ def estimate_file(points: Path, out: Path) -> dict[str, int]:
     return {"rows": len(answer), "ok": int((answer["status"] == "ok").sum())}
 
 
-def estimate_table(table: pd.DataFrame) -> pd.DataFrame:
+def estimate_table(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED, by the model that its columns call for; rows of training
     get `serving`, their task, and `backend` too. Raises InputError where a needed column is
     missing."""
     training = training_rows(table)
     if training.any():
-        own = estimate_training(table[training])
+        own = estimate_training(table[training], catalog)
         if training.all():
             return own
-        return pd.concat([estimate_table(table[~training]), own]).loc[table.index]
+        return pd.concat([estimate_table(table[~training], catalog), own]).loc[table.index]
     if not is_disaggregated(table):
-        return estimate_rows(table)
-    return estimate_disaggregated(table)
+        return estimate_rows(table, catalog)
+    return estimate_disaggregated(table, catalog)
 
 
-def predict(table: pd.DataFrame) -> pd.DataFrame:
+def predict(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The rows without `exclude`, predicted, as `ready` leaves them."""
-    return ready(estimate_table(scored_rows(table)))
+    return ready(estimate_table(scored_rows(table), catalog))
 
 
 def ready(predicted: pd.DataFrame) -> pd.DataFrame:
@@ -141,7 +141,11 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
 
 
 def cross_validated(
-    answer: pd.DataFrame, progress: Callable[[str], None], *, own: bool
+    answer: pd.DataFrame,
+    progress: Callable[[str], None],
+    *,
+    own: bool,
+    catalog: Catalog | None = None,
 ) -> dict[str, Any]:
     """`held_out` of the covered rows of `answer`. Rows of the user's `own` enter no fit: theirs are
     to the shipped rows, without those that share the row's group, chip or model."""
@@ -150,31 +154,31 @@ def cross_validated(
     folds = []
     if not training.all():
         served = rows[~training].reset_index(drop=True)
-        folds.append(_served_folds(served, progress, own))
+        folds.append(_served_folds(served, progress, own, catalog))
     if training.any():
         trained = rows[training].reset_index(drop=True)
-        folds.append(_trained_folds(trained, progress, own))
+        folds.append(_trained_folds(trained, progress, own, catalog))
     return held_out({by: pd.concat([fold[by] for fold in folds]) for by in folds[0]})
 
 
 def _trained_folds(
-    rows: pd.DataFrame, progress: Callable[[str], None], own: bool
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool, catalog: Catalog | None
 ) -> dict[str, pd.DataFrame]:
     """By fold, training rows as `predict` leaves them."""
     fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
-    return cross_validate_training(rows, fitted, progress)
+    return cross_validate_training(rows, fitted, progress, catalog)
 
 
 def _served_folds(
-    rows: pd.DataFrame, progress: Callable[[str], None], own: bool
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool, catalog: Catalog | None
 ) -> dict[str, pd.DataFrame]:
     """By fold, rows of serving as `predict` leaves them."""
     if not own:
-        return cross_validate(pose(rows), progress)
+        return cross_validate(pose(rows, catalog), progress)
     shipped_rows = scored_rows(shipped()[0])
     both = pd.concat([shipped_rows, rows.assign(exclude="not fitted")], ignore_index=True)
-    folds = cross_validate(pose(both.fillna("")), progress)
-    unseen = estimate_rows(rows)  # no shipped row shares the group, chip or model of these
+    folds = cross_validate(pose(both.fillna(""), catalog), progress)
+    unseen = estimate_rows(rows, catalog)  # no shipped row shares the group, chip or model of these
     answers = {}
     for by, table in folds.items():
         mine = table.iloc[len(shipped_rows) :].reset_index(drop=True)

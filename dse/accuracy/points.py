@@ -77,9 +77,9 @@ class Readout:
         return len(self.status)
 
 
-def estimate_rows(table: pd.DataFrame) -> pd.DataFrame:
+def estimate_rows(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED. Raises InputError where a needed column is missing."""
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     readout = read_rows(table, catalog)
     found = list(_evaluated(readout, catalog, machines_of(catalog)))
     answer = with_predictions(table, readout, _numbers(readout, found))

@@ -22,6 +22,7 @@ from dse.accuracy.training_fit import (
     pose_training,
 )
 from dse.accuracy.training_points import with_training
+from dse.catalog import Catalog
 from dse.physics.intervals import UNKNOWN
 from dse.physics.training.intervals import RATE, RATES, RUN, WHOLE_RUNS, training_interval
 from dse.schema.calibration import KINDS
@@ -32,6 +33,7 @@ def cross_validate_training(
     rows: pd.DataFrame,
     fitted: pd.DataFrame | None,
     progress: Callable[[str], None] = lambda _: None,
+    catalog: Catalog | None = None,
 ) -> dict[str, pd.DataFrame]:
     """By fold, the table `rows` with the columns that `with_predictions` adds. With `fitted`, the
     fits are to these rows and never to `rows`."""
@@ -40,7 +42,7 @@ def cross_validate_training(
     first = 0 if fitted is None else len(fitted)
     counted = np.arange(len(table)) < (len(table) if fitted is None else first)
     table["group"] = table["model"] + "|" + table["chip"]
-    problem = pose_training(table, counted)
+    problem = pose_training(table, counted, catalog)
     answers = {}
     for by, numbers in held_out_training(problem, progress).items():
         spread_by_fold(problem, by, numbers, counted)

@@ -27,7 +27,7 @@ from dse.accuracy.training_points import (
     predict_training,
     read_training,
 )
-from dse.catalog import load_catalog
+from dse.catalog import Catalog, load_catalog
 from dse.physics.machines import Machines
 from dse.schema.training_stack import CLOCK, TrainingStack, training_stacks
 from dse.space.candidates import Floats
@@ -132,9 +132,11 @@ def moved_stacks(stacks: Mapping[str, TrainingStack], moves: Floats) -> dict[str
     }
 
 
-def pose_training(table: pd.DataFrame, counted: NDArray[np.bool_]) -> TrainingProblem:
+def pose_training(
+    table: pd.DataFrame, counted: NDArray[np.bool_], catalog: Catalog | None = None
+) -> TrainingProblem:
     """The fitting problem of a table of training rows, of which the fit sees those `counted`."""
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     readout = read_training(table, catalog)
     covered = np.array([status == "ok" for status in readout.status], dtype=bool)
     measured = pd.to_numeric(table["value"], errors="coerce").to_numpy(dtype=np.float64)

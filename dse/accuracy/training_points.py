@@ -71,10 +71,10 @@ class TrainingReadout:
         return len(self.status)
 
 
-def estimate_training(table: pd.DataFrame) -> pd.DataFrame:
+def estimate_training(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED, and with `serving` the task and `backend` the stack of each
     row. Raises InputError where a needed column is missing."""
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     readout = read_training(table, catalog)
     numbers = predict_training(readout, machines_of(catalog), training_stacks())
     return with_training(table, readout, numbers)

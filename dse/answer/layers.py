@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_MIXERS = ("gqa", "mla", "compressed", "delta_net", "mamba")
+from dse.schema.blocks import MIXERS
 
 
 def plain(model: Mapping[str, Any]) -> bool:
@@ -39,7 +39,7 @@ def layers_in_short(model: Mapping[str, Any]) -> str:
 
 
 def _mixers(model: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [block for block in model.get("blocks", ()) if block["kind"] in _MIXERS]
+    return [block for block in model.get("blocks", ()) if block["kind"] in MIXERS]
 
 
 def _local(block: Mapping[str, Any]) -> int:

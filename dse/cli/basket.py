@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import json_option, law_option, price_options
+from dse.cli.options import json_option, law_option, price_options, space_catalog
 from dse.cli.printing import command_line, print_json, print_tables, say
 from dse.cli.progress import CountProgress
 
@@ -28,15 +28,13 @@ def command(space: str, law: str | None, out: str | None, as_json: bool) -> None
     has two objectives: predicted_loss and a price. Every shape is served on its cheapest deployment
     on every chip. Exit code 3: no shape can be served on all of them.
     """
-    from dse.catalog import load_catalog
     from dse.questions.basket.answer import basket
     from dse.questions.basket.words import MEANING, document, facts, lead, tables
-    from dse.schema.study import load_study, resolve_space
+    from dse.schema.study import load_study
 
-    study = load_study(resolve_space(space), law=law)
-    found = basket(
-        study, load_catalog(extra_chip_files=study.chip_files), CountProgress("shapes served")
-    )
+    catalog = space_catalog(space)
+    study = load_study(space, catalog, law)
+    found = basket(study, catalog, CountProgress("shapes served"))
     if as_json:
         print_json(document(found))
     else:

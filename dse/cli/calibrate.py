@@ -53,7 +53,7 @@ def command(
     dse calibrate --chip h100_sxm --full   six minutes, for a chip of the catalog
     dse calibrate --new-chip my_cpu        writes my_cpu.yaml too, a chip file
 
-    The file is used with --efficiency-file FILE, or DSE_EFFICIENCY_FILES=FILE for every command.
+    The file is used with --efficiency-file FILE.
     """
     import datetime
     import time

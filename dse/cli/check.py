@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, LOAD, json_option
-from dse.cli.point import known_dtypes, trained_on
+from dse.cli.options import DEGREE, LOAD, json_option, read_catalog
 from dse.cli.printing import print_json, print_rests, print_table, say
 
 
@@ -39,48 +38,13 @@ def command(config: str, as_json: bool, **flags: Any) -> None:
     CONFIG is a config.json or its folder, or a catalog id (dse models list). A shape that nothing
     takes is an answer too: "ok": false, exit code 0.
     """
-    document = _document(config, flags)
+    from dse.questions.check.ask import check
+
+    document = check(config, **flags, catalog=read_catalog())
     if as_json:
         print_json(document)
     else:
         _print(document)
-
-
-def _document(config: str, flags: dict[str, Any]) -> dict[str, Any]:
-    from dse.catalog import chip_and_files, load_catalog
-    from dse.errors import InputError
-    from dse.questions.check.answer import Load, check, subject_of
-    from dse.questions.check.nearest import nearest
-    from dse.questions.check.words import answer
-    from dse.schema.model_catalog import resolve_model
-
-    if not flags["chip"]:
-        raise InputError("--chip is missing", accepted="an id that `dse hardware list` prints")
-    known_dtypes(flags)
-    chip, files = chip_and_files(flags["chip"], ())
-    catalog = load_catalog(extra_chip_files=files)
-    model = resolve_model(config)
-    if flags["ep"] > 1 and all(block.kind != "moe" for block in model.blocks):
-        raise InputError(f"{model.name} has no experts", field="--ep", accepted="no such flag")
-    if flags["training_tokens"]:
-        model = trained_on(model, flags["training_tokens"])
-    subject = subject_of(
-        catalog,
-        model,
-        chip,
-        {
-            "tensor_parallel": flags["tp"],
-            "pipeline_parallel": flags["pp"],
-            "data_parallel": flags["dp"],
-            "expert_parallel": flags["ep"],
-        },
-        Load(flags["prompt_tokens"], flags["output_tokens"], flags["concurrency"]),
-        weight_dtype=flags["weight_dtype"],
-        kv_dtype=flags["kv_dtype"],
-    )
-    document = check(subject)
-    document["nearest"] = nearest(subject, catalog.backends[subject.chip.backend])
-    return {"answer": answer(document), **document}
 
 
 def _print(document: dict[str, Any]) -> None:

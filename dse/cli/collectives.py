@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import Whole, json_option
+from dse.cli.options import Whole, json_option, read_catalog
 from dse.cli.printing import print_json, print_table, say
 
 SIZES = ("32 KiB", "1 MiB", "128 MiB")
@@ -50,10 +50,9 @@ def command(
     dse hardware collectives b200_sxm --system hgx_b200_efa --measured
     """
     from dse import units
-    from dse.catalog import chip_and_files, load_catalog
     from dse.cli.options import refuse
-    from dse.cli.point import jitter_of
     from dse.errors import InputError
+    from dse.questions.estimate.ask import jitter_of
     from dse.questions.scale.collectives import (
         Route,
         against_measured,
@@ -61,11 +60,9 @@ def command(
         measured_ratios,
     )
 
-    files: tuple[str, ...] = ()
-    chip, files = chip_and_files(chip, files)
+    catalog, chip = read_catalog().with_chip(chip)
     if against is not None:
-        against, files = chip_and_files(against, files)
-    catalog = load_catalog(extra_chip_files=files)
+        catalog, against = catalog.with_chip(against)
     if measured:
         refuse(("chips", "sizes", "against", "against_system", "jitter"), "--measured")
         rows = against_measured(catalog, chip, system or catalog.chip(chip).system)

@@ -86,8 +86,8 @@ def _in_order(dates: tuple[str, ...]) -> tuple[str, ...]:
 
 def _study(space: str, date: str, folder: Path) -> Path:
     """A study of a space at the prices of a date, with its report, in a folder of that name."""
+    from dse.catalog import load_catalog
     from dse.render import write_report
-    from dse.schema.own_prices import using_prices
     from dse.study.run import run_study
 
     progress = Progress()
@@ -96,9 +96,8 @@ def _study(space: str, date: str, folder: Path) -> Path:
         of = f" of at most {total:,}" if total else ""
         progress(f"as of {date}: {done:,}{of} points evaluated; front {front:,}")
 
-    with using_prices(as_of=date):
-        run_study(space, folder / date, progress=count)
-        write_report(folder / date)
+    run_study(space, folder / date, catalog=load_catalog(as_of=date), progress=count)
+    write_report(folder / date)
     return folder / date
 
 

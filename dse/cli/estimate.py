@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, law_option, refuse
+from dse.cli.options import json_option, law_option, read_catalog, refuse
 from dse.cli.point import POINT_FLAGS, POOL_FLAGS, estimate_flags, point_options, pool_options
 from dse.cli.printing import print_json, print_rests, print_table, print_workloads, say
 
@@ -51,7 +51,7 @@ def command(
         refuse((*POINT_FLAGS, *POOL_FLAGS, "study", "law"), "--points")
         if out is None:
             raise InputError("--out is missing", accepted="dse estimate --points IN.csv --out OUT")
-        counted = estimate_file(Path(points), Path(out))
+        counted = estimate_file(Path(points), Path(out), read_catalog())
         if as_json:
             print_json(counted)
         else:
@@ -64,7 +64,7 @@ def command(
         refuse((*POINT_FLAGS, *POOL_FLAGS), "STUDY POINT")
         if point is None:
             raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
-        answer = estimate_again(Path(study), point, law=flags["law"])
+        answer = estimate_again(Path(study), point, read_catalog(), law=flags["law"])
     elif flags["serving"] == "disaggregated":
         _pools(flags, as_json)
         return

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dse.cli.energy import print_by_batch, print_energy
-from dse.cli.options import json_option, law_option, refuse
+from dse.cli.options import json_option, law_option, read_catalog, refuse
 from dse.cli.point import POINT_FLAGS, TOKENS, estimate_flags, point_options
 from dse.cli.printing import print_json, print_table, print_workloads, say
 
@@ -59,11 +59,10 @@ def command(
         refuse((*POINT_FLAGS, "why_not"), "STUDY POINT")
         if point is None:
             raise InputError("which point?", field="POINT", accepted="dse explain STUDY POINT")
-        answer = estimate_again(Path(study), point, keep=True, law=flags["law"])
+        answer = estimate_again(Path(study), point, read_catalog(), keep=True, law=flags["law"])
     elif why_not is not None:
         from dse.problem.loads import held, loads_of
         from dse.questions.estimate.why_not import why_not as reasons
-        from dse.schema.own_prices import using_prices
         from dse.schema.workloads import DETAILS
         from dse.study.folder import STUDY, read_json
 
@@ -75,13 +74,13 @@ def command(
             taken = (*taken, "concurrency")
         refuse(taken, f"--why-not, which takes it from {why_not}")
         asked = {key: study_document.get(key) for key in ("price_basis", "costs")}
-        ctx = click.get_current_context()
-        ctx.with_resource(using_prices(**study_document.get("own_prices", {})))
         asked["law"] = study_document.get("quality_law")
         if flags["domain"] is not None and "rack" in study_document:
             refuse(["rack"], f"--why-not, which takes it from {why_not}")
             asked["rack"] = study_document["rack"]["named"]
-        document = reasons(Path(why_not), estimate_flags(flags | asked, loads=loads))
+        document = reasons(
+            Path(why_not), estimate_flags(flags | asked, loads=loads, study=study_document)
+        )
         if as_json:
             print_json(document)
         else:

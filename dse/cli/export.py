@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import LOAD, json_option, refuse
+from dse.cli.options import LOAD, json_option, read_catalog, refuse
 from dse.cli.point import POINT_FLAGS, estimate_flags, point_options
 from dse.cli.printing import print_json, say
 
 if TYPE_CHECKING:
     from dse.questions.export import Export
-    from dse.schema.model import Model
 
 FORMATS = ("hf", "vllm", "sglang", "trtllm", "megatron")
 
@@ -89,40 +88,24 @@ def _shape(
 ) -> Export:
     """hf and megatron: the shape, without a prediction."""
     from dse.errors import InputError
-    from dse.questions.export import export_arguments, export_config
-    from dse.schema.model_catalog import resolve_model
+    from dse.questions.export.ask import DEGREES, export
 
-    degrees = {"tensor": flags["tp"], "pipeline": flags["pp"], "data": flags["dp"]}
-    degrees["expert"] = flags["ep"]
-    if study is not None and point is not None:
-        model, longest, degrees = _of_study(Path(study), point)
-        context = context or longest
-    else:
+    if study is None:
         used = ("model", "tp", "pp", "dp", "ep") if format_ == "megatron" else ("model",)
         refuse(set(POINT_FLAGS) - set(used), f"--format {format_}, which holds a shape")
         if not flags["model"]:
             raise InputError("--model is missing", accepted="--model M, or STUDY POINT")
-        model = resolve_model(flags["model"])
-    if format_ == "hf":
-        return export_config(model, architecture=architecture, context=context)
-    refuse(["architecture"], "--format megatron, which has classes of its own")
-    if context is None:
-        raise InputError("--context is missing", accepted="the sequence length of training")
-    return export_arguments(model, degrees, context, served=study is not None)
-
-
-def _of_study(folder: Path, point: str) -> tuple[Model, int, dict[str, int]]:
-    """(the shape of a point, its longest request, the degrees it is served with)."""
-    from dse.problem.loads import loads_of
-    from dse.schema.own_config import model_of
-    from dse.study.folder import FRONT, find_item, read_study
-
-    study, item = read_study(folder)[0], find_item(folder, point)
-    model = model_of(item["model"], f"{folder / FRONT}")
-    longest = max(load["prompt_tokens"] + load["output_tokens"] for load in loads_of(study))
-    names = ("tensor", "pipeline", "data", "expert")
-    degrees = {name: int(item["deployment"][f"{name}_parallel"]) for name in names}
-    return model, int(longest), degrees
+    if format_ == "megatron":
+        refuse(["architecture"], "--format megatron, which has classes of its own")
+    options: dict[str, Any] = {} if study is not None else {name: flags[name] for name in DEGREES}
+    return export(
+        study or flags["model"],
+        point,
+        format=format_,
+        context=context,
+        architecture=architecture,
+        **options,
+    )
 
 
 def _command(
@@ -134,21 +117,18 @@ def _command(
     flags: dict[str, Any],
 ) -> Export:
     """vllm, sglang and trtllm: the predicted point."""
-    from dse.catalog import chip_and_files, load_catalog
-    from dse.questions.estimate.again import estimate_again
     from dse.questions.export import export_command
-    from dse.study.folder import read_study
+    from dse.questions.export.ask import export
 
-    if study is not None and point is not None:
-        answer = estimate_again(Path(study), point)
-        files = read_study(Path(study))[0].get("chip_files", ())
-    else:
-        answer = estimate_flags(flags | {"backend": flags["backend"] or format_})
-        _, files = chip_and_files(flags["chip"], flags["chip_files"])
+    own: dict[str, Any] = {"checkpoint": checkpoint, "architecture": architecture}
+    if study is not None:
+        return export(study, point, format=format_, catalog=read_catalog(), **own)
+    answer = estimate_flags(flags | {"backend": flags["backend"] or format_})
+    catalog, _ = read_catalog(flags["chip_files"]).with_chip(flags["chip"])
     return export_command(
         answer,
         format_,
-        load_catalog(extra_chip_files=files),
+        catalog,
         checkpoint=checkpoint,
         architecture=architecture,
     )

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, LOAD, Between, json_option
-from dse.cli.point import known_dtypes, offload_of
+from dse.cli.options import DEGREE, LOAD, Between, json_option, read_catalog
 from dse.cli.printing import print_json, print_rests, print_table, say
 
 NOTHING = 3  # exit code of a search with nothing feasible (`dse.errors.NothingFeasible`)
@@ -41,15 +40,14 @@ def command(chip: str, as_json: bool, **flags: Any) -> None:
     CHIP is an id, or the path of a chip file. All splits of one instance are tried: tensor
     parallelism by the heads, stages of whole layers, experts over data-parallel groups.
     """
-    from dse.catalog import chip_and_files, load_catalog
     from dse.physics.workload import Workload
+    from dse.questions.estimate.ask import known_dtypes, offload_of
     from dse.questions.estimate.fit import fit
     from dse.schema.backend import find_backend
     from dse.schema.model_catalog import resolve_model
 
     known_dtypes(flags)
-    name, files = chip_and_files(chip, flags["chip_files"])
-    catalog = load_catalog(extra_chip_files=files)
+    catalog, name = read_catalog(flags["chip_files"]).with_chip(chip)
     backend = find_backend(catalog.backends, flags["backend"] or catalog.chip(name).backend)
     lengths = flags["prompt_tokens"], flags["output_tokens"]
     answer = fit(

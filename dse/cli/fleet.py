@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import json_option, out_option, price_options, refuse
+from dse.cli.options import json_option, out_option, price_options, read_catalog, refuse
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
 
@@ -35,21 +35,20 @@ def command(
     already, and limits (docs/fleet.md). Exit code 3: nothing keeps the plan; what must give is
     said.
     """
-    from dse.catalog import load_catalog
     from dse.errors import NothingFeasible
-    from dse.questions.fleet import answered
     from dse.questions.fleet.answer import assumptions, document
+    from dse.questions.fleet.ask import fleet
     from dse.questions.fleet.tables import tables
     from dse.questions.fleet.words import lead
     from dse.schema.plan_reader import find_plan, load_plan
 
-    catalog = load_catalog(extra_chip_files=chip_files)
-    read = load_plan(find_plan(plan), catalog)
+    catalog = read_catalog(chip_files)
     if show:
         refuse(["out", "as_json"], "--show, which prints the plan's file alone")
+        read = load_plan(find_plan(plan), catalog)
         click.echo(Path(read.file).read_text(encoding="utf-8"), nl=False)
         return
-    answer = answered(read, catalog, Progress())
+    answer = fleet(plan, catalog=catalog, progress=Progress())
     sentences = lead(answer)
     written = document(answer, sentences)
     if as_json:

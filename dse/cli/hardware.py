@@ -15,7 +15,7 @@ from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_prices import list_prices
 from dse.cli.hardware_require import require_chip
-from dse.cli.options import efficiency_option, json_option, price_options
+from dse.cli.options import efficiency_option, json_option, price_options, read_catalog
 from dse.cli.printing import print_json, print_table, say
 from dse.cli.racks import rack
 
@@ -58,12 +58,11 @@ def list_chips(
     as_json: bool,
 ) -> None:
     """Every chip id with its main figures."""
-    from dse.catalog import load_catalog
     from dse.errors import InputError
     from dse.problem.describe import number
     from dse.schema.loader import did_you_mean
 
-    catalog = load_catalog(extra_chip_files=chip_files)
+    catalog = read_catalog(chip_files)
     rental = catalog.prices.select("rental_3yr")
     rows = []
     for chip in catalog.chips.values():
@@ -177,15 +176,13 @@ def _in(value: float | None, unit: float, form: str = ",.0f") -> str:
 def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
     """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
     file."""
-    from dse.catalog import chip_and_files, load_catalog
     from dse.cli.costs import print_price
     from dse.economics.tco import usd_per_chip_hour
     from dse.schema.costs import BASIS as OWNED
     from dse.schema.owning import lacks_for_owning
     from dse.schema.tiers import tier_words, tiers_of
 
-    name, files = chip_and_files(chip, chip_files)
-    catalog = load_catalog(extra_chip_files=files)
+    catalog, name = read_catalog(chip_files).with_chip(chip)
     spec = catalog.chip(name)
     lack = lacks_for_owning(catalog, name)
     owned = None if lack else usd_per_chip_hour(catalog, name, OWNED).as_json()
@@ -325,11 +322,11 @@ def _print_prices(prices: list[dict[str, Any]], purchases: list[dict[str, Any]])
 @efficiency_option
 def check_chip(file: Path) -> None:
     """Read a chip file of yours and explain every mistake with its line and field."""
-    from dse.catalog import load_catalog
     from dse.schema.own_chip import read_own_chip
 
-    name = read_own_chip(file).chip.id
-    catalog = load_catalog(extra_chip_files=[file])
+    catalog = read_catalog()
+    name = read_own_chip(file, efficiency=catalog.source.efficiency).chip.id
+    catalog = catalog.with_files([file])
     chip = catalog.chips[name]
     click.echo(f"{file}: {name} is well-formed")
     if chip.changes:
@@ -345,11 +342,10 @@ def check_chip(file: Path) -> None:
 @click.argument("chip")
 def new_chip(chip: str) -> None:
     """Write a commented chip file to fill in: dse hardware new my_chip > my_chip.yaml"""
-    from dse.catalog import load_catalog
     from dse.errors import InputError
     from dse.schema.own_chip import template
 
-    catalog = load_catalog()
+    catalog = read_catalog()
     if chip in catalog.chips:
         raise InputError(
             f"{chip!r} is the id of {catalog.chips[chip].file} too", accepted="an id of its own"

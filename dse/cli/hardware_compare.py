@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, refuse
+from dse.cli.options import json_option, read_catalog, refuse
 from dse.cli.point import POINT_FLAGS, estimate_flags, point_options
 from dse.cli.printing import command_line, print_json, print_table, say
 
@@ -28,7 +28,7 @@ def compare_chips(chips: tuple[str, ...], out: Path | None, as_json: bool, **fla
     CHIP is an id or the path of a chip file. --set adds a hypothetical chip: the first one with
     that change. The page has a roofline: a roof for each chip, with the model's operators under it.
     """
-    from dse.catalog import chip_and_files, load_catalog, with_own_chips
+    from dse.catalog import with_own_chips
     from dse.economics.tco import with_basis
     from dse.errors import InputError
     from dse.questions.compare.chips import chip_row, leaders, point_row
@@ -43,11 +43,11 @@ def compare_chips(chips: tuple[str, ...], out: Path | None, as_json: bool, **fla
         )
     if len(chips) > MOST:
         raise InputError(f"{len(chips)} chips", field="CHIP", accepted=f"at most {MOST}")
-    names, files = [], flags["chip_files"]
+    names, catalog = [], read_catalog(flags["chip_files"])
     for chip in chips:
-        name, files = chip_and_files(chip, files)
+        catalog, name = catalog.with_chip(chip)
         names.append((name, ()))
-    catalog = load_catalog(extra_chip_files=files)
+    files = catalog.source.chips
     if flags["settings"]:
         own = derive(catalog, names[0][0], flags["settings"])
         catalog = with_own_chips(catalog, [own])
@@ -91,13 +91,12 @@ MOST = 6
 
 def _estimate(flags: dict[str, Any]) -> Any:
     """The estimate on one chip, or the error of a chip that lacks a figure for it."""
-    from dse.catalog import load_catalog
     from dse.errors import InputError
 
     try:
         return estimate_flags(flags, keep=True)
     except InputError as error:
-        catalog = load_catalog(extra_chip_files=flags["chip_files"])
+        catalog = read_catalog(flags["chip_files"])
         degrees = flags["tp"] * flags["pp"] * flags["dp"]
         if catalog.refusal(flags["chip"], degrees):
             return error

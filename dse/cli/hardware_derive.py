@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from dse.cli.options import read_catalog
 from dse.cli.printing import say
 
 
@@ -42,12 +43,12 @@ def derive_chip(
     (scale-up, per chip and direction), domain, link_latency, jitter, topology,
     scale_out_bandwidth, price.BASIS. Laws and prices are those of the parent unless set.
     """
-    from dse.catalog import chip_and_files, is_chip_file, load_catalog
     from dse.errors import InputError
+    from dse.schema.catalog import is_chip_file
     from dse.schema.derive import as_yaml, derive, write_chip
 
-    chip, files = chip_and_files(parent, chip_files)
-    own = derive(load_catalog(extra_chip_files=files), chip, settings, name)
+    catalog, chip = read_catalog(chip_files).with_chip(parent)
+    own = derive(catalog, chip, settings, name)
     parts = ["dse", "hardware", "derive", "--from", parent]
     for setting in settings:
         parts += ["--set", setting]

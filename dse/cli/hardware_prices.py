@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, price_options
+from dse.cli.options import json_option, price_options, read_catalog
 from dse.cli.printing import print_json, print_table, print_tables, say
 
 
@@ -49,15 +49,16 @@ def list_prices(
         tables_since,
     )
 
+    catalog = read_catalog(chip_files)
     if since is not None:
-        changes = price_changes_since(since, chips, basis, chip_files)
+        changes = price_changes_since(catalog, since, chips, basis)
         if as_json:
             print_json(changes)
             return
         say(lead_since(changes), "  ")
         print_tables(tables_since(changes))
         return
-    document = price_list(chips, basis, chip_files)
+    document = price_list(catalog, chips, basis)
     if as_json:
         print_json(document)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, price_options
+from dse.cli.options import json_option, price_options, read_catalog
 from dse.cli.printing import print_json, print_table, say
 
 VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
@@ -48,7 +48,6 @@ def require_chip(
     the study's axes; where the study searches shapes, shapes are those of its front. Prices are
     those of the study, unless --prices, --as-of or --costs say otherwise.
     """
-    from dse.catalog import chip_and_files
     from dse.errors import InputError
     from dse.questions.whatif.require import require
     from dse.schema.metrics import parse_limit
@@ -68,13 +67,13 @@ def require_chip(
             last = now
             click.echo(f"{name}: {done + 1} of {total} quantities", err=True)
 
-    name, files = chip_and_files(chip, chip_files)
+    catalog, name = read_catalog(chip_files).with_chip(chip)
     names = [one.strip() for one in vary.split(",") if one.strip()]
     answer = require(
         study,
         name,
+        catalog,
         tuple(dict.fromkeys(names)),
-        chip_files=files,
         space=space,
         margin=share,
         progress=progress,

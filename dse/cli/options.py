@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-GIVEN = "dse.efficiency_files"  # of the command, in the context
+TERMS = "dse.catalog"  # of the command, in the context: what `dse.load_catalog` takes
+if TYPE_CHECKING:
+    from dse.catalog import Catalog
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no text.")
@@ -83,49 +86,53 @@ class Between(click.ParamType):
 DEGREE, LOAD = Whole(1, 100_000), Whole(1, 100_000_000)
 
 
-def _in_force(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> Any:
-    if files:
-        from dse.schema.overrides import using
-
-        ctx.with_resource(using(files))
-        ctx.meta[GIVEN] = files
-    return files
-
-
-def _prices_in_force(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+def _of_catalog(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     if value:
-        from dse.schema.own_prices import using_prices
-
-        ctx.with_resource(using_prices(**{str(param.name): value}))
+        ctx.meta.setdefault(TERMS, {})[str(param.name)] = value
     return value
+
+
+def read_catalog(chip_files: Iterable[str] = ()) -> Catalog:
+    """The catalog of the command: what its price and efficiency options say, and chip files."""
+    from dse.catalog import load_catalog
+
+    terms = click.get_current_context().meta.get(TERMS, {})
+    return load_catalog(chips=tuple(chip_files), **terms)
+
+
+def space_catalog(space: str) -> Catalog:
+    """The same with the chip files that a space names, whose prices the command may give."""
+    from dse.schema.study import chip_files_of
+
+    return read_catalog(chip_files_of(space))
 
 
 _PRICE_OPTIONS = (
     click.option(
-        "--prices", multiple=True, metavar="FILE", callback=_prices_in_force,
+        "--prices", multiple=True, metavar="FILE", callback=_of_catalog,
         expose_value=False, is_eager=True,
         help="Prices of yours, with the columns of hardware/prices.csv, before the shipped ones.",
     ),
     click.option(
-        "--as-of", metavar="DATE", callback=_prices_in_force, expose_value=False, is_eager=True,
+        "--as-of", metavar="DATE", callback=_of_catalog, expose_value=False, is_eager=True,
         help="Shipped prices as they were known then: 2026, 2026-Q2, 2026-06 or 2026-06-30.",
     ),
     click.option(
-        "--costs", metavar="FILE", callback=_prices_in_force, expose_value=False, is_eager=True,
+        "--costs", metavar="FILE", callback=_of_catalog, expose_value=False, is_eager=True,
         help="What owning costs you, before hardware/costs.yaml (docs/costs.md); for owned_tco.",
     ),
 )  # fmt: skip
 
 
 def price_options(function: F) -> F:
-    """--prices, --as-of and --costs, in force while the command runs."""
+    """--prices, --as-of and --costs, of which `read_catalog` makes the catalog."""
     for option in reversed(_PRICE_OPTIONS):
         function = option(function)
     return function
 
 
 efficiency_option = click.option(
-    "--efficiency-file", "efficiency_files", multiple=True, metavar="FILE", callback=_in_force,
+    "--efficiency-file", "efficiency", multiple=True, metavar="FILE", callback=_of_catalog,
     expose_value=False, is_eager=True,
     help="Kernel laws measured by dse calibrate, in place of the shipped ones of the chip.",
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import json_option, law_option
+from dse.cli.options import json_option, law_option, read_catalog
 from dse.cli.printing import print_json, print_table, print_tables, say
 from dse.cli.progress import CountProgress
 
@@ -29,15 +29,14 @@ def command(case: str | None, law: str | None, markdown: str | None, as_json: bo
     its space and the expert's own are served on their cheapest deployments; what differs is swapped
     one parameter at a time, and the comparison is repeated with one assumption changed at a time.
     """
-    from dse.catalog import load_catalog
     from dse.questions.rediscovery import rediscover
     from dse.questions.rediscovery.page import document
     from dse.questions.rediscovery.page import markdown as page
     from dse.schema.rediscovery import load_case, resolve_case, shipped_cases
 
     paths = [resolve_case(case)] if case else list(shipped_cases().values())
-    cases = [load_case(path, law) for path in paths]
-    catalog, progress = load_catalog(), CountProgress("shapes served")
+    catalog, progress = read_catalog(), CountProgress("shapes served")
+    cases = [load_case(path, law, catalog) for path in paths]
     answers = [rediscover(one, catalog, progress) for one in cases]
     if markdown is not None:
         words = ["dse rediscover", *([case] if case else []), *([f"--law {law}"] if law else [])]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dse.cli.options import Between, Whole, json_option, out_option, price_options
+from dse.cli.options import Between, Whole, json_option, out_option, price_options, space_catalog
 from dse.cli.printing import (
     command_line,
     print_json,
@@ -79,19 +79,22 @@ def command(
     SPACE is a shipped name or a path, with one model; STUDY is the folder of a finished study.
     Exit code 3: no chip keeps the limits.
     """
-    from dse.questions.risk.answer import Asked, demand_of, risk
+    from dse.questions.risk.ask import risk
     from dse.questions.risk.document import commands, document
     from dse.questions.risk.words import MEANING, facts, lead, rests_on, tables
 
-    asked = Asked(
+    found = risk(
+        source,
+        points=points,
         draws=draws,
         seed=seed,
         objective=objective,
         price_interval=price_interval,
-        demand=None if demand is None else demand_of(demand),
+        demand=demand,
         retune=retune,
+        catalog=space_catalog(source),
+        progress=CountProgress(),
     )
-    found = risk(source, points, asked, CountProgress())
     if as_json:
         print_json(document(found))
     else:

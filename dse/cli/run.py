@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from dse.cli.options import Whole, efficiency_option, json_option, lease_option, price_options
+from dse.cli.options import (
+    Whole,
+    efficiency_option,
+    json_option,
+    lease_option,
+    price_options,
+    space_catalog,
+)
 from dse.cli.printing import print_json, print_table, say, width
 
 
@@ -91,7 +98,7 @@ def command(
     from dse.quality.laws import ALL
     from dse.render import write_report
     from dse.study.folder import STUDY
-    from dse.study.run import run_study
+    from dse.study.result import run
 
     own = dict.fromkeys(name for name in laws if name != ALL)
     if len(own) > 1:
@@ -100,9 +107,10 @@ def command(
         )
     folder = out or Path("studies") / (Path(space).stem.strip(".") or "study")
     with _Progress() as progress:
-        document = run_study(
+        document = run(
             space,
-            folder,
+            out=folder,
+            catalog=space_catalog(space),
             engine=engine,
             seed=seed,
             trials=trials,
@@ -116,7 +124,7 @@ def command(
             cluster=cluster,
             lease_s=float(lease),
             progress=progress.update,
-        )
+        ).document
         started = time.perf_counter()
         progress.say("writing the report")
         write_report(folder)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import LOAD, Between, Whole, json_option, price_options
+from dse.cli.options import LOAD, Between, Whole, json_option, price_options, read_catalog
 from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
@@ -81,7 +81,7 @@ MOST_CHIPS = 4096
 @price_options
 @click.option("--out", metavar="DIR", help="Write scale.html, .json, .csv and .xlsx there.")
 @json_option
-def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> None:
+def command(as_json: bool, out: str | None, **flags: Any) -> None:
     """Scale up or scale out: how large one instance should be, and what stops it.
 
     \b
@@ -93,108 +93,8 @@ def command(as_json: bool, out: str | None, pipeline: bool, **flags: Any) -> Non
     user, and the lowest cost within the limits. The ceiling is the size past which twice the chips
     save less than 5% of the time. Exit code 3: the model fits no instance.
     """
-    from dse.questions.scale.answer import scaled
-    from dse.questions.scale.present import scale_answer
+    from dse.questions.scale.ask import scale
 
-    asked, subjects = _asked(flags), _subjects(flags)
-    progress = Progress()
-    answers = [scaled(subject, asked, progress) for subject in subjects]
-    deliver(
-        scale_answer(answers, with_stages=pipeline, command=command_line()),
-        out=out,
-        as_json=as_json,
-    )
-
-
-def _asked(flags: dict[str, Any]) -> Any:
-    from dse.questions.scale.answer import Asked
-
-    return Asked(
-        chips_up_to=flags["chips_up_to"],
-        demand=flags["demand"] or flags["chips_up_to"],
-        tpot_limit_s=_limit(flags, "tpot_limit"),
-        ttft_limit_s=_limit(flags, "ttft_limit"),
-        jitters_s=_jitters(flags["jitters"]),
-        distribution=flags["distribution"],
-        requests_per_chip=flags["requests_per_chip"],
-    )
-
-
-def _limit(flags: dict[str, Any], name: str) -> float:
-    from dse import units
-    from dse.errors import InputError
-
-    field = f"--{name.replace('_', '-')}"
-    seconds = units.parse(flags[name], "s", field=field)
-    if seconds == 0.0:
-        raise InputError(f"read {flags[name]!r}", field=field, accepted="a time above 0")
-    return seconds
-
-
-def _jitters(text: str) -> tuple[float, ...]:
-    """Times with commas between; a bare 0 is 0. None may exceed a second."""
-    from dse import units
-    from dse.errors import InputError
-
-    found = [
-        0.0 if word.strip() == "0" else units.parse(word.strip(), "s", field="--jitter")
-        for word in text.split(",")
-    ]
-    if max(found) > 1.0 or len(found) > 50:
-        raise InputError(
-            f"read {text!r}", field="--jitter", accepted="at most 50 times of at most 1 s"
-        )
-    return tuple(found)
-
-
-def _subjects(flags: dict[str, Any]) -> list[Any]:
-    """The model on the chip, and on the chip to compare with."""
-    from dse.catalog import chip_and_files, load_catalog
-    from dse.cli.point import known_dtypes
-    from dse.economics.tco import with_basis
-    from dse.errors import InputError
-    from dse.physics.workload import Workload
-    from dse.questions.scale import scale_subject
-    from dse.schema.backend import find_backend
-    from dse.schema.model_catalog import resolve_model
-
-    for needed, listed in (("model", "models"), ("chip", "hardware")):
-        if not flags[needed]:
-            raise InputError(
-                f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
-            )
-    known_dtypes(flags)
-    chips, files = [], flags["chip_files"]
-    for text in (flags["chip"], flags["against"]):
-        if text:
-            chip, files = chip_and_files(text, files)
-            chips.append(chip)
-    if len(set(chips)) < len(chips):
-        raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
-    catalog = load_catalog(extra_chip_files=files)
-    catalog = with_basis(catalog, flags["price_basis"])
-    model = resolve_model(flags["model"])
-    if flags["routing_skew"] is not None and all(block.kind != "moe" for block in model.blocks):
-        raise InputError(
-            f"{model.name} has no experts", field="--routing-skew", accepted="no such flag"
-        )
-    workload = Workload.of(
-        flags["prompt_tokens"],
-        flags["output_tokens"],
-        "continuous",
-        find_backend(catalog.backends, flags["backend"]),
-        network_overlap=flags["network_overlap"],
-    )
-    return [
-        scale_subject(
-            catalog,
-            model,
-            chip,
-            workload,
-            weight_dtype=flags["weight_dtype"],
-            kv_dtype=flags["kv_dtype"],
-            price_basis=flags["price_basis"],
-            routing_skew=flags["routing_skew"],
-        )
-        for chip in chips
-    ]
+    catalog, command = read_catalog(flags.pop("chip_files")), command_line()
+    answer = scale(**flags, catalog=catalog, command=command, progress=Progress())
+    deliver(answer, out=out, as_json=as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import json_option
+from dse.cli.options import json_option, space_catalog
 from dse.cli.printing import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ def _facts(text: str) -> dict[str, Any]:
     from dataclasses import asdict
 
     from dse.problem.words import mix_words
-    from dse.schema.study import load_study, resolve_space
+    from dse.schema.study import load_study
     from dse.space.space import Space
     from dse.study.unseen import unseen
 
-    study = load_study(resolve_space(text))
+    study = load_study(text, space_catalog(text))
     space = Space.of(study)
     first, *others = study.workloads
     words = f"{first.prompt_tokens:,} prompt and {first.output_tokens:,} output tokens, "

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import Between, Whole, json_option, out_option, price_options
+from dse.cli.options import Between, Whole, json_option, out_option, price_options, space_catalog
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import CountProgress
-
-if TYPE_CHECKING:
-    from dse.questions.traffic.answer import Targets
-    from dse.schema.study import Study
-    from dse.schema.traffic import Traffic, Windows
 
 
 @click.command("traffic")
@@ -60,30 +54,26 @@ def command(
 
     SPACE is a shipped name or a path, with one model. Exit code 3: no chip keeps the targets.
     """
-    from dse.catalog import load_catalog
-    from dse.errors import InputError
-    from dse.problem.objective import on_terms
-    from dse.questions.traffic.answer import Answer, size_fleets
+    from dse.questions.traffic.ask import traffic
     from dse.questions.traffic.words import document, lead, rests_on, tables
-    from dse.questions.whatif.paid import paid_with
-    from dse.schema.study import load_study, resolve_space
-    from dse.schema.traffic import GROUPS
 
-    if (trace is None) == (rate is None):
-        said = "neither --trace nor --rate" if trace is None else "--trace and --rate"
-        raise InputError(said, accepted="one of the two")
-    study = load_study(resolve_space(space))
-    targets = _targets(study, int(percentile), ttft, tpot)
-    groups = groups or GROUPS[targets.percentile]
-    known, windows = _traffic(study, trace, rate, window, share, groups)
-    catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
-    found = size_fleets(study, catalog, known, targets, CountProgress())
-    paid = paid_with(catalog, study, [one.chip for one in found.fleets])
-    answer = Answer(study, known, targets, found, paid, windows, share)
+    answer = traffic(
+        space,
+        trace=trace,
+        rate=rate,
+        percentile=int(percentile),
+        ttft=ttft,
+        tpot=tpot,
+        window=window,
+        share=share,
+        groups=groups,
+        catalog=space_catalog(space),
+        progress=CountProgress(),
+    )
     if as_json:
         print_json(document(answer))
     else:
-        say(study.title or study.name)
+        say(answer.study.title or answer.study.name)
         for sentence in lead(answer):
             say(f"- {sentence}", "  ")
         print_tables(tables(answer))
@@ -94,49 +84,3 @@ def command(
         written = {**document(answer), "command": command_line()}
         page = write_traffic(out, written, tables(answer))
         click.echo(f"Report: {page}", err=as_json)
-
-
-def _traffic(
-    study: Study, trace: Path | None, rate: float | None, window: str, share: float, groups: int
-) -> tuple[Traffic, Windows | None]:
-    from dse.questions.traffic.answer import traffic_of_study
-    from dse.schema.trace import read_trace
-    from dse.schema.traffic import traffic_of, windows_of
-
-    seconds = _seconds(window, "--window")
-    if trace is None:
-        assert rate is not None
-        return traffic_of_study(study, rate), None
-    read = read_trace(trace)
-    return traffic_of(read, seconds, share, groups), windows_of(read, seconds)
-
-
-def _targets(study: Study, percentile: int, ttft: str | None, tpot: str | None) -> Targets:
-    from dse.errors import InputError
-    from dse.questions.traffic.answer import Targets
-
-    def target(flag: str, given: str | None, prefix: str) -> float:
-        if given is not None:
-            return _seconds(given, flag)
-        own = [
-            one.limit
-            for one in study.constraints
-            if one.metric.startswith(prefix) and one.operator.startswith("<") and not one.workload
-        ]
-        if not own:
-            raise InputError(
-                f"{study.name} limits no {prefix}_s", field=flag, accepted="a time, such as 2s"
-            )
-        return min(own)
-
-    return Targets(percentile, target("--ttft", ttft, "ttft"), target("--tpot", tpot, "tpot"))
-
-
-def _seconds(text: Any, flag: str) -> float:
-    from dse import units
-    from dse.errors import InputError
-
-    seconds = units.parse(text, "s", field=flag)
-    if seconds <= 0.0:
-        raise InputError(f"read {text!r}", field=flag, accepted="a time above 0")
-    return seconds

@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
-from dse.cli.options import DEGREE, Between, Whole, efficiency_option, json_option, price_options
+from dse.cli.options import (
+    DEGREE,
+    Between,
+    Whole,
+    efficiency_option,
+    json_option,
+    price_options,
+    read_catalog,
+)
 from dse.cli.printing import print_json, print_table, say
-
-# Flags whose names differ from the fields of a `training:` section.
-FIELDS = {
-    "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "ep": "expert_parallel", "vpp": "virtual_stages", "dtype": "precision",
-}  # fmt: skip
-FLAGS = {field: flag for flag, field in FIELDS.items()}
 
 
 @click.command("train")
@@ -79,9 +80,12 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
     the fastest that fits: memory, step time with every loss named, days, dollars, energy.
     """
     from dse.cli.costs import print_price
+    from dse.questions.train.ask import train
     from dse.questions.train.words import memory_words, print_words
 
-    answer = _answer(model, tokens, flags, only_memory=memory).as_json()
+    answer = train(
+        model, tokens=tokens, only_memory=memory, catalog=read_catalog(), **flags
+    ).as_json()
     if as_json:
         print_json(answer)
     elif memory:
@@ -90,44 +94,6 @@ def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags
         _write(print_words(answer))
         if "price" in answer:
             print_price(answer["price"])
-
-
-def _answer(model: str, tokens: str | None, flags: dict[str, Any], *, only_memory: bool):
-    from dataclasses import replace
-
-    from dse import units
-    from dse.catalog import chip_and_files, load_catalog
-    from dse.economics.tco import with_basis
-    from dse.errors import InputError
-    from dse.questions.train.answer import train
-    from dse.schema.model_catalog import resolve_model
-    from dse.schema.training_run import TrainingFile
-
-    price_basis = flags.pop("price_basis")
-    flags["chip"], files = chip_and_files(flags["chip"], ())
-    catalog = with_basis(load_catalog(extra_chip_files=files), price_basis)
-    found = resolve_model(model)
-    amount = 1.0 if only_memory else found.training_tokens
-    if tokens is not None:
-        amount = units.parse(tokens, "tokens", field="--tokens")
-        units.check_training_tokens(amount, tokens, field="--tokens")
-    if amount is None:
-        said = f"missing, and {found.name} has none of its own"
-        raise InputError(said, field="--tokens", accepted=units.TRAINING_TOKENS)
-    try:
-        terms = TrainingFile(**{FIELDS.get(name, name): v for name, v in flags.items()}).terms()
-        answer = train(catalog, found, terms, amount, price_basis)
-        if tokens is None and not only_memory:
-            said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
-            answer = replace(answer, assumed=(said, *answer.assumed))
-        return answer
-    except InputError as error:
-        if error.field is None or error.field not in TrainingFile.model_fields:
-            raise
-        flag = FLAGS.get(error.field, error.field).replace("_", "-")
-        raise InputError(
-            error.message, file=error.file, field=f"--{flag}", accepted=error.accepted
-        ) from None
 
 
 def _write(parts: list[Any]) -> None:

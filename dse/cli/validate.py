@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dse.cli.options import GIVEN, efficiency_option, json_option
+from dse.cli.options import efficiency_option, json_option, read_catalog
 from dse.cli.printing import print_json, print_table, say, width
 
 WORST = 10
@@ -42,16 +42,15 @@ def command(
     hardware/measurements/README.md. Errors are fractions of the measured value; a group is one
     model on one chip.
     """
-    import pandas as pd
-
     from dse.accuracy import measurements
+    from dse.accuracy.ask import predicted
     from dse.render.accuracy_words import lead
 
-    tables = [measurements.read(Path(data))] if data else measurements.shipped()
-    answer = pd.concat([measurements.predict(table) for table in tables], ignore_index=True)
+    catalog = read_catalog()
+    answer = predicted(data, catalog)
     document = measurements.accuracy(answer)
     if cross_validate:
-        document |= _held_out(answer, data)
+        document |= _held_out(answer, data, catalog)
     words = lead(document, data)
     written = []
     if out is not None:
@@ -63,7 +62,7 @@ def command(
 
         worst = measurements.worst_groups(answer)[:WORST]
         own = data is not None
-        write_tables(Path(markdown), document, answer, worst, words, _given(), own)
+        write_tables(Path(markdown), document, answer, worst, words, _given(catalog), own)
         written.append(f"Tables: {markdown}")
     if as_json:
         print_json(document)
@@ -73,7 +72,7 @@ def command(
         click.echo(line, err=as_json)
 
 
-def _given() -> str:
+def _given(catalog: Any) -> str:
     """The command as it was given, flags alone."""
     import shlex
 
@@ -85,11 +84,10 @@ def _given() -> str:
             words.append(
                 param.opts[0] if value is True else f"{param.opts[0]} {shlex.quote(value)}"
             )
-    words += [f"--efficiency-file {shlex.quote(str(file))}" for file in ctx.meta.get(GIVEN, ())]
-    return " ".join(words)
+    return " ".join([*words, *map(shlex.quote, catalog.source.flags())])
 
 
-def _held_out(answer: Any, data: str | None) -> dict[str, Any]:
+def _held_out(answer: Any, data: str | None, catalog: Any) -> dict[str, Any]:
     """Scores of predictions by fits that never saw the group, chip or model of a row; of the
     shipped rows, the backtest too."""
     from dse.accuracy import measurements
@@ -111,7 +109,7 @@ def _held_out(answer: Any, data: str | None) -> dict[str, Any]:
             last = time.monotonic()
             click.echo(text, err=True)
 
-    held = measurements.cross_validated(rows, progress, own=data is not None)
+    held = measurements.cross_validated(rows, progress, own=data is not None, catalog=catalog)
     if data is not None:
         return {"cross_validation": held}
     from dse.accuracy.backtest import backtest

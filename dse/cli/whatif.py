@@ -15,6 +15,9 @@ from dse.cli.options import (
     json_option,
     out_option,
     price_options,
+    read_catalog,
+    refuse,
+    space_catalog,
 )
 from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
 from dse.cli.progress import Progress
@@ -105,18 +108,15 @@ def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) ->
     peak takes. Exit code 3: no point keeps the limits.
     """
     from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
-    from dse.questions.whatif.answer import answer
+    from dse.questions.whatif.ask import whatif
     from dse.questions.whatif.tables import tables
-    from dse.questions.whatif.words import heading, sentences
+    from dse.questions.whatif.words import heading
 
-    asked = _under(_asked(study, flags), flags["demand"], flags["peak_over_average"])
-    if flags["whole_servers"]:
-        from dse.questions.whatif.subject import whole_servers
-
-        asked = whole_servers(asked)
-    questions = _questions(asked, flags)
-    document = answer(asked, questions, Progress())
-    document["answer"] = sentences(document)
+    if study is not None and not (flags["model"] or flags["chips"]):
+        refuse(OF_A_MODEL, "a STUDY, which says it itself")
+    chip_files = flags.pop("chip_files")
+    catalog = read_catalog(chip_files) if study is None else space_catalog(study)
+    document = whatif(study, **flags, catalog=catalog, progress=Progress())
     if as_json:
         print_json(document)
     else:
@@ -137,85 +137,3 @@ def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) ->
         plain = tables(document, bars=False)
         page = write_whatif(out, document, plain, heading(document))
         click.echo(f"Page: {page}", err=as_json)
-
-
-def _asked(study: str | None, flags: dict[str, Any]) -> Any:
-    from dse.cli.options import refuse
-    from dse.cli.point import known_dtypes
-    from dse.errors import InputError
-    from dse.questions.whatif.subject import of_model, of_study
-
-    if study is None:
-        known_dtypes(flags)
-        return of_model(flags, flags["limits"], flags["objective"])
-    if flags["model"] or flags["chips"]:
-        given = "--model" if flags["model"] else "--chip"
-        raise InputError(f"{given} does not go with a STUDY", accepted="one of the two")
-    refuse(OF_A_MODEL, "a STUDY, which says it itself")
-    return of_study(study, flags["limits"], flags["objective"])
-
-
-def _under(asked: Any, average: str | None, peak_over_average: str | None) -> Any:
-    """The same under the demand of the flags."""
-    from dse.errors import InputError
-    from dse.questions.whatif.subject import under
-
-    if average is None and peak_over_average is None:
-        return asked
-    try:
-        return under(asked, average, peak_over_average)
-    except InputError as error:
-        flags = {"average": "--demand", "peak_over_average": "--peak-over-average"}
-        flag = flags.get(str(error.field), error.field)
-        raise InputError(error.message, field=flag, accepted=error.accepted) from None
-
-
-def _questions(asked: Any, flags: dict[str, Any]) -> Any:
-    from dse import units
-    from dse.errors import InputError
-    from dse.questions.whatif.answer import Questions
-    from dse.questions.whatif.change import from_file, from_flags, read_sweep
-    from dse.questions.whatif.inputs import inputs_of
-    from dse.schema.loader import did_you_mean
-
-    known = inputs_of(asked.subject)
-    for kind in flags["equal"]:
-        if kind not in KINDS:
-            message = f"unknown kind {kind!r}{did_you_mean(kind, KINDS)}"
-            raise InputError(message, field="--equal", accepted=", ".join(KINDS))
-    if flags["at"] and len(flags["equal"]) != 1:
-        raise InputError("--at needs one --equal", accepted="--equal power --at 100kW")
-    scenarios = from_flags(flags["settings"], known)
-    sweeps = [read_sweep(text, known) for text in flags["sweeps"]]
-    fixed = scenarios[0].changes if scenarios and sweeps else ()
-    for sweep in sweeps:
-        if sweep.input.name in [change.input.name for change in fixed]:
-            raise InputError(
-                f"{sweep.input.name} is set and swept", field="--sweep", accepted="one of the two"
-            )
-    other = [
-        name
-        for name in ("sensitivities", "break_even", "equal")
-        if flags[name] and flags["settings"]
-    ]
-    if other:
-        raise InputError(
-            f"--{other[0].replace('_', '-')} is asked of the study as it stands",
-            field="--set", accepted="one of the two; --sweep goes with --set",
-        )  # fmt: skip
-    if flags["scenario"]:
-        scenarios += from_file(flags["scenario"], known)
-    rack_w = units.parse(flags["rack_power"], "W", field="--rack-power")
-    if rack_w <= 0.0:
-        message = f"read {flags['rack_power']!r}"
-        raise InputError(message, field="--rack-power", accepted="a power above 0")
-    return Questions(
-        scenarios=scenarios,
-        sweeps=sweeps,
-        fixed=fixed,
-        sensitivities=flags["sensitivities"],
-        break_even=flags["break_even"],
-        equal=list(dict.fromkeys(flags["equal"])),
-        at=flags["at"],
-        rack_w=rack_w,
-    )

@@ -6,7 +6,14 @@ import time
 
 import click
 
-from dse.cli.options import Whole, law_option, lease_option, price_options
+from dse.cli.options import (
+    Whole,
+    efficiency_option,
+    law_option,
+    lease_option,
+    price_options,
+    space_catalog,
+)
 from dse.cli.printing import say
 
 
@@ -20,6 +27,7 @@ from dse.cli.printing import say
 @click.option("--trials", type=Whole(1, 10_000_000), help="Make the study this large at least.")
 @law_option("As in `dse run`; the space's own if left out.")
 @lease_option
+@efficiency_option
 @price_options
 def command(
     space: str,
@@ -55,6 +63,7 @@ def command(
 
     done = join(
         space,
+        space_catalog(space),
         storage,
         engine=engine,
         seed=seed,

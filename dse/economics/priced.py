@@ -10,7 +10,7 @@ from dse.answer.text_table import Table
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.own_prices import OWN, in_force
+from dse.schema.own_prices import OWN
 from dse.schema.owning import lacks_for_owning
 
 # Titles of columns.
@@ -20,7 +20,7 @@ SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capit
 def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
     """What the price of a chip rests on beyond shipped rows of today, a sentence each. `catalog`
     has the prices of the basis (`dse.economics.tco.with_basis`)."""
-    prices, sentences, own = catalog.prices.select(basis), [], in_force()
+    prices, sentences, own = catalog.prices.select(basis), [], catalog.source
     if chip in prices and catalog.chips[chip].hypothetical:
         sentences.append(f"{chip}: price on basis {basis}: {'; '.join(prices[chip].notes)}")
     if chip not in prices:

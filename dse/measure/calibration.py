@@ -20,7 +20,6 @@ from dse.measure.work import Device
 from dse.schema.chip import ROOFLINE
 from dse.schema.dtypes import ARITHMETIC
 from dse.schema.efficiency import NOISY, Efficiency, load_efficiency
-from dse.schema.overrides import efficiency_files
 
 # Whose laws stand for what was not measured on a device that the catalog does not have.
 CLASSES = {"cpu": "class_accelerator", "cuda": "class_gpu", "rocm": "class_amd"}
@@ -45,8 +44,7 @@ class Target:
 def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
     """The chip that is meant: named, new, or found by the device's name. Raises InputError where
     the catalog has no chip of that name, or several."""
-    # As shipped, without laws that were measured before.
-    catalog = load_catalog(hardware_dir() if efficiency_files() else None)
+    catalog = load_catalog()  # as shipped, without laws that were measured before
     if new_chip is not None:
         if new_chip in catalog.chips:
             raise InputError(

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dse.space.candidates import Block, CandidateBatch, Floats
+from dse.physics.blocks import KINDS
+from dse.space.candidates import CandidateBatch, Floats
 
 ATTENTION_METRICS = (
     "num_attention_heads", "num_key_value_heads", "query_heads_per_kv_head",
@@ -22,22 +23,21 @@ def attention_metrics(batch: CandidateBatch) -> Mapping[str, Floats]:
     """Heads of the attention layers, and how many layers are full attention.
 
     Query heads are the most and KV heads the fewest of any attention layer, and query heads for
-    each KV head the most. Latent attention counts as multi-head: every head has keys and values of
-    its own, made from one latent (DeepSeek-V2, arXiv 2405.04434, section 2.1). In a compressed
-    cache all heads read the same one (DeepSeek-V4). NaN for a model without attention layers.
+    each KV head the most. NaN for a model without attention layers.
     """
     none = np.full(len(batch), np.nan)
     heads, kv_heads, group, full = none, none, none, np.zeros(len(batch))
     for block in batch.blocks:
-        if block.kind not in ("gqa", "mla", "compressed"):
+        kind = KINDS[block.kind]
+        full = full + kind.full_layers(block)
+        found = kind.heads(block)
+        if found is None:
             continue
-        there, queries = block.count > 0.0, block["heads"]
-        keys = queries if block.kind == "mla" else block.sizes.get("kv_heads", np.ones(len(batch)))
+        there, (queries, keys) = block.count > 0.0, found
         heads = np.where(there, np.fmax(heads, queries), heads)
         kv_heads = np.where(there, np.fmin(kv_heads, keys), kv_heads)
         ratio = queries / np.maximum(keys, 1.0)
         group = np.where(there, np.fmax(group, ratio), group)
-        full = full + _full_layers(block)
     return {
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
@@ -45,15 +45,3 @@ def attention_metrics(batch: CandidateBatch) -> Mapping[str, Floats]:
         "full_attention_layers": full,
         "full_attention_share": full / batch.layers,
     }
-
-
-def _full_layers(block: Block) -> Floats:
-    """(n,) of a block of attention layers, those in which a token may attend to all before it."""
-    if block.kind == "mla":
-        return block.count
-    if block.kind == "compressed":  # most tokens are seen as sums of several
-        return block.count * 0.0
-    local = block["window"] > 0.0
-    if "chunk" in block.sizes:
-        local = local | (block["chunk"] > 0.0)
-    return np.where(local, 0.0, block.count)

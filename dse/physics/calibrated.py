@@ -8,16 +8,30 @@ kernel by kernel holds for all its laws. Factors of backends multiply fields of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dse.physics.fabrics import Fabric
 from dse.schema.dtypes import BITS, DTYPES
 
-if TYPE_CHECKING:
-    from dse.physics.machines import LawTable, Machines
+Table = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LawTable:
+    """Seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s; (chips, dtypes).
+
+    `floor_of_compute` is the share of the compute time that remains at the chip's dense peak.
+    """
+
+    s_per_flop: Table
+    s_per_byte: Table
+    fixed_s: Table
+    p: Table
+    floor_of_compute: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +92,37 @@ LAWS = {
 }
 
 
-def calibrated_machines(machines: Machines, factors: Mapping[str, float]) -> Machines:
-    """The machines with every kernel factor applied."""
-    if not factors:
-        return machines
-    floor = machines.floor_s_per_byte[:, None]
+def calibrated_laws(
+    laws: Mapping[str, LawTable],
+    classes: Sequence[str],
+    native_dtype: NDArray[np.bool_],
+    floor_s_per_byte: Table,
+    factors: Mapping[str, float],
+) -> dict[str, LawTable]:
+    """The laws of chips of these classes with every kernel factor applied; `native_dtype` is
+    (chips, dtypes), `floor_s_per_byte` (chips,)."""
+    floor = floor_s_per_byte[:, None]
     own = {
-        part: np.array([[factors.get(f"{name}.{part}", 1.0)] for name in machines.classes])
+        part: np.array([[factors.get(f"{name}.{part}", 1.0)] for name in classes])
         for part in ("compute", "memory", "fixed")
     }
-    narrow = NARROW & machines.native_dtype  # weights alone in a narrow format run in 16 bits
-    laws = {
-        name: _law(table, LAWS[name], factors, own, narrow, floor)
-        for name, table in machines.laws.items()
+    narrow = NARROW & native_dtype  # weights alone in a narrow format run in 16 bits
+    return {
+        name: _law(table, LAWS[name], factors, own, narrow, floor) for name, table in laws.items()
     }
-    reduce_latency = factors.get("all_reduce.latency", 1.0)
-    reduce_bandwidth = factors.get("all_reduce.bandwidth", 1.0)
+
+
+def calibrated_fabric(fabric: Fabric, factors: Mapping[str, float]) -> Fabric:
+    """The fabric with every factor of its collectives applied."""
     latency = factors.get("exchange.latency", 1.0)
     bandwidth = factors.get("exchange.bandwidth", 1.0)
-    fabric = machines.fabric
     return replace(
-        machines,
-        laws=laws,
-        fabric=replace(
-            fabric,
-            all_reduce=fabric.all_reduce.scaled(reduce_latency, reduce_bandwidth),
-            all_gather=fabric.all_gather.scaled(latency, bandwidth),
-            all_to_all=fabric.all_to_all.scaled(latency, bandwidth),
+        fabric,
+        all_reduce=fabric.all_reduce.scaled(
+            factors.get("all_reduce.latency", 1.0), factors.get("all_reduce.bandwidth", 1.0)
         ),
+        all_gather=fabric.all_gather.scaled(latency, bandwidth),
+        all_to_all=fabric.all_to_all.scaled(latency, bandwidth),
     )
 
 

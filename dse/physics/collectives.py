@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.deployed import Deployed
 from dse.physics.fabrics import GROUPS, DomainTable, Fabric, Network
 from dse.physics.jitter import wait_s
 from dse.space.candidates import Codes, Floats
@@ -278,17 +277,6 @@ def _levels(
     return tuple(levels), wait if jittered else None
 
 
-def groups(deployed: Deployed) -> tuple[Group, Group]:
-    """The tensor-parallel group and the group of all chips that share an instance's experts."""
-    if deployed.groups is None:
-        fabric, chip = deployed.machines.fabric, deployed.batch.chip
-        deployed.groups = (
-            Group(fabric, chip, deployed.tensor_parallel, deployed.domain),
-            Group(fabric, chip, deployed.group, deployed.domain),
-        )
-    return deployed.groups
-
-
 def point_to_point(
     fabric: Fabric, chip: Codes, bytes_: Floats, senders: Floats
 ) -> tuple[Cost, ...]:
@@ -315,22 +303,6 @@ def point_to_point(
         Cost(cost.latency_s + wait, cost.transfer_s, cost.sent)
         for cost, wait in zip(costs, waits, strict=True)
     )
-
-
-def stage_hops(deployed: Deployed, bytes_: Floats) -> tuple[tuple[Floats, Cost], ...]:
-    """((hops, cost of one), ...), (n,): handing `bytes_` from stage to stage inside a scale-up
-    domain, and over each network where two stages lie in different domains."""
-    fabric, chip = deployed.machines.fabric, deployed.batch.chip
-    hops = deployed.pipeline_parallel - 1.0
-    chips = deployed.group * deployed.pipeline_parallel
-    reaches = [deployed.domain, *(network.reach[chip] for network in fabric.networks)]
-    left, counts = hops, []
-    for reach in reaches:
-        beyond = np.minimum(np.maximum(np.ceil(chips / reach) - 1.0, 0.0), left)
-        counts.append(left - beyond)
-        left = beyond
-    costs = point_to_point(fabric, chip, bytes_, deployed.group)
-    return tuple(zip(counts, costs, strict=True))
 
 
 def network_of(fabric: Fabric, chip: Codes, chips: Floats) -> tuple[Floats, Floats]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 import numpy as np
 
-from dse.physics.machines import LawTable, Machines
+from dse.physics.calibrated import LawTable
+from dse.physics.collectives import Cost, Group, point_to_point
+from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
 from dse.schema.dtypes import BYTES, CODE, DTYPES
 from dse.space.candidates import CandidateBatch, Codes, Floats
-
-if TYPE_CHECKING:
-    from dse.physics.collectives import Group
 
 ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
 
@@ -68,6 +67,7 @@ class Deployed:
         self.expert_parallel = batch.expert_parallel
         self.group = batch.tensor_parallel * batch.data_parallel
         self.experts_tensor_parallel = np.maximum(self.group / batch.expert_parallel, 1.0)
+        self.redundant_experts = batch.redundant_experts
         self.floor_s_per_byte = machines.floor_s_per_byte[chip]
         self.domain = domain_of(batch, machines)
         self.capacity_bytes = machines.capacity_bytes[chip]
@@ -77,12 +77,37 @@ class Deployed:
         self.offload = offload_of(batch, machines.tiers)
         self.stream_fixed_s = machines.stream_fixed_s[chip]
         self._laws: dict[tuple[str, str], Law] = {}
-        self.groups: tuple[Group, Group] | None = None  # made on first use by `collectives`
         # Of each block, by its id, the share of its experts' traffic that leaves a domain: the same
-        # in every step, kept by `operators.moe`.
+        # in every step, kept by `dse.physics.blocks.moe`.
         self.leaving: dict[int, list[Floats]] = {}
         self.power_capped = machines.power.capped
         self.clock: Floats | None = None
+
+    @cached_property
+    def tensor_group(self) -> Group:
+        """The chips that share the tensors of a layer."""
+        fabric = self.machines.fabric
+        return Group(fabric, self.batch.chip, self.tensor_parallel, self.domain)
+
+    @cached_property
+    def expert_group(self) -> Group:
+        """All chips that share an instance's experts."""
+        return Group(self.machines.fabric, self.batch.chip, self.group, self.domain)
+
+    def stage_hops(self, bytes_: Floats) -> tuple[tuple[Floats, Cost], ...]:
+        """((hops, cost of one), ...), (n,): handing `bytes_` from stage to stage inside a scale-up
+        domain, and over each network where two stages lie in different domains."""
+        fabric, chip = self.machines.fabric, self.batch.chip
+        hops = self.pipeline_parallel - 1.0
+        chips = self.group * self.pipeline_parallel
+        reaches = [self.domain, *(network.reach[chip] for network in fabric.networks)]
+        left, counts = hops, []
+        for reach in reaches:
+            beyond = np.minimum(np.maximum(np.ceil(chips / reach) - 1.0, 0.0), left)
+            counts.append(left - beyond)
+            left = beyond
+        costs = point_to_point(fabric, chip, bytes_, self.group)
+        return tuple(zip(counts, costs, strict=True))
 
     def law(self, operator: str, part: str) -> Law:
         """The law of `operator` on the dtype of a weight part, of the KV cache ("kv"), on a dtype

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from dse.physics.deployed import Deployed
+from dse.physics.ledger import Entry
+from dse.physics.operators import Role
 from dse.physics.step import Step, computed_rows
-from dse.space.candidates import Floats
+from dse.space.candidates import Block, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Gemm:
     of rows that the model counts, `memory_s`, `fixed_s` and `seconds` (as predicted) are those of
     all `count`; `p` is the exponent of their sum (`dse.physics.ledger`)."""
 
+    role: Role
     name: str
     part: str
     count: Floats
@@ -48,59 +51,62 @@ class Gemm:
 
 
 class NotedStep(Step):
-    """A step that keeps its products in `gemms` and its ledger's entries."""
+    """A step that keeps its products in `gemms`, those of routed experts last, and its ledger's
+    entries."""
 
     def __init__(self, deployed: Deployed, **work: Any) -> None:
         self.gemms: list[Gemm] = []
+        self._of_experts: list[Gemm] = []
         super().__init__(deployed, keep=True, **work)
-        self._experts()
+        self.gemms += self._of_experts
+
+    @property
+    def _last(self) -> Entry:
+        assert self.ledger.entries is not None
+        return self.ledger.entries[-1]
 
     def gemm(
-        self, name: str, count: Floats, part: str, rows: Floats, out: Floats, inner: Floats
+        self,
+        role: Role,
+        label: str,
+        count: Floats,
+        part: str,
+        rows: Floats,
+        out: Floats,
+        inner: Floats,
     ) -> None:
-        super().gemm(name, count, part, rows, out, inner)
-        assert self.ledger.entries is not None
-        entry = self.ledger.entries[-1]
+        super().gemm(role, label, count, part, rows, out, inner)
+        entry = self._last
         useful = rows / np.maximum(computed_rows(rows), 1e-30)
         self.gemms.append(
             Gemm(
-                name, part, count, rows, out, inner, self.always,
+                role, label, part, count, rows, out, inner, self.always,
                 entry.compute_s * useful, entry.memory_s, entry.fixed_s, entry.seconds,
                 self.gemm_law(part).p,
             )
         )  # fmt: skip
 
-    def _experts(self) -> None:
-        deployed = self.deployed
-        assert self.ledger.entries is not None
-        entries = iter([e for e in self.ledger.entries if e.name == "routed experts"])
-        p = deployed.law("experts", "experts").p
-        for block in deployed.batch.blocks:
-            if block.kind != "moe" or not block.count.any():
-                continue
-            entry = next(entries)
-            experts = np.maximum(block["experts"], 1.0)
-            tokens = self.mean_rows * deployed.data_parallel
-            rows = tokens * block["experts_per_token"] / experts
-            groups = np.ceil(experts / deployed.expert_parallel)
-            width = np.ceil(block["expert_intermediate_size"] / deployed.experts_tensor_parallel)
-            hidden = self.hidden_size
-            if "expert_hidden_size" in block.sizes:
-                narrow = block["expert_hidden_size"]
-                hidden = np.where(narrow > 0.0, narrow, hidden)
-            matrices = np.maximum(block["matrices"], 2.0)
-            up = (matrices - 1.0) / matrices
-            for name, out, inner, share in (
-                ("routed experts up-projection", (matrices - 1.0) * width, hidden, up),
-                ("routed experts down-projection", hidden, width, 1.0 - up),
-            ):
-                self.gemms.append(
-                    Gemm(
-                        name, "experts", block.count, rows, out, inner, groups,
-                        entry.compute_s * share, entry.memory_s * share, entry.fixed_s * share,
-                        entry.seconds * share, p,
-                    )
-                )  # fmt: skip
+    def grouped(
+        self, block: Block, *, tokens: Floats, width: Floats, hidden: Floats, **work: Floats
+    ) -> None:
+        super().grouped(block, tokens=tokens, width=width, hidden=hidden, **work)
+        entry, p = self._last, self.deployed.law("experts", "experts").p
+        experts = np.maximum(block["experts"], 1.0)
+        rows = tokens * block["experts_per_token"] / experts
+        groups = np.ceil(experts / self.deployed.expert_parallel)
+        matrices = np.maximum(block["matrices"], 2.0)
+        up = (matrices - 1.0) / matrices
+        for label, out, inner, share in (
+            (f"{entry.name} up-projection", (matrices - 1.0) * width, hidden, up),
+            (f"{entry.name} down-projection", hidden, width, 1.0 - up),
+        ):
+            self._of_experts.append(
+                Gemm(
+                    Role.EXPERTS, label, "experts", block.count, rows, out, inner, groups,
+                    entry.compute_s * share, entry.memory_s * share, entry.fixed_s * share,
+                    entry.seconds * share, p,
+                )
+            )  # fmt: skip
 
 
 def prefill(deployed: Deployed, tokens: Floats | float, prompt: Floats | float) -> NotedStep:

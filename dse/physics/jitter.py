@@ -21,36 +21,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import digamma, erfc, gammaln, ndtri
 
 from dse.errors import InputError
+from dse.physics.machines import Machines
 from dse.schema.loader import did_you_mean
 from dse.schema.system import DISTRIBUTIONS
 from dse.space.candidates import Floats
 
-if TYPE_CHECKING:
-    from dse.physics.machines import Machines
-
 PARETO_SHAPE = 3.0
 _GUMBEL = float(np.exp(-np.euler_gamma))
 _FITTED = (1.07, 4.38)
-# So that at n = 1 the quantile is the mean.
-_C = _GUMBEL * (1.0 + _FITTED[0] / _FITTED[1]) / float(erfc(1.0 / np.sqrt(np.pi))) - 1.0
 
 
 def _exponential(n: Floats) -> Floats:
+    from scipy.special import digamma  # noqa: PLC0415
+
     return digamma(n + 1.0) + np.euler_gamma
 
 
 def _normal(n: Floats) -> Floats:
-    beyond = _GUMBEL * (1.0 + _FITTED[0] / (np.log(n) + _FITTED[1])) / (n + _C)
+    from scipy.special import erfc, ndtri  # noqa: PLC0415
+
+    # So that at n = 1 the quantile is the mean.
+    c = _GUMBEL * (1.0 + _FITTED[0] / _FITTED[1]) / float(erfc(1.0 / np.sqrt(np.pi))) - 1.0
+    beyond = _GUMBEL * (1.0 + _FITTED[0] / (np.log(n) + _FITTED[1])) / (n + c)
     return -ndtri(beyond / 2.0) * np.sqrt(np.pi / 2.0)
 
 
 def _pareto(n: Floats) -> Floats:
+    from scipy.special import gammaln  # noqa: PLC0415
+
     rest = 1.0 - 1.0 / PARETO_SHAPE
     growth = np.exp(gammaln(n + 1.0) + gammaln(rest) - gammaln(n + rest))
     return (PARETO_SHAPE - 1.0) * (growth - 1.0)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.catalog import Catalog
+from dse.schema.catalog import Catalog
 from dse.schema.chip import Chip
 from dse.space.candidates import Floats
 

@@ -12,28 +12,25 @@ that must be touched at the full bandwidth; activations could stay on the chip.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dse.physics.collectives import Cost, Sent
 from dse.physics.deployed import Deployed, Law
+from dse.physics.operators import Role
 from dse.physics.tiers import TierTraffic
 from dse.space.candidates import Floats
 
-if TYPE_CHECKING:
-    from dse.physics.collectives import Cost, Sent
-
-# Launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by which the
-# smallest GEMMs undercut their fitted fixed cost.
-STREAM_FIXED_S = 2e-6
 PARTS = ("compute_s", "memory_s", "network_s", "fixed_s", "flops", "bytes", "peak_s")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One operator over all its layers; arrays (n,), seconds. `flops` and `bytes` are what its law
-    counts, `peak_s` these flops at the dense peak of their dtype; all 0 for a collective."""
+    counts, `peak_s` these flops at the dense peak of their dtype; all 0 for a collective. `name` is
+    printed and nothing more."""
 
+    role: Role
     name: str
     seconds: Floats
     compute_s: Floats
@@ -114,6 +111,7 @@ class Ledger:
 
     def operator(
         self,
+        role: Role,
         name: str,
         count: Floats,
         law: Law,
@@ -163,11 +161,11 @@ class Ledger:
         self.fixed_s += fixed
         if self.entries is not None:
             self._keep(
-                name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
+                role, name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
                 flops=flops * times, bytes=moved, peak_s=peak,
             )  # fmt: skip
 
-    def stream(self, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
+    def stream(self, role: Role, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
         memory = bytes_ * law.s_per_byte
         memory *= count
@@ -181,7 +179,7 @@ class Ledger:
         self.memory_s += memory
         self.fixed_s += fixed
         if self.entries is not None:
-            self._keep(name, seconds, memory_s=memory, fixed_s=fixed, bytes=moved)
+            self._keep(role, name, seconds, memory_s=memory, fixed_s=fixed, bytes=moved)
 
     def drafts(self, seconds: Floats) -> None:
         """Time of drafting, which reads weights and cache as a decode step does, at the power of
@@ -192,9 +190,9 @@ class Ledger:
         self.drafts_s = seconds
         self.seconds = self.seconds + seconds
         self.memory_s = self.memory_s + seconds
-        self._keep("drafts", seconds, memory_s=seconds)
+        self._keep(Role.DRAFT, "drafts", seconds, memory_s=seconds)
 
-    def network(self, name: str, count: Floats, cost: Cost) -> None:
+    def network(self, role: Role, name: str, count: Floats, cost: Cost) -> None:
         """`count` collectives of one cost."""
         seconds = cost.latency_s + cost.transfer_s
         seconds *= count
@@ -203,7 +201,7 @@ class Ledger:
             self.network_s += seconds
         if self.parts:
             self._sent.append((count, cost.sent))
-            self._keep(name, seconds, network_s=seconds)
+            self._keep(role, name, seconds, network_s=seconds)
 
     def overlap(self) -> None:
         """Hides `network_overlap` of the shorter of network and device time; called once, after the
@@ -214,7 +212,7 @@ class Ledger:
         hidden = self.network_overlap * np.minimum(self.network_s, rest)
         self.seconds = self.seconds - hidden
         self.network_s = self.network_s - hidden
-        self._keep("network behind compute", -hidden, network_s=-hidden)
+        self._keep(Role.WAIT, "network behind compute", -hidden, network_s=-hidden)
 
     def wait_for_tier(self) -> None:
         """Adds what the step waits for weights and cache in a memory tier, once all else is in."""
@@ -225,12 +223,18 @@ class Ledger:
         if self.parts:
             self.tier_s = waits
             self.memory_s = self.memory_s + waits
-            self._keep("wait for the memory tier", waits, memory_s=waits, bytes=self.tier.bytes)
+            self._keep(
+                Role.WAIT,
+                "wait for the memory tier",
+                waits,
+                memory_s=waits,
+                bytes=self.tier.bytes,
+            )
 
-    def _keep(self, name: str, seconds: Floats, **parts: Floats) -> None:
+    def _keep(self, role: Role, name: str, seconds: Floats, **parts: Floats) -> None:
         if self.entries is not None:
             zeros = np.zeros(self.deployed.n)
-            self.entries.append(Entry(name, seconds, *(parts.get(k, zeros) for k in PARTS)))
+            self.entries.append(Entry(role, name, seconds, *(parts.get(k, zeros) for k in PARTS)))
 
     @property
     def elsewhere(self) -> Elsewhere:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.catalog import Catalog
-from dse.physics.calibrated import calibrated_machines
+from dse.physics.calibrated import LawTable, Table, calibrated_fabric, calibrated_laws
 from dse.physics.fabrics import Fabric, compile_fabric
 from dse.physics.intervals import Spread, spread_of
 from dse.physics.kin import kin_of
@@ -21,6 +20,7 @@ from dse.physics.power import Power, compile_power
 from dse.physics.racks import RackTable, rack_table
 from dse.physics.tiers import TierTable, tier_table
 from dse.schema.calibration import KINDS
+from dse.schema.catalog import Catalog
 from dse.schema.chip import ROOFLINE, Chip
 from dse.schema.dtypes import ARITHMETIC, CODE, DTYPES, arithmetic
 from dse.schema.efficiency import Efficiency, Law
@@ -30,30 +30,15 @@ OPERATORS = (
     "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
     "mla_decode_attention", "experts",
 )  # fmt: skip
-# Laws that only models with blocks of a kind use: `dse calibrate` does not measure them.
-BLOCK_LAWS = {"moe": ("experts",), "mla": ("mla_prefill_attention", "mla_decode_attention")}
-Table = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class LawTable:
-    """Seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s; (chips, dtypes).
-
-    `floor_of_compute` is the share of the compute time that remains at the chip's dense peak.
-    """
-
-    s_per_flop: Table
-    s_per_byte: Table
-    fixed_s: Table
-    p: Table
-    floor_of_compute: Table
+# Laws that only models with blocks of some kinds use: `dse calibrate` does not measure them.
+BLOCK_LAWS = ("experts", "mla_prefill_attention", "mla_decode_attention")
 
 
 @dataclass(frozen=True, slots=True)
 class Machines:
     """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown; a
     link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it.
-    `law_kind` and, for candidates with blocks of a kind, `block_kind` index KINDS."""
+    `law_kind` and, for what uses one of BLOCK_LAWS, `block_law_kind` of that law index KINDS."""
 
     ids: tuple[str, ...]
     families: tuple[str, ...]
@@ -67,7 +52,7 @@ class Machines:
     fabric: Fabric
     native_dtype: NDArray[np.bool_]
     law_kind: NDArray[np.intp]
-    block_kind: Mapping[str, NDArray[np.intp]]
+    block_law_kind: Mapping[str, NDArray[np.intp]]
     spread: Spread
     shared_error: float
     kin: tuple[str, ...]  # of each chip: `dse.physics.kin`
@@ -101,7 +86,7 @@ def compile_machines(
     kind = np.array(
         [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
     )
-    unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else {}
+    unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else ()
     machines = Machines(
         ids=tuple(row.id for row in rows),
         families=tuple(row.family for row in rows),
@@ -119,12 +104,12 @@ def compile_machines(
             [[arithmetic(dtype) in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
         ),
         law_kind=kind,
-        block_kind={
+        block_law_kind={
             name: np.array(
-                [[_block_kind(e, laws, dtype) for dtype in DTYPES] for e in efficiencies],
+                [[_block_kind(e, name, dtype) for dtype in DTYPES] for e in efficiencies],
                 dtype=np.intp,
             )
-            for name, laws in unmeasured.items()
+            for name in unmeasured
         },
         spread=spread_of(catalog.calibration),
         shared_error=catalog.calibration.shared,
@@ -138,9 +123,26 @@ def compile_machines(
             links,
         ),
     )
-    calibrated = calibrated_machines(machines, catalog.calibration.factors)
-    reached = calibrated.laws["gemm"].floor_of_compute[:, CODE["bf16"]]
-    return replace(calibrated, power=compile_power(rows, catalog.energy, reached, power_cap_w))
+    machines = calibrated_machines(machines, catalog.calibration.factors)
+    reached = machines.laws["gemm"].floor_of_compute[:, CODE["bf16"]]
+    return replace(machines, power=compile_power(rows, catalog.energy, reached, power_cap_w))
+
+
+def calibrated_machines(machines: Machines, factors: Mapping[str, float]) -> Machines:
+    """The machines with every kernel factor applied."""
+    if not factors:
+        return machines
+    return replace(
+        machines,
+        laws=calibrated_laws(
+            machines.laws,
+            machines.classes,
+            machines.native_dtype,
+            machines.floor_s_per_byte,
+            factors,
+        ),
+        fabric=calibrated_fabric(machines.fabric, factors),
+    )
 
 
 def compute_dtype(chip: Chip, dtype: str) -> str:
@@ -186,10 +188,10 @@ def _worst_kind(efficiency: Efficiency, dtype: str) -> int:
     return _kind_of(efficiency, names, dtype)
 
 
-def _block_kind(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
+def _block_kind(efficiency: Efficiency, name: str, dtype: str) -> int:
     """Of a device measured here, whose experts and latent attention were not; else no worse than
     `_worst_kind`."""
-    return _kind_of(efficiency, names, dtype) if efficiency.provenance else 0
+    return _kind_of(efficiency, (name,), dtype) if efficiency.provenance else 0
 
 
 def _kind_of(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:

@@ -75,17 +75,11 @@ def memory(deployed: Deployed, prompt: Floats, output: Floats, backend: Backend)
     widest = np.zeros(deployed.n)
     for block in batch.blocks:
         layers = layers_per_stage(block, deployed.pipeline_parallel)
-        kv = KINDS[block.kind].kv_bytes_per_request
+        kind = KINDS[block.kind]
         kept = block if backend.window_cache else _whole(block)
-        full = full + layers * kv(deployed, kept, prompt + output)
-        reserved = reserved + layers * kv(deployed, kept, admission)
-        if block.kind == "mlp":
-            width = block["intermediate_size"] / deployed.tensor_parallel
-        elif block.kind == "moe":
-            routed = block["expert_intermediate_size"] * block["experts_per_token"]
-            width = routed / deployed.experts_tensor_parallel
-        else:
-            continue
+        full = full + layers * kind.kv_bytes_per_request(deployed, kept, prompt + output)
+        reserved = reserved + layers * kind.kv_bytes_per_request(deployed, kept, admission)
+        width = kind.activation_width(deployed, block)
         widest = np.maximum(widest, width * (block.count > 0.0))
 
     rows = backend.chunk_tokens

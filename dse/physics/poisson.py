@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaincinv
 
 from dse.physics.queueing import Rank, together_share
 from dse.space.candidates import Floats
@@ -174,6 +173,8 @@ def slot_wait(slots: Floats, used: Floats, requests_per_s: Floats) -> Moments:
 
 def percentile(own_s: Floats, wait: Moments, share: float) -> Floats:
     """(n,) seconds within which `share` of all requests have their first token."""
+    from scipy.special import gammaincinv  # noqa: PLC0415
+
     scale = wait.variance / wait.mean
     return own_s + gammaincinv(wait.mean / scale, share) * scale
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +45,6 @@ from numpy.typing import NDArray
 from dse.schema.chip import Chip
 from dse.schema.energy import EnergyConstants
 from dse.space.candidates import Codes, Floats
-
-if TYPE_CHECKING:
-    from dse.physics.ledger import Ledger
 
 Table = NDArray[np.float64]
 # Side of the matrix product at which a chip is taken to draw its rated power: each of its three
@@ -57,6 +54,22 @@ PRODUCT_SIDE = 8192.0
 
 def _none() -> Table:
     return np.zeros(0)
+
+
+class Counted(Protocol):
+    """What a step says of itself (`dse.physics.ledger`), (n,) each."""
+
+    seconds: Floats
+    peak_s: Floats
+    compute_slope_s: Floats
+    bytes: Floats
+    clock: Floats | None
+
+    @property
+    def link_bytes(self) -> Floats: ...
+
+    @property
+    def scale_out_bytes(self) -> Floats: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +203,7 @@ class Work:
     network_bytes: Floats
 
     @classmethod
-    def of(cls, ledger: Ledger) -> Work:
+    def of(cls, ledger: Counted) -> Work:
         peak_s, clock = ledger.peak_s, ledger.clock
         if clock is not None:
             peak_s = peak_s * clock * clock
@@ -213,7 +226,7 @@ class Work:
         )
 
 
-def clock(draw: Draw, ledger: Ledger) -> Floats:
+def clock(draw: Draw, ledger: Counted) -> Floats:
     """(n,) share of the clock that the cap leaves, from a ledger at the full clock; 1 where the
     step fits, or where its power is not known."""
     work = Work.of(ledger)
@@ -229,7 +242,7 @@ def clock(draw: Draw, ledger: Ledger) -> Floats:
     return np.where(whole * real > left_w * seconds, found, 1.0)
 
 
-def waited_s(draw: Draw, ledger: Ledger) -> Floats:
+def waited_s(draw: Draw, ledger: Counted) -> Floats:
     """(n,) seconds of a step at the clock that its cap leaves, and of waiting for what the cap
     leaves beyond the lowest clock."""
     allowed_j = (draw.rated_w - draw.idle_w) * ledger.seconds

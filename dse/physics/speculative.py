@@ -19,6 +19,7 @@ import numpy as np
 
 from dse.physics.blocks import KINDS
 from dse.physics.deployed import ACTIVATION_BYTES, Deployed
+from dse.physics.operators import Role
 from dse.physics.step import Step
 from dse.schema.blocks import MIXERS
 from dse.space.candidates import Block, CandidateBatch, Floats
@@ -96,7 +97,6 @@ def draft_s(
         prompt_tokens=np.ones(one.n),
     )
     hidden = one.batch.hidden_size
-    step.gemm(
-        "projection", step.always, "attention", rows, hidden / one.tensor_parallel, 2.0 * hidden
-    )
+    columns = hidden / one.tensor_parallel
+    step.gemm(Role.PROJECTION, "projection", step.always, "attention", rows, columns, 2.0 * hidden)
     return speculation.draft_tokens * step.seconds

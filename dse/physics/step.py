@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from dse.physics.blocks import KINDS
-from dse.physics.collectives import Cost, groups, stage_hops
-from dse.physics.deployed import ACTIVATION_BYTES, Deployed
+from dse.physics.collectives import Cost
+from dse.physics.deployed import ACTIVATION_BYTES, Deployed, Law
 from dse.physics.ledger import Ledger
+from dse.physics.operators import Role
 from dse.space.candidates import Block, Floats
 
 TILE_ROWS = 128.0
@@ -74,7 +75,7 @@ class Step:
         self.fresh_tokens = prompt_tokens if fresh_tokens is None else fresh_tokens
         self.has_decode: Floats = (decode_rows > 0).astype(np.float64)
         self.has_prefill: Floats = (prefill_rows > 0).astype(np.float64)
-        self.verified = verified
+        self.verified: Floats | float = verified
         self.verified_rows: Floats = decode_rows * verified
         self.rows = self.verified_rows + prefill_rows
         self.mean_rows = self.verified_rows + prefill_rows * prefill_ranks
@@ -84,26 +85,28 @@ class Step:
         self.computed_rows = computed_rows(self.rows)
         self.useful_rows: Floats = self.rows / self.computed_rows
         self.always = np.ones(deployed.n)
-        self.tensor_group, self.expert_group = groups(deployed)
+        self.tensor_group, self.expert_group = deployed.tensor_group, deployed.expert_group
         self._reduced: Cost | None = None
         self._run()
 
     def _run(self) -> None:
         deployed, ledger, hidden = self.deployed, self.ledger, self.hidden_size
         row_bytes = hidden * ACTIVATION_BYTES
-        ledger.stream("embedding", self.always, self.gemm_law("bf16"), 2.0 * self.rows * row_bytes)
+        moved, law = 2.0 * self.rows * row_bytes, self.gemm_law("bf16")
+        ledger.stream(Role.EMBEDDING, "embedding", self.always, law, moved)
         for block in deployed.batch.blocks:
             if block.count.any():
-                KINDS[block.kind].add(self, block)
+                KINDS[block.kind].serve(self, block)
         # Only the last token of each sequence reaches the output head.
         finished = self.verified_rows + self.prefill_rows / self.fresh_tokens
         vocabulary = padded_vocabulary(deployed)
-        self.gemm("output head", self.always, "embedding", finished, vocabulary, hidden)
+        one = self.always
+        self.gemm(Role.HEAD, "output head", one, "embedding", finished, vocabulary, hidden)
         # Every rank receives the columns of all others.
         gathered = finished * vocabulary * deployed.tensor_parallel * ACTIVATION_BYTES
-        ledger.network("gather logits", self.always, self.tensor_group.all_gather(gathered))
-        for hops, cost in stage_hops(deployed, self.rows * row_bytes):
-            ledger.network("pipeline hops", hops, cost)
+        self.send(Role.GATHER, "gather logits", one, self.tensor_group.all_gather(gathered))
+        for hops, cost in deployed.stage_hops(self.rows * row_bytes):
+            self.send(Role.HOP, "pipeline hops", hops, cost)
         ledger.overlap()
         ledger.wait_for_tier()
 
@@ -111,13 +114,19 @@ class Step:
     def seconds(self) -> Floats:
         return self.ledger.seconds
 
-    def gemm_law(self, part: str):
+    def gemm_law(self, part: str) -> Law:
         return self.deployed.law("gemm", part)
 
     def gemm(
-        self, name: str, count: Floats, part: str, rows: Floats, out: Floats, inner: Floats
+        self,
+        role: Role,
+        label: str,
+        count: Floats,
+        part: str,
+        rows: Floats,
+        out: Floats,
+        inner: Floats,
     ) -> None:
-        """`count` products of (rows, inner) with a (inner, out) weight of the given part."""
         weight = inner * out
         touched = weight * self.deployed.weight_bytes.get(part, ACTIVATION_BYTES)
         bytes_ = touched + rows * (inner + out) * ACTIVATION_BYTES
@@ -127,18 +136,73 @@ class Step:
             computed = computed_rows(rows)
             useful = rows / computed
         flops = 2.0 * computed * weight
-        self.ledger.operator(name, count, law, flops, bytes_, touched, useful=useful)
+        self.ledger.operator(role, label, count, law, flops, bytes_, touched, useful=useful)
 
-    def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
-        """`count` kernels that read and write `elements` 16-bit numbers in all."""
-        self.ledger.stream(name, count, self.gemm_law("bf16"), elements * ACTIVATION_BYTES)
+    def grouped(
+        self,
+        block: Block,
+        *,
+        tokens: Floats,
+        width: Floats,
+        hidden: Floats,
+        flops: Floats,
+        useful: Floats,
+        uneven: Floats,
+        touched: Floats,
+        bytes_: Floats,
+    ) -> None:
+        self.ledger.operator(
+            Role.EXPERTS,
+            "routed experts",
+            block.count,
+            self.deployed.law("experts", "experts"),
+            flops,
+            bytes_,
+            touched,
+            useful=useful,
+            held="experts",
+            elsewhere=self.idle_ranks,
+            mean=1.0 - uneven,
+        )
 
-    def tensor_all_reduce(self, name: str, count: Floats) -> None:
-        """Sums a layer's output over the tensor-parallel ranks."""
+    def over_prompt(
+        self,
+        role: Role,
+        label: str,
+        count: Floats,
+        law: Law,
+        flops: Floats,
+        bytes_: Floats,
+        output_bytes: Floats | None = None,
+    ) -> None:
+        self.ledger.operator(role, label, count, law, flops, bytes_, 0.0, self.has_prefill)
+
+    def over_cache(
+        self,
+        role: Role,
+        label: str,
+        count: Floats,
+        law: Law,
+        flops: Floats,
+        bytes_: Floats,
+        cache: Floats,
+    ) -> None:
+        self.ledger.operator(
+            role, label, count, law, flops, bytes_, cache, self.has_decode, held="cache"
+        )
+
+    def elementwise(self, role: Role, label: str, count: Floats, elements: Floats) -> None:
+        law = self.gemm_law("bf16")
+        self.ledger.stream(role, label, count, law, elements * ACTIVATION_BYTES)
+
+    def send(self, role: Role, label: str, count: Floats, cost: Cost) -> None:
+        self.ledger.network(role, label, count, cost)
+
+    def tensor_all_reduce(self, label: str, count: Floats) -> None:
         if self._reduced is None:  # the same for all layers
             bytes_ = self.rows * self.hidden_size * ACTIVATION_BYTES
             self._reduced = self.tensor_group.all_reduce(bytes_)
-        self.ledger.network(name, count, self._reduced)
+        self.send(Role.REDUCE, label, count, self._reduced)
 
 
 def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:

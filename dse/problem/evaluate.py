@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dse.economics.cost import cost
 from dse.economics.energy import COUNTED, energy_metrics
+from dse.physics import blocks
 from dse.physics.attention_metrics import ATTENTION_METRICS, attention_metrics
-from dse.physics.blocks import borrows_laws
 from dse.physics.intervals import Spread
 from dse.physics.machines import Machines
 from dse.physics.parameters import (
@@ -318,11 +318,4 @@ def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
     if batch.domain is not None:
         beyond = beyond | (batch.domain != machines.fabric.domain[batch.chip])
     worst = np.maximum(worst, beyond * KINDS.index("derived"))
-    for block in batch.blocks:
-        if block.kind in machines.block_kind:
-            kind = machines.block_kind[block.kind][batch.chip, batch.weight_dtype["experts"]]
-            worst = np.maximum(worst, (block.count > 0.0) * kind)
-        borrowed = borrows_laws(block)
-        if borrowed is not None:
-            worst = np.maximum(worst, borrowed * KINDS.index("derived"))
-    return worst
+    return np.maximum(worst, blocks.worst_kind(batch, machines))

@@ -31,7 +31,7 @@ def held(loads: Sequence[Mapping[str, Any]]) -> bool:
     return all(load["serving"] != POISSON for load in loads)
 
 
-def mix_of(loads: Sequence[Mapping[str, Any]], backends: dict[str, Backend]) -> Mix:
+def mix_of(loads: Sequence[Mapping[str, Any]], backends: Mapping[str, Backend]) -> Mix:
     """Raises InputError for a backend that does not exist."""
     return tuple(
         Share(

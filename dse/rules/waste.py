@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dse.physics.gemms import Gemm, NotedStep
+from dse.physics.operators import Role
 from dse.physics.phases import layer_imbalance
 from dse.physics.step import padded_vocabulary
 from dse.rules.case import Width, split_widths
@@ -178,11 +179,11 @@ def _share(judged: list[Judged], step: NotedStep, name: str) -> Floats:
     return total / step.seconds
 
 
-def _entry_s(step: NotedStep, name: str) -> Floats:
+def _entry_s(step: NotedStep, role: Role) -> Floats:
     total = np.zeros(step.deployed.n)
     assert step.ledger.entries is not None
     for entry in step.ledger.entries:
-        if entry.name == name:
+        if entry.role is role:
             total = total + entry.seconds
     return total
 
@@ -276,7 +277,7 @@ def _mx(steps: Steps, width: Width) -> Finding:
 
 def _copies(steps: Steps) -> Iterator[Finding]:
     tp = steps.batch.tensor_parallel
-    cache_s = _entry_s(steps.decode, "attention over the KV cache") / steps.decode.seconds
+    cache_s = _entry_s(steps.decode, Role.CACHE) / steps.decode.seconds
     for block in steps.batch.blocks:
         if block.kind not in ("gqa", "mla") or not (block.count > 0.0).any():
             continue
@@ -318,8 +319,7 @@ def _predicted(steps: Steps) -> Iterator[Finding]:
     held = padded_vocabulary(steps.prefill.deployed) * batch.tensor_parallel
     over = 1.0 - batch.vocab_size / held
     shares = [
-        _entry_s(step, "output head") / step.seconds * over
-        for step in (steps.prefill, steps.decode)
+        _entry_s(step, Role.HEAD) / step.seconds * over for step in (steps.prefill, steps.decode)
     ]
     yield Finding(
         PADDING,

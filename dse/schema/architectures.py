@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from dse.errors import InputError
+from dse.schema.blocks import WORDS
 from dse.schema.families import FAMILIES
 from dse.schema.families.engine import MTP
 from dse.schema.families.quantization import formats
-from dse.schema.families.shape import WORDS, Cannot, Config, Shape, merged
+from dse.schema.families.shape import Cannot, Config, Shape, merged
 from dse.schema.huggingface import classes_of, from_config
 from dse.schema.model import Model
 

@@ -6,6 +6,7 @@ Kernel efficiency belongs to the chip; what the scheduler and the host add belon
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -61,7 +62,7 @@ class Backend:
 
 
 class _BackendFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     id: str
     title: str
@@ -123,7 +124,7 @@ def load_backends(folder: Path) -> dict[str, Backend]:
     return {backend.id: backend for backend in backends}
 
 
-def find_backend(backends: dict[str, Backend], name: str) -> Backend:
+def find_backend(backends: Mapping[str, Backend], name: str) -> Backend:
     """By id. Raises InputError with the ids that exist."""
     if name in backends:
         return backends[name]

@@ -52,6 +52,29 @@ OPTIONAL_SIZES: dict[str, tuple[str, ...]] = {
     for kind, groups in OPTIONAL_GROUPS.items()
 }
 
+# Sizes that may be 0, beside the optional ones: no window, no bias, no query rank, no shared
+# expert, no compression, no convolution, no gate; Mamba-1 has no heads and Mamba-2 no rank.
+MAY_BE_ZERO: dict[str, frozenset[str]] = {
+    "gqa": frozenset({"window", "qkv_bias"}),
+    "mla": frozenset({"q_lora_rank"}),
+    "compressed": frozenset({"ratio", "index_heads", "index_head_dim", "index_topk"}),
+    "delta_net": frozenset({"conv_width", "gates_per_head", "decay_rank", "output_gate_rank"}),
+    "mamba": frozenset({"heads", "groups", "dt_rank"}),
+    "moe": frozenset({"shared_intermediate_size"}),
+}
+
+# What a message calls a kind.
+WORDS = {
+    "gqa": "grouped-query attention",
+    "mla": "latent attention",
+    "compressed": "compressed cache",
+    "delta_net": "linear attention",
+    "mamba": "Mamba layers",
+    "mlp": "dense feed-forward layers",
+    "moe": "experts",
+    "positions": "learned positions",
+}
+
 # Kinds that mix tokens: one of them a layer, which is what pipeline stages divide.
 MIXERS = ("gqa", "mla", "compressed", "delta_net", "mamba")
 FEED_FORWARD = ("mlp", "moe")

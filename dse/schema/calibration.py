@@ -53,7 +53,7 @@ NONE = Calibration(MappingProxyType({}), MappingProxyType({}))
 
 
 class _CalibrationFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     title: str
     kind: str

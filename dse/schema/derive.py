@@ -19,9 +19,9 @@ from typing import Any
 import yaml
 
 from dse import units
-from dse.catalog import Catalog
 from dse.data import hardware_dir
 from dse.errors import InputError, StorageError
+from dse.schema.catalog import Catalog
 from dse.schema.chip import DIMENSION, HYPOTHETICAL, UNDATED, together
 from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.own_chip import read_own_chip
@@ -175,7 +175,7 @@ def _refuse(written: str, message: str, accepted: str) -> InputError:
 def _start(catalog: Catalog, parent: str) -> _Derivation:
     """The parent in full form, with the prices that it has."""
     chip = catalog.chip(parent)
-    full = read_own_chip(chip.file).document.data
+    full = read_own_chip(chip.file, efficiency=catalog.source.efficiency).document.data
     system = full["system"]
     if not isinstance(system, Mapping):
         system = load_yaml(hardware_dir() / "systems" / f"{system}.yaml").data

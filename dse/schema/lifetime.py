@@ -28,7 +28,7 @@ class LifetimeTerms:
 class LifetimeFile(BaseModel):
     """The terms as a space file writes them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     tokens: Any = None
     tokens_per_year: Any = None

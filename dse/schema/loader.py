@@ -22,7 +22,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 # Of every model of a file. Numbers become text where text is read, so that `dse.units` can say
 # that the unit is missing.
-STRICT = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+STRICT = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, defer_build=True)
 
 
 class _Loader(yaml.SafeLoader):
@@ -61,14 +61,17 @@ def _compose(text: str) -> tuple[Any, yaml.Node | None]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML file: its content and the 1-based line of every key path."""
+    """One YAML file: its content and the 1-based line of every key path. A mapping that a program
+    gives has no lines (None)."""
 
     file: str
     data: Mapping[str, Any]
-    lines: Mapping[KeyPath, int]
+    lines: Mapping[KeyPath, int] | None
 
-    def line(self, path: KeyPath) -> int:
+    def line(self, path: KeyPath) -> int | None:
         """Line of a key path, or of the nearest parent that was written."""
+        if self.lines is None:
+            return None
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)

@@ -6,22 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dse.errors import InputError
-from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, MIXERS, WEIGHT_PARTS, sizes_of
+from dse.schema.blocks import (
+    BLOCK_SIZES,
+    FEED_FORWARD,
+    MAY_BE_ZERO,
+    MIXERS,
+    WEIGHT_PARTS,
+    sizes_of,
+)
 from dse.schema.dtypes import DTYPES
 
 LARGEST_SIZE = 1e9
 LARGEST_LAYERS = 10_000
 
-# Sizes that may be 0, beside the optional ones: no window, no bias, no query rank, no shared
-# expert, no compression, no convolution, no gate; Mamba-1 has no heads and Mamba-2 no rank.
-_MAY_BE_ZERO = {
-    "gqa": {"window", "qkv_bias"},
-    "mla": {"q_lora_rank"},
-    "compressed": {"ratio", "index_heads", "index_head_dim", "index_topk"},
-    "delta_net": {"conv_width", "gates_per_head", "decay_rank", "output_gate_rank"},
-    "mamba": {"heads", "groups", "dt_rank"},
-    "moe": {"shared_intermediate_size"},
-}
 _SWITCHES = ("qkv_bias", "output_gate", "values_from_keys", "reuses_kv", "relative_positions")
 
 # What a configuration file calls a size; messages use the name that the user wrote.
@@ -99,7 +96,7 @@ def check(model: Model) -> None:
                 "blocks", f"{block.kind}: {', '.join(wrong)}", ", ".join(sizes_of(block.kind))
             )
         check_size("num_hidden_layers", block.count, 0, LARGEST_LAYERS)
-        may_be_zero = (named - required) | _MAY_BE_ZERO.get(block.kind, set())
+        may_be_zero = (named - required) | MAY_BE_ZERO.get(block.kind, frozenset())
         for name, value in block.sizes.items():
             check_size(_FIELD.get(name, name), value, 0 if name in may_be_zero else 1)
         sizes = block.sizes

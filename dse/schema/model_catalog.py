@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
-from dse.schema.huggingface import load_config
+from dse.schema.huggingface import from_config, load_config
 from dse.schema.model import BlockSpec, Model, check
 
 # What a published count leaves out: nothing, the input table, or both tables.
@@ -73,6 +74,22 @@ def resolve_model(text: str) -> Model:
         accepted=(f"near: {', '.join(near)}; " if near else "")
         + "an id that `dse models list` prints, or the path of a Hugging Face config.json",
     )
+
+
+def load_model(model: str | Path | Mapping[str, Any] | Model) -> Model:
+    """A model by its catalog id, the path of a config.json (or of its folder), or what such a file
+    says.
+
+        dse.load_model("llama-3-70b").hidden_size
+
+    Raises InputError for a name that is unknown and a configuration that is not covered.
+    """
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, Mapping):
+        name = model.get("name") or model.get("_name_or_path") or model.get("model_type")
+        return from_config(model, str(name), "the configuration given")
+    return resolve_model(str(model))
 
 
 def _shipped() -> Path:

@@ -92,7 +92,9 @@ _ShortForm = create_model("_ShortForm", __base__=_OwnChip, **_FIGURES)
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(
+        extra="ignore", defer_build=True, frozen=True, coerce_numbers_to_str=True
+    )
 
 
 class _Links(_Part):
@@ -103,9 +105,12 @@ class _Sourced(_Part):
     figures: ChipFigures
 
 
-def read_own_chip(path: Path | str, folder: Path | None = None) -> OwnChip:
+def read_own_chip(
+    path: Path | str, folder: Path | None = None, efficiency: Sequence[str] = ()
+) -> OwnChip:
     """Reads a chip file that is not of the hardware folder (the shipped one by default), in either
-    form; one of that folder is read as it is.
+    form; one of that folder is read as it is. `efficiency` are files of kernel laws, which the chip
+    may name beside those of the folder.
 
     Raises InputError with the line and field of every mistake, all at once.
     """
@@ -114,11 +119,11 @@ def read_own_chip(path: Path | str, folder: Path | None = None) -> OwnChip:
     if Path(path).resolve().parent == (folder / "chips").resolve():
         return OwnChip(read_chip(document), None, (), document)
     if "figures" not in document.data:
-        document = _from_short_form(document, folder)
-    return read_full_form(document, folder)
+        document = _from_short_form(document, folder, efficiency)
+    return read_full_form(document, folder, efficiency)
 
 
-def _from_short_form(document: Document, folder: Path) -> Document:
+def _from_short_form(document: Document, folder: Path, efficiency: Sequence[str]) -> Document:
     """The same file in full form, each part with its line in the short form. Raises InputError with
     every mistake at once."""
     data, mistakes = document.data, Mistakes()
@@ -133,8 +138,8 @@ def _from_short_form(document: Document, folder: Path) -> Document:
             accepted = f"{EXAMPLE[DIMENSION[name]]}, or a mapping with value, kind, source and date"
             mistakes.errors.append(document.error((name,), "nothing that can be read", accepted))
     sourced = {name: figure for name, figure in written.items() if isinstance(figure, Mapping)}
-    lines = dict(document.lines)
-    lines |= {("figures", *path): n for path, n in document.lines.items() if path[0] in written}
+    lines = dict(document.lines or {})
+    lines |= {("figures", *path): n for path, n in [*lines.items()] if path[0] in written}
     mapped = Document(document.file, {"figures": sourced}, lines)
     mistakes.errors += wrong_quantities(mapped)
     mistakes.attempt(lambda: validate(_Sourced, mapped))
@@ -151,7 +156,7 @@ def _from_short_form(document: Document, folder: Path) -> Document:
                         lambda at=at, text=text, unit=dimension: quantity(document, at, text, unit)
                     )
     read_prices(document, mistakes)
-    check_names(document, folder, mistakes)
+    check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert spec is not None
     figures = {

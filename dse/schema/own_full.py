@@ -3,7 +3,7 @@ system, its prices, and what it was derived from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,6 @@ from dse.schema.chip import (
     together,
 )
 from dse.schema.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
-from dse.schema.overrides import efficiency_files
 from dse.schema.prices import PriceRow
 from dse.schema.system import System, read_system
 
@@ -84,8 +83,9 @@ class Mistakes:
             raise together(self.errors)
 
 
-def read_full_form(document: Document, folder: Path) -> OwnChip:
-    """The chip of a document in full form. Raises InputError with every mistake at once."""
+def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] = ()) -> OwnChip:
+    """The chip of a document in full form, as `dse.schema.own_chip.read_own_chip` gives it. Raises
+    InputError with every mistake at once."""
     mistakes = Mistakes()
     chip = mistakes.attempt(lambda: read_chip(document, OwnChipFile))
     written = document.data.get("system")
@@ -93,7 +93,7 @@ def read_full_form(document: Document, folder: Path) -> OwnChip:
     if isinstance(written, Mapping):
         system = mistakes.attempt(lambda: read_system_part(document))
     prices = read_prices(document, mistakes)
-    check_names(document, folder, mistakes)
+    check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert chip is not None
     if system is not None:
@@ -109,9 +109,11 @@ def read_full_form(document: Document, folder: Path) -> OwnChip:
     return OwnChip(chip, system, prices, document)
 
 
-def check_names(document: Document, folder: Path, mistakes: Mistakes) -> None:
+def check_names(
+    document: Document, folder: Path, efficiency: Sequence[str], mistakes: Mistakes
+) -> None:
     """The id is new and says whether the chip is hypothetical; efficiency and system exist in the
-    hardware folder, laws also in the efficiency files in force."""
+    hardware folder, laws also in the files `efficiency`."""
     data = document.data
     name = data.get("id")
     if isinstance(name, str):
@@ -132,7 +134,7 @@ def check_names(document: Document, folder: Path, mistakes: Mistakes) -> None:
         text = data.get(field)
         known = sorted(path.stem for path in (folder / place).glob("*.yaml"))
         if field == "efficiency":
-            known += [str(load_yaml(path).data.get("id")) for path in efficiency_files()]
+            known += [str(load_yaml(path).data.get("id")) for path in efficiency]
         if isinstance(text, str) and text not in known:
             message = f"read {text!r}: no such {field}{did_you_mean(text, known)}"
             mistakes.errors.append(document.error((field,), message, ", ".join(known)))
@@ -143,7 +145,7 @@ def check_names(document: Document, folder: Path, mistakes: Mistakes) -> None:
 
 def part(document: Document, name: str) -> Document:
     """The mapping at `name` as a document, with its lines in the file."""
-    lines = {path[1:]: n for path, n in document.lines.items() if path[0] == name}
+    lines = {path[1:]: n for path, n in (document.lines or {}).items() if path[0] == name}
     return Document(document.file, document.data[name], lines)
 
 
@@ -186,7 +188,7 @@ def read_prices(document: Document, mistakes: Mistakes) -> tuple[PriceRow, ...]:
             continue
         usd = mistakes.attempt(lambda path=path, text=text: quantity(document, path, text, "usd/h"))
         if usd is not None:
-            line = document.line(path)
+            line = document.line(path) or 0
             row = (document.data.get("id", ""), str(basis), usd, provider, date, source, note, line)
             rows.append(PriceRow(*row))
     return tuple(rows)

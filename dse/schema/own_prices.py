@@ -1,20 +1,11 @@
-"""Prices and costs of the user's own, and the day as of which prices are meant, in force for every
-catalog that is read.
-
-Environment variables hold them, as `dse.schema.overrides` does with efficiency files, so that
-worker processes see the same; `--prices FILE`, `--as-of DATE` and `--costs FILE` set them for one
-command.
-"""
+"""Prices of the user's own before the shipped ones, and the day as of which prices are meant."""
 
 from __future__ import annotations
 
-import os
 from calendar import monthrange
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dse.errors import InputError
 from dse.schema.loader import did_you_mean
@@ -28,84 +19,9 @@ from dse.schema.prices import (
     load_prices,
 )
 
-PRICES, AS_OF, COSTS = "DSE_PRICES", "DSE_AS_OF", "DSE_COSTS"
 # How the note of a row from a file of the user's own begins.
 OWN = "own price"
 DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
-
-
-@dataclass(frozen=True, slots=True)
-class OwnPrices:
-    """Absolute paths, and a date as it was written; none of them by default."""
-
-    prices: tuple[str, ...] = ()
-    as_of: str | None = None
-    costs: str | None = None
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return (*self.prices, *([self.costs] if self.costs else []))
-
-    def flags(self) -> list[str]:
-        """As a command line gives them."""
-        prices = [word for file in self.prices for word in ("--prices", file)]
-        as_of = ["--as-of", self.as_of] if self.as_of else []
-        return [*prices, *as_of, *(["--costs", self.costs] if self.costs else [])]
-
-    def as_json(self) -> dict[str, Any]:
-        """What `using_prices` takes."""
-        return {"prices": list(self.prices), "as_of": self.as_of, "costs": self.costs}
-
-
-def in_force() -> OwnPrices:
-    written = os.environ.get(PRICES, "").split(os.pathsep)
-    return OwnPrices(
-        tuple(dict.fromkeys(_absolute(path) for path in written if path)),
-        os.environ.get(AS_OF) or None,
-        _absolute(costs) if (costs := os.environ.get(COSTS)) else None,
-    )
-
-
-@contextmanager
-def using_prices(
-    prices: Iterable[str | Path] = (),
-    as_of: str | None = None,
-    costs: str | Path | None = None,
-    beneath: bool = False,
-) -> Iterator[None]:
-    """Puts files and a date in force until the context ends, before what is in force already;
-    `beneath`: what is in force stays before them. Raises InputError for a date that is none."""
-    if as_of is not None:
-        last_day(as_of)
-    files, now = [_absolute(path) for path in prices], in_force()
-    new: dict[str, str] = {}
-    if files:
-        new[PRICES] = os.pathsep.join([*files, *now.prices] if beneath else [*now.prices, *files])
-    if as_of is not None and not (beneath and now.as_of):
-        new[AS_OF] = as_of
-    if costs is not None and not (beneath and now.costs):
-        new[COSTS] = _absolute(costs)
-    before = {name: os.environ.get(name) for name in new}
-    os.environ.update(new)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def using_prices_of(study: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Puts the prices of a study (study.json) in force, each kind where none of it is already."""
-    given = in_force().as_json()
-    own = study.get("own_prices", {})
-    return using_prices(**{kind: value for kind, value in own.items() if not given[kind]})
-
-
-def _absolute(path: str | Path) -> str:
-    return str(Path(path).resolve())
 
 
 def last_day(date: str, field: str = "--as-of") -> str:
@@ -122,7 +38,8 @@ def last_day(date: str, field: str = "--as-of") -> str:
 def with_own_prices(
     rows: tuple[PriceRow, ...],
     purchases: tuple[PurchaseRow, ...],
-    own: OwnPrices,
+    files: Sequence[str],
+    as_of: str | None,
     chips: Iterable[str],
 ) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
     """Shipped prices that were known as of the date, then the user's own: a chip's rows on a basis
@@ -131,12 +48,12 @@ def with_own_prices(
     A date that is a year or a month counts from its first day. Raises InputError for a file that is
     wrong.
     """
-    if own.as_of is not None:
-        end = last_day(own.as_of)
+    if as_of is not None:
+        end = last_day(as_of)
         rows = tuple(row for row in rows if first_day(row.date) <= end)
         purchases = tuple(row for row in purchases if first_day(row.date) <= end)
     known = tuple(chips)
-    for file in own.prices:
+    for file in files:
         mine = tuple(_checked(row, file, known) for row in load_prices(file).rows)
         taken = {(row.chip, row.basis) for row in mine}
         rows = (*(row for row in rows if (row.chip, row.basis) not in taken), *mine)

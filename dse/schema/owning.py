@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dse.catalog import Catalog
 from dse.errors import InputError
+from dse.schema.catalog import Catalog
 from dse.schema.costs import Cost, Costs
 from dse.schema.prices import PurchaseRow
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from dse.schema.catalog import Source
 from dse.schema.costs import Costs
 from dse.schema.loader import STRICT
 from dse.schema.owning import YEAR_HOURS, Owning
@@ -119,7 +120,8 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`discount_rate` is per year. `costs` are those of what is owned; nothing of it is spread over
-    the hours that it serves, as the fleet counts what is idle."""
+    the hours that it serves, as the fleet counts what is idle. `own` has the files and the date
+    that the prices rest on."""
 
     name: str
     title: str
@@ -137,6 +139,7 @@ class Plan:
     demand: tuple[DemandClass, ...]
     chips: tuple[FleetChip, ...]
     limits: Limits
+    own: Source
     assumed: tuple[str, ...] = ()
 
     @property

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dse import units
-from dse.catalog import Catalog
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.schema.catalog import Catalog
 from dse.schema.costs import Cost, Costs, check_chips, read_costs
 from dse.schema.dtypes import DTYPES
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, validate
@@ -119,6 +119,7 @@ class _Reader:
             demand=tuple(self._class(k, row) for k, row in enumerate(one.demand)),
             chips=tuple(self._chip(k, row) for k, row in enumerate(one.chips)),
             limits=self._limits(),
+            own=self.catalog.source,
             assumed=tuple(dict.fromkeys(self.assumed)),
         )
         self._smallest_server(plan)

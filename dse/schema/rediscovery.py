@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.schema.axes import AXES
+from dse.schema.catalog import Catalog
 from dse.schema.loader import did_you_mean, load_yaml, reject, validate
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
@@ -23,7 +24,7 @@ Kind = Literal["spec", "measured", "claimed", "estimated", "assumed"]
 class Known(BaseModel):
     """One thing that was given before the shape was chosen."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     what: str
     value: str
@@ -44,7 +45,7 @@ class Known(BaseModel):
 class Held(BaseModel):
     """Values of model axes that the designers had settled on beforehand."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     axes: dict[str, list[bool | int | str]]
     reason: str
@@ -52,7 +53,7 @@ class Held(BaseModel):
 
 
 class _CaseFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     name: str = Field(min_length=1, max_length=100)
     title: str
@@ -97,7 +98,7 @@ def resolve_case(text: str) -> Path:
     )
 
 
-def load_case(path: Path | str, law: str | None = None) -> Case:
+def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None = None) -> Case:
     """Reads one case with its space, whose path is as seen from the case file; `law` takes the
     place of the space's quality law. Raises InputError for what is wrong in either, and where the
     design was not trained on the space's tokens."""
@@ -106,7 +107,7 @@ def load_case(path: Path | str, law: str | None = None) -> Case:
     beside = Path(path).parent / frame.space
     if not beside.is_file():
         raise document.error(("space",), f"no such file: {frame.space}", "a path as seen from here")
-    study = load_study(beside, law=law)
+    study = load_study(beside, catalog, law)
     try:
         expert = resolve_model(frame.expert)
     except InputError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dse.catalog import Catalog
+from dse.schema.catalog import Catalog
 
 LARGEST_DOMAIN = 72  # a larger scale-up domain is not sold whole
 

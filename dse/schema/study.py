@@ -8,17 +8,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dse import units
-from dse.catalog import Catalog, is_chip_file, load_catalog
-from dse.data import search_spaces_dir
+from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.quality.laws import DEFAULT, find_law
 from dse.schema.axes import Axis
 from dse.schema.axis_reader import Mistakes, read_axes
+from dse.schema.catalog import Catalog, Source, is_chip_file
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.lifetime import LifetimeFile, LifetimeTerms
@@ -45,6 +45,9 @@ from dse.schema.workloads import (
 MOST_OBJECTIVES = 4
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 _DIRECTIONS = ("minimize", "maximize")
+GIVEN = "the space given"  # what messages call a space that is no file
+# A shipped name, the path of a space file, or what such a file says.
+Space: TypeAlias = str | Path | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class Study:
 class _StudyFile(BaseModel):
     """The frame; axes, objectives and constraints have readers of their own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     name: str = Field(min_length=1, max_length=100)
     title: str = ""
@@ -135,6 +138,25 @@ def shipped_spaces() -> dict[str, Path]:
     return _yaml_files(search_spaces_dir())
 
 
+def chip_files_of(space: Space) -> tuple[str, ...]:
+    """The chip files that a space names, without what cannot be read: `load_study` says what is
+    wrong."""
+    try:
+        document = _document(space)
+    except InputError:
+        return ()
+    deployment = document.data.get("deployment")
+    named = _named_chips(deployment) if isinstance(deployment, Mapping) else []
+    files = [_beside(document, item) for item in named if _is_file(item)]
+    return tuple(file for file in dict.fromkeys(files) if Path(file).is_file())
+
+
+def _document(space: Space) -> Document:
+    if isinstance(space, Mapping):
+        return Document(GIVEN, space, None)
+    return load_yaml(resolve_space(space) if isinstance(space, str) else space)
+
+
 def resolve_space(text: str) -> Path:
     """A shipped name or the path of a space file. Raises InputError with near spellings."""
     shipped = shipped_spaces()
@@ -150,15 +172,28 @@ def resolve_space(text: str) -> Path:
     )
 
 
-def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None = None) -> Study:
-    """Reads one space file against the hardware catalog (the shipped one by default). `law` takes
-    the place of its quality law.
+def load_space(space: Space, *, catalog: Catalog | None = None) -> Study:
+    """A space by its shipped name, the path of its file, or what such a file says.
 
-    Raises InputErrors with every mistake of the file, each with its line and field.
+        space = dse.load_space("tiny")
+        [axis.name for axis in space.axes]
+
+    Raises InputErrors with every mistake, each with its file (or "the space given"), its line and
+    its field.
     """
-    document = load_yaml(path)
+    return load_study(space, catalog)
+
+
+def load_study(space: Space, catalog: Catalog | None = None, law: str | None = None) -> Study:
+    """Reads one space against the hardware catalog (the shipped one by default) and the chip files
+    that the space names. `law` takes the place of its quality law.
+
+    Raises InputErrors with every mistake of the space, each with its line and field.
+    """
+    document = _document(space)
     mistakes = Mistakes(document)
-    document, chip_files = _own_chips(document, mistakes)
+    catalog = catalog or Source(hardware_dir()).read()
+    document, chip_files = _own_chips(document, catalog, mistakes)
     catalog = _with_files(catalog, chip_files, mistakes)
     try:
         frame = validate(_StudyFile, document)
@@ -260,7 +295,7 @@ def load_study(path: Path | str, catalog: Catalog | None = None, law: str | None
         why_left_out={chip: str(chips[chip]) for chip in left_out},
         chip_files=chip_files,
         fingerprint=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
-        path=Path(path),
+        path=Path(document.file),
         rack=rack,
         quality_law=law,
         training=trained,
@@ -305,43 +340,55 @@ def _yaml_files(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def _own_chips(document: Document, mistakes: Mistakes) -> tuple[Document, tuple[str, ...]]:
+def _named_chips(deployment: Mapping[str, Any]) -> list[Any]:
+    written = deployment.get("chip")
+    raw = written.get("values") if isinstance(written, Mapping) else written
+    return list(raw) if isinstance(raw, list) else [raw]
+
+
+def _is_file(item: object) -> bool:
+    return isinstance(item, str) and is_chip_file(item)
+
+
+def _beside(document: Document, item: str) -> str:
+    """A path as seen from the space file."""
+    return str((Path(document.file).parent / item).resolve())
+
+
+def _own_chips(
+    document: Document, catalog: Catalog, mistakes: Mistakes
+) -> tuple[Document, tuple[str, ...]]:
     """The file with the ids of chips that it names by the path of their file, as seen from the
     space file, and these paths."""
     deployment = document.data.get("deployment")
     if not isinstance(deployment, Mapping):
         return document, ()
-    written = deployment.get("chip")
-    nested = isinstance(written, Mapping)
-    raw = written.get("values") if nested else written
-    items = raw if isinstance(raw, list) else [raw]
+    written, items = deployment.get("chip"), _named_chips(deployment)
     files: dict[str, str] = {}
     for item in list(items):
-        if isinstance(item, str) and is_chip_file(item):
-            file = str((Path(document.file).parent / item).resolve())
+        if _is_file(item):
+            file = files[item] = _beside(document, item)
             try:
-                files[item] = file
-                items = [read_own_chip(file).chip.id if one is item else one for one in items]
+                chip = read_own_chip(file, efficiency=catalog.source.efficiency).chip.id
+                items = [chip if one is item else one for one in items]
             except InputError as error:
                 mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
     if not files:
         return document, ()
-    chips = {**written, "values": items} if nested else items
+    chips = {**written, "values": items} if isinstance(written, Mapping) else items
     data = {**document.data, "deployment": {**deployment, "chip": chips}}
     return replace(document, data=data), tuple(dict.fromkeys(files.values()))
 
 
-def _with_files(
-    catalog: Catalog | None, chip_files: tuple[str, ...], mistakes: Mistakes
-) -> Catalog:
+def _with_files(catalog: Catalog, chip_files: tuple[str, ...], mistakes: Mistakes) -> Catalog:
     """The catalog with the chip files of the space; without them where one is wrong."""
-    if not chip_files or mistakes.errors:
-        return catalog or load_catalog()
+    if mistakes.errors:
+        return catalog
     try:
-        return load_catalog(extra_chip_files=chip_files)
+        return catalog.with_files(chip_files)
     except InputError as error:
         mistakes.errors.append(error)
-        return catalog or load_catalog()
+        return catalog
 
 
 def _largest_instance(document: Document) -> float:

@@ -69,7 +69,7 @@ class TrainingTerms:
 class TrainingFile(BaseModel):
     """The terms as they are written: quantities with units, names, whole numbers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     chip: str
     chips: Any

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.schema.axis_reader import Mistakes
+from dse.schema.catalog import Catalog
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs
 from dse.schema.lifetime import LifetimeFile, LifetimeTerms

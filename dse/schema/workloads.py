@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.schema.axis_reader import Mistakes
+from dse.schema.catalog import Catalog
 from dse.schema.loader import Document, did_you_mean
 
 # What a backend is called where none is meant in particular.
@@ -80,7 +80,7 @@ def check_details(serving: str, details: Mapping[str, float]) -> None:
 class WorkloadFile(BaseModel):
     """`workload` of a space file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     title: str = ""
     prompt_tokens: int = Field(gt=0, le=10**8, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,12 @@ def _loads_misfit(name: str, document: dict[str, Any]) -> str | None:
     if not document.get("workloads"):
         return "the document lacks 'workloads'"
     return _misfit(document, {"workloads": [{"name": str, "weight": _NUMBER, **_LOAD}]}, "")
+
+
+def space_of(document: Mapping[str, Any]) -> str:
+    """The space that the study's command names."""
+    words = shlex.split(document.get("command", ""))
+    return words[2] if words[:2] == ["dse", "run"] and len(words) > 2 else document["space"]
 
 
 def refuse_other(

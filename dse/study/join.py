@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from dse import __version__
-from dse.catalog import Catalog, data_digest, load_catalog
+from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.pareto import Archive
 from dse.problem.objective import PhysicsProblem, on_terms, pose
 from dse.quality.laws import DEFAULT
-from dse.schema.study import load_study, resolve_space
+from dse.schema.catalog import Source
+from dse.schema.study import load_study
 from dse.search.claims import LEASE_S, Board
 from dse.search.claims import exists as has_units
 from dse.search.cluster import work_on_cluster
@@ -64,6 +65,7 @@ class Posed:
 
 def posed_study(
     space: str,
+    catalog: Catalog,
     engine: str,
     seed: int,
     model_version: str = __version__,
@@ -72,8 +74,8 @@ def posed_study(
 ) -> Posed:
     """`law` takes the place of the space's quality law. Raises InputError for a space that is
     wrong."""
-    study = load_study(resolve_space(space), law=law)
-    catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
+    study = load_study(space, catalog, law)
+    catalog = on_terms(catalog.with_files(study.chip_files), study)
     problem = pose(study, catalog)
     identity = {
         "space": problem.study.name,
@@ -81,7 +83,7 @@ def posed_study(
         "engine": engine,
         "seed": seed,
         "model_version": model_version,
-        "data_digest": data_digest(),
+        "data_digest": catalog.digest,
         "evaluator": evaluator,
         **({"quality_law": study.quality_law} if study.quality_law != DEFAULT else {}),
     }
@@ -143,7 +145,7 @@ def share(
         publish()
     else:
         threads = jobs if jobs <= MOST_THREADS else 1
-        arguments = (space, str(location), posed.identity, lease_s)
+        arguments = (space, posed.catalog.source, str(location), posed.identity, lease_s)
 
         def run(divided: Plan, unit: Unit) -> Outcome:
             return execute(problem, divided, unit, threads=threads, record=record, progress=within)
@@ -186,6 +188,7 @@ def _columns(batch: Batch) -> tuple[np.ndarray, ...]:
 
 def join(
     space: str,
+    catalog: Catalog,
     location: str | Path,
     *,
     engine: str | None = None,
@@ -204,7 +207,7 @@ def join(
     the study there is another one.
     """
     law = law if identity is None else identity.get("quality_law")
-    posed = posed_study(space, engine or "auto", seed or 0, law=law)
+    posed = posed_study(space, catalog, engine or "auto", seed or 0, law=law)
     if identity is not None:
         posed.identity.update(engine=identity["engine"], seed=identity["seed"])
     elif engine is None or seed is None:
@@ -244,7 +247,9 @@ def _plan(posed: Posed, record: Record) -> Plan:
     return divide(identity["engine"], size, identity["seed"], record.attrs.get(_TRIALS))
 
 
-def _process(space: str, location: str, identity: dict[str, Any], lease_s: float) -> None:
+def _process(
+    space: str, source: Source, location: str, identity: dict[str, Any], lease_s: float
+) -> None:
     """A worker process that `dse run` starts; it ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this
-    join(space, location, identity=identity, lease_s=lease_s, stop=orphaned())
+    join(space, source.read(), location, identity=identity, lease_s=lease_s, stop=orphaned())

@@ -37,10 +37,10 @@ from dse.questions.estimate.elsewhere import elsewhere
 from dse.questions.estimate.point import assumptions, average_load
 from dse.questions.estimate.why_not import nothing_feasible
 from dse.rules.registry import MEANINGS
+from dse.schema.catalog import LAWS as EFFICIENCY_FILES
+from dse.schema.catalog import PRICES, Source, full_path
 from dse.schema.metrics import METRICS
-from dse.schema.overrides import efficiency_files
 from dse.schema.own_config import config_of
-from dse.schema.own_prices import OwnPrices, in_force
 from dse.search.checkpoint import Checkpoint
 from dse.search.claims import LEASE_S
 from dse.search.engine import Budget
@@ -77,6 +77,7 @@ def run_study(
     space: str,
     out: Path,
     *,
+    catalog: Catalog,
     engine: str = "auto",
     seed: int = 0,
     trials: int | None = None,
@@ -105,7 +106,7 @@ def run_study(
     be used or holds another study, NothingFeasible when no point is feasible (its trials are kept).
     """
     started = time.perf_counter()
-    posed = posed_study(space, engine, seed, __version__, evaluator or "model", law)
+    posed = posed_study(space, catalog, engine, seed, __version__, evaluator or "model", law)
     problem, catalog, identity = posed.problem, posed.catalog, posed.identity
     own = None if evaluator is None else external_problem(problem, evaluator)
     if own is not None and (jobs > MOST_THREADS or cluster is not None):
@@ -177,7 +178,7 @@ def run_study(
     proof_s = time.perf_counter() - searched
     document |= shared
     document["definition"] = posed.defined
-    command = _command(space, out, engine, seed, trials, storage, evaluator, prove)
+    command = _command(space, catalog.source, out, engine, seed, trials, storage, evaluator, prove)
     command += [] if law is None else ["--law", law]
     command += ["--law", ALL] * every_law
     document["command"] = shlex.join(command)
@@ -198,6 +199,7 @@ def run_study(
 
 def _command(
     space: str,
+    source: Source,
     out: Path,
     engine: str,
     seed: int,
@@ -212,9 +214,7 @@ def _command(
         command += ["--trials", str(trials)]
     if storage is not None:
         command += ["--storage", shown(storage)]
-    for file in efficiency_files():
-        command += ["--efficiency-file", file]
-    command += in_force().flags()
+    command += source.flags()
     if evaluator is not None:
         command += ["--evaluator", evaluator]
     return command if prove is None else [*command, "--prove" if prove else "--no-prove"]
@@ -259,7 +259,7 @@ def _documents(
         "price_basis": study.price_basis,
         **({"costs": study.costs.as_json()} if study.costs else {}),
         **({"demand": asdict(study.demand)} if study.demand else {}),
-        **({"own_prices": own.as_json()} if (own := in_force()) != OwnPrices() else {}),
+        **({PRICES: catalog.source.own_prices()} if catalog.source.has_prices else {}),
         **({"rack": study_rack(problem.machines)} if problem.machines.rack else {}),
         "workload": one_load(loads),
         **({"workloads": loads} if len(loads) > 1 else {}),
@@ -300,8 +300,8 @@ def _documents(
             **({"breakdowns": price_parts(catalog, problem)} if study.costs else {}),
         },
         "left_out": _left_out(study.why_left_out),
-        "chip_files": list(study.chip_files),
-        **({"efficiency_files": list(measured)} if (measured := efficiency_files()) else {}),
+        "chip_files": [full_path(file) for file in catalog.source.chips],
+        **({EFFICIENCY_FILES: list(laws)} if (laws := catalog.source.efficiency) else {}),
         "quality_law": law.name,
         "law": {
             "name": law.title,

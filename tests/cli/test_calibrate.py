@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dse.measure import torch_bench
-from dse.schema.overrides import EFFICIENCY_FILES
 from tests.cli.conftest import dse, fits
 from tests.fake_bench import CPU, H100, FakeBench
 
@@ -117,18 +115,16 @@ def test_every_command_takes_the_file(mine: Path):
     plain, changed = (dse("estimate", *POINT, *more).json() for more in ((), flag))
     assert changed["decode_step_s"] > 1.3 * plain["decode_step_s"]
     assert dse("explain", *POINT, *flag).json()["decode_step_s"] == changed["decode_step_s"]
-    assert EFFICIENCY_FILES not in os.environ
     shown = dse("hardware", "show", "h100_sxm", "--json", *flag).json()
     assert shown["measured_here"] == {"device": "a test"}
     assert dse("hardware", "show", "h100_sxm", "--json").json()["measured_here"] is None
     assert dse("hardware", "list", "--json", *flag).code == 0
 
 
-def test_the_variable_is_the_flag(mine: Path, monkeypatch: pytest.MonkeyPatch):
-    flagged = dse("estimate", *POINT, "--efficiency-file", mine).json()
-    monkeypatch.setenv(EFFICIENCY_FILES, str(mine))
-    assert dse("estimate", *POINT).json() == flagged
-    assert dse("estimate", *POINT, "--efficiency-file", mine).json() == flagged
+def test_the_environment_changes_no_answer(mine: Path, monkeypatch: pytest.MonkeyPatch):
+    plain = dse("estimate", *POINT).json()
+    monkeypatch.setenv("DSE_EFFICIENCY_FILES", str(mine))
+    assert dse("estimate", *POINT).json() == plain
 
 
 def test_a_study_keeps_the_file(mine: Path, space: Callable[..., Path], tmp_path: Path):

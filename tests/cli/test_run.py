@@ -162,9 +162,9 @@ def test_a_finished_study_is_reported_again_and_nothing_added(tiny: Path):
 
 def test_every_point_again_is_the_point(tiny: Path):
     study, items = read_json(tiny, STUDY), read_json(tiny, FRONT)["items"]
-    load_catalog()
+    catalog = load_catalog()
     for item in items:
-        again = estimate_item(study, item, "front.json").as_json()
+        again = estimate_item(study, item, "front.json", catalog).as_json()
         assert again["violations"] == []
         assert again["feasible"]
         stored = {key: value for key, value in item["metrics"].items() if key != "assumed"}

@@ -82,7 +82,7 @@ def test_other_hardware_data_is_refused_with_both_digests(
 ):
     assert dse("run", space(), "--out", tmp_path / "out").code == 0
     had = read_json(tmp_path / "out", STUDY)["data_digest"]
-    monkeypatch.setattr("dse.study.join.data_digest", lambda: "f" * 64)
+    monkeypatch.setattr("dse.schema.catalog.catalog_digest", lambda folder: "f" * 64)
     said = dse("run", space(), "--out", tmp_path / "out")
     assert said.code == 4
     assert f"other hardware data: {had[:12]} there, {'f' * 12} asked for" in said.err

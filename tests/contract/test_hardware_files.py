@@ -428,7 +428,7 @@ def test_a_chip_of_the_users_own(copied: Path, tmp_path: Path) -> None:
     text = (copied / "chips" / "h100_sxm.yaml").read_text(encoding="utf-8")
     mine = tmp_path / "mine.yaml"
     mine.write_text(text.replace("id: h100_sxm", "id: mine"), encoding="utf-8")
-    assert load_catalog(extra_chip_files=[mine]).chip("mine").capacity_bytes == 81559 * 2**20
+    assert load_catalog(chips=[mine]).chip("mine").capacity_bytes == 81559 * 2**20
     assert "mine" not in load_catalog().chips
     mine.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"mine\.yaml:1: id: 'h100_sxm' is the id of .* too"):

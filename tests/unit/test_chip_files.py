@@ -212,7 +212,7 @@ def test_memory_on_the_chip_is_the_device_memory(catalog: Catalog) -> None:
 
 
 def test_six_lines_make_a_chip(tmp_path: Path) -> None:
-    catalog = load_catalog(extra_chip_files=[write(tmp_path, SHORT)])
+    catalog = load_catalog(chips=[write(tmp_path, SHORT)])
     chip = catalog.chip("my_chip")
     assert (chip.capacity_bytes, chip.memories[0].bytes_per_s) == (96e9, 4e12)
     assert {f.kind for f in chip.figures} == {"assumed"}
@@ -230,7 +230,7 @@ def test_six_lines_make_a_chip(tmp_path: Path) -> None:
 def test_a_chip_with_links_a_price_and_measured_relatives(tmp_path: Path) -> None:
     text = SHORT.replace("class_gpu", "h100_sxm") + LINKS + PRICE
     source = "peak_fp8: {value: 2 PFLOP/s, kind: claimed, source: slides, date: 2026-11}\n"
-    catalog = load_catalog(extra_chip_files=[write(tmp_path, text + source)])
+    catalog = load_catalog(chips=[write(tmp_path, text + source)])
     chip = catalog.chip("my_chip")
     fp8 = chip.figure("peak_fp8")
     assert fp8 is not None
@@ -269,7 +269,7 @@ def test_a_chip_with_links_a_price_and_measured_relatives(tmp_path: Path) -> Non
 def test_a_mistake_in_a_small_file(tmp_path: Path, old: str, new: str, place: str) -> None:
     path = write(tmp_path, SHORT.replace(old, new, 1))
     with pytest.raises(InputError) as caught:
-        load_catalog(extra_chip_files=[path])
+        load_catalog(chips=[path])
     assert f"{path}:{place}" in str(caught.value)
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
 from dse.economics.load import at_load
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
@@ -57,7 +58,7 @@ DAY = 86_400.0
 def asked_of(folder: Path, demand: str = "", basis: str = "on_demand", output: int = 200) -> Asked:
     file = folder / "space.yaml"
     file.write_text(SPACE.format(demand=demand, basis=basis, output=output), encoding="utf-8")
-    return of_study(str(file))
+    return of_study(str(file), load_catalog())
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +296,7 @@ def test_flags_take_the_place_of_the_spaces_demand(tmp_path: Path):
 def test_arrivals_are_those_of_each_deployment(tmp_path: Path):
     file = tmp_path / "space.yaml"
     file.write_text(POISSON, encoding="utf-8")
-    asked = of_study(str(file))
+    asked = of_study(str(file), load_catalog())
     assert inputs_of(asked.subject)["demand"].now == 3.0
     many = under(asked, "21000/s", 1.1)
     document = answer(many, Questions())

@@ -139,7 +139,7 @@ def test_a_file_reads_back_as_it_was_written_and_derives_again(
     assert read.system is not None
     assert first.system is not None
     assert read.system.levels == first.system.levels
-    own = load_catalog(extra_chip_files=[path])
+    own = load_catalog(chips=[path])
     second = derive(own, first.chip.id, ["tdp=2x"])
     assert second.chip.derived_from == "h200_sxm"
     assert second.chip.changes[:3] == first.chip.changes
@@ -261,7 +261,7 @@ def test_what_a_chip_draws_is_kept_when_it_is_derived_from_again(
 ) -> None:
     first, path = derive(catalog, "h200_sxm", ["tdp=0.8x"]), tmp_path / "chip.yaml"
     path.write_text(as_yaml(first, "dse hardware derive"), encoding="utf-8")
-    second = derive(load_catalog(extra_chip_files=[path]), first.chip.id, ["tdp=0.5x"])
+    second = derive(load_catalog(chips=[path]), first.chip.id, ["tdp=0.5x"])
     assert (second.chip.tdp_w, second.chip.matmul_w) == (280.0, 700.0)
 
 
@@ -331,7 +331,7 @@ def test_half_the_time_of_memory_at_twice_the_bandwidth(catalog: Catalog) -> Non
 @pytest.fixture(scope="module")
 def tiny_front(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("tiny")
-    run_study("tiny", folder)
+    run_study("tiny", folder, catalog=load_catalog())
     return read_study(folder)[1]
 
 

@@ -17,7 +17,7 @@ from dse.study.run import run_study
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("study")
-    run_study("tiny", path)
+    run_study("tiny", path, catalog=load_catalog())
     return path
 
 

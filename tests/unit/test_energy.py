@@ -292,7 +292,7 @@ def test_a_chip_made_slower_by_its_power(tmp_path: Path) -> None:
     for tdp, more in ((700, ""), (450, "matmul_power: 700 W\n")):
         path = tmp_path / "cool.yaml"
         path.write_text(text.format(tdp, more), encoding="utf-8")
-        on = compile_machines(load_catalog(extra_chip_files=[path]), ["cool"])
+        on = compile_machines(load_catalog(chips=[path]), ["cool"])
         batch = replace(deploy("llama-3-8b", "h100_sxm"), chip=np.zeros(1, dtype=np.intp))
         times.append(
             [

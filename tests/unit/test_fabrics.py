@@ -447,8 +447,6 @@ def test_pools_use_the_network_that_joins_them() -> None:
 
 def test_stages_hand_over_on_the_levels_between_them() -> None:
     """4 stages of 8 chips, boxes of 8, racks of 16: one hop in each of two racks, one between."""
-    from dse.physics.collectives import stage_hops
-
     box, rack, cluster = three_levels()
     chip = CATALOG.chip("h100_sxm")
     systems = {**CATALOG.systems, chip.system: replace(
@@ -457,5 +455,5 @@ def test_stages_hand_over_on_the_levels_between_them() -> None:
     on = compile_machines(replace(CATALOG, systems=systems), [chip])
     batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, pipeline_parallel=4)
     object.__setattr__(batch, "chip", np.zeros(1, dtype=np.intp))
-    hops = stage_hops(Deployed(batch, on), np.array([MIB]))
+    hops = Deployed(batch, on).stage_hops(np.array([MIB]))
     assert [count[0] for count, _ in hops] == [0.0, 2.0, 1.0]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.catalog import catalog_digest, data_digest, load_catalog
+from dse.catalog import catalog_digest, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.measure import files, fits, grids, links
@@ -24,7 +24,6 @@ from dse.physics.machines import compile_machines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.efficiency import load_efficiency
 from dse.schema.model_catalog import resolve_model
-from dse.schema.overrides import efficiency_files, using
 from dse.schema.own_chip import read_own_chip
 from tests.fake_bench import CPU, H100, FakeBench
 from tests.helpers import workload
@@ -59,8 +58,7 @@ def calibrated(bench: FakeBench, out: Path, chip: str | None = None, **kwargs) -
 def predicted(
     chip: str, files_: tuple = (), chip_files: tuple = (), model="llama-3-8b"
 ) -> Estimate:
-    with using(files_):
-        catalog = load_catalog(extra_chip_files=chip_files)
+    catalog = load_catalog(chips=chip_files, efficiency=files_)
     load = workload(512, 128, "continuous")
     return estimate(catalog, resolve_model(model), chip, load, {"concurrency": 1})
 
@@ -218,8 +216,8 @@ def test_the_file_says_what_was_measured_and_what_was_not(tmp_path: Path):
 
 def test_a_device_of_its_own_gets_a_chip_file(tmp_path: Path):
     calibrated(cpu(), tmp_path / "laws.yaml")
-    with using([tmp_path / "laws.yaml"]):
-        chip = read_own_chip(tmp_path / "my_cpu.yaml").chip
+    laws = str(tmp_path / "laws.yaml")
+    chip = read_own_chip(tmp_path / "my_cpu.yaml", efficiency=[laws]).chip
     assert chip.peak_flops_per_s["bf16"] == pytest.approx(RATE["bf16"], rel=0.05)
     assert {figure.kind for figure in chip.figures} == {"measured"}
     answer = predicted("my_cpu", (tmp_path / "laws.yaml",), (tmp_path / "my_cpu.yaml",))
@@ -232,7 +230,6 @@ def test_measured_laws_take_the_place_of_shipped_ones(mine: Path):
     ratio = after.metrics.values["decode_step_s"] / before.metrics.values["decode_step_s"]
     assert ratio[0] > 1.4
     assert predicted("h100_sxm", (mine,)).as_json() == predicted("h100_sxm").as_json()
-    assert efficiency_files() == ()
     assert any(str(mine) in line for line in after.assumed)
     # Experts were not measured, whatever the rest was.
     sparse = predicted("h100_pcie", (mine,), model="qwen3-30b-a3b")
@@ -250,8 +247,7 @@ def test_an_answer_says_that_the_machine_was_busy(tmp_path: Path):
 def test_relatives_follow_as_derived(tmp_path: Path):
     out = tmp_path / "sxm.yaml"
     calibrated(h100(), out, "h100_sxm")
-    with using([out]):
-        catalog = load_catalog()
+    catalog = load_catalog(efficiency=out)
     assert catalog.chips["h20"].efficiency == "h100_sxm:h20"
     assert catalog.efficiencies["h100_sxm:h20"].operators["gemm"]["bf16"].kind == "derived"
     line = predicted("h20", (out,)).assumed[0]
@@ -261,23 +257,19 @@ def test_relatives_follow_as_derived(tmp_path: Path):
 
 def test_the_data_digest_knows_the_file(mine: Path):
     shipped = catalog_digest(hardware_dir())
-    assert data_digest() == shipped
-    with using([mine]):
-        once = data_digest()
-        assert efficiency_files() == (str(mine),)
+    assert load_catalog().digest == shipped
+    once = load_catalog(efficiency=mine).digest
     assert once != shipped
     mine_too = mine.with_name("other.yaml")
     mine_too.write_text(mine.read_text(encoding="utf-8") + "# more\n", encoding="utf-8")
-    with using([mine_too]):
-        assert data_digest() not in (once, shipped)
+    assert load_catalog(efficiency=mine_too).digest not in (once, shipped)
 
 
 def test_no_block_of_other_chips_changes(mine: Path):
     """Laws of one chip leave the tables of all others alone, bit for bit."""
     names = ["h100_sxm", "b200_sxm", "mi300x"]
     plain = compile_machines(load_catalog(), names)
-    with using([mine]):
-        beside = compile_machines(load_catalog(), [*names, "h100_pcie"])
+    beside = compile_machines(load_catalog(efficiency=mine), [*names, "h100_pcie"])
     for name, table in plain.laws.items():
         assert (beside.laws[name].s_per_flop[:3] == table.s_per_flop).all()
     assert (beside.law_kind[:3] == plain.law_kind).all()
@@ -288,15 +280,15 @@ def test_laws_of_a_chip_need_their_peaks(tmp_path: Path):
     text = (hardware_dir() / "efficiency" / "class_gpu.yaml").read_text(encoding="utf-8")
     path = tmp_path / "mine.yaml"
     path.write_text(text.replace("id: class_gpu", "id: h100_pcie"), encoding="utf-8")
-    with using([path]), pytest.raises(InputError, match="without the peaks"):
-        load_catalog()
+    with pytest.raises(InputError, match="without the peaks"):
+        load_catalog(efficiency=path)
 
 
 def test_two_files_of_one_chip_are_refused(mine: Path, tmp_path: Path):
     other = tmp_path / "other.yaml"
     other.write_text(mine.read_text(encoding="utf-8"), encoding="utf-8")
-    with using([mine, other]), pytest.raises(InputError, match="is the id of"):
-        load_catalog()
+    with pytest.raises(InputError, match="is the id of"):
+        load_catalog(efficiency=[mine, other])
 
 
 @pytest.mark.parametrize(
@@ -363,8 +355,8 @@ def test_measured_collectives_enter_the_file(tmp_path: Path):
     assert laws.all_reduce.kind == "fitted"
     assert list(laws.all_reduce.latency_s) == [2]
     assert laws.all_reduce.latency_s[2] == pytest.approx(2e-4, rel=0.05)
-    with using([tmp_path / "linked.yaml"]):
-        system = read_own_chip(tmp_path / "my_cpu.yaml").system
+    linked = str(tmp_path / "linked.yaml")
+    system = read_own_chip(tmp_path / "my_cpu.yaml", efficiency=[linked]).system
     assert system is not None
     assert system.levels[0].size == 2
     assert system.levels[0].bytes_per_s_per_direction == pytest.approx(1e9, rel=0.05)

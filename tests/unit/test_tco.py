@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.catalog import data_digest, load_catalog, with_own_chips
+from dse.catalog import load_catalog, with_own_chips
 from dse.economics.load import at_load
 from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, yearly_capital
 from dse.errors import InputError, InputErrors
@@ -17,7 +17,7 @@ from dse.problem.objective import on_terms, pose
 from dse.schema.costs import RULES, Costs, load_costs
 from dse.schema.derive import derive
 from dse.schema.load import Demand, check_idle_once, read_demand
-from dse.schema.own_prices import last_day, using_prices
+from dse.schema.own_prices import last_day
 from dse.schema.owning import buyers_rows, lacks_for_owning
 from dse.schema.prices import PriceRow, PriceTable, PurchaseRow, first_day, load_prices
 from dse.schema.study import load_study, shipped_spaces
@@ -146,15 +146,14 @@ def test_every_cost_has_its_source_date_and_kind() -> None:
 
 def test_a_file_takes_the_place_of_single_lines(tmp_path: Path) -> None:
     path = write(tmp_path, "electricity: 0.05 USD/kWh\nlife: {value: 4 years, source: our books}\n")
-    with using_prices(costs=path):
-        mine = load_catalog().costs
-        digest = data_digest()
+    catalog = load_catalog(costs=path)
+    mine = catalog.costs
     assert (mine.value("electricity"), mine.value("life")) == (0.05, 4 * YEAR_S)
     assert mine.inputs["life"].source == "our books"
     assert mine.inputs["electricity"].kind == "given"
     assert mine.value("staff") == COSTS.value("staff")
     assert load_catalog().costs == COSTS
-    assert data_digest() != digest
+    assert load_catalog().digest != catalog.digest
 
 
 @pytest.mark.parametrize(
@@ -184,8 +183,8 @@ def test_wrong_costs_name_file_line_and_what_is_accepted(
 
 def test_costs_of_a_chip_that_is_none(tmp_path: Path) -> None:
     path = write(tmp_path, "chips: {h100_smx: {price: 1 USD}}")
-    with using_prices(costs=path), pytest.raises(InputError, match="did you mean h100_sxm"):
-        load_catalog()
+    with pytest.raises(InputError, match="did you mean h100_sxm"):
+        load_catalog(costs=path)
 
 
 def test_a_chip_without_a_price_says_what_to_write(tmp_path: Path) -> None:
@@ -260,8 +259,7 @@ def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
 def test_own_prices_take_the_place_of_a_chips_rows(tmp_path: Path) -> None:
     line = "h100_sxm,on_demand,2.5,quote,2026-11-01,a mail,\n"
     path = write(tmp_path, HEADER + line, "mine.csv")
-    with using_prices([path]):
-        prices = load_catalog().prices.select("on_demand")
+    prices = load_catalog(prices=path).prices.select("on_demand")
     assert prices["h100_sxm"].usd_per_chip_hour == 2.5
     assert prices["h100_sxm"].notes == ("own price of mine.csv",)
     shipped = CATALOG.prices.select("on_demand")
@@ -284,13 +282,12 @@ def test_a_price_is_above_zero(tmp_path: Path, usd: str) -> None:
 )
 def test_own_rows_that_no_catalog_takes(tmp_path: Path, row: str, says: str) -> None:
     path = write(tmp_path, f"{HEADER}{row}\n", "mine.csv")
-    with using_prices([path]), pytest.raises(InputError, match=says):
-        load_catalog()
+    with pytest.raises(InputError, match=says):
+        load_catalog(prices=path)
 
 
 def test_prices_as_of_a_date_are_those_known_then() -> None:
-    with using_prices(as_of="2026-06"):
-        then = load_catalog().prices.rows
+    then = load_catalog(as_of="2026-06").prices.rows
     assert 0 < len(then) < len(CATALOG.prices.rows)
     assert all(first_day(row.date) <= "2026-06-31" for row in then)
     missing = [row for row in CATALOG.prices.rows if row not in then]

@@ -240,7 +240,7 @@ def test_a_study_with_a_life(tmp_path: Path):
     low, high = item["metrics"]["intervals"]["lifetime_usd"]
     assert low < item["metrics"]["lifetime_usd"] < high
     assert item["metrics"]["provenance"]["training_usd"] == "assumed"
-    again = estimate_again(out, "1").as_json()
+    again = estimate_again(out, "1", load_catalog()).as_json()
     assert again["lifetime_usd"] == item["metrics"]["lifetime_usd"]
     said = dse("estimate", out, "1")
     assert "cost of training and serving" in said.out

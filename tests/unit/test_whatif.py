@@ -74,7 +74,7 @@ PAIR = {"prompt": 1000, "output": 200, "chips": "h100_sxm, mi300x"}
 def asked_of(folder: Path, text: str) -> Asked:
     file = folder / "space.yaml"
     file.write_text(text, encoding="utf-8")
-    return of_study(str(file))
+    return of_study(str(file), load_catalog())
 
 
 @pytest.fixture(scope="module")
@@ -556,7 +556,7 @@ def owned_space(folder: Path, chips: str = "{}", **changed: float) -> Path:
 
 @pytest.fixture(scope="module")
 def owned(tmp_path_factory: pytest.TempPathFactory):
-    asked = of_study(str(owned_space(tmp_path_factory.mktemp("owned"))))
+    asked = of_study(str(owned_space(tmp_path_factory.mktemp("owned"))), load_catalog())
     points = all_points(asked.subject.problem, "auto", 0)
     before = solve(asked.subject.problem, points, COST)
     return asked, points, before, sensitivities(asked.subject, points, before, COST, "l40s")

@@ -25,9 +25,9 @@ from dse.accuracy.spread import spread_table, weighted_quantile
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.physics.calibrated import BACKENDS, KERNELS, calibrated_machines
+from dse.physics.calibrated import BACKENDS, KERNELS
 from dse.physics.intervals import CLASSES
-from dse.physics.machines import Machines, compile_machines
+from dse.physics.machines import Machines, calibrated_machines, compile_machines
 from dse.schema.calibration import FILE, KINDS, NONE, Calibration, load_calibration
 from dse.schema.dtypes import CODE, arithmetic
 from tools.fits import serving

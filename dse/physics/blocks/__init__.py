@@ -1,46 +1,35 @@
-"""One module a block kind. Each gives, for a block of `count` layers:
-
-weight_elements(deployed, block) -> {part: (n,) elements on one chip, one layer}
-kv_bytes_per_request(deployed, block, tokens) -> (n,) bytes on one chip, one layer
-add(step, block): adds the block's operators of one step to the step's ledger
-"""
+"""One module a kind of block, named as the kind is; `KIND` in it is a `Kind`, which says all that
+the physics knows of it. `KINDS` holds those that `dse.schema.blocks` names."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.blocks import compressed, delta_net, gqa, mamba, mla, mlp, moe, positions
-from dse.physics.deployed import Deployed
-from dse.space.candidates import Block, Floats
-
-
-class Kind(Protocol):
-    def weight_elements(self, deployed: Deployed, block: Block) -> dict[str, Floats]: ...
-
-    def kv_bytes_per_request(self, deployed: Deployed, block: Block, tokens: Floats) -> Floats: ...
-
-    def add(self, step, block: Block) -> None: ...
-
+from dse.physics.blocks.kind import Kind
+from dse.physics.machines import Machines
+from dse.schema.blocks import BLOCK_SIZES
+from dse.schema.calibration import KINDS as PROVENANCE
+from dse.space.candidates import CandidateBatch
 
 KINDS: dict[str, Kind] = {
-    "gqa": gqa,
-    "mla": mla,
-    "compressed": compressed,
-    "delta_net": delta_net,
-    "mamba": mamba,
-    "mlp": mlp,
-    "moe": moe,
-    "positions": positions,
+    name: import_module(f"dse.physics.blocks.{name}").KIND for name in BLOCK_SIZES
 }
 
 
-def borrows_laws(block: Block) -> NDArray[np.bool_] | None:
-    """(n,) where the block runs on laws that were measured for other kernels; None: nowhere."""
-    if block.kind in ("compressed", "delta_net", "mamba"):
-        return block.count > 0.0
-    if "index_topk" in block.sizes:
-        return (block.count > 0.0) & (block["index_topk"] > 0.0)
-    return None
+def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
+    """(n,) index into `dse.schema.calibration.KINDS` of the worst law that the blocks of a
+    candidate use: one that no measurement of its chip holds, or one borrowed from other kernels."""
+    worst = np.zeros(len(batch), dtype=np.intp)
+    for block in batch.blocks:
+        kind, used = KINDS[block.kind], block.count > 0.0
+        for law in kind.laws:
+            if law in machines.block_law_kind:
+                found = machines.block_law_kind[law][batch.chip, batch.weight_dtype["experts"]]
+                worst = np.maximum(worst, used * found)
+        borrowed = kind.borrows(block)
+        if borrowed is not None:
+            worst = np.maximum(worst, borrowed * PROVENANCE.index("derived"))
+    return worst

@@ -8,35 +8,22 @@ computed once), and an indexer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dse.physics.blocks import indexer
 from dse.physics.blocks.attention import cached, decode_reads, paged, prompt_reads
-from dse.physics.deployed import ACTIVATION_BYTES, Deployed
+from dse.physics.blocks.kind import Attention, Ranks
+from dse.physics.deployed import ACTIVATION_BYTES
+from dse.physics.operators import Operators, Role
 from dse.space.candidates import Block, Floats
 
-if TYPE_CHECKING:
-    from dse.physics.step import Step
+
+def _pair(block: Block) -> Floats:
+    """(n,) elements of a key and its value."""
+    return block["head_dim"] + block["v_head_dim"]
 
 
-def _heads(deployed: Deployed, block: Block) -> tuple[Floats, Floats]:
-    """(query heads, KV heads) on one chip."""
-    tp = deployed.tensor_parallel
-    return np.ceil(block["heads"] / tp), np.ceil(block["kv_heads"] / tp)
-
-
-def _widths(deployed: Deployed, block: Block) -> tuple[Floats, Floats]:
-    """(columns of the fused query-key-value projection, rows of the output projection)."""
-    heads, kv_heads = _heads(deployed, block)
-    qkv = heads * block["head_dim"] + kv_heads * projected_width(block)
-    if "output_gate" in block.sizes:
-        qkv = qkv + block["output_gate"] * heads * block["v_head_dim"]
-    return qkv, heads * block["v_head_dim"]
-
-
-def projected_width(block: Block) -> Floats:
+def _projected(block: Block) -> Floats:
     """(n,) columns that a KV head takes of the projection from the hidden state."""
     values = block["v_head_dim"]
     if "values_from_keys" in block.sizes:
@@ -45,66 +32,108 @@ def projected_width(block: Block) -> Floats:
     return width * (1.0 - block["reuses_kv"]) if "reuses_kv" in block.sizes else width
 
 
-def weight_elements(deployed: Deployed, block: Block) -> dict[str, Floats]:
-    hidden = deployed.batch.hidden_size
-    qkv, out = _widths(deployed, block)
-    elements = hidden * (qkv + out)
-    if "relative_positions" in block.sizes:
-        heads, _ = _heads(deployed, block)
-        elements = elements + block["relative_positions"] * hidden * heads * block["head_dim"]
-    if "index_topk" in block.sizes:
-        elements = elements + indexer.weight_elements(deployed, block, hidden)
-    return {"attention": elements}
+class Gqa(Attention):
+    def _heads(self, ranks: Ranks, block: Block) -> tuple[Floats, Floats]:
+        """(query heads, KV heads) on one chip."""
+        tp = ranks.tensor_parallel
+        return np.ceil(block["heads"] / tp), np.ceil(block["kv_heads"] / tp)
+
+    def _widths(self, ranks: Ranks, block: Block) -> tuple[Floats, Floats]:
+        """(columns of the fused query-key-value projection, rows of the output projection)."""
+        heads, kv_heads = self._heads(ranks, block)
+        qkv = heads * block["head_dim"] + kv_heads * _projected(block)
+        if "output_gate" in block.sizes:
+            qkv = qkv + block["output_gate"] * heads * block["v_head_dim"]
+        return qkv, heads * block["v_head_dim"]
+
+    def weight_elements(self, ranks: Ranks, block: Block) -> dict[str, Floats]:
+        """h (heads d + kv_heads (d + d_v)) + heads d_v h, with head size d (d_v for values); an
+        output gate adds h heads d_v, relative positions h heads d, an indexer its own."""
+        hidden = ranks.batch.hidden_size
+        qkv, out = self._widths(ranks, block)
+        elements = hidden * (qkv + out)
+        if "relative_positions" in block.sizes:
+            heads, _ = self._heads(ranks, block)
+            elements = elements + block["relative_positions"] * hidden * heads * block["head_dim"]
+        if "index_topk" in block.sizes:
+            elements = elements + indexer.weight_elements(block, hidden, hidden)
+        return {"attention": elements}
+
+    def norm_elements(self, hidden: Floats, block: Block) -> Floats:
+        """The norm before the layer; query, key and value biases."""
+        width = block["heads"] * block["head_dim"] + block["kv_heads"] * _pair(block)
+        return hidden + block["qkv_bias"] * width
+
+    def _kept(self, block: Block, kv_heads: Floats) -> Floats:
+        """(n,) elements that a token leaves in the cache: none of a layer that reuses another's."""
+        elements = kv_heads * _pair(block)
+        return elements * (1.0 - block["reuses_kv"]) if "reuses_kv" in block.sizes else elements
+
+    def kv_bytes_per_request(self, ranks: Ranks, block: Block, tokens: Floats) -> Floats:
+        _, kv_heads = self._heads(ranks, block)
+        bytes_ = self._kept(block, kv_heads) * ranks.kv_bytes * paged(cached(block, tokens))
+        if "index_topk" in block.sizes:
+            bytes_ = bytes_ + paged(tokens) * indexer.key_bytes_per_token(block)
+        return bytes_
+
+    def kv_elements_per_token(self, block: Block) -> Floats:
+        return self._kept(block, block["kv_heads"])
+
+    def passed_bytes(
+        self, ranks: Ranks, block: Block, tokens: Floats, sequences: Floats
+    ) -> Floats | None:
+        """Layers with a window pass that much."""
+        _, kv_heads = self._heads(ranks, block)
+        near = block["window"] * sequences
+        tokens = np.where(block["window"] > 0.0, np.minimum(tokens, near), tokens)
+        return tokens * (kv_heads * _projected(block)) * ACTIVATION_BYTES
+
+    def heads(self, block: Block) -> tuple[Floats, Floats] | None:
+        return block["heads"], block["kv_heads"]
+
+    def full_layers(self, block: Block) -> Floats:
+        local = block["window"] > 0.0
+        if "chunk" in block.sizes:
+            local = local | (block["chunk"] > 0.0)
+        return np.where(local, 0.0, block.count)
+
+    def add(self, step: Operators, block: Block) -> None:
+        deployed, count, hidden, rows = step.deployed, block.count, step.hidden_size, step.rows
+        heads, kv_heads = self._heads(deployed, block)
+        qkv, out = self._widths(deployed, block)
+        pair = _pair(block)
+
+        step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * hidden)
+        label = "query-key-value projection"
+        step.gemm(Role.PROJECTION, label, count, "attention", rows, qkv, hidden)
+        label = "rotary embedding, cache write"
+        step.elementwise(Role.ELEMENTWISE, label, count, 2.0 * rows * qkv)
+
+        if "index_topk" in block.sizes:
+            indexer.add(step, block, hidden)
+        seen = prompt_reads(block, step.prompt_tokens)
+        step.over_prompt(
+            Role.ATTENTION,
+            "attention over the prompt",
+            count,
+            deployed.law("prefill_attention", "kv"),
+            2.0 * step.prefill_rows * seen * heads * pair,
+            step.prefill_rows * (heads + kv_heads) * pair * ACTIVATION_BYTES,
+        )
+        read = step.decode_rows * decode_reads(block, step.context)
+        cache = read * (kv_heads * pair * deployed.kv_bytes)
+        step.over_cache(
+            Role.CACHE,
+            "attention over the KV cache",
+            count,
+            deployed.law("decode_attention", "kv"),
+            2.0 * read * step.verified * heads * pair,
+            cache,
+            cache,
+        )
+        label = "attention output projection"
+        step.gemm(Role.OUTPUT, label, count, "attention", rows, hidden, out)
+        step.tensor_all_reduce("attention all-reduce", count)
 
 
-def _kv_bytes_per_token(deployed: Deployed, block: Block) -> Floats:
-    _, kv_heads = _heads(deployed, block)
-    return kv_heads * (block["head_dim"] + block["v_head_dim"]) * deployed.kv_bytes
-
-
-def kv_bytes_per_request(deployed: Deployed, block: Block, tokens: Floats) -> Floats:
-    per_token = _kv_bytes_per_token(deployed, block)
-    if "reuses_kv" in block.sizes:
-        per_token = per_token * (1.0 - block["reuses_kv"])
-    bytes_ = per_token * paged(cached(block, tokens))
-    if "index_topk" in block.sizes:
-        bytes_ = bytes_ + paged(tokens) * indexer.key_bytes_per_token(block)
-    return bytes_
-
-
-def add(step: Step, block: Block) -> None:
-    deployed, count, hidden = step.deployed, block.count, step.hidden_size
-    heads, kv_heads = _heads(deployed, block)
-    qkv, out = _widths(deployed, block)
-    pair = block["head_dim"] + block["v_head_dim"]
-
-    step.elementwise("attention norm", count, 3.0 * step.rows * hidden)
-    step.gemm("query-key-value projection", count, "attention", step.rows, qkv, hidden)
-    step.elementwise("rotary embedding, cache write", count, 2.0 * step.rows * qkv)
-
-    if "index_topk" in block.sizes:
-        indexer.add(step, block, hidden)
-    seen = prompt_reads(block, step.prompt_tokens)
-    step.ledger.operator(
-        "attention over the prompt",
-        count,
-        deployed.law("prefill_attention", "kv"),
-        2.0 * step.prefill_rows * seen * heads * pair,
-        step.prefill_rows * (heads + kv_heads) * pair * ACTIVATION_BYTES,
-        0.0,
-        step.has_prefill,
-    )
-    read = step.decode_rows * decode_reads(block, step.context)
-    cache = read * _kv_bytes_per_token(deployed, block)
-    step.ledger.operator(
-        "attention over the KV cache",
-        count,
-        deployed.law("decode_attention", "kv"),
-        2.0 * read * step.verified * heads * pair,
-        cache,
-        cache,
-        step.has_decode,
-        held="cache",
-    )
-    step.gemm("attention output projection", count, "attention", step.rows, hidden, out)
-    step.tensor_all_reduce("attention all-reduce", count)
+KIND = Gqa()

@@ -9,13 +9,8 @@ while decoding, and that of a GEMM over a prompt, both in fp8.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dse.physics.deployed import Deployed
+from dse.physics.operators import Operators, Role
 from dse.space.candidates import Block, Floats
-
-if TYPE_CHECKING:
-    from dse.physics.step import Step
 
 KEY_BYTES = 1.0
 SCORE_BYTES = 8.0  # a 32-bit score a pair, written and read again to choose from
@@ -36,42 +31,43 @@ def key_bytes_per_token(block: Block) -> Floats:
     return block["index_head_dim"] * KEY_BYTES
 
 
-def weight_elements(deployed: Deployed, block: Block, query_rows: Floats) -> Floats:
-    """(n,) elements on one chip, one layer; `query_rows` feed the query projection."""
-    return deployed.batch.hidden_size * columns(block) + query_rows * query_columns(block)
+def weight_elements(block: Block, hidden: Floats, query_rows: Floats) -> Floats:
+    """(n,) elements, whole on every rank; `query_rows` feed the query projection."""
+    return hidden * columns(block) + query_rows * query_columns(block)
 
 
-def add(step: Step, block: Block, query_rows: Floats) -> None:
+def add(step: Operators, block: Block, query_rows: Floats) -> None:
     """The indexer of one step: keys of the new tokens, then scores."""
     count = block.count * (block["index_heads"] > 0.0)
-    step.gemm("indexer keys", count, "attention", step.rows, columns(block), step.hidden_size)
+    width = columns(block)
+    step.gemm(Role.SIDE, "indexer keys", count, "attention", step.rows, width, step.hidden_size)
     add_scores(step, block, query_rows, 1.0)
 
 
-def add_scores(step: Step, block: Block, query_rows: Floats, ratio: Floats | float) -> None:
+def add_scores(step: Operators, block: Block, query_rows: Floats, ratio: Floats | float) -> None:
     """Scores of new tokens against all before; one key stands for `ratio` tokens."""
     count = block.count * (block["index_heads"] > 0.0)
     queries, per_key = query_columns(block), key_bytes_per_token(block)
-    step.gemm("indexer queries", count, "attention", step.rows, queries, query_rows)
+    step.gemm(
+        Role.PROJECTION, "indexer queries", count, "attention", step.rows, queries, query_rows
+    )
     pairs = step.prefill_rows * step.prompt_tokens / 2.0 / ratio
-    step.ledger.operator(
+    step.over_prompt(
+        Role.INDEXER,
         "indexer over the prompt",
         count,
         step.deployed.law("gemm", "fp8"),
         2.0 * pairs * queries,
         pairs * SCORE_BYTES + step.prefill_rows / ratio * per_key,
-        0.0,
-        step.has_prefill,
     )
     pairs = step.decode_rows * step.context / ratio
     keys = pairs * per_key
-    step.ledger.operator(
+    step.over_cache(
+        Role.INDEXER,
         "indexer over the cache",
         count,
         step.deployed.law("mla_decode_attention", "fp8"),
         2.0 * pairs * step.verified * queries,
         pairs * step.verified * SCORE_BYTES + keys,
         keys,
-        step.has_decode,
-        held="cache",
     )

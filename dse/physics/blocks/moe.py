@@ -17,21 +17,21 @@ about 1 + 9 r / E (simulated for c of 0.5 to 1.5 and r up to E: within 15%).
 With the optional size `expert_hidden_size` routed experts work on a narrower latent (Nemotron 3,
 Kimi K3): one projection down to it and one up a layer, shared by all experts, and what travels
 between the ranks has its width.
+
+In training each expert lies whole on one of the expert-parallel ranks, and a chip sends its own
+tokens: with tensor parallelism its share of the sequence. The routing skew is the stack's, less
+than at serving, since training balances experts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from dse.physics.blocks.kind import Ranks, Stateless
 from dse.physics.blocks.mlp import feed_forward
-from dse.physics.deployed import ACTIVATION_BYTES, Deployed
+from dse.physics.deployed import ACTIVATION_BYTES
+from dse.physics.operators import Operators, Role, ServingOperators, TrainingOperators
 from dse.space.candidates import Block, Floats
-
-if TYPE_CHECKING:
-    from dse.physics.step import Step
-
 
 # Of the power-law routing of the kernel tables (docs/efficiency.md); 0 is uniform.
 ROUTING_SKEW = 1.0
@@ -57,84 +57,145 @@ def busiest_rank(mean: Floats, ranks: Floats, slots: Floats, skew: Floats | floa
     return mean + np.sqrt(2.0 * np.log(ranks) * mean * (1.0 + skew * skew * mean * ranks / slots))
 
 
-def _copies(deployed: Deployed, block: Block) -> Floats:
-    """(n,) experts of a layer over all ranks, redundant ones included."""
-    redundant = deployed.batch.redundant_experts
-    return block["experts"] if redundant is None else block["experts"] + redundant
-
-
-def _widths(deployed: Deployed, block: Block) -> tuple[Floats, Floats]:
-    """(columns of one routed expert, of the shared experts) on one chip."""
-    routed = np.ceil(block["expert_intermediate_size"] / deployed.experts_tensor_parallel)
-    return routed, np.ceil(block["shared_intermediate_size"] / deployed.tensor_parallel)
-
-
-def expert_hidden(block: Block, hidden: Floats) -> Floats:
+def _latent(block: Block, hidden: Floats) -> Floats:
     """(n,) width that routed experts work on: the hidden size, unless the block names another."""
     if "expert_hidden_size" not in block.sizes:
         return hidden
     return np.where(block["expert_hidden_size"] > 0.0, block["expert_hidden_size"], hidden)
 
 
-def weight_elements(deployed: Deployed, block: Block) -> dict[str, Floats]:
-    hidden = deployed.batch.hidden_size
-    routed, shared = _widths(deployed, block)
-    experts = np.ceil(_copies(deployed, block) / deployed.expert_parallel)
-    dense = block["matrices"] * hidden * shared
-    if "expert_hidden_size" in block.sizes:
-        dense = dense + 2.0 * hidden * block["expert_hidden_size"]
-    return {
-        "experts": experts * block["matrices"] * expert_hidden(block, hidden) * routed,
-        "mlp": dense,
-        "router": block["experts"] * hidden,
-    }
+class Moe(Stateless):
+    laws = ("experts",)
+    recomputed_as = "moe"
 
+    def _copies(self, ranks: Ranks, block: Block) -> Floats:
+        """(n,) experts of a layer over all ranks, redundant ones included."""
+        redundant = ranks.redundant_experts
+        return block["experts"] if redundant is None else block["experts"] + redundant
 
-def kv_bytes_per_request(deployed: Deployed, block: Block, tokens: Floats) -> Floats:
-    return np.zeros(deployed.n)
+    def _widths(self, ranks: Ranks, block: Block) -> tuple[Floats, Floats]:
+        """(columns of one routed expert, of the shared experts) on one chip."""
+        routed = np.ceil(block["expert_intermediate_size"] / ranks.experts_tensor_parallel)
+        return routed, np.ceil(block["shared_intermediate_size"] / ranks.tensor_parallel)
 
+    def weight_elements(self, ranks: Ranks, block: Block) -> dict[str, Floats]:
+        """Matrices h width an expert; the projections to a latent that routed experts work on
+        count with the shared experts."""
+        experts = np.ceil(self._copies(ranks, block) / ranks.expert_parallel)
+        return self._elements(ranks, block, experts)
 
-def add(step: Step, block: Block) -> None:
-    deployed, count, hidden, rows = step.deployed, block.count, step.hidden_size, step.rows
-    routed, shared = _widths(deployed, block)
-    ranks = deployed.expert_parallel
-    experts = np.maximum(block["experts"], 1.0)
-    tokens = step.mean_rows * deployed.data_parallel
+    def active_elements(self, ranks: Ranks, block: Block) -> dict[str, Floats]:
+        return self._elements(ranks, block, block["experts_per_token"])
 
-    step.elementwise("feed-forward norm", count, 3.0 * rows * hidden)
-    step.gemm("router", count, "router", rows, block["experts"], hidden)
+    def _elements(self, ranks: Ranks, block: Block, experts: Floats) -> dict[str, Floats]:
+        hidden = ranks.batch.hidden_size
+        routed, shared = self._widths(ranks, block)
+        dense = block["matrices"] * hidden * shared
+        if "expert_hidden_size" in block.sizes:
+            dense = dense + 2.0 * hidden * block["expert_hidden_size"]
+        return {
+            "experts": experts * block["matrices"] * _latent(block, hidden) * routed,
+            "mlp": dense,
+            "router": block["experts"] * hidden,
+        }
 
-    has_shared = (shared > 0.0) * count
-    if has_shared.any():
-        feed_forward(step, "shared experts", has_shared, shared, block["matrices"])
+    def norm_elements(self, hidden: Floats, block: Block) -> Floats:
+        return hidden
 
-    latent = expert_hidden(block, hidden)
-    if "expert_hidden_size" in block.sizes:
-        narrow = count * (block["expert_hidden_size"] > 0.0)
-        step.gemm("latent down-projection", narrow, "mlp", rows, latent, hidden)
-        step.gemm("latent up-projection", narrow, "mlp", rows, hidden, latent)
+    def activation_width(self, ranks: Ranks, block: Block) -> Floats:
+        routed = block["expert_intermediate_size"] * block["experts_per_token"]
+        return routed / ranks.experts_tensor_parallel
 
-    skew = ROUTING_SKEW if deployed.batch.routing_skew is None else deployed.batch.routing_skew
-    copies = np.maximum(_copies(deployed, block), 1.0)
-    distinct = distinct_experts(experts, block["experts_per_token"], tokens, skew)
-    distinct = distinct * copies / (experts * ranks)  # copies of an expert are read on their ranks
-    mean = tokens * block["experts_per_token"] / ranks
-    slots = experts + SPREAD_BY_A_COPY * (copies - experts)
-    most = tokens * np.minimum(block["experts_per_token"], experts / ranks)
-    busiest = np.minimum(busiest_rank(mean, ranks, slots, skew), most)
-    weight = block["matrices"] * latent * routed
-    padded = busiest + deployed.expert_padding_rows * distinct
-    touched = distinct * weight * deployed.weight_bytes["experts"]
-    bytes_ = touched + busiest * (latent + routed) * 2.0 * ACTIVATION_BYTES
-    law = deployed.law("experts", "experts")
-    useful = mean / np.maximum(padded, 1e-9)  # no 0 / 0 in dense candidates
-    step.ledger.operator(
-        "routed experts", count, law, 2.0 * padded * weight, bytes_, touched, useful=useful,
-        held="experts",
-        elsewhere=step.idle_ranks,
-        mean=1.0 - (busiest - mean) / np.maximum(padded, 1e-9),
-    )  # fmt: skip
-    _exchange(step, block, tokens, latent, busiest / np.maximum(mean, 1e-9))
+    def serve(self, step: ServingOperators, block: Block) -> None:
+        self._dense(step, block)
+        tokens = step.mean_rows * step.deployed.data_parallel
+        load = self._serve_experts(step, block, tokens)
+        _exchange(step, block, tokens, load)
+
+    def train(self, step: TrainingOperators, block: Block) -> None:
+        has_shared = self._dense(step, block)
+        step.tensor_all_reduce("shared experts all-reduce", has_shared)
+        load = self._train_experts(step, block)
+        _dispatch(step, block, load)
+
+    def _dense(self, step: Operators, block: Block) -> Floats:
+        """What every token meets; returns (n,) layers with shared experts."""
+        count, hidden, rows = block.count, step.hidden_size, step.rows
+        _, shared = self._widths(step.deployed, block)
+        step.elementwise(Role.NORM, "feed-forward norm", count, 3.0 * rows * hidden)
+        step.gemm(Role.ROUTER, "router", count, "router", rows, block["experts"], hidden)
+
+        has_shared = (shared > 0.0) * count
+        if has_shared.any():
+            label = "shared experts"
+            feed_forward(step, Role.SIDE_UP, label, has_shared, shared, block["matrices"])
+
+        if "expert_hidden_size" in block.sizes:
+            latent, narrow = _latent(block, hidden), count * (block["expert_hidden_size"] > 0.0)
+            down, up = "latent down-projection", "latent up-projection"
+            step.gemm(Role.SIDE, down, narrow, "mlp", rows, latent, hidden)
+            step.gemm(Role.PROJECTION, up, narrow, "mlp", rows, hidden, latent)
+        return has_shared
+
+    def _serve_experts(self, step: ServingOperators, block: Block, tokens: Floats) -> Floats:
+        """The grouped products; returns (n,) tokens of the busiest rank over the mean."""
+        deployed, ranks = step.deployed, step.deployed.expert_parallel
+        routed, _ = self._widths(deployed, block)
+        latent = _latent(block, step.hidden_size)
+        experts = np.maximum(block["experts"], 1.0)
+        skew = ROUTING_SKEW if deployed.batch.routing_skew is None else deployed.batch.routing_skew
+        copies = np.maximum(self._copies(deployed, block), 1.0)
+        distinct = distinct_experts(experts, block["experts_per_token"], tokens, skew)
+        distinct = distinct * copies / (experts * ranks)  # copies are read on their own ranks
+        mean = tokens * block["experts_per_token"] / ranks
+        slots = experts + SPREAD_BY_A_COPY * (copies - experts)
+        most = tokens * np.minimum(block["experts_per_token"], experts / ranks)
+        busiest = np.minimum(busiest_rank(mean, ranks, slots, skew), most)
+        weight = block["matrices"] * latent * routed
+        padded = busiest + deployed.expert_padding_rows * distinct
+        touched = distinct * weight * deployed.weight_bytes["experts"]
+        step.grouped(
+            block,
+            tokens=tokens,
+            width=routed,
+            hidden=latent,
+            flops=2.0 * padded * weight,
+            useful=mean / np.maximum(padded, 1e-9),  # no 0 / 0 in dense candidates
+            uneven=(busiest - mean) / np.maximum(padded, 1e-9),
+            touched=touched,
+            bytes_=touched + busiest * (latent + routed) * 2.0 * ACTIVATION_BYTES,
+        )
+        return busiest / np.maximum(mean, 1e-9)
+
+    def _train_experts(self, step: TrainingOperators, block: Block) -> Floats:
+        """As `_serve_experts`, of one pass."""
+        deployed, count, ranks = step.deployed, block.count, step.deployed.expert_parallel
+        latent = _latent(block, step.hidden_size)
+        experts = np.maximum(block["experts"], 1.0)
+        skew = step.routing_skew
+        chosen = np.minimum(block["experts_per_token"], experts)
+        mean = step.own_rows * chosen
+        tokens = step.own_rows * ranks
+        most = tokens * np.minimum(chosen, experts / ranks)
+        busiest = np.minimum(busiest_rank(mean, ranks, experts, skew), most)
+        distinct = distinct_experts(experts, chosen, tokens, skew) / ranks
+        width, matrices = block["expert_intermediate_size"], block["matrices"]
+        weight = matrices * latent * width
+        padded = busiest + deployed.expert_padding_rows * distinct
+        step.grouped(
+            count,
+            flops=2.0 * padded * weight,
+            useful=2.0 * mean * weight,
+            held=distinct * weight,
+            moved=busiest * (latent + width) * 2.0 * ACTIVATION_BYTES,
+            uneven=(busiest - mean) / np.maximum(padded, 1e-9),
+        )
+        # Tokens to the order of their experts and back, and the activation between the products.
+        step.elementwise(Role.EXPERT_ORDER, "expert permutation", count, 4.0 * busiest * latent)
+        elements = matrices * busiest * width
+        step.elementwise(Role.EXPERT_ACTIVATION, "expert activation", count, elements)
+        step.keep_experts(count, mean, latent, width, matrices)
+        return busiest / np.maximum(mean, 1e-9)
 
 
 def leaving_share(domains: Floats, chosen: Floats, copies: Floats) -> Floats:
@@ -143,9 +204,9 @@ def leaving_share(domains: Floats, chosen: Floats, copies: Floats) -> Floats:
     return domains * (1.0 - (1.0 - 1.0 / domains) ** chosen) / np.maximum(copies, 1.0)
 
 
-def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Floats) -> None:
-    """Moves tokens, `hidden` wide, to their experts and back; `load` is what the busiest rank
-    receives over the mean.
+def _exchange(step: ServingOperators, block: Block, tokens: Floats, load: Floats) -> None:
+    """Moves tokens to their experts and back; `load` is what the busiest rank receives over the
+    mean.
 
     Without attention data-parallel every rank already holds every token: one all-reduce of the
     outputs. With it and whole experts on every rank (expert_parallel is all of the group), tokens
@@ -156,19 +217,19 @@ def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Fl
     FEW_ROWS tokens a rank, one copy goes to each other domain and is copied there (DeepEP's normal
     kernels); fewer go straight to each expert.
     """
-    deployed = step.deployed
+    deployed, hidden = step.deployed, _latent(block, step.hidden_size)
     group = step.expert_group
     spread = deployed.data_parallel > 1.0
     routed = spread & (deployed.expert_parallel >= deployed.group)
 
     if not spread.all():
         cost = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
-        step.ledger.network("experts all-reduce", block.count * ~spread, cost)
+        step.send(Role.REDUCE, "experts all-reduce", block.count * ~spread, cost)
     gathered = spread & ~routed
     if gathered.any():
         cost = group.all_gather(tokens * hidden * ACTIVATION_BYTES)
         both = 2.0 * block.count * gathered
-        step.ledger.network("gather tokens, scatter outputs", both, cost)
+        step.send(Role.GATHER, "gather tokens, scatter outputs", both, cost)
     if not routed.any():
         return
 
@@ -184,13 +245,35 @@ def _exchange(step: Step, block: Block, tokens: Floats, hidden: Floats, load: Fl
         few = FEW_ROWS / own_rows
         leaving = [np.minimum(np.maximum(x, few), 1.0) for x in deployed.leaving[id(block)]]
     route_count = block.count * routed
-    for name, width in (
-        ("dispatch to experts", np.minimum(deployed.weight_bytes["experts"], 2.0)),
-        ("combine from experts", ACTIVATION_BYTES),
+    narrow = np.minimum(deployed.weight_bytes["experts"], 2.0)
+    for role, label, width in (
+        (Role.DISPATCH, "dispatch to experts", narrow),
+        (Role.COMBINE, "combine from experts", ACTIVATION_BYTES),
     ):
         wire = np.where(width < 1.0, 1.0, width)  # 4-bit weights still receive 8-bit activations
         cost = group.all_to_all(own_rows * copies * load * hidden * wire, leaving)
-        step.ledger.network(name, route_count, cost)
+        step.send(role, label, route_count, cost)
     # Every tensor-parallel rank sent its share of the tokens and needs all of them back.
     cost = step.tensor_group.all_gather(step.rows * hidden * ACTIVATION_BYTES)
-    step.ledger.network("gather tokens", route_count, cost)
+    step.send(Role.GATHER, "gather tokens", route_count, cost)
+
+
+def _dispatch(step: TrainingOperators, block: Block, load: Floats) -> None:
+    """Dispatch and combine, each an all-to-all of 16-bit rows: one copy of a token to each rank
+    that holds one of its experts and one to each other domain (DeepEP), or, as far as the stack
+    sends every slot, one for each of its experts. Of k experts over r ranks, evenly spread,
+    r (1 - (1 - 1/r)^k) ranks hold one."""
+    ranks, group = step.deployed.expert_parallel, step.expert_group
+    if not (ranks > 1.0).any():
+        return
+    chosen = block["experts_per_token"]
+    once, slots = ranks * (1.0 - (1.0 - 1.0 / ranks) ** chosen), step.slots_sent
+    copies = once + slots * (chosen - once)
+    shares = (np.minimum(leaving_share(each, chosen, once), 1.0) for each in group.domains)
+    leaving = [share + slots * (1.0 - share) for share in shares]
+    latent = _latent(block, step.hidden_size)
+    sent = step.own_rows * copies * load * latent * ACTIVATION_BYTES
+    step.dispatch(block.count * (ranks > 1.0), group.all_to_all(sent, leaving))
+
+
+KIND = Moe()

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dse.physics.deployed import Deployed
+from dse.physics.blocks.kind import PlainStateless, Ranks
+from dse.physics.operators import Operators, Role
 from dse.space.candidates import Block, Floats
 
-if TYPE_CHECKING:
-    from dse.physics.step import Step
+
+class Positions(PlainStateless):
+    recomputed_as = "ends"
+
+    def weight_elements(self, ranks: Ranks, block: Block) -> dict[str, Floats]:
+        return {"positions": block["rows"] * ranks.batch.hidden_size}
+
+    def norm_elements(self, hidden: Floats, block: Block) -> Floats:
+        return np.zeros_like(block.count)
+
+    def activation_width(self, ranks: Ranks, block: Block) -> Floats:
+        return np.zeros_like(block.count)
+
+    def add(self, step: Operators, block: Block) -> None:
+        elements = 3.0 * step.rows * step.hidden_size
+        step.elementwise(Role.NORM, "position embedding", block.count, elements)
 
 
-def weight_elements(deployed: Deployed, block: Block) -> dict[str, Floats]:
-    return {"positions": block["rows"] * deployed.batch.hidden_size}
-
-
-def kv_bytes_per_request(deployed: Deployed, block: Block, tokens: Floats) -> Floats:
-    return np.zeros(deployed.n)
-
-
-def add(step: Step, block: Block) -> None:
-    step.elementwise("position embedding", block.count, 3.0 * step.rows * step.hidden_size)
+KIND = Positions()

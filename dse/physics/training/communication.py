@@ -25,15 +25,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.physics.blocks import gqa
-from dse.physics.blocks.state import STATE_BYTES
-from dse.physics.collectives import stage_hops
+from dse.physics.blocks import KINDS
 from dse.physics.deployed import ACTIVATION_BYTES
-from dse.physics.training.deployed import TrainingDeployed
 from dse.physics.training.passes import Pass
 from dse.physics.training.pipeline import DUALPIPE
 from dse.physics.training.work import Sends
-from dse.space.candidates import Block, Floats
+from dse.space.candidates import Floats
 
 WEIGHT_BYTES = 2.0
 BACKWARD_SHARE = 2.0 / 3.0  # of the forward and backward of one micro-batch
@@ -111,42 +108,21 @@ def tensor_sum(step: Pass) -> Sends:
 
 
 def _context(step: Pass) -> Sends:
-    """Keys and values of all layers once around, forward."""
+    """Keys and values of all layers once around, forward: those of one tensor rank, over all
+    context ranks. States are handed on."""
     deployed = step.deployed
     ranks = deployed.runs.context_parallel
     sends = Sends(deployed.n)
     if not (ranks > 1.0).any():
         return sends
+    sequences = deployed.runs.micro_batch * ranks
     for block in deployed.batch.blocks:
-        bytes_ = _passed_bytes(step, deployed, block)
+        kind = KINDS[block.kind]
+        bytes_ = kind.passed_bytes(deployed, block, step.rows * ranks, sequences)
         if bytes_ is not None:
             cost = deployed.context_group.all_gather(bytes_)
             sends.add(block.count * (ranks > 1.0), cost, step.stack.collectives)
     return sends
-
-
-def _passed_bytes(step: Pass, deployed: TrainingDeployed, block: Block) -> Floats | None:
-    """(n,) bytes of keys and values of one layer over all context ranks, on one tensor rank;
-    layers with a window pass that much, states are handed on; None for feed-forwards."""
-    tp, tokens = deployed.tensor_parallel, step.rows * deployed.runs.context_parallel
-    if block.kind == "gqa":
-        width = np.ceil(block["kv_heads"] / tp) * gqa.projected_width(block)
-        near = block["window"] * deployed.runs.context_parallel * deployed.runs.micro_batch
-        tokens = np.where(block["window"] > 0.0, np.minimum(tokens, near), tokens)
-        return tokens * width * ACTIVATION_BYTES
-    if block.kind == "mla":
-        head = block["qk_nope_head_dim"] + block["qk_rope_head_dim"] + block["v_head_dim"]
-        return tokens * np.ceil(block["heads"] / tp) * head * ACTIVATION_BYTES
-    if block.kind == "compressed":
-        return tokens * block["head_dim"] * ACTIVATION_BYTES
-    if block.kind == "delta_net":
-        state = block["value_heads"] * block["value_head_dim"] * block["key_head_dim"]
-    elif block.kind == "mamba":
-        state = block["inner_size"] * block["state_size"]
-    else:
-        return None
-    passed = deployed.runs.micro_batch * deployed.runs.context_parallel
-    return passed * np.ceil(state / tp) * STATE_BYTES
 
 
 def pipeline_hops(step: Pass, micro_batches: Floats, room: Floats) -> tuple[Floats, Floats, Sends]:
@@ -156,7 +132,7 @@ def pipeline_hops(step: Pass, micro_batches: Floats, room: Floats) -> tuple[Floa
     deployed, runs = step.deployed, step.deployed.runs
     bytes_ = step.rows * step.hidden_size * ACTIVATION_BYTES / step.tensor_split
     path = Sends(deployed.n)
-    for count, cost in stage_hops(deployed, bytes_):
+    for count, cost in deployed.stage_hops(bytes_):
         path.add(count, cost)
     hops = np.maximum(deployed.pipeline_parallel - 1.0, 1.0)
     steady = path.times(2.0 * micro_batches * runs.virtual_stages / hops)  # of the mean hop

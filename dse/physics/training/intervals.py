@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.data import hardware_dir
+from dse.physics import blocks
 from dse.physics.intervals import UNKNOWN
 from dse.physics.machines import Machines
 from dse.physics.training.plan import TrainingBatch
@@ -52,9 +53,9 @@ def training_interval(
 
 
 def law_kind(batch: TrainingBatch, machines: Machines) -> NDArray[np.intp]:
-    """(n,) index of KINDS: the worst of the kernel laws that a run uses."""
+    """(n,) index of KINDS: the worst of the kernel laws that a run uses, those that its layers
+    borrow from other kernels included."""
     worst = np.zeros(len(batch), dtype=np.intp)
     for codes in batch.candidates.weight_dtype.values():
         worst = np.maximum(worst, machines.law_kind[batch.candidates.chip, codes])
-    assert worst.max(initial=0) < len(KINDS)
-    return worst
+    return np.maximum(worst, blocks.worst_kind(batch.candidates, machines))

@@ -22,10 +22,11 @@ from __future__ import annotations
 import numpy as np
 
 from dse.physics.blocks import KINDS
+from dse.physics.collectives import Cost
 from dse.physics.deployed import ACTIVATION_BYTES, Law
 from dse.physics.ledger import busy_s
+from dse.physics.operators import Role
 from dse.physics.step import computed_rows, padded_vocabulary
-from dse.physics.training import experts
 from dse.physics.training.deployed import TrainingDeployed
 from dse.physics.training.plan import PRECISIONS, TASKS
 from dse.physics.training.work import Kept, Sends, Work
@@ -42,48 +43,14 @@ LOGIT_BYTES = 4.0
 KEPT_INPUT_BYTES = np.array([2.0, 1.0, 1.0 + 4 / 128, 1.0 + 1 / 32, 0.5 + 1 / 16])
 
 LINEAR = tuple(part for part in WEIGHT_PARTS if part != "embedding")
-# Element-wise kernels on the residual stream, which sequence parallelism divides.
-ON_RESIDUALS = frozenset(
-    ("attention norm", "feed-forward norm", "state space norm", "position embedding")
-)
 GROUPS = ("mixer", "mlp", "moe")
-OF_EXPERTS = frozenset(("expert permutation", "expert activation"))
-# Whose outputs, queries, keys and values, selective recomputation computes again from latents.
-LATENT_UP = frozenset(("query up-projection", "KV up-projection"))
-ACTIVATED = frozenset(("feed-forward up-projection", "shared experts up-projection"))
-# Products whose input another one keeps already, or attention (its output).
-INPUT_KEPT_ELSEWHERE = frozenset(
-    (
-        "shared experts up-projection", "indexer keys", "attention output gate",
-        "latent down-projection",
-    )
-)  # fmt: skip
+ACTIVATIONS = (Role.ACTIVATION, Role.EXPERT_ACTIVATION)
+OF_EXPERTS = (Role.EXPERT_ORDER, Role.EXPERT_ACTIVATION)
 
 
 def law_seconds(law: Law, flops: Floats, bytes_: Floats) -> Floats:
     """(n,) seconds of one kernel by its law (`dse.physics.ledger`)."""
     return busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte) + law.fixed_s
-
-
-class NoLedger:
-    """Takes operators of a block for a `Pass`, which has no other use for a ledger."""
-
-    def __init__(self, owner: Pass) -> None:
-        self._owner = owner
-
-    def operator(
-        self,
-        name: str,
-        count: Floats,
-        law: Law,
-        flops: Floats,
-        bytes_: Floats,
-        touched: Floats | float,
-        present: Floats | None = None,
-        **_: object,
-    ) -> None:
-        if present is not self._owner.has_decode:
-            self._owner.attention(name, count, law, flops, bytes_)
 
 
 class Pass:
@@ -95,7 +62,6 @@ class Pass:
     sparse layer; `tensor_collectives` how often a layer's output is summed over the tensor-parallel
     ranks, in the forward pass of all layers; `mixing_flops` the forward arithmetic of attention and
     states on one chip; `adapter_elements` the weights of low-rank adapters on one chip, all layers.
-    `latent_output` is set while a block of latent attention is added: bytes of its output.
     """
 
     def __init__(self, deployed: TrainingDeployed) -> None:
@@ -108,11 +74,11 @@ class Pass:
         self.tensor_split = np.where(runs.sequence_parallel > 0.0, deployed.tensor_parallel, 1.0)
         self.own_rows: Floats = self.rows / deployed.tensor_parallel
         self.computed_rows = computed_rows(self.rows)
-        # What `Step` has for serving; operators multiply by these.
-        self.has_decode = self.decode_rows = self.verified_rows = self.context = np.zeros(n)
-        self.has_prefill = np.ones(n)
-        self.verified = 1.0
-        self.ledger = NoLedger(self)
+        # Nothing decodes.
+        self.decode_rows = self.verified_rows = self.context = np.zeros(n)
+        self.verified: Floats | float = 1.0
+        self.expert_group = deployed.expert_group
+        self.routing_skew, self.slots_sent = stack.routing_skew, stack.slots_sent
 
         self.low = runs.precision > 0
         self.lora = runs.task == TASKS.index("lora")
@@ -128,7 +94,6 @@ class Pass:
         self.of = {group: Work(n) for group in GROUPS}
         self.kept = {group: Kept(n) for group in GROUPS}
         self.ends, self.keeps = Work(n), Kept(n)
-        self.latent_output: Floats | None = None
         self.work = self.ends
         self.tensor_collectives = np.zeros(n)
         self.dispatched = Sends(n)
@@ -143,39 +108,40 @@ class Pass:
         self._tables()
 
     def _add(self, block: Block) -> None:
-        group = block.kind if block.kind in GROUPS else "mixer"
-        self.work, self.keeps = self.of[group], self.kept[group]
-        self.latent_output = None
-        if block.kind == "moe":
-            experts.add(self, block)
-            return
-        if block.kind == "mla":
-            heads = np.ceil(block["heads"] / self.deployed.tensor_parallel)
-            self.latent_output = self.rows * heads * block["v_head_dim"] * ACTIVATION_BYTES
-        if block.kind == "positions":
-            self.work, self.keeps = self.ends, Kept(len(self.rows))
-        KINDS[block.kind].add(self, block)
+        kind = KINDS[block.kind]
+        if kind.recomputed_as in self.of:
+            self.work, self.keeps = self.of[kind.recomputed_as], self.kept[kind.recomputed_as]
+        else:
+            self.work, self.keeps = self.ends, Kept(self.deployed.n)
+        kind.train(self, block)
 
     def _tables(self) -> None:
         """Embedding, output head and loss, whole on the first and the last stage."""
         one, hidden = np.ones(self.deployed.n), self.hidden_size
         vocabulary = padded_vocabulary(self.deployed)
-        self.elementwise("embedding", one, 2.0 * self.rows * hidden)
-        self.elementwise("last norm", one, 3.0 * self.rows * hidden / self.tensor_split)
-        self.gemm("output head", one, "embedding", self.rows, vocabulary, hidden)
+        self.elementwise(Role.EMBEDDING, "embedding", one, 2.0 * self.rows * hidden)
+        last = 3.0 * self.rows * hidden / self.tensor_split
+        self.elementwise(Role.ELEMENTWISE, "last norm", one, last)
+        self.gemm(Role.HEAD, "output head", one, "embedding", self.rows, vocabulary, hidden)
         # Read in 16 bits, probabilities in 32 (Megatron-Core's vocabulary-parallel cross entropy).
-        self.elementwise("loss", one, 3.0 * self.rows * vocabulary)
+        self.elementwise(Role.ELEMENTWISE, "loss", one, 3.0 * self.rows * vocabulary)
 
     def gemm_law(self, part: str) -> Law:
         return self.deployed.law("gemm", part)
 
     def gemm(
-        self, name: str, count: Floats, part: str, rows: Floats, out: Floats, inner: Floats
+        self,
+        role: Role,
+        label: str,
+        count: Floats,
+        part: str,
+        rows: Floats,
+        out: Floats,
+        inner: Floats,
     ) -> None:
-        """`count` products of (rows, inner) with a (inner, out) weight of the given part, their
-        gradients, their casts and their adapters."""
+        """The products, their gradients, their casts and their adapters."""
         deployed, work = self.deployed, self.work
-        if part == "router":  # on the chip's own tokens
+        if role is Role.ROUTER:  # on the chip's own tokens
             rows = rows / self.tensor_split
         linear = part in LINEAR
         weight = inner * out
@@ -189,7 +155,7 @@ class Pass:
         forward = forward * count
         self._add_work(forward, forward + weights)
         work.weight_gradient += weights
-        if name in LATENT_UP:
+        if role is Role.LATENT_UP:
             work.cheap += forward
         useful = 2.0 * rows * weight * count
         self._higher(part, useful, 2.0 + self.trains)
@@ -198,7 +164,7 @@ class Pass:
             self._cast(count, rows, inner, out)
             self._adapt(count, rows, inner, out)
         if work is not self.ends:
-            self._keep_input(name, count, linear, rows, inner, out)
+            self._keep_input(role, count, linear, rows, inner, out)
 
     def _product(self, part: str, linear: bool, flops: Floats, bytes_: Floats) -> Floats:
         seconds = law_seconds(self.deployed.law("gemm", part), flops, bytes_)
@@ -270,40 +236,60 @@ class Pass:
             self.adapter_elements += times * rank * (inner + out)
 
     def _keep_input(
-        self, name: str, count: Floats, linear: bool, rows: Floats, inner: Floats, out: Floats
+        self, role: Role, count: Floats, linear: bool, rows: Floats, inner: Floats, out: Floats
     ) -> None:
-        if name in ACTIVATED:
+        if role in (Role.UP, Role.SIDE_UP):
             self.keeps.sharded += count * rows * out * ACTIVATION_BYTES
-        if name in INPUT_KEPT_ELSEWHERE:
+        if role in (Role.SIDE, Role.SIDE_UP):
             return
         each = self.kept_input if linear else np.full(len(rows), ACTIVATION_BYTES)
-        if "output projection" in name:  # attention keeps its output in 16 bits
+        if role is Role.OUTPUT:  # attention keeps its output in 16 bits
             self.keeps.sharded += count * rows * inner * np.where(self.low, each, 0.0)
         elif inner is self.hidden_size:
-            whole = rows * self.tensor_split if name == "router" else rows
+            whole = rows * self.tensor_split if role is Role.ROUTER else rows
             self.keeps.droppable_residual += count * whole * inner * each
         else:
             self.keeps.droppable_sharded += count * rows * inner * each
 
-    def elementwise(self, name: str, count: Floats, elements: Floats) -> None:
-        """`count` kernels that read and write `elements` 16-bit numbers in all, and backward."""
-        on_residuals = name in ON_RESIDUALS
-        split = elements / self.tensor_split if on_residuals else elements
-        factor = self.stack.moe_elementwise if name in OF_EXPERTS else 1.0
+    def elementwise(self, role: Role, label: str, count: Floats, elements: Floats) -> None:
+        """The kernels, and backward."""
+        split = elements / self.tensor_split if role is Role.NORM else elements
+        factor = self.stack.moe_elementwise if role in OF_EXPERTS else 1.0
         moved = split * ACTIVATION_BYTES
         forward = self._stream(count, moved, moved * ELEMENTWISE_BACKWARD, factor)
-        if on_residuals or "activation" in name:
+        if role is Role.NORM or role in ACTIVATIONS:
             self.work.cheap += forward
-        if name.startswith("latent norms"):  # reads and writes latents twice
+        if role is Role.LATENT_NORM:  # reads and writes latents twice
             self.keeps.sharded += count * elements / 4.0 * ACTIVATION_BYTES
-        if on_residuals:
+        if role is Role.NORM:
             self.keeps.residual += count * self.rows * self.hidden_size * ACTIVATION_BYTES
 
-    def attention(self, name: str, count: Floats, law: Law, flops: Floats, bytes_: Floats) -> None:
+    def over_cache(
+        self,
+        role: Role,
+        label: str,
+        count: Floats,
+        law: Law,
+        flops: Floats,
+        bytes_: Floats,
+        cache: Floats,
+    ) -> None:
+        """Nothing decodes."""
+
+    def over_prompt(
+        self,
+        role: Role,
+        label: str,
+        count: Floats,
+        law: Law,
+        flops: Floats,
+        bytes_: Floats,
+        output_bytes: Floats | None = None,
+    ) -> None:
         """Attention over the sequence, a state or an indexer, and backward."""
         stack = self.stack
-        again = ATTENTION_BACKWARD if name == "attention over the prompt" else OTHER_BACKWARD
-        slower = stack.states if name == "state over the prompt" else stack.attention
+        again = ATTENTION_BACKWARD if role is Role.ATTENTION else OTHER_BACKWARD
+        slower = stack.states if role is Role.STATE else stack.attention
         forward = law_seconds(law, flops, bytes_) * (slower * count)
         backward = law_seconds(law, flops * again, bytes_ * ATTENTION_BACKWARD_BYTES)
         backward = backward * (slower * stack.attention_backward * count)
@@ -317,12 +303,11 @@ class Pass:
         work.forward_bytes += count * bytes_
         work.backward_bytes += count * bytes_ * ATTENTION_BACKWARD_BYTES
         self.work.higher_precision += total * 3.0 * self._beyond(_peak(law))
-        output = self.latent_output
-        if output is None or again == OTHER_BACKWARD:
+        if output_bytes is None:
             self.keeps.sharded += count * bytes_
         else:
-            self.keeps.sharded += count * output
-            self.keeps.droppable_sharded += count * (bytes_ - output)
+            self.keeps.sharded += count * output_bytes
+            self.keeps.droppable_sharded += count * (bytes_ - output_bytes)
 
     def grouped(
         self,
@@ -330,12 +315,13 @@ class Pass:
         *,
         flops: Floats,
         useful: Floats,
-        bytes_: Floats,
-        gradient_bytes: Floats,
+        held: Floats,
+        moved: Floats,
         uneven: Floats,
     ) -> None:
-        """The products of routed experts: `flops` of the busiest rank with its padding, `useful`
-        those of the mean one; `uneven` is the share of the flops beyond the mean."""
+        """The products of routed experts, forward and backward."""
+        bytes_ = held * self.deployed.weight_bytes["experts"] + moved
+        gradient_bytes = 2.0 * held * self.deployed.runs.gradient_bytes + moved
         factor = self.stack.experts * count
         forward = self._experts(flops, bytes_) * factor
         weights = self._experts(flops, gradient_bytes) * (factor * self.trains)
@@ -368,7 +354,10 @@ class Pass:
             backward = tokens * ((matrices - 1.0) * width + latent) * CAST_BYTES
             self._stream(count * self.low, forward, backward, self.stack.moe_elementwise)
 
-    def tensor_all_reduce(self, name: str, count: Floats) -> None:
+    def dispatch(self, count: Floats, cost: Cost) -> None:
+        self.dispatched.add(count, cost, self.stack.dispatch)
+
+    def tensor_all_reduce(self, label: str, count: Floats) -> None:
         self.tensor_collectives += count
 
 

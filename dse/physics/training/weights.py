@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.physics.blocks import KINDS
-from dse.physics.parameters import norm_parameters
 from dse.physics.step import padded_vocabulary
 from dse.physics.training.deployed import TrainingDeployed
 from dse.space.candidates import Floats
@@ -31,15 +30,15 @@ def elements_of(deployed: TrainingDeployed) -> Elements:
     batch = deployed.batch
     dense, experts, positions = (np.zeros(deployed.n) for _ in range(3))
     for block in batch.blocks:
-        for part, each in KINDS[block.kind].weight_elements(deployed, block).items():
+        kind = KINDS[block.kind]
+        for part, each in kind.weight_elements(deployed, block).items():
             if part == "experts":
                 experts = experts + block.count * each
             elif part == "positions":
                 positions = positions + block.count * each
             else:
                 dense = dense + block.count * each
-        if block.kind != "positions":
-            dense = dense + norm_parameters(block, batch.hidden_size)
+        dense = dense + block.count * kind.norm_elements(batch.hidden_size, block)
     layers = np.maximum(batch.layers, 1.0)
     table = padded_vocabulary(deployed) * batch.hidden_size
     return Elements(dense / layers, experts / layers, table, batch.tied_embeddings, positions)

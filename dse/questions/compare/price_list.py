@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from dse.answer.numbers import significant
 from dse.answer.text_table import Table
-from dse.catalog import Catalog, load_catalog
+from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour, with_basis
 from dse.errors import InputError
 from dse.questions.compare.prices import change, moved, price_pairs
-from dse.schema.own_prices import in_force, last_day, using_prices
+from dse.schema.own_prices import last_day
 from dse.schema.prices import COMPUTED, PriceRow, first_day
 
 MEDIAN = (
@@ -20,21 +20,21 @@ MEDIAN = (
 )
 
 
-def price_list(chips: Collection[str], basis: str | None, chip_files: Sequence[str] = ()) -> dict:
+def price_list(catalog: Catalog, chips: Collection[str], basis: str | None) -> dict:
     """The document of `dse hardware prices --json`: `prices` are rows of the files, oldest first,
     `paid` what a chip costs by them on each basis, with its `breakdown` where that is computed. Of
     all chips where none is named.
 
     Raises InputError for a chip or basis that does not exist, and where no price is left.
     """
-    catalog = _catalog(chips, basis, chip_files)
+    catalog = _computed(catalog, chips, basis)
     rows = [
         row
         for row in catalog.prices.rows
         if (not chips or row.chip in chips) and basis in (None, row.basis)
     ]
     if not rows:
-        raise _none(chips, basis)
+        raise _none(catalog, chips, basis)
     rows.sort(key=lambda row: (row.chip, row.basis, first_day(row.date), row.line))
     used: set[PriceRow] = set()
     for name in {row.basis for row in rows}:
@@ -45,8 +45,8 @@ def price_list(chips: Collection[str], basis: str | None, chip_files: Sequence[s
             found = usd_per_chip_hour(catalog, one["chip"], one["basis"])
             one["breakdown"] = found.as_json()
     return {
-        "as_of": in_force().as_of,
-        "files": list(in_force().prices),
+        "as_of": catalog.source.as_of,
+        "files": list(catalog.source.prices),
         "prices": [
             {"chip": row.chip, "basis": row.basis, "usd_per_chip_hour": row.usd_per_chip_hour,
              "provider": row.provider, "date": row.date, "source": row.source,
@@ -58,23 +58,22 @@ def price_list(chips: Collection[str], basis: str | None, chip_files: Sequence[s
 
 
 def price_changes_since(
-    since: str, chips: Collection[str], basis: str | None, chip_files: Sequence[str] = ()
+    catalog: Catalog, since: str, chips: Collection[str], basis: str | None
 ) -> dict[str, Any]:
     """The document of `dse hardware prices --since DATE --json`: what is paid by the prices that
     were known then against those of now (of --as-of), where that differs.
 
     Raises InputError for a date that is none or not before that of now, and as `price_list`.
     """
-    now, then = in_force().as_of, last_day(since, "--since")
+    now, then = catalog.source.as_of, last_day(since, "--since")
     if now is not None and then >= last_day(now):
         raise InputError(
             f"read {since!r}: not before --as-of {now}", field="--since", accepted="an earlier date"
         )
-    after = _paid(_catalog(chips, basis, chip_files), chips, basis)
-    with using_prices(as_of=then):
-        before = _paid(_catalog(chips, None, chip_files), chips, basis)
+    after = _paid(_computed(catalog, chips, basis), chips, basis)
+    before = _paid(_computed(catalog.as_of(then), chips, None), chips, basis)
     if not before and not after:
-        raise _none(chips, basis)
+        raise _none(catalog, chips, basis)
     pairs = [
         {"basis": name, **row}
         for name in dict.fromkeys(row["basis"] for row in (*after, *before))
@@ -85,15 +84,14 @@ def price_changes_since(
     return {
         "since": since,
         "as_of": now,
-        "files": list(in_force().prices),
+        "files": list(catalog.source.prices),
         "paid_then": len(before),
         "changes": sorted(moved(pairs), key=lambda row: (row["basis"], row["chip"])),
     }
 
 
-def _catalog(chips: Collection[str], basis: str | None, chip_files: Sequence[str]) -> Catalog:
+def _computed(catalog: Catalog, chips: Collection[str], basis: str | None) -> Catalog:
     """With the prices of every basis that is computed."""
-    catalog = load_catalog(extra_chip_files=chip_files)
     for chip in chips:
         catalog.chip(chip)
     for computed in COMPUTED:
@@ -115,9 +113,9 @@ def _paid(catalog: Catalog, chips: Collection[str], basis: str | None) -> list[d
     ]  # fmt: skip
 
 
-def _none(chips: Collection[str], basis: str | None) -> InputError:
+def _none(catalog: Catalog, chips: Collection[str], basis: str | None) -> InputError:
     asked = [*chips, *([basis] if basis else [])]
-    then = f" as of {as_of}" if (as_of := in_force().as_of) else ""
+    then = f" as of {as_of}" if (as_of := catalog.source.as_of) else ""
     return InputError(
         f"no price of {', '.join(asked) or 'any chip'}{then}",
         field="--basis" if basis else "--chip" if chips else "--as-of",

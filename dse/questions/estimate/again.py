@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from dse.catalog import load_catalog
+from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.problem.describe import limits_of
 from dse.problem.loads import loads_of, mix_of
@@ -15,32 +15,34 @@ from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.costs import costs_of
 from dse.schema.dtypes import DTYPES
 from dse.schema.load import Demand
-from dse.schema.overrides import using
 from dse.schema.own_config import model_of
-from dse.schema.own_prices import using_prices
 from dse.schema.rack import load_rack, resolve_rack
 from dse.study.folder import FRONT, find_item, read_study
 
 
 def estimate_again(
-    folder: Path, point: str, *, keep: bool = False, law: str | None = None
+    folder: Path, point: str, catalog: Catalog, *, keep: bool = False, law: str | None = None
 ) -> Estimate:
     """Evaluates point `point` (a number of front.csv or a chosen name) with today's model, under
-    the study's quality law or another one.
+    the study's quality law or another one, with what the study was made with beneath the catalog.
 
     Raises InputError for a folder that is no study and for a point that does not exist.
     """
     study, item = read_study(folder)[0], find_item(folder, point)
-    return estimate_item(study, item, f"{folder / FRONT}", keep=keep, law=law)
+    return estimate_item(study, item, f"{folder / FRONT}", catalog, keep=keep, law=law)
 
 
 def estimate_item(
-    study: dict, item: dict, source: str, *, keep: bool = False, law: str | None = None
+    study: dict,
+    item: dict,
+    source: str,
+    catalog: Catalog,
+    *,
+    keep: bool = False,
+    law: str | None = None,
 ) -> Estimate:
     """The same for an item of front.json."""
-    own = study.get("own_prices", {})
-    with using(study.get("efficiency_files", ())), using_prices(**own):
-        catalog = load_catalog(extra_chip_files=study.get("chip_files", ()))
+    catalog = catalog.over(study)
     costs = costs_of(study["costs"]) if study.get("costs") else None
     for basis in {study["price_basis"], (study.get("training") or study)["price_basis"]}:
         catalog = with_basis(catalog, basis, costs)

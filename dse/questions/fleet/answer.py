@@ -14,7 +14,6 @@ from dse.errors import DseError
 from dse.questions.fleet.changes import Entry, Loosened, entries, loosened
 from dse.questions.fleet.infeasible import Gives, must_give, waits_for
 from dse.questions.fleet.options import Refusal, options_of
-from dse.schema.own_prices import in_force
 from dse.schema.plan import BUY, QUARTER_HOURS, DemandClass, Plan
 
 # Costs of owning that the answer names, as `dse.schema.costs.RULES` does, in words.
@@ -273,7 +272,7 @@ def assumptions(answer: Answer) -> list[str]:
             "limit, supply or demand does, are of a program whose instances need not be whole "
             "(split), before and after: one is small beside the fleet"
         )
-    rests += _prices_in_force(plan)
+    rests += _own_prices(plan)
     rests += [f"{offer.label}: {offer.words}" for offer in plan.offers]
     rests += [
         f"{chip.chip}: {chip.watts / 1e3:.3g} kW a chip at the meter ({chip.power_words}); "
@@ -331,9 +330,9 @@ def _owned_words(plan: Plan) -> list[str]:
     return found
 
 
-def _prices_in_force(plan: Plan) -> list[str]:
+def _own_prices(plan: Plan) -> list[str]:
     """Files and the date of the user's own that the prices rest on."""
-    own = in_force()
+    own = plan.own
     found = [f"prices of {file} before the shipped ones" for file in own.prices]
     if own.as_of is not None:
         found.append(f"shipped prices as they were known in {own.as_of} (--as-of)")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dse.catalog import Catalog, load_catalog
+from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.problem.objective import on_terms, pose
 from dse.questions.risk.measure_next import Measurement, measure_next
@@ -20,8 +19,7 @@ from dse.questions.whatif.choices import RETUNED, Choices, Progress, choices_of,
 from dse.questions.whatif.paid import Paid, paid_with
 from dse.questions.whatif.require import space_file_of
 from dse.questions.whatif.robust import Demand, Robust, Uncertain, draw, robustness
-from dse.schema.own_prices import OwnPrices, in_force, using_prices
-from dse.schema.study import Study, load_study, resolve_space
+from dse.schema.study import Study, load_study
 from dse.study.folder import find_item, read_study
 
 QUALITY = ("predicted_loss", "dense_equivalent_parameters")
@@ -71,20 +69,21 @@ class Risk:
 
 def risk(
     source: str,
+    catalog: Catalog,
     points: Sequence[str],
     asked: Asked,
     progress: Progress = lambda what, done, total: None,
 ) -> Risk:
     """Of a space (a shipped name or a path) or of the folder of a finished study; `points` of that
-    study name the shape, where the space searches shapes, or the shapes that are compared.
+    study name the shape, where the space searches shapes, or the shapes that are compared. What a
+    study was made with stands beneath the catalog.
 
     Raises InputError for a wrong source, point, objective or demand, for several shapes of a study
     that limits no quality, and NothingFeasible where no chip keeps the limits.
     """
-    with _prices_of(source):
-        study, shapes = _source(source, points)
-        catalog = on_terms(load_catalog(extra_chip_files=study.chip_files), study)
-        return risk_of(study, catalog, shapes, asked, progress)
+    study, catalog, shapes = _source(source, catalog, points)
+    catalog = on_terms(catalog.with_files(study.chip_files), study)
+    return risk_of(study, catalog, shapes, asked, progress)
 
 
 def risk_of(
@@ -125,15 +124,9 @@ def risk_of(
     return Risk(study, asked, uncertain, prices, robust, tuple(found), tuple(shapes), reached, paid)
 
 
-def _prices_of(source: str) -> AbstractContextManager[None]:
-    """The prices that a study was made with in force, unless others are given."""
-    folder = Path(source)
-    if not folder.is_dir() or in_force() != OwnPrices():
-        return nullcontext()
-    return using_prices(**read_study(folder)[0].get("own_prices", {}))
-
-
-def _source(source: str, points: Sequence[str]) -> tuple[Study, list[Shape]]:
+def _source(
+    source: str, catalog: Catalog, points: Sequence[str]
+) -> tuple[Study, Catalog, list[Shape]]:
     folder = Path(source)
     if not folder.is_dir():
         if points:
@@ -141,9 +134,10 @@ def _source(source: str, points: Sequence[str]) -> tuple[Study, list[Shape]]:
                 f"read {points[0]!r} of {source}, which is no study",
                 field="--point", accepted="the folder of a finished study as STUDY",
             )  # fmt: skip
-        return load_study(resolve_space(source)), []
+        return load_study(source, catalog), catalog, []
     document, _ = read_study(folder)
-    study = load_study(space_file_of(document, folder), law=document.get("quality_law"))
+    catalog = catalog.over(document)
+    study = load_study(space_file_of(document, folder), catalog, document.get("quality_law"))
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",
@@ -161,7 +155,7 @@ def _source(source: str, points: Sequence[str]) -> tuple[Study, list[Shape]]:
             field="--point",
             accepted=f"one point, or a space with a limit on {' or '.join(QUALITY)}",
         )  # fmt: skip
-    return study, shapes
+    return study, catalog, shapes
 
 
 def _shapes(folder: Path, points: Sequence[str]) -> list[Shape]:

@@ -87,7 +87,7 @@ def document(found: Risk) -> dict[str, Any]:
             for one in found.prices
         ],
         "price_parts": paid_rows(found.paid),
-        "prices_given": found.paid.own.as_json(),
+        "prices_given": found.paid.own.own_prices(),
         "left_out": {**found.study.why_left_out, **found.uncertain.choices.left_out},
         "rests_on": rests_on(found),
     }

@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dse.errors import InputError
+from dse.physics.operators import Role
 from dse.problem.evaluate import Metrics, evaluate
 from dse.questions.scale.fabric import one_domain
 from dse.questions.scale.sizes import sizes_up_to
 from dse.questions.scale.subject import MEMORY, Subject, batch_at, copies_for, degrees_of
 from dse.space.candidates import Floats
 
-ALL_TO_ALL = ("dispatch to experts", "combine from experts")
-EXPERTS = "routed experts"
+ALL_TO_ALL = (Role.DISPATCH, Role.COMBINE)
+EXPERTS = Role.EXPERTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,12 @@ def expert_domain(
     ]
 
 
-def operators_s(metrics: Metrics, names: Sequence[str]) -> Floats:
-    """(n,) seconds of the named operators in one decode step; evaluated with `keep`."""
+def operators_s(metrics: Metrics, roles: Sequence[Role]) -> Floats:
+    """(n,) seconds of the operators of these roles in one decode step; evaluated with `keep`."""
     ledger = metrics.performance.decode_ledger
     total = np.zeros(len(metrics.provenance))
     for entry in ledger.entries or ():
-        if entry.name in names:
+        if entry.role in roles:
             total = total + entry.seconds
     return total
 

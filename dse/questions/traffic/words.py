@@ -162,7 +162,7 @@ def document(answer: Answer) -> dict[str, Any]:
         f"{show('ttft_s', targets.ttft_s)} and every class of requests within "
         f"{show('tpot_s', targets.tpot_s)} per output token.",
         "price_basis": answer.paid.basis,
-        "prices_given": answer.paid.own.as_json(),
+        "prices_given": answer.paid.own.own_prices(),
         "percentile": targets.percentile,
         "ttft_s": targets.ttft_s,
         "tpot_s": targets.tpot_s,

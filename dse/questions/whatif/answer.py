@@ -35,7 +35,7 @@ from dse.questions.whatif.solve import (
     searched,
     solve,
 )
-from dse.questions.whatif.subject import Asked, terms_of
+from dse.questions.whatif.subject import Asked
 from dse.schema.calibration import KINDS
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import demand_words
@@ -66,11 +66,6 @@ def answer(
 ) -> dict[str, Any]:
     """Raises NothingFeasible where the study as it is has no feasible point, InputError for what
     cannot be asked of it."""
-    with terms_of(asked.made_with):
-        return _answer(asked, questions, progress)
-
-
-def _answer(asked: Asked, questions: Questions, progress: Progress) -> dict[str, Any]:
     subject, objective = asked.subject, asked.objective
     problem = subject.problem
     points = all_points(problem, asked.engine, asked.seed, progress)

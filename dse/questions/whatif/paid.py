@@ -9,8 +9,9 @@ from pathlib import Path
 from dse.answer.text_table import Table
 from dse.catalog import Catalog
 from dse.economics.tco import Breakdown, usd_per_chip_hour
+from dse.schema.catalog import Source
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.own_prices import OWN, OwnPrices, in_force
+from dse.schema.own_prices import OWN
 from dse.schema.study import Study
 
 UNSOLD = ("announced", "announced_ramping", "announced_deprioritised", "internal", "restricted",
@@ -20,12 +21,12 @@ NAMED = 8  # chips that are left out for one reason and named
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """Prices on the basis of a study. `own` are the files and the date in force, `owned` the chips
+    """Prices on the basis of a study. `own` has the files and the date, `owned` the chips
     whose price is a row of such a file, `parts` those of each chip where a price is computed.
     `unsold`: chips that are not on general sale, by what their files say."""
 
     basis: str
-    own: OwnPrices
+    own: Source
     owned: tuple[str, ...]
     parts: tuple[Breakdown, ...]
     unsold: Mapping[str, str]
@@ -39,7 +40,7 @@ def paid_with(catalog: Catalog, study: Study, chips: Sequence[str]) -> Paid:
     parts = [usd_per_chip_hour(catalog, chip, OWNED) for chip in priced if basis == OWNED]
     sale = {chip: catalog.chips[chip].availability for chip in chips}
     unsold = {chip: word.replace("_", ", ") for chip, word in sale.items() if word in UNSOLD}
-    return Paid(basis, in_force(), tuple(owned), tuple(parts), unsold)
+    return Paid(basis, catalog.source, tuple(owned), tuple(parts), unsold)
 
 
 def unsold_words(paid: Paid, chip: str) -> list[str]:

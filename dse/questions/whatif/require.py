@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dse import units
-from dse.catalog import data_digest, load_catalog
+from dse.catalog import Catalog
 from dse.economics.priced import price_assumptions, price_documents
 from dse.errors import InputError
 from dse.physics.serving import BOTTLENECKS
@@ -36,10 +35,9 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import derive
 from dse.schema.loader import did_you_mean
 from dse.schema.own_config import config_of, model_of
-from dse.schema.own_prices import using_prices_of
 from dse.schema.study import load_study, resolve_space
 from dse.space.candidates import CandidateBatch
-from dse.study.folder import FRONT, read_study
+from dse.study.folder import FRONT, read_study, space_of
 from dse.study.trials import Trials, Tried, gap
 
 MOST = 16.0  # the largest factor that is tried, and one over the smallest
@@ -76,9 +74,9 @@ QUANTITIES = {
 def require(
     folder: Path,
     chip: str,
+    catalog: Catalog,
     vary: Sequence[str] = tuple(QUANTITIES),
     *,
-    chip_files: Sequence[str] = (),
     space: str | None = None,
     margin: float = 0.0,
     progress: Progress = lambda name, done, total: None,
@@ -94,13 +92,12 @@ def require(
             raise InputError(message, field="--vary", accepted=", ".join(QUANTITIES))
     document, items = read_study(folder)
     file = resolve_space(space) if space else space_file_of(document, folder)
-    with using_prices_of(document):
-        study = load_study(file, law=document.get("quality_law"))
-        files = tuple(dict.fromkeys((*study.chip_files, *chip_files)))
-        catalog = on_terms(load_catalog(extra_chip_files=files), study)
-        stale = document["data_digest"] != data_digest()
-        catalog.require(chip)
-        rests_on = price_assumptions(catalog, chip, study.price_basis)
+    stale = document["data_digest"] != replace(catalog.source, chips=()).over(document).digest()
+    catalog = catalog.over(document)
+    study = load_study(file, catalog, document.get("quality_law"))
+    catalog = on_terms(catalog.with_files(study.chip_files), study)
+    catalog.require(chip)
+    rests_on = price_assumptions(catalog, chip, study.price_basis)
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",
@@ -151,12 +148,6 @@ def require(
         progress(name, k, len(vary))
         answer["requirements"].append(_requirement(trials, QUANTITIES[name], items, now))
     return answer
-
-
-def space_of(document: Mapping[str, Any]) -> str:
-    """The space that the study's command names."""
-    words = shlex.split(document.get("command", ""))
-    return words[2] if words[:2] == ["dse", "run"] and len(words) > 2 else document["space"]
 
 
 def space_file_of(document: Mapping[str, Any], folder: Path | str) -> Path:

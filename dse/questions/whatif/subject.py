@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from dse.catalog import chip_and_files, data_digest, load_catalog
+from dse.catalog import Catalog
 from dse.errors import InputError, InputErrors
 from dse.problem.describe import Limit
 from dse.problem.objective import pose
@@ -23,13 +19,9 @@ from dse.schema.load import Demand, read_demand
 from dse.schema.metrics import METRICS, parse_constraint
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
-from dse.schema.overrides import using
-from dse.schema.own_prices import OwnPrices, in_force, using_prices
-from dse.schema.study import Study, load_study, resolve_space
+from dse.schema.study import Space, Study, load_study
 from dse.study.folder import STUDY, read_study
 
-# Of study.json: what a finished study was made with beside its space.
-MADE_WITH = ("efficiency_files", "own_prices")
 COST = "usd_per_million_total_tokens"
 # The deployments of a model that are looked at where nothing is said of them.
 DENSE = {
@@ -54,8 +46,7 @@ LIMITS = ("ttft_s <= 2 s", "tpot_s <= 50 ms")
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A subject, what it is called, the seed and engine that find its front, and what its reader
-    must know of it. `objective` is the metric that the winner is best in; `made_with` is what
-    study.json says of the prices and kernel laws that a finished study was made with."""
+    must know of it. `objective` is the metric that the winner is best in."""
 
     subject: Subject
     title: str
@@ -63,56 +54,53 @@ class Asked:
     engine: str
     objective: str
     notes: tuple[str, ...]
-    made_with: Mapping[str, Any] = field(default_factory=dict)
 
 
-def terms_of(made_with: Mapping[str, Any]) -> ExitStack:
-    """The prices and kernel laws of a finished study in force, beneath those of the command."""
-    stack = ExitStack()
-    stack.enter_context(using(made_with.get("efficiency_files", ())))
-    stack.enter_context(using_prices(**made_with.get("own_prices", {}), beneath=True))
-    return stack
-
-
-def of_study(text: str, limits: Sequence[str] = (), objective: str | None = None) -> Asked:
-    """A finished study folder, a shipped space or the path of a space file, with further limits.
+def of_study(
+    space: Space, catalog: Catalog, limits: Sequence[str] = (), objective: str | None = None
+) -> Asked:
+    """A finished study folder, a shipped space, the path of a space file or what such a file says,
+    with further limits. What a study was made with stands beneath the catalog.
 
     Raises InputError for what is neither, for a study whose space file has changed since, or one
     that was evaluated by a function of the user.
     """
+    if isinstance(space, Mapping):
+        return _asked(load_study(space, catalog), catalog, limits, objective)
+    text = str(space)
     if not (Path(text) / STUDY).is_file():
         if Path(text).is_dir():
             accepted = "a folder that `dse run` wrote"
             raise InputError(f"{text} is no finished study", field="STUDY", accepted=accepted)
-        return _asked(load_study(resolve_space(text)), limits, objective, 0, "auto", ())
+        return _asked(load_study(text, catalog), catalog, limits, objective)
     document, _ = read_study(Path(text))
     if "--evaluator" in document.get("command", ""):
         raise InputError(
             f"{text} was evaluated by a function of your own", field="STUDY",
             accepted="a study of the built-in model",
         )  # fmt: skip
-    made_with = {key: document[key] for key in MADE_WITH if key in document}
-    given = in_force() != OwnPrices()
-    with terms_of(made_with):
-        study = load_study(space_file_of(document, text), law=document.get("quality_law"))
-        if study.fingerprint != document["fingerprint"]:
-            raise InputError(
-                f"{study.path} has changed since {text} was made from it", field="STUDY",
-                accepted="that space file as it was, or a new `dse run` of this one",
-            )  # fmt: skip
-        notes = []
-        if given:
-            notes.append(f"prices and costs as this command gives them, not those of {text}")
-        elif document.get("data_digest") != data_digest():
-            notes.append(
-                f"the hardware data have changed since {text}: before and after are both today's"
-            )
-        seed, engine = document["seed"], document["engine"]
-        asked = _asked(study, limits, objective, seed, engine, notes)
-    return replace(asked, made_with=made_with)
+    notes = []
+    if catalog.source.has_prices:
+        notes.append(f"prices and costs as this command gives them, not those of {text}")
+    elif document.get("data_digest") != catalog.source.made_with(document).digest():
+        notes.append(
+            f"the hardware data have changed since {text}: before and after are both today's"
+        )
+    catalog = catalog.over(document)
+    study = load_study(space_file_of(document, text), catalog, document.get("quality_law"))
+    if study.fingerprint != document["fingerprint"]:
+        raise InputError(
+            f"{study.path} has changed since {text} was made from it",
+            field="STUDY",
+            accepted="that space file as it was, or a new `dse run` of this one",
+        )
+    seed, engine = document["seed"], document["engine"]
+    return _asked(study, catalog, limits, objective, seed, engine, notes)
 
 
-def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | None) -> Asked:
+def of_model(
+    flags: Mapping[str, Any], catalog: Catalog, limits: Sequence[str], objective: str | None
+) -> Asked:
     """A model on one chip or several: what the flags fix is fixed, the other deployments are
     looked at. Raises InputError."""
     for needed, listed in (("model", "models"), ("chips", "hardware")):
@@ -122,15 +110,13 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
                 f"--{flag} is missing",
                 accepted=f"a STUDY, or --model and --chip: ids that `dse {listed} list` prints",
             )
-    model = resolve_model(flags["model"])
+    model = resolve_model(str(flags["model"]))
     ids: list[str] = []
-    files: tuple[str, ...] = tuple(flags["chip_files"])
     for text in flags["chips"]:
-        chip, files = chip_and_files(text, files)
+        catalog, chip = catalog.with_chip(text)
         ids.append(chip)
     if len(set(ids)) < len(ids):
         raise InputError(f"read {', '.join(ids)}", field="--chip", accepted="each chip once")
-    catalog = load_catalog(extra_chip_files=files)
     for chip in ids:
         catalog.require(chip)
     path = Path(flags["model"])
@@ -139,25 +125,21 @@ def of_model(flags: Mapping[str, Any], limits: Sequence[str], objective: str | N
         "title": f"{model.name} on {', '.join(ids)}",
         "workload": _workload(flags),
         "price_basis": flags["price_basis"],
-        "model": str(path.resolve()) if path.exists() else flags["model"],
+        "model": str(path.resolve()) if path.exists() else str(flags["model"]),
         "deployment": {"chip": ids, "replicas": 1, **_deployment(model, flags)},
         "objectives": _objectives(objective),
         "constraints": [*(limits or LIMITS), *_largest(model, flags)],
     }
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "whatif.yaml"
-        file.write_text(yaml.safe_dump(written), encoding="utf-8")
-        try:
-            study = load_study(file, catalog)
-        except InputError as error:
-            raise _as_flags(error) from None
+    try:
+        study = load_study(written, catalog)
+    except InputError as error:
+        raise _as_flags(error) from None
     if study.left_out:
         raise InputError(
             next(iter(study.why_left_out.values())), field="--chip",
             accepted="another --chip or --price-basis",
         )  # fmt: skip
-    study = replace(study, chip_files=files)
-    found = _asked(study, (), objective, 0, "auto", ())
+    found = _asked(study, catalog, (), objective)
     if found.subject.problem.space.size == 1:
         return found
     return replace(found, notes=("what the flags leave open of the deployment is looked for",))
@@ -251,13 +233,14 @@ def _objectives(objective: str | None) -> dict[str, str]:
 
 def _asked(
     study: Study,
+    catalog: Catalog,
     limits: Sequence[str],
     objective: str | None,
-    seed: int,
-    engine: str,
-    notes: Sequence[str],
+    seed: int = 0,
+    engine: str = "auto",
+    notes: Sequence[str] = (),
 ) -> Asked:
-    catalog = load_catalog(extra_chip_files=study.chip_files)
+    catalog = catalog.with_files(study.chip_files)
     problem = demanded(pose(study, catalog), catalog, study.demand)
     if limits:
         more = tuple(_limit(text) for text in limits)

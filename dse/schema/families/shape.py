@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES
+from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES, WORDS
 from dse.schema.model import BlockSpec, Model
 
 GATED, PLAIN = 3, 2
@@ -13,16 +13,6 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 Sizes = Mapping[str, int]
 Config = dict[str, Any]
 
-WORDS = {
-    "gqa": "grouped-query attention",
-    "mla": "latent attention",
-    "compressed": "compressed cache",
-    "delta_net": "linear attention",
-    "mamba": "Mamba layers",
-    "mlp": "dense feed-forward layers",
-    "moe": "experts",
-    "positions": "learned positions",
-}
 OPTIONAL_WORDS = {
     "chunk": "chunked attention",
     "output_gate": "output gate",

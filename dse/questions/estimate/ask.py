@@ -1,0 +1,282 @@
+"""`dse.estimate`: one point from a model, a chip, a deployment and a workload."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dse import units
+from dse.catalog import Catalog, load_catalog, with_own_chips
+from dse.economics.tco import with_basis
+from dse.errors import InputError
+from dse.problem.loads import mix_of
+from dse.quality.laws import DEFAULT
+from dse.questions.estimate.energy import check_power_cap
+from dse.questions.estimate.point import Estimate
+from dse.questions.estimate.point import estimate as estimate_point
+from dse.schema.costs import costs_of
+from dse.schema.derive import derive
+from dse.schema.dtypes import ALIASES, DTYPES
+from dse.schema.efficiency import load_efficiency
+from dse.schema.load import Demand, read_demand
+from dse.schema.loader import did_you_mean
+from dse.schema.model import Model
+from dse.schema.model_catalog import load_model
+from dse.schema.rack import load_rack, resolve_rack
+from dse.schema.system import DISTRIBUTIONS
+from dse.schema.tiers import find_tier
+from dse.schema.workloads import DETAILS, check_details
+from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
+
+TOKENS = ("prompt_tokens", "output_tokens")
+
+
+def estimate(
+    model: str | Path | Mapping[str, Any] | Model,
+    chip: str,
+    *,
+    tp: int = 1,
+    pp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    replicas: int = 1,
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    prompt_tokens: int = 2048,
+    output_tokens: int = 512,
+    concurrency: int = 32,
+    workloads: Sequence[Mapping[str, Any]] = (),
+    serving: str = "continuous",
+    backend: str | None = None,
+    requests_per_second: float | None = None,
+    prefix_hit_rate: float | None = None,
+    draft_tokens: int | None = None,
+    acceptance: float | None = None,
+    draft_share: float | None = None,
+    network_overlap: float | None = None,
+    settings: Sequence[str] = (),
+    domain: int | None = None,
+    rack: str | None = None,
+    redundant_experts: int | None = None,
+    routing_skew: float | None = None,
+    weights_offload: float | None = None,
+    kv_offload: float | None = None,
+    offload_tier: str | None = None,
+    jitter: str | None = None,
+    jitter_distribution: str | None = None,
+    power_cap: str | None = None,
+    price_basis: str = "rental_3yr",
+    average_load: str | None = None,
+    peak_over_average: str | None = None,
+    training_tokens: str | None = None,
+    law: str | None = None,
+    catalog: Catalog | None = None,
+) -> Estimate:
+    """Predicts one point: latency, throughput, memory, cost, energy and quality.
+
+        e = dse.estimate("llama-3-70b", "h100_sxm", tp=8, concurrency=32)
+        e.tpot_s, e.interval("tpot_s"), e.provenance["tpot_s"]
+
+    `model` is a catalog id, the path of a config.json, or what such a file says; `chip` an id of
+    the catalog (the shipped one by default) or the path of a chip file. The other arguments are the
+    options of `dse estimate` and mean the same; `settings` are those of --set, and each of
+    `workloads` has a name, a weight, prompt_tokens and output_tokens, in place of the lengths.
+
+    A point that is not feasible is an answer: `e.feasible` is False and `e.violations` says why.
+    Raises InputError for what cannot be read.
+    """
+    flags = {name: value for name, value in locals().items() if name != "catalog"}
+    return point_of(catalog or load_catalog(), flags)
+
+
+def _refuse_unused(catalog: Catalog, chip: str) -> None:
+    """Raises InputError where none of the efficiency files of the command has laws of the chip."""
+    given = catalog.source.efficiency
+    laws = catalog.efficiencies[catalog.chip(chip).efficiency]
+    if given and not any(Path(file).resolve() == Path(laws.file).resolve() for file in given):
+        ids = ", ".join(load_efficiency(file).id for file in given)
+        raise InputError(
+            f"laws of {ids}, and the chip is {chip}",
+            file=given[0],
+            field="--efficiency-file",
+            accepted=f"laws of {chip} or of a chip that lends it its own",
+        )
+
+
+def jitter_of(jitter: str | None, distribution: str | None) -> tuple[float, str] | None:
+    """(seconds, distribution) of --jitter and --jitter-distribution, None where neither is given.
+    Raises InputError for a distribution that does not exist, or without a mean."""
+    if distribution is not None and distribution not in DISTRIBUTIONS:
+        raise InputError(
+            f"unknown distribution {distribution!r}{did_you_mean(distribution, DISTRIBUTIONS)}",
+            field="--jitter-distribution",
+            accepted=", ".join(DISTRIBUTIONS),
+        )
+    if jitter is None:
+        if distribution is not None:
+            raise InputError("--jitter is missing", accepted="a mean delay, such as --jitter 10us")
+        return None
+    return units.parse(jitter, "s", field="--jitter"), distribution or DISTRIBUTIONS[0]
+
+
+def point_of(
+    catalog: Catalog,
+    flags: dict[str, Any],
+    *,
+    loads: list[dict[str, Any]] | None = None,
+    keep: bool = False,
+) -> Estimate:
+    """The estimate that `flags` (the arguments of `estimate`) ask for, under `loads` where they are
+    given (dse.problem.loads)."""
+    for needed, listed in (("model", "models"), ("chip", "hardware")):
+        if not flags[needed]:
+            raise InputError(
+                f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
+            )
+    known_dtypes(flags)
+    catalog, chip = catalog.with_chip(flags["chip"])
+    if not flags.get("prefill_chip"):
+        _refuse_unused(catalog, chip)
+    if flags["settings"]:
+        hypothetical = derive(catalog, chip, flags["settings"])
+        catalog, chip = with_own_chips(catalog, [hypothetical]), hypothetical.chip.id
+    costs = flags.get("costs")
+    catalog = with_basis(catalog, flags["price_basis"], costs_of(costs) if costs else None)
+    model = load_model(flags["model"])
+    if flags["training_tokens"]:
+        model = trained_on(model, flags["training_tokens"])
+    cap_w = None
+    if flags["power_cap"]:
+        cap_w = units.parse(flags["power_cap"], "W", field="--power-cap")
+        check_power_cap(catalog, chip, cap_w)
+    deployment = {
+        "tensor_parallel": flags["tp"],
+        "pipeline_parallel": flags["pp"],
+        "data_parallel": flags["dp"],
+        "expert_parallel": flags["ep"],
+        "replicas": flags["replicas"],
+        "concurrency": 1 if flags["serving"] == "poisson" else flags["concurrency"],
+    }
+    for name in EXPERT_AXES:
+        if flags[name] is not None:
+            if all(block.kind != "moe" for block in model.blocks):
+                flag = f"--{name.replace('_', '-')}"
+                raise InputError(
+                    f"{model.name} has no experts", field=flag, accepted="no such flag"
+                )
+            deployment[name] = flags[name]
+    deployment |= offload_of(flags, catalog, chip)
+    backend_default = flags["backend"] is None and not loads
+    flags["backend"] = flags["backend"] or catalog.chip(chip).backend
+    if flags["domain"] is not None:
+        deployment[DOMAIN_AXIS] = flags["domain"]
+    elif flags["rack"]:
+        raise InputError("a rack without a domain", field="--rack", accepted="--domain N, too")
+    if flags["redundant_experts"] and flags["ep"] == 1:
+        raise InputError(
+            "copies of experts without expert parallelism",
+            field="--redundant-experts",
+            accepted="--ep above 1 (of two pools, both)",
+        )
+    return estimate_point(
+        catalog,
+        model,
+        chip,
+        mix_of(loads or _loads(flags), catalog.backends),
+        deployment,
+        weight_dtype=flags["weight_dtype"],
+        kv_dtype=flags["kv_dtype"],
+        price_basis=flags["price_basis"],
+        power_cap_w=cap_w,
+        keep=keep,
+        jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
+        backend_default=backend_default,
+        rack=load_rack(resolve_rack(flags["rack"])) if flags["rack"] else None,
+        law=flags.get("law") or DEFAULT,
+        demand=_demand(flags["average_load"], flags["peak_over_average"]),
+    )
+
+
+def _demand(average: str | None, peak_over_average: str | None) -> Demand | None:
+    """The demand that the flags describe, None without them."""
+    if average is None and peak_over_average is None:
+        return None
+    try:
+        return read_demand(average, 1.0 if peak_over_average is None else peak_over_average)
+    except InputError as error:
+        flag = {"average": "--average-load", "peak_over_average": "--peak-over-average"}
+        raise InputError(
+            error.message, field=flag[str(error.field)], accepted=error.accepted
+        ) from None
+
+
+def trained_on(model: Model, text: str) -> Model:
+    """The model with the tokens of --training-tokens. Raises InputError for too few or too many."""
+
+    field = "--training-tokens"
+    tokens = units.parse(text, "tokens", field=field)
+    return replace(model, training_tokens=units.check_training_tokens(tokens, text, field=field))
+
+
+def known_dtypes(flags: dict[str, Any]) -> None:
+    """Puts the formats of the flags in their own spelling. Raises InputError for an unknown one."""
+    for name in ("weight_dtype", "kv_dtype"):
+        value = flags[name]
+        if value is not None:
+            value = ALIASES.get(value.lower(), value.lower())
+            if value not in DTYPES:
+                raise InputError(
+                    f"unknown dtype {flags[name]!r}",
+                    field=f"--{name.replace('_', '-')}",
+                    accepted=", ".join(DTYPES),
+                )
+            flags[name] = value
+
+
+def offload_of(flags: dict[str, Any], catalog: Catalog, chip: str) -> dict[str, Any]:
+    """Shares in a memory tier, and its name, where anything is put there."""
+    shares = {
+        "weights_offloaded": flags["weights_offload"] or 0.0,
+        "kv_offloaded": flags["kv_offload"] or 0.0,
+    }
+    asked = flags["offload_tier"]
+    if flags["weights_offload"] is None and flags["kv_offload"] is None:
+        if asked is not None:
+            raise InputError(
+                f"nothing is put into {asked!r}",
+                field="--offload-tier",
+                accepted="also --weights-offload or --kv-offload",
+            )
+        return {}
+    return shares | {"offload_tier": find_tier(catalog.chip(chip), catalog.tiers, asked)}
+
+
+def _loads(flags: dict[str, Any]) -> list[dict[str, Any]]:
+    """The workloads of the flags, weights scaled to a sum of 1."""
+
+    if flags["serving"] == "disaggregated":
+        raise InputError(
+            "pools of their own for prefill and decode are estimated alone",
+            field="--serving",
+            accepted="dse estimate --serving disaggregated, or another kind of serving",
+        )
+    details = {name: flags[name] for name in DETAILS if flags[name] is not None}
+    check_details(flags["serving"], details)
+    common = {"serving": flags["serving"], "backend": flags["backend"], **details}
+    given = flags["workloads"]
+    if not given:
+        return [common | {name: flags[name] for name in TOKENS}]
+    names = [load["name"] for load in given]
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"read the names {', '.join(names)}", field="--workload", accepted="different names"
+        )
+    total = math.fsum(load["weight"] for load in given)
+    loads = [common | load | {"weight": load["weight"] / total} for load in given]
+    for load in loads:
+        if "requests_per_second" in details:
+            load["requests_per_second"] = details["requests_per_second"] * load["weight"]
+    return loads

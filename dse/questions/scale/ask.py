@@ -1,0 +1,131 @@
+"""`dse.scale`: how large one instance should be, and what stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dse import units
+from dse.answer.answer import Answer
+from dse.catalog import Catalog, load_catalog
+from dse.economics.tco import with_basis
+from dse.errors import InputError
+from dse.physics.workload import Workload
+from dse.questions.estimate.ask import known_dtypes
+from dse.questions.scale.answer import Asked, scaled
+from dse.questions.scale.present import scale_answer
+from dse.questions.scale.subject import Subject, scale_subject
+from dse.schema.backend import find_backend
+from dse.schema.model import Model
+from dse.schema.model_catalog import load_model
+
+
+def scale(
+    model: str | Path | Mapping[str, Any] | Model | None,
+    chip: str | None,
+    *,
+    against: str | None = None,
+    chips_up_to: int = 512,
+    demand: int | None = None,
+    prompt_tokens: int = 2048,
+    output_tokens: int = 512,
+    tpot_limit: str = "50ms",
+    ttft_limit: str = "2s",
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    routing_skew: float | None = None,
+    requests_per_chip: int = 32,
+    jitters: str = "0,1us,3us,10us,30us,100us,300us",
+    distribution: str = "exponential",
+    network_overlap: float = 0.0,
+    backend: str = "generic",
+    price_basis: str = "rental_3yr",
+    pipeline: bool = False,
+    command: str = "",
+    catalog: Catalog | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Answer:
+    """How large one instance should be on a chip, and on the chip `against` it.
+
+        dse.scale("llama-3-70b", "h100_sxm", chips_up_to=64).to_html("scale.html")
+
+    `model` is a catalog id, the path of a config.json, or what such a file says. The other
+    arguments are the options of `dse scale`; `command` is how the answer is made again. Raises
+    InputError for what cannot be read, NothingFeasible where the model fits no size.
+    """
+    for value, needed, listed in ((model, "model", "models"), (chip, "chip", "hardware")):
+        if not value:
+            raise InputError(
+                f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
+            )
+    assert model is not None
+    dtypes: dict[str, Any] = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}
+    known_dtypes(dtypes)
+    asked = Asked(
+        chips_up_to=chips_up_to,
+        demand=demand or chips_up_to,
+        tpot_limit_s=_limit(tpot_limit, "tpot_limit"),
+        ttft_limit_s=_limit(ttft_limit, "ttft_limit"),
+        jitters_s=_jitters(jitters),
+        distribution=distribution,
+        requests_per_chip=requests_per_chip,
+    )
+    catalog = catalog or load_catalog()
+    chips = []
+    for text in filter(None, (chip, against)):
+        catalog, name = catalog.with_chip(text)
+        chips.append(name)
+    if len(set(chips)) < len(chips):
+        raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
+    catalog = with_basis(catalog, price_basis)
+    found = load_model(model)
+    if routing_skew is not None and all(block.kind != "moe" for block in found.blocks):
+        raise InputError(
+            f"{found.name} has no experts", field="--routing-skew", accepted="no such flag"
+        )
+    workload = Workload.of(
+        prompt_tokens,
+        output_tokens,
+        "continuous",
+        find_backend(catalog.backends, backend),
+        network_overlap=network_overlap,
+    )
+
+    def subject(name: str) -> Subject:
+        return scale_subject(
+            catalog,
+            found,
+            name,
+            workload,
+            **dtypes,
+            price_basis=price_basis,
+            routing_skew=routing_skew,
+        )
+
+    subjects = [subject(name) for name in chips]
+    answers = [scaled(one, asked, progress) for one in subjects]
+    return scale_answer(answers, with_stages=pipeline, command=command)
+
+
+def _limit(written: str, name: str) -> float:
+
+    field = f"--{name.replace('_', '-')}"
+    seconds = units.parse(written, "s", field=field)
+    if seconds == 0.0:
+        raise InputError(f"read {written!r}", field=field, accepted="a time above 0")
+    return seconds
+
+
+def _jitters(text: str) -> tuple[float, ...]:
+    """Times with commas between; a bare 0 is 0. None may exceed a second."""
+
+    found = [
+        0.0 if word.strip() == "0" else units.parse(word.strip(), "s", field="--jitter")
+        for word in text.split(",")
+    ]
+    if max(found) > 1.0 or len(found) > 50:
+        raise InputError(
+            f"read {text!r}", field="--jitter", accepted="at most 50 times of at most 1 s"
+        )
+    return tuple(found)

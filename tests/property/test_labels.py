@@ -1,0 +1,109 @@
+"""A label is printed and decides nothing: with every label renamed, every number stays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.physics import gemms
+from dse.physics.deployed import Deployed
+from dse.physics.ledger import Ledger
+from dse.physics.step import Step
+from dse.physics.training.passes import Pass
+from tests.helpers import MODELS, deploy, machines, run, workload
+from tests.helpers_training import plan, train
+
+METHODS = ("gemm", "elementwise", "over_prompt", "over_cache", "send", "tensor_all_reduce")
+LEDGER = ("operator", "stream", "network")
+
+
+def rename(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every operator gets a label that was never seen."""
+    fresh = itertools.count()
+
+    def renamed(method: Any, at: int) -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            assert isinstance(args[at], str)
+            return method(self, *args[:at], f"operator {next(fresh)}", *args[at + 1 :], **kwargs)
+
+        return call
+
+    for owner, names in ((Step, METHODS), (Pass, METHODS), (Ledger, LEDGER)):
+        for name in names:
+            if hasattr(owner, name):
+                at = 0 if name == "tensor_all_reduce" else 1
+                monkeypatch.setattr(owner, name, renamed(getattr(owner, name), at))
+
+
+def numbers(found: Any, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+    """Every array inside an object, by its path."""
+    seen = set() if seen is None else seen
+    if id(found) in seen:
+        return
+    seen.add(id(found))
+    if isinstance(found, (np.ndarray, float)):
+        yield "", found
+        return
+    if isinstance(found, Mapping):
+        items = list(found.items())
+    elif isinstance(found, (list, tuple)):
+        items = list(enumerate(found))
+    elif hasattr(found, "__dict__"):
+        items = list(vars(found).items())
+    elif hasattr(found, "__slots__"):
+        items = [(name, getattr(found, name)) for name in found.__slots__]
+    else:
+        return
+    for name, value in items:
+        for path, array in numbers(value, seen):
+            yield f"{name}.{path}", array
+
+
+def assert_same(one: Any, other: Any) -> None:
+    first, second = list(numbers(one)), list(numbers(other))
+    assert len(first) == len(second) > 0
+    for (path, a), (same, b) in zip(first, second, strict=True):
+        assert path == same
+        assert np.array_equal(a, b, equal_nan=True), path
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_labels_change_nothing_of_a_step(name, monkeypatch):
+    axes = {"tensor_parallel": 2.0, "data_parallel": 2.0, "expert_parallel": 4.0}
+    deployed = Deployed(deploy(name, "h100_sxm", **axes), machines())
+
+    def steps() -> list[Any]:
+        batch = deploy(name, "h100_sxm", **axes)
+        mixed = [gemms.prefill(deployed, 2048.0, 2048.0), gemms.decode(deployed, 8.0, 3000.0)]
+        of_gemms = [[g.rows, g.out, g.inner, g.seconds] for step in mixed for g in step.gemms]
+        of_entries = [[e.seconds, e.flops, e.bytes] for s in mixed for e in s.ledger.entries or ()]
+        metrics = run(batch, workload(1000.0, 200.0))
+        return [of_gemms, of_entries, metrics.values, metrics.violations, metrics.provenance]
+
+    before = steps()
+    rename(monkeypatch)
+    after = steps()
+    assert_same(before, after)
+    entries = gemms.decode(deployed, 8.0, 3000.0).ledger.entries or ()
+    assert all(entry.name.startswith("operator ") for entry in entries)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_labels_change_nothing_of_a_training_step(name, monkeypatch):
+    axes = {"tensor_parallel": 2.0, "data_parallel": 4.0, "expert_parallel": 4.0}
+    settings = {
+        "recompute": ["none", "selective", "mlp", "moe", "full"],
+        "precision": ["bf16", "fp8", "fp8", "bf16", "fp8"],
+        "sequence_parallel": [1.0, 0.0, 1.0, 1.0, 1.0],
+    }
+
+    def step() -> Any:
+        return train(plan(name, **axes, **settings))
+
+    before = step()
+    rename(monkeypatch)
+    assert_same(before, step())

@@ -1,0 +1,111 @@
+"""The public surface: what `import dse` gives and costs, and a space that is no file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dse
+from dse.errors import InputError
+
+HEAVY = ("numpy", "pandas", "optuna", "plotly", "scipy", "pydantic", "click", "rich")
+SPACE = {
+    "name": "small",
+    "workload": {
+        "prompt_tokens": 512,
+        "output_tokens": 128,
+        "serving": "continuous",
+        "backend": "current",
+    },
+    "price_basis": "rental_3yr",
+    "model": "llama-3-8b",
+    "deployment": {
+        "chip": ["h100_sxm", "a100_80_sxm"],
+        "tensor_parallel": [1, 2],
+        "replicas": 1,
+        "concurrency": [1, 8],
+        "weight_dtype": "bf16",
+        "kv_dtype": "bf16",
+    },
+    "objectives": {"usd_per_million_total_tokens": "minimize", "tpot_s": "minimize"},
+}
+
+
+def test_import_dse_imports_nothing_heavy():
+    code = f"import sys, dse; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_import_dse_is_fast():
+    code = "import time; t = time.process_time(); import dse; print(time.process_time() - t)"
+    taken = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(taken) < 0.06
+
+
+@pytest.mark.parametrize("name", [name for name in dse.__all__ if name != "Answer"])
+def test_every_name_has_a_docstring(name: str):
+    found = getattr(dse, name)
+    assert found.__name__ == name
+    assert "dse." in (found.__doc__ or "")
+
+
+def test_a_study_of_a_space_that_is_no_file():
+    study = dse.run(SPACE, seed=1, engine="exhaustive")
+    front = study.front.to_pandas()
+    assert len(front) == len(study.front) == study.document["front_size"]
+    assert set(front["chip"]) <= {"h100_sxm", "a100_80_sxm"}
+    assert study.cheapest.metrics["usd_per_million_total_tokens"] == pytest.approx(
+        front["usd_per_million_total_tokens"].min(), rel=1e-8
+    )
+    trials = study.trials.to_pandas()
+    assert len(trials) == len(study.trials)
+    assert trials["tpot_s"].min() == pytest.approx(front["tpot_s"].min(), rel=1e-8)
+    assert dse.whatif(study)["winner"]["chip"] == study.cheapest.deployment["chip"]
+    with pytest.raises(InputError, match="no point 'nearest'"):
+        study.point("nearest")
+
+
+def test_a_space_that_is_no_file_names_the_field():
+    wrong = {**SPACE, "objectives": {"tpot": "minimize"}}
+    with pytest.raises(InputError) as caught:
+        dse.load_space(wrong)
+    assert str(caught.value).startswith("the space given: objectives.tpot: ")
+
+
+def test_an_estimate_has_its_metrics():
+    e = dse.estimate("llama-3-8b", "h100_sxm", concurrency=8)
+    low, high = e.interval("tpot_s") or (0.0, 0.0)
+    assert low < e.tpot_s < high
+    assert e.provenance["tpot_s"] == "fitted"
+    assert e.feasible
+    assert e.interval("feasible") is None
+    with pytest.raises(AttributeError, match="tpot_ms"):
+        e.tpot_ms  # noqa: B018
+
+
+def test_a_model_may_be_a_mapping(tmp_path: Path):
+    model = dse.load_model("llama-3-8b")
+    config = dse.export("llama-3-8b", format="hf").files["config.json"]
+    (tmp_path / "config.json").write_text(config, encoding="utf-8")
+    import json
+
+    assert dse.load_model(json.loads(config)).blocks == dse.load_model(tmp_path).blocks
+    assert dse.load_model(model) is model
+
+
+def test_a_catalog_says_what_it_was_read_from(tmp_path: Path):
+    shipped, then = dse.load_catalog(), dse.load_catalog(as_of="2026-06")
+    assert shipped.digest != then.digest
+    assert then.source.flags() == ["--as-of", "2026-06"]
+    assert dse.load_catalog(as_of="2026-06").source == then.source
+    again = dse.load_catalog().over({"own_prices": then.source.own_prices()})
+    assert again.prices == then.prices
+    with pytest.raises(InputError, match="not a date"):
+        dse.load_catalog(as_of="June")
