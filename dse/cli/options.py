@@ -18,6 +18,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no text.")
 
 
+model_option = click.option(
+    "--model", help="Catalog id (dse catalog models list), or the path of a config.json."
+)
+chip_option = click.option(
+    "--chip", help="Chip id (dse catalog chips list), or the path of a chip file."
+)
+
+
+def named_model(argument: str | None, option: str | None, name: str = "MODEL") -> str:
+    """The model of a verb that takes it as an argument or as --model. Raises InputError where
+    neither is given, or both."""
+    from dse.errors import InputError
+
+    if argument and option:
+        raise InputError(f"read {argument!r} and --model {option}", accepted="one of the two")
+    if not (found := argument or option):
+        raise InputError(
+            f"{name} is missing",
+            accepted="a catalog id (dse catalog models list), or the path of a config.json",
+        )
+    return found
+
+
 class Whole(click.ParamType):
     """A whole number from `least` to `most`."""
 

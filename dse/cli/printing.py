@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def deliver(
     answer: Answer,
     *,
-    out: str | None,
+    out: str | Path | None,
     as_json: bool,
     formats: Sequence[str] = ("json", "csv", "xlsx", "html"),
 ) -> None:
