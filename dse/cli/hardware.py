@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dse.cli import collectives
-from dse.cli.fit import command as fit
 from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_prices import list_prices
@@ -355,6 +354,6 @@ def new_chip(chip: str) -> None:
 
 
 for _command in (
-    derive_chip, compare_chips, require_chip, rack, fit, collectives.command, list_prices,
+    derive_chip, compare_chips, require_chip, rack, collectives.command, list_prices,
 ):  # fmt: skip
     command.add_command(_command)

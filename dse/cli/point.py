@@ -203,6 +203,14 @@ def pool_options(function: F) -> F:
     return function
 
 
+def check_load(flags: dict[str, Any]) -> None:
+    """Raises InputError where the flags of the workload contradict each other."""
+    if flags["serving"] == "poisson":
+        refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
+    if flags["workloads"]:
+        refuse(TOKENS, "--workload")
+
+
 def estimate_flags(
     flags: dict[str, Any],
     *,
@@ -214,10 +222,7 @@ def estimate_flags(
     (dse.problem.loads), with what a finished study was made with beneath the flags."""
     from dse.questions.estimate.ask import point_of
 
-    if flags["serving"] == "poisson":
-        refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
-    if flags["workloads"]:
-        refuse(TOKENS, "--workload")
+    check_load(flags)
     catalog = read_catalog(flags["chip_files"])
     if study is not None:
         catalog = catalog.over(study)

@@ -75,16 +75,6 @@ def print_rests(texts: Iterable[str]) -> None:
         say(f"- {text}", "  ")
 
 
-def print_workloads(answer: dict[str, Any]) -> None:
-    """What an estimate says of each workload of a mix; nothing where there is one."""
-    from dse.problem.words import MIX, workload_table
-
-    if answer["workload"] is None:
-        titles, rows = workload_table(answer["workloads"])
-        print_table(titles, rows, right=range(1, len(titles)))
-        say(MIX, "  ")
-
-
 def command_line() -> str:
     """The command that runs now, as it was given."""
     return shlex.join(["dse", *sys.argv[1:]])

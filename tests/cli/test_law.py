@@ -132,7 +132,7 @@ def test_a_model_of_unknown_tokens_says_nothing_of_them():
     assert dse("models", "show", "mixtral-8x7b", "--json").json()["loss_given_up"] is None
 
 
-@pytest.mark.parametrize("verb", ["estimate", "explain", "run", "worker"])
+@pytest.mark.parametrize("verb", ["estimate", "run", "worker"])
 def test_help_tells_of_the_law(verb: str):
     assert "--law NAME" in dse(verb, "--help").out
 

@@ -56,7 +56,8 @@ def export(
         else:
             catalog, chip = catalog.with_chip(chip)
             options = {"backend": format, **options}
-            answer = estimate(subject, chip, catalog=catalog, **options)
+            answer = estimate(subject, chip, catalog=catalog, **options).point
+            assert answer is not None
         return export_command(
             answer, format, catalog, checkpoint=checkpoint, architecture=architecture
         )

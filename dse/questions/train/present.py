@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.answer.answer import Answer, Block, Cell, Column, Figure, Table
+from dse.answer.bars import share_bars
 from dse.physics.training.at_scale import LOSSES_AT_SCALE
 from dse.problem.price_words import price_tables
 from dse.questions.train.answer import Training
@@ -68,28 +69,8 @@ def losses_table(document: Mapping[str, Any]) -> Table:
 
 
 def losses_figure(document: Mapping[str, Any]) -> Figure:
-    names = _shown(document)[::-1]
-    shares = [document["loss_shares"][name] for name in names]
-    largest = max(names, key=lambda name: document["loss_shares"][name])
-    return Figure(
-        "step",
-        "Where a step goes",
-        {
-            "data": [
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "x": shares,
-                    "y": [SHORT_LOSSES[name] for name in names],
-                }
-            ],
-            "layout": {
-                "xaxis": {"title": {"text": "share of the step"}, "tickformat": ".0%"},
-                "yaxis": {"automargin": True},
-            },
-        },
-        f"A bar for each cause, as a share of the step; the longest: {SHORT_LOSSES[largest]}.",
-    )
+    shares = {SHORT_LOSSES[name]: document["loss_shares"][name] for name in _shown(document)}
+    return share_bars("step", "Where a step goes", "the step", shares)
 
 
 def _shown(document: Mapping[str, Any]) -> list[str]:
