@@ -1,4 +1,4 @@
-"""Energy on the command line: the table of `dse estimate --detail`, tokens per joule by batch, power caps."""
+"""Energy of `dse estimate`: the table of --detail, tokens per joule by batch, power caps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory tiers and `dse hardware fit` as a person uses them."""
+"""Memory tiers and `dse estimate --fit` as a person uses them."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ from dse.physics.workload import Workload
 from dse.problem.loads import mix_of
 from dse.quality.laws import DEFAULT
 from dse.questions.estimate.energy import check_power_cap
-from dse.questions.estimate.point import Estimate
-from dse.questions.estimate.point import estimate as estimate_point
 from dse.questions.estimate.fit import fit
 from dse.questions.estimate.fit_answer import fit_answer
+from dse.questions.estimate.point import Estimate
+from dse.questions.estimate.point import estimate as estimate_point
 from dse.questions.estimate.pools import pools
 from dse.questions.estimate.present import PointAnswer, point_answer, pools_answer
 from dse.schema.backend import find_backend
