@@ -1,4 +1,5 @@
-"""`dse estimate --detail`: where a point's time, memory and money go, and why another is not on a front."""
+"""`dse estimate --detail` and --why-not: where a point's time, memory and money go, and why it is
+not on a front."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def train(
 
     `model` is a catalog id, the path of a config.json, or what such a file says. `tokens` are those
     that it was trained on where none are given. `options` are the other options of `dse train`,
-    with _ for - (tp, precision, global_batch_tokens, ...). Raises InputError for what cannot be read or
-    divided.
+    with _ for - (tp, precision, global_batch_tokens, ...). Raises InputError for what cannot be
+    read or divided.
     """
     catalog, chip = (catalog or load_catalog()).with_chip(chip)
     catalog = with_basis(catalog, price_basis)
