@@ -57,7 +57,12 @@ def export(
             catalog, chip = catalog.with_chip(chip)
             options = {"backend": format, **options}
             answer = estimate(subject, chip, catalog=catalog, **options).point
-            assert answer is not None
+            if answer is None:
+                raise InputError(
+                    "pools of their own for prefill and decode are estimated alone",
+                    field="--serving",
+                    accepted="another kind of serving",
+                )
         return export_command(
             answer, format, catalog, checkpoint=checkpoint, architecture=architecture
         )
