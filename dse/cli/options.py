@@ -130,21 +130,36 @@ def space_catalog(space: str) -> Catalog:
     return read_catalog(chip_files_of(space))
 
 
+def _catalog_option(*names: str, help: str, metavar: str = "FILE", multiple: bool = True) -> Any:
+    """An option that `read_catalog` reads."""
+    return click.option(
+        *names,
+        multiple=multiple,
+        metavar=metavar,
+        callback=_of_catalog,
+        expose_value=False,
+        is_eager=True,
+        help=help,
+    )
+
+
 _PRICE_OPTIONS = (
-    click.option(
-        "--prices", multiple=True, metavar="FILE", callback=_of_catalog,
-        expose_value=False, is_eager=True,
+    _catalog_option(
+        "--prices",
         help="Prices of yours, with the columns of hardware/prices.csv, before the shipped ones.",
     ),
-    click.option(
-        "--as-of", metavar="DATE", callback=_of_catalog, expose_value=False, is_eager=True,
+    _catalog_option(
+        "--as-of",
+        metavar="DATE",
+        multiple=False,
         help="Shipped prices as they were known then: 2026, 2026-Q2, 2026-06 or 2026-06-30.",
     ),
-    click.option(
-        "--costs", metavar="FILE", callback=_of_catalog, expose_value=False, is_eager=True,
+    _catalog_option(
+        "--costs",
+        multiple=False,
         help="What owning costs you, before hardware/costs.yaml (docs/costs.md); for owned_tco.",
     ),
-)  # fmt: skip
+)
 
 
 def price_options(function: F) -> F:
@@ -154,11 +169,11 @@ def price_options(function: F) -> F:
     return function
 
 
-efficiency_option = click.option(
-    "--efficiency-file", "efficiency", multiple=True, metavar="FILE", callback=_of_catalog,
-    expose_value=False, is_eager=True,
+efficiency_option = _catalog_option(
+    "--efficiency-file",
+    "efficiency",
     help="Kernel laws measured by dse calibrate, in place of the shipped ones of the chip.",
-)  # fmt: skip
+)
 
 
 def refuse(names: Iterable[str], reason: str) -> None:

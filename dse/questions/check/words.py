@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dse.answer.numbers import tenths
+from dse.problem.words import SHORT_DEGREES
 from dse.rules.kinds import message
 
 SHOWN, REASONS = 3, 3  # refused degrees, and reasons of each
 SEEN = 5e-4  # shares below it are none
-SHORT = {
-    "tensor_parallel": "TP",
-    "pipeline_parallel": "PP",
-    "data_parallel": "DP",
-    "expert_parallel": "EP",
-}
 TITLES = {"error": "Refused", "waste": "Costs time", "note": "Worth knowing"}
 
 
@@ -48,7 +43,11 @@ def answer(document: dict[str, Any]) -> str:
 
 
 def _degrees(deployment: dict[str, Any]) -> str:
-    used = [f"{name} {deployment[axis]}" for axis, name in SHORT.items() if deployment[axis] > 1]
+    used = [
+        f"{name} {deployment[axis]}"
+        for axis, name in SHORT_DEGREES.items()
+        if deployment.get(axis, 1) > 1
+    ]
     formats = dict.fromkeys(deployment["weight_dtypes"].values())
     return ", ".join([*(used or ["one chip"]), " and ".join(formats)])
 

@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.answer.answer import Answer, Column, Table
-
-DEGREES = {
-    "tensor_parallel": "TP",
-    "pipeline_parallel": "PP",
-    "data_parallel": "DP",
-    "expert_parallel": "EP",
-}
+from dse.problem.words import SHORT_DEGREES
 
 
 def fit_answer(document: Mapping[str, Any]) -> Answer:
@@ -35,8 +29,8 @@ def split_table(document: Mapping[str, Any]) -> Table:
     rows = document["rows"]
     degrees = [
         Column(name, short, "count")
-        for name, short in DEGREES.items()
-        if any(row[name] > 1 for row in rows)
+        for name, short in SHORT_DEGREES.items()
+        if any(row.get(name, 1) > 1 for row in rows)
     ]
     return Table(
         "splits",

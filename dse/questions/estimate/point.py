@@ -153,9 +153,19 @@ def estimate(
     )
     load = None if demand is None else average_load(demand, metrics, 0, price)
     return Estimate(
-        model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
-        power_cap_w, jitter, price, load,
-    )  # fmt: skip
+        model,
+        batch,
+        mix,
+        machines,
+        metrics,
+        price_basis,
+        tuple(limits),
+        tuple(assumed),
+        power_cap_w,
+        jitter,
+        price,
+        load,
+    )
 
 
 def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | None) -> Load:

@@ -20,9 +20,19 @@ from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
 
 TIMES = (
-    "ttft_s", "tpot_s", "e2e_s", "queue_s", "prefill_s", "transfer_s", "decode_step_s",
-    "output_tokens_per_s", "running_requests", "latency_floor_s", "mfu", "mbu",
-)  # fmt: skip
+    "ttft_s",
+    "tpot_s",
+    "e2e_s",
+    "queue_s",
+    "prefill_s",
+    "transfer_s",
+    "decode_step_s",
+    "output_tokens_per_s",
+    "running_requests",
+    "latency_floor_s",
+    "mfu",
+    "mbu",
+)
 
 
 def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
@@ -137,9 +147,11 @@ def _money(
         parts = (seconds, none) if one is prefill else (none, seconds)
         usd.append(cost(*parts, prompt, output, machines.usd_per_chip_hour[chip]))
     names = (
-        "usd_per_million_input_tokens", "usd_per_million_output_tokens",
-        "usd_per_million_total_tokens", "usd_per_million_output_tokens_all_in",
-    )  # fmt: skip
+        "usd_per_million_input_tokens",
+        "usd_per_million_output_tokens",
+        "usd_per_million_total_tokens",
+        "usd_per_million_output_tokens_all_in",
+    )
     values = {name: number(sum(getattr(one, name)[0] for one in usd)) for name in names}
     return values | _energy(found, output)
 
