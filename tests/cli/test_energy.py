@@ -102,6 +102,7 @@ def test_disaggregated_pools_have_energy() -> None:
         "estimate", "--serving", "disaggregated", "--model", "llama-3-8b", "--chip", "h100_sxm",
         "--prefill-workers", 2, "--decode-workers", 2, "--concurrency", 64, "--json",
     ).json()  # fmt: skip
+    assert answer["provenance"]["watts_per_chip"] == "assumed"
     drawn = answer["watts_per_chip"] * 4 / answer["output_tokens_per_s"]
     assert drawn == pytest.approx(answer["joules_per_output_token"], rel=0.02)
     assert 142 < answer["watts_per_chip"] < 700

@@ -42,6 +42,12 @@ def test_a_person_reads_it():
         assert words in said.out
 
 
+def test_the_model_may_be_an_option():
+    said = dse("train", "--model", *RUN[1:], "--json")
+    assert said.json() == dse(*RUN, "--json").json()
+    assert "MODEL is missing" in dse("train", *RUN[2:]).err
+
+
 def test_a_held_plan():
     held = ("--tp", "8", "--pp", "2", "--cp", "1", "--vpp", "1", "--micro-batch", "1")
     answer = dse(*RUN, *held, "--recompute", "full", "--zero", "3", "--json").json()
