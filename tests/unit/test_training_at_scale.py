@@ -20,7 +20,7 @@ from dse.problem.training.search import Trainer
 from dse.problem.training.trainer import shape_of, trainer_of
 from dse.schema.model_catalog import resolve_model
 from dse.schema.reliability import load_reliability
-from dse.schema.training_run import TrainingFile
+from dse.schema.training_run import training_terms
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -141,7 +141,7 @@ def test_a_pipeline_over_sites():
 
 
 def trainer(**terms: Any) -> Trainer:
-    asked = TrainingFile(**({"chip": "h100_sxm", "chips": 256} | terms)).terms()
+    asked = training_terms(**({"chip": "h100_sxm", "chips": 256} | terms))
     return trainer_of(load_catalog(), asked, "rental_3yr")
 
 

@@ -1,10 +1,9 @@
-"""`dse risk`: the choices of a space or study, how sure their order is, and what to measure."""
+"""The choices of a space or study, how sure their order is, and what to measure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,12 @@ from dse.problem.objective import on_terms, pose
 from dse.questions.risk.measure_next import Measurement, measure_next
 from dse.questions.risk.price_spread import PriceSpread, price_spreads
 from dse.questions.whatif.choices import RETUNED, Choices, Progress, choices_of, joined
+from dse.questions.whatif.demand import tokens_per_request
 from dse.questions.whatif.paid import Paid, paid_with
 from dse.questions.whatif.require import space_file_of
 from dse.questions.whatif.robust import Demand, Robust, Uncertain, draw, robustness
+from dse.questions.whatif.subject import limit_from
+from dse.schema.load import read_rate
 from dse.schema.study import Study, load_study
 from dse.study.folder import find_item, read_study
 
@@ -29,14 +31,15 @@ BY_TORCH = ("NVIDIA", "AMD")  # whose chips PyTorch reaches as `dse calibrate` n
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What the answer rests on beside the space. `price_interval`: a share either way, None for
-    what the published rows say."""
+    what the published rows say. `demand`: LOW..HIGH in tokens, `limits` are further ones."""
 
     draws: int = 10_000
     seed: int = 0
     objective: str | None = None
     price_interval: float | None = None
-    demand: Demand | None = None
+    demand: str | None = None
     retune: bool = False
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +70,23 @@ class Risk:
         return self.uncertain.choices.objective
 
 
-def risk(
-    source: str,
+def found_of(
+    source: str | Mapping[str, Any],
     catalog: Catalog,
     points: Sequence[str],
     asked: Asked,
     progress: Progress = lambda what, done, total: None,
 ) -> Risk:
-    """Of a space (a shipped name or a path) or of the folder of a finished study; `points` of that
-    study name the shape, where the space searches shapes, or the shapes that are compared. What a
-    study was made with stands beneath the catalog.
+    """Of a space (a shipped name, a path or a dict) or of the folder of a finished study. `points`
+    of that study name the shape, where the space searches shapes, or the shapes that are compared.
+    What a study was made with stands beneath the catalog.
 
     Raises InputError for a wrong source, point, objective or demand, for several shapes of a study
     that limits no quality, and NothingFeasible where no chip keeps the limits.
     """
     study, catalog, shapes = _source(source, catalog, points)
+    more = tuple(limit_from(text) for text in asked.limits)
+    study = replace(study, constraints=(*study.constraints, *more))
     catalog = on_terms(catalog.with_files(study.chip_files), study)
     return risk_of(study, catalog, shapes, asked, progress)
 
@@ -105,8 +110,10 @@ def risk_of(
         choices = joined({shape.name: of(shape) for shape in shapes})
     else:
         choices = of(shapes[0] if shapes else None)
+    demand = None
     if asked.demand is not None:
         _check_demand(study, choices.priced)
+        demand = demand_of(asked.demand, tokens_per_request(problem))
     chips = list(dict.fromkeys(item.chip for item in choices.items))
     prices: tuple[PriceSpread, ...] = ()
     if choices.priced:
@@ -115,7 +122,7 @@ def risk_of(
     moved = np.array([sd.get(item.chip, 0.0) for item in choices.items])
     kin_of = dict(zip(problem.machines.ids, problem.machines.kin, strict=True))
     kin = tuple(kin_of[item.chip] for item in choices.items)
-    uncertain = Uncertain(choices, moved, asked.demand, kin)
+    uncertain = Uncertain(choices, moved, demand, kin)
     draws = draw(uncertain, asked.draws, asked.seed)
     robust = robustness(uncertain, draws)
     found = measure_next(uncertain, draws, robust, progress)
@@ -125,13 +132,13 @@ def risk_of(
 
 
 def _source(
-    source: str, catalog: Catalog, points: Sequence[str]
+    source: str | Mapping[str, Any], catalog: Catalog, points: Sequence[str]
 ) -> tuple[Study, Catalog, list[Shape]]:
-    folder = Path(source)
-    if not folder.is_dir():
+    folder = Path() if isinstance(source, Mapping) else Path(source)
+    if isinstance(source, Mapping) or not folder.is_dir():
         if points:
             raise InputError(
-                f"read {points[0]!r} of {source}, which is no study",
+                f"read {points[0]!r} of a space, which is no study",
                 field="--point", accepted="the folder of a finished study as STUDY",
             )  # fmt: skip
         return load_study(source, catalog), catalog, []
@@ -193,16 +200,17 @@ def _check_demand(study: Study, priced: bool) -> None:
         )  # fmt: skip
 
 
-def demand_of(text: str) -> Demand:
-    """`5..20`, or one number. Raises InputError."""
+def demand_of(text: str, tokens_per_request: float) -> Demand:
+    """Requests per second of `1B/day..4B/day`, or of one rate. Raises InputError."""
     low, dots, high = text.partition("..")
     try:
-        ends = (float(low), float(high if dots else low))
-    except ValueError:
-        ends = (math.nan, math.nan)
-    if not (0.0 < ends[0] <= ends[1] < 1e12):
+        ends = [read_rate(end.strip()) / tokens_per_request for end in (low, high if dots else low)]
+    except InputError:
+        ends = [1.0, 0.0]
+    if ends[0] > ends[1]:
         raise InputError(
-            f"read {text!r}", field="--demand",
-            accepted="requests per second, LOW..HIGH, both above 0: such as 5..20",
-        )  # fmt: skip
+            f"read {text!r}",
+            field="--demand",
+            accepted="tokens by time, LOW..HIGH: such as 1B/day..4B/day",
+        )
     return Demand(*ends)

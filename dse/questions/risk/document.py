@@ -1,4 +1,4 @@
-"""`dse risk --json`: the answer as one document, and the commands that make a measurement."""
+"""The document of `dse whatif --uncertain --json`, and commands that make a measurement."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _benchmark(load: Mapping[str, Any], deployment: Mapping[str, Any]) -> str:
 
 
 def document(found: Risk) -> dict[str, Any]:
-    """`dse risk --json`."""
-    robust, asked = found.robust, found.asked
+    """`dse whatif --uncertain --json`."""
+    robust, asked, demand = found.robust, found.asked, found.uncertain.demand
     items = found.uncertain.items
     return {
         "space": found.study.name,
@@ -58,8 +58,8 @@ def document(found: Risk) -> dict[str, Any]:
         "standard_error": float(robust.standard_error.max()),
         "retune": asked.retune,
         "demand": None
-        if asked.demand is None
-        else {"requests_per_s_low": asked.demand.low, "requests_per_s_high": asked.demand.high},
+        if demand is None
+        else {"requests_per_s_low": demand.low, "requests_per_s_high": demand.high},
         "answer": lead(found),
         "advised": items[robust.least_regret].name,
         "predicted_best": items[robust.predicted].name,

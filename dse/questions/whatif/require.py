@@ -71,7 +71,7 @@ QUANTITIES = {
 }
 
 
-def require(
+def required(
     folder: Path,
     chip: str,
     catalog: Catalog,
@@ -81,7 +81,7 @@ def require(
     margin: float = 0.0,
     progress: Progress = lambda name, done, total: None,
 ) -> dict[str, Any]:
-    """The document of `dse hardware require --json`.
+    """The document of `dse whatif --require --json`.
 
     Raises InputError for a folder that is no study, a space file that has changed since, a chip
     that lacks a figure of every estimate, and an unknown quantity.
