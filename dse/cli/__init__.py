@@ -26,7 +26,6 @@ VERBS = {
     "rediscover": "how far the front lands from designs that experts published, and why",
     "basket": "one shape for several chips, and what it gives away on each",
     "whatif": "what changes the answer, how sure it is, and what a chip would need",
-    "traffic": "the fleet that a trace of requests needs, by a percentile of first tokens",
     "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",

@@ -219,11 +219,11 @@ def test_prices_and_costs_of_the_users_own_are_used_and_said(tmp_path: Path):
     assert bought[1]["usd_per_chip_hour"] < bought[0]["usd_per_chip_hour"]
     said = dse("fleet", plan, "--costs", str(costs))
     assert "20000 USD x 1.4 (server) x 1.19 (network)" in " ".join(said.out.split())
-    assert "What an owned chip costs by the hour" in said.out
+    assert "An owned chip-hour by its parts" in said.out
     assert dse("fleet", plan, "--out", str(tmp_path / "out")).code == 0
     with zipfile.ZipFile(tmp_path / "out/fleet.xlsx") as book:
         names = ET.fromstring(book.read("xl/workbook.xml"))  # noqa: S314
-    assert "Owned by the hour" in [node.get("name") for node in names.iter()]
+    assert "parts" in [node.get("name") for node in names.iter()]
     rented = json.loads(dse("fleet", written(tmp_path, PLAN), "--json", "--prices", str(prices),
                             "--as-of", "2026-06").out)  # fmt: skip
     offer = next(row for row in rented["prices"] if row["offer"].startswith("h100"))

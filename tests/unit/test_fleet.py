@@ -24,15 +24,16 @@ from dse.economics.fleet_cost import (
     upkeep_usd,
 )
 from dse.economics.tco import usd_per_chip_hour
-from dse.questions.fleet.answer import answer_of, document
+from dse.questions.fleet.answer import answer_of
 from dse.questions.fleet.changes import entries, entry, loosened, with_offer
+from dse.questions.fleet.document import document
 from dse.questions.fleet.options import _efficient, options_of
 from dse.questions.fleet.words import lead
 from dse.schema.costs import Cost
 from dse.schema.owning import Owning
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Limits, Offer, Plan
 from dse.schema.plan_reader import load_plan
-from dse.schema.traffic import Class
+from dse.schema.traffic import Requests
 
 YEAR_S = 8760.0 * 3600.0
 
@@ -40,7 +41,7 @@ YEAR_S = 8760.0 * 3600.0
 def demand(name: str = "chat", per_s: float = 10.0, **more: float) -> DemandClass:
     given = {"peak": 1.0, "growth": 0.0} | more
     return DemandClass(
-        name, ("m",), per_s, (Class(1.0, 1000.0, 100.0, 0.0),), 1.0, 0.05, given["peak"],
+        name, ("m",), per_s, (Requests(1.0, 1000.0, 100.0, 0.0),), 1.0, 0.05, given["peak"],
         given["growth"], math.inf, (), (),
     )  # fmt: skip
 
@@ -82,6 +83,7 @@ def plan(*chips: FleetChip, **more) -> Plan:
         "quarters": 2, "discount_rate": 0.08, "costs": COSTS, "spare_servers": 0,
         "spare_share": 0.0, "demand": (demand(),), "limits": Limits(),
     } | more  # fmt: skip
+    given.setdefault("own", load_catalog().source)
     return Plan(
         name="t", title="A test", description="", file="t.yaml", price_basis="rental_3yr",
         backend="generic", disaggregated=False, largest_instance=8, chips=chips, **given,
@@ -433,7 +435,9 @@ def test_what_is_bought_is_said_at_what_it_takes_in_cash():
     bought = answer.counted.bought_usd
     chips = sum(row["chips"] for row in document(answer, [])["orders"])
     assert bought == chips * 40e3 == document(answer, [])["usd_bought"]
-    assert any(f"paid whole when it arrives, ${bought:,.0f};" in text for text in lead(answer))
+    assert any(
+        f"paid for in full on arrival: ${bought:,.0f} in cash" in text for text in lead(answer)
+    )
     assert answer.counted.usd < bought / 2
 
 

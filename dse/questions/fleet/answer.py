@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dse.catalog import Catalog
-from dse.economics.fleet import MANY, Solved, many, settled, solve
+from dse.economics.fleet import Solved, many, settled, solve
 from dse.economics.fleet_cost import Counted, Option, count
+from dse.economics.priced import unsold_of
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.questions.fleet.changes import Entry, Loosened, entries, loosened
@@ -37,7 +38,8 @@ class Solution:
     """`counted` is None where nothing keeps the plan: `gives` then says what must give, `waits`
     whose lead time is too long, `unserved` the classes that no chip serves. Of a plan of one
     quarter and one class, `alone` is each chip by itself, the cheapest first, and `by_means` the
-    chips that would be ordered for requests of mean lengths at the mean rate."""
+    chips that would be ordered for requests of mean lengths at the mean rate. `unsold` are
+    those that are not on general sale, with what their files say."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -51,6 +53,7 @@ class Solution:
     unserved: tuple[str, ...] = ()
     alone: tuple[OneChip, ...] = ()
     by_means: int | None = None
+    unsold: Mapping[str, str] = field(default_factory=dict)
 
 
 def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) -> Solution:
@@ -58,6 +61,7 @@ def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) 
     the program, are not what the program says: a fault of this software."""
     options, refused = options_of(plan, catalog, progress)
     found = answer_of(plan, options, refused, progress)
+    found = replace(found, unsold=unsold_of(catalog, [chip.chip for chip in plan.chips]))
     if found.counted is None or not found.alone or not plan.demand[0].source:
         return found
     return replace(found, by_means=_by_means(plan, catalog, found.counted))

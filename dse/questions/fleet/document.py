@@ -14,6 +14,7 @@ from dse.questions.fleet.changes import Entry
 from dse.schema.plan import BUY, QUARTER_HOURS, DemandClass, Plan
 from dse.schema.traffic import Windows
 
+OWN_FORMATS = "checkpoint format, its own cache"  # of an option whose class asks for none
 MOST_SHOWN = 400  # windows of a trace
 
 
@@ -174,8 +175,6 @@ def _offer(row: Entry) -> dict[str, Any]:
     }
 
 
-
-
 def _demand(plan: Plan, one: DemandClass) -> dict[str, Any]:
     """What a class asks for; `busy` is the peak of the last quarter."""
     return {
@@ -239,7 +238,9 @@ def servers_of(quarter: Quarter, chip: str) -> tuple[int, int]:
 def option_words(option: Option, number: int) -> str:
     """`6 x 2 h100_sxm, tp 2, fp8, fp8 cache`: instances, chips of each, and how they are used."""
     each = option.label.replace(" x ", " ")
-    return f"{number:,} x {each}{division_of(option)}, {option.detail.get('formats', '')}"
+    formats = str(option.detail.get("formats", ""))
+    given = "" if formats in ("", OWN_FORMATS) else f", {formats}"
+    return f"{number:,} x {each}{division_of(option)}{given}"
 
 
 def division_of(option: Option) -> str:

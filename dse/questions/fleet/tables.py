@@ -153,7 +153,7 @@ def chip_table(rows: Sequence[Mapping[str, Cell]]) -> Table:
             Column("usd", "cost", "dollars"),
         ),
         rows,
-        ("Chips that are on and do not serve at the peak are spare, or left over of whole servers.",),
+        ("Chips that are on and do not serve at the peak are spare, or left over of servers.",),
     )
 
 

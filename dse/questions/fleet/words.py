@@ -8,6 +8,7 @@ from dse import units
 from dse.answer.numbers import dollars, share, significant, tenths, time
 from dse.economics.fleet import DEMAND, MANY, SUPPLY
 from dse.economics.fleet_cost import Counted
+from dse.economics.priced import as_of_words, unsold_rests, unsold_sentences
 from dse.questions.fleet.answer import Solution, owned_prices, per_million, single, split
 from dse.questions.fleet.changes import EVEN, Entry, Loosened
 from dse.schema.plan import BUY, DemandClass, FleetChip, Offer, Plan
@@ -57,7 +58,11 @@ def lead(found: Solution) -> list[str]:
     """What to do, what it costs, how sure that is, what would change it."""
     if found.counted is None:
         return _infeasible(found)
-    return [_what(found), *_traffic(found), *_how_sure(found), *_changes(found)]
+    assert found.solved.mix is not None
+    ordered = {label for label, _ in found.solved.mix.orders}
+    chips = dict.fromkeys(offer.chip for offer in found.plan.offers if offer.label in ordered)
+    unsold = unsold_sentences(found.unsold, chips)
+    return [_what(found), *unsold, *_traffic(found), *_how_sure(found), *_changes(found)]
 
 
 def price(offer: Offer, usd: float) -> str:
@@ -100,6 +105,8 @@ def asked_words(plan: Plan) -> str:
     if plan.description:
         parts.append(plan.description.rstrip("."))
     basis = f"rents on the basis {plan.price_basis} unless a chip says otherwise"
+    if all(offer.way == BUY for offer in plan.offers):
+        basis = "chips are bought, at the costs of owned_tco"
     return ". ".join([*parts, f"{quarters}; {basis}", *map(upper, _limits(plan))]) + "."
 
 
@@ -337,9 +344,9 @@ def assumptions(found: Solution) -> list[str]:
             "whole (split)"
         )
     rests += [f"prices of {file} before the shipped ones" for file in plan.own.prices]
-    if plan.own.as_of is not None:
-        rests.append(f"shipped prices as they were known in {plan.own.as_of} (--as-of)")
+    rests += as_of_words(plan.own)
     rests += [f"costs of owning of {file}" for file in plan.costs.files]
+    rests += unsold_rests(found.unsold)
     rests += [f"{offer.label}: {offer.words}" for offer in plan.offers]
     rests += [
         f"{chip.chip}: {chip.watts / 1e3:.3g} kW a chip at the meter ({chip.power_words}); "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dse.answer.numbers import number, percent, priced, share, tenths
+from dse.economics.priced import unsold_sentences
 from dse.physics.kin import COMMON, MEASURED
 from dse.problem.loads import held
 from dse.problem.words import (
@@ -15,7 +16,7 @@ from dse.problem.words import (
 from dse.questions.risk.answer import Risk, quality_limits
 from dse.questions.risk.measure_next import Measurement
 from dse.questions.whatif.choices import Choice
-from dse.questions.whatif.paid import left_out, paid_sentences, unsold_words
+from dse.questions.whatif.paid import left_out, paid_sentences
 
 MOST = 6  # measurements that a table shows
 MEANING = (
@@ -29,7 +30,7 @@ def lead(found: Risk) -> list[str]:
     """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
     chips = [item.name for item in found.uncertain.items]
     chip = found.uncertain.items[found.robust.least_regret].chip
-    words = [_advice(found, chips), *unsold_words(found.paid, chip)]
+    words = [_advice(found, chips), *unsold_sentences(found.paid.unsold, [chip])]
     if len(chips) == 1:
         return [*words, "There is no other choice."]
     robust = found.robust
