@@ -23,11 +23,26 @@ from dse.cli.progress import Progress
 STEADY = "steady"
 # Parameters that make a plan, beside one that is named.
 MAKE = (
-    "model", "chip", "trace", "requests_per_second", "demand", "peak_over_average",
-    "prompt_tokens", "output_tokens", "ttft_limit", "tpot_limit", "percentile", "window",
-    "windows", "lengths", "weight_dtype", "kv_dtype", "backend", "largest_instance",
+    "model",
+    "chip",
+    "trace",
+    "requests_per_second",
+    "demand",
+    "peak_over_average",
+    "prompt_tokens",
+    "output_tokens",
+    "ttft_limit",
+    "tpot_limit",
+    "percentile",
+    "window",
+    "windows",
+    "lengths",
+    "weight_dtype",
+    "kv_dtype",
+    "backend",
+    "largest_instance",
     "price_basis",
-)  # fmt: skip
+)
 
 
 @click.command("fleet")

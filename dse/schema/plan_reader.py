@@ -37,14 +37,24 @@ GIVEN = "the plan given"  # what messages call a plan that is no file
 LEAST_PER_S = 1e-3  # what is far less the program would round to no instance at all
 # Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
 TERMS = {
-    "on_demand": 1, "on_demand_marketplace": 1, "spot": 1, "capacity_block": 1,
-    "rental_1yr": 4, "reserved_1yr": 4, "rental_3yr": 12, "reserved_3yr": 12,
-}  # fmt: skip
+    "on_demand": 1,
+    "on_demand_marketplace": 1,
+    "spot": 1,
+    "capacity_block": 1,
+    "rental_1yr": 4,
+    "reserved_1yr": 4,
+    "rental_3yr": 12,
+    "reserved_3yr": 12,
+}
 # Lines of a class that a trace stands for.
 FROM_TRACE = (
-    "requests_per_second", "tokens_per_day", "prompt_tokens", "output_tokens", "peak_over_average",
+    "requests_per_second",
+    "tokens_per_day",
+    "prompt_tokens",
+    "output_tokens",
+    "peak_over_average",
     "prefix_hit_rate",
-)  # fmt: skip
+)
 _Load = tuple[tuple[Requests, ...], float, float, str, Windows | None]
 SERVERS_PER_RACK = 4
 
@@ -206,9 +216,10 @@ class _Reader:
         least = per_s * min(1.0, (1.0 + row.growth_per_quarter) ** (self.written.quarters - 1))
         if least < LEAST_PER_S:
             raise self._wrong(
-                at, f"a demand of {least:.3g} requests/s is too little for a fleet",
+                at,
+                f"a demand of {least:.3g} requests/s is too little for a fleet",
                 f"{LEAST_PER_S:g} requests/s or more in every quarter; 2B tokens are two billion",
-            )  # fmt: skip
+            )
         return DemandClass(
             name=row.name,
             models=tuple(names),
@@ -320,9 +331,17 @@ class _Reader:
                 (*at, "chips_per_rack"), f"read {per_rack}", f"whole servers of {server} chips"
             )
         return FleetChip(
-            row.chip, server, watts, words, per_rack, rack, stock,
-            self._offers(at, row, owned, stock), tuple(row.classes), owned,
-        )  # fmt: skip
+            row.chip,
+            server,
+            watts,
+            words,
+            per_rack,
+            rack,
+            stock,
+            self._offers(at, row, owned, stock),
+            tuple(row.classes),
+            owned,
+        )
 
     def _no_costs(self, at: KeyPath, row: Any) -> None:
         """Raises InputError for a figure that is a cost, which the chip lines of `costs:` say."""
@@ -408,12 +427,17 @@ class _Reader:
         if term is None:
             raise self._wrong(at, f"the term of {basis} is not known", "`term_quarters: N`")
         return Offer(
-            chip, RENT, f"{chip}, rent on {name}" if name != "own price" else f"{chip}, rent", usd,
-            words, self._lead(at, one.lead_quarters), term_quarters=term,
+            chip,
+            RENT,
+            f"{chip}, rent on {name}" if name != "own price" else f"{chip}, rent",
+            usd,
+            words,
+            self._lead(at, one.lead_quarters),
+            term_quarters=term,
             chips_per_quarter=self._supply(one.chips_per_quarter),
             price_change=one.price_change_per_quarter,
             on_site=one.site == "own",
-        )  # fmt: skip
+        )
 
     def _buy(self, at: KeyPath, chip: str, one: Any, owned: Owning) -> Offer:
         life, price = self.costs.inputs["life"], owned.price
@@ -428,12 +452,16 @@ class _Reader:
             + f" x {owned.capital_usd / owned.server_usd:g} (network), {_source(price)}"
         )
         return Offer(
-            chip, BUY, f"{chip}, bought", owned.capital_usd, words,
+            chip,
+            BUY,
+            f"{chip}, bought",
+            owned.capital_usd,
+            words,
             self._lead(at, one.lead_quarters),
             life_quarters=life.value / HOUR / QUARTER_HOURS,
             chips_per_quarter=self._supply(one.chips_per_quarter),
             price_change=one.price_change_per_quarter,
-        )  # fmt: skip
+        )
 
     def _lead(self, at: KeyPath, lead: int) -> int:
         if lead >= self.written.quarters:
@@ -452,19 +480,30 @@ class _Reader:
     def _smallest_server(self, plan: Plan) -> None:
         """Raises InputError for a cap that not even one server of any chip meets."""
         least: Sequence[tuple[str, float, dict[str, float], str]] = (
-            ("power", plan.limits.watts, {
-                chip.chip: chip.watts * chip.server for chip in plan.chips
-                if chip.stock or any(offer.on_site for offer in chip.offers)
-            }, "W"),
+            (
+                "power",
+                plan.limits.watts,
+                {
+                    chip.chip: chip.watts * chip.server
+                    for chip in plan.chips
+                    if chip.stock or any(offer.on_site for offer in chip.offers)
+                },
+                "W",
+            ),
             ("chips", plan.limits.chips, {c.chip: float(c.server) for c in plan.chips}, "count"),
-            ("budget_per_hour", plan.limits.usd_per_hour, {
-                chip.chip: min(
-                    [offer.usd * chip.server for offer in chip.offers if offer.way == RENT],
-                    default=0.0,
-                )
-                for chip in plan.chips
-            }, "usd/h"),
-        )  # fmt: skip
+            (
+                "budget_per_hour",
+                plan.limits.usd_per_hour,
+                {
+                    chip.chip: min(
+                        [offer.usd * chip.server for offer in chip.offers if offer.way == RENT],
+                        default=0.0,
+                    )
+                    for chip in plan.chips
+                },
+                "usd/h",
+            ),
+        )
         provider = any(not offer.on_site for offer in plan.offers)
         for field, limit, needs, dimension in least:
             if not needs or (field == "power" and provider):

@@ -75,13 +75,15 @@ def windows_of(trace: Trace, window_s: float) -> Windows:
     if windows < 2:
         raise InputError(
             f"the trace of {trace.span_s:g} s has {windows} whole windows of {window_s:g} s",
-            field="--window", accepted=f"at most {trace.span_s / 2.0:g} s",
-        )  # fmt: skip
+            field="--window",
+            accepted=f"at most {trace.span_s / 2.0:g} s",
+        )
     if windows > MOST_WINDOWS:
         raise InputError(
             f"{windows:,} windows of {window_s:g} s in the trace of {trace.span_s:g} s",
-            field="--window", accepted=f"at least {trace.span_s / MOST_WINDOWS:.3g} s",
-        )  # fmt: skip
+            field="--window",
+            accepted=f"at least {trace.span_s / MOST_WINDOWS:.3g} s",
+        )
     place = np.floor((trace.time_s - trace.time_s[0]) / window_s).astype(np.int64)
     return Windows(window_s, np.bincount(place[place < windows], minlength=windows))
 

@@ -38,10 +38,11 @@ def trace(time, prompt, output, cached=None) -> Trace:
 @given(
     rows=st.lists(
         st.tuples(st.integers(1, 50_000), st.integers(1, 5_000), st.floats(0, 1)),
-        min_size=2, max_size=60,
+        min_size=2,
+        max_size=60,
     ),
     groups=st.integers(1, 6),
-)  # fmt: skip
+)
 def test_classes_keep_all_tokens_and_requests(rows, groups) -> None:
     prompt, output, share = np.array(rows).T
     time = np.linspace(0.0, 100.0, len(rows))
@@ -194,9 +195,12 @@ def test_the_slowest_class_stands_for_the_percentile_of_all(load: float) -> None
     output = np.clip(np.rint(rng.lognormal(5.3, 0.8, REQUESTS)), 1, 4_000)
     per_s = load / (TOKEN * prompt.mean() + ROW * output.mean())
     served = simulation.open_loop(
-        law, prompt.astype(int), output.astype(int), simulation.poisson(per_s, REQUESTS, 3),
+        law,
+        prompt.astype(int),
+        output.astype(int),
+        simulation.poisson(per_s, REQUESTS, 3),
         budget=BUDGET,
-    )  # fmt: skip
+    )
     measured = served.ttft_s[REQUESTS // 5 : -REQUESTS // 20]
     of = trace(np.linspace(0.0, 1000.0, REQUESTS), prompt, output)
     for percentile_, groups in GROUPS.items():

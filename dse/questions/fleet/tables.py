@@ -129,12 +129,15 @@ def class_table(demand: Sequence[Json]) -> Table:
             Column("prefix_hit_rate", "prompt cached", "share"),
         ),
         [
-            {**row, "prompt_tokens": round(row["prompt_tokens"]),
-             "output_tokens": round(row["output_tokens"])}
+            {
+                **row,
+                "prompt_tokens": round(row["prompt_tokens"]),
+                "output_tokens": round(row["output_tokens"]),
+            }
             for one in demand
             for row in one["classes"]
         ],
-    )  # fmt: skip
+    )
 
 
 def chip_table(rows: Sequence[Mapping[str, Cell]]) -> Table:

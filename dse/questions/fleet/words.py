@@ -207,8 +207,8 @@ def _traffic(found: Solution) -> list[str]:
     if len(kept) > 1:
         best, second = (row.counted.usd for row in kept[:2] if row.counted is not None)
         dearer = f", {tenths(second / best - 1.0)} dearer" if best > 0.0 else ""
-        sentences.append(f"With one chip alone, {kept[0].chip} is cheapest, then {kept[1].chip}"
-                         f"{dearer}.")  # fmt: skip
+        chips = f"{kept[0].chip} is cheapest, then {kept[1].chip}"
+        sentences.append(f"With one chip alone, {chips}{dearer}.")
     chips = sum(quarter.chips_used.values())
     if found.by_means is not None and found.by_means != chips:
         sentences.append(
