@@ -109,7 +109,6 @@ def plan(*chips: FleetChip, **more) -> Plan:
         "demand": (demand(),),
         "limits": Limits(),
     } | more
-    given.setdefault("own", load_catalog().source)
     return Plan(
         name="t",
         title="A test",
@@ -120,6 +119,7 @@ def plan(*chips: FleetChip, **more) -> Plan:
         disaggregated=False,
         largest_instance=8,
         chips=chips,
+        own=load_catalog().source,
         **given,
     )
 
