@@ -46,13 +46,6 @@ def say(text: str, indent: str = "") -> None:
     click.echo(wrapped(text, width(), indent))
 
 
-def say_command(text: str) -> None:
-    """A command line, indented, that goes on after a backslash where it is too wide."""
-    from dse.render.console import command_text
-
-    click.echo(command_text(text, width()))
-
-
 def print_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
 ) -> None:

@@ -94,7 +94,7 @@ OF_REQUIRE = ("vary", "margin", "space")
 @click.option(
     "--demand",
     metavar="TOKENS/TIME",
-    help="Input and output tokens to serve: 1B/day; with --uncertain an interval, 1B/day..4B/day.",
+    help="Tokens to serve, 1B/day; of --uncertain 1B/day..4B/day.",
 )
 @click.option("--peak-over-average", metavar="X", help="Of the demand; else 1.")
 @click.option(
@@ -108,33 +108,25 @@ OF_REQUIRE = ("vary", "margin", "space")
     "points",
     multiple=True,
     metavar="POINT",
-    help="With --uncertain, of a STUDY that searched shapes: the point whose shape it is. Given "
-    "several times, the shapes are compared, where the study limits their quality.",
+    help="Of --uncertain: the STUDY's point whose shape it is; several compare.",
 )
-@click.option("--draws", type=Whole(1_000, 1_000_000), default=10_000, help="With --uncertain.")
+@click.option("--draws", type=Whole(1_000, 1_000_000), default=10_000, help="Of --uncertain.")
 @click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="Of the draws.")
 @click.option(
     "--price-interval",
     type=Between(0.0, 10.0),
-    help="With --uncertain: 80% interval of every price, as a share either way: 0.2 is 20%, 0 is "
-    "certain. Else from the published rows of each chip.",
+    help="Of every price, 80%: 0.2 is 20% either way. Else from the published rows of each chip.",
 )
-@click.option(
-    "--retune", is_flag=True, help="Choose configurations again in every draw, not only the load."
-)
-@click.option(
-    "--require", metavar="CHIP", help="What a chip must have to enter the front of STUDY."
-)
-@click.option(
-    "--vary", default=VARIED, metavar="NAMES", help="With --require: quantities, each alone."
-)
+@click.option("--retune", is_flag=True, help="Choose configurations again in every draw.")
+@click.option("--require", metavar="CHIP", help="What a chip must have to enter STUDY's front.")
+@click.option("--vary", default=VARIED, show_default="all", help="Of --require: quantities.")
 @click.option(
     "--margin",
     default="0%",
     metavar="SHARE",
-    help="With --require: how much better than the front it must be in cost, time or energy.",
+    help="Of --require: how much better than the front in cost, time or energy.",
 )
-@click.option("--space", metavar="FILE", help="With --require: the study's space file, if moved.")
+@click.option("--space", metavar="FILE", help="Of --require: the study's space file, if moved.")
 @click.option("--tp", type=DEGREE, help="With --model: tensor parallelism; else looked for.")
 @click.option("--pp", type=DEGREE, help="Pipeline stages; else 1.")
 @click.option("--dp", type=DEGREE, help="Attention data parallelism; else looked for with experts.")
@@ -213,17 +205,17 @@ def command(
         limits, objective = shared["limits"], shared["objective"]
         space = space_of_model(**model, limits=limits, objective=objective, catalog=catalog)
         shared["limits"] = ()
+    asked: dict[str, Any] = {**shared, "catalog": catalog, "command": command_line()}
     if uncertain:
         from dse.questions.risk.ask import risk
 
-        own = {name: flags[name] for name in OF_UNCERTAIN}
-        said, progress = risk, CountProgress()
+        asked |= {name: flags[name] for name in OF_UNCERTAIN}
+        found = risk(space, **asked, progress=CountProgress())
     else:
         from dse.questions.whatif.ask import whatif
 
-        own = {name: flags[name] for name in OF_CHANGES}
-        said, progress = whatif, Progress()
-    found = said(space, **shared, **own, catalog=catalog, command=command_line(), progress=progress)
+        asked |= {name: flags[name] for name in OF_CHANGES}
+        found = whatif(space, **asked, progress=Progress())
     deliver(found, out=out, as_json=as_json, formats=FORMATS)
 
 

@@ -16,10 +16,6 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.own_prices import OWN
 from dse.schema.owning import lacks_for_owning
 
-# Titles of columns.
-SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
-
-
 UNSOLD = (
     "announced",
     "announced_ramping",
@@ -31,7 +27,7 @@ UNSOLD = (
 )
 
 
-def unsold_of(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
+def unsold(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
     """Those of `chips` that are not on general sale, with what their files say."""
     sale = {chip: catalog.chips[chip].availability for chip in chips}
     return {chip: word.replace("_", ", ") for chip, word in sale.items() if word in UNSOLD}

@@ -125,7 +125,8 @@ def test_prices_of_ones_own_turn_the_choice(space: Callable[..., Path], tmp_path
     )  # fmt: skip
     after = risk(space(*TWO), "--draws", 1000, "--json", "--prices", prices).json()
     assert after["advised"] == other
-    assert f"prices of yours (mine.csv): {other}" in after["rests_on"]
+    rests = [text for text in after["rests_on"] if text.startswith(f"{other}: price on basis")]
+    assert "own price of mine.csv" in rests[0]
     assert after["prices_given"]["prices"] == [str(prices)]
 
 
@@ -142,7 +143,7 @@ def test_owned_chips_are_priced_by_their_parts(space: Callable[..., Path], tmp_p
         chip = one.pop("chip")
         assert sum(one.values()) == pytest.approx(total)
         assert two["electricity"] > one["electricity"], chip
-    assert "costs of owning of yours: costs.yaml" in dear["rests_on"]
+    assert "costs of owning that were given: electricity" in dear["rests_on"]
     said = risk(path, "--draws", 1000)
     assert "An owned chip-hour by its parts" in said.out
     assert fits(said.out, 100)

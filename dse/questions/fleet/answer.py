@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from dse.catalog import Catalog
 from dse.economics.fleet import Solved, many, settled, solve
 from dse.economics.fleet_cost import Counted, Option, count
-from dse.economics.priced import unsold_of
+from dse.economics.priced import unsold
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.questions.fleet.changes import Entry, Loosened, entries, loosened
@@ -61,7 +61,7 @@ def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) 
     the program, are not what the program says: a fault of this software."""
     options, refused = options_of(plan, catalog, progress)
     found = answer_of(plan, options, refused, progress)
-    found = replace(found, unsold=unsold_of(catalog, [chip.chip for chip in plan.chips]))
+    found = replace(found, unsold=unsold(catalog, [chip.chip for chip in plan.chips]))
     if found.counted is None or not found.alone or not plan.demand[0].source:
         return found
     return replace(found, by_means=_by_means(plan, catalog, found.counted))

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from dse.catalog import Catalog
+from dse.economics.priced import price_documents, prices_rest_on, unsold
 from dse.errors import InputError
 from dse.problem.objective import on_terms, pose
 from dse.questions.risk.measure_next import Measurement, measure_next
 from dse.questions.risk.price_spread import PriceSpread, price_spreads
 from dse.questions.whatif.choices import RETUNED, Choices, Progress, choices_of, joined
 from dse.questions.whatif.demand import tokens_per_request
-from dse.questions.whatif.paid import Paid, paid_with
 from dse.questions.whatif.require import space_file_of
 from dse.questions.whatif.robust import Demand, Robust, Uncertain, draw, robustness
 from dse.questions.whatif.subject import limit_from
@@ -63,7 +63,10 @@ class Risk:
     measurements: tuple[Measurement, ...]
     shapes: tuple[Shape, ...]  # none where the space has one model
     reached: frozenset[str]  # chips that `dse calibrate` can measure
-    paid: Paid
+    parts: tuple[Mapping[str, Any], ...]  # of each chip-hour, where chips are owned
+    prices_rest_on: tuple[str, ...]
+    prices_given: Mapping[str, Any]
+    unsold: Mapping[str, str]  # chips that are not on general sale, and why
 
     @property
     def objective(self) -> str:
@@ -127,8 +130,21 @@ def risk_of(
     robust = robustness(uncertain, draws)
     found = measure_next(uncertain, draws, robust, progress)
     reached = frozenset(chip for chip in chips if catalog.chips[chip].vendor in BY_TORCH)
-    paid = paid_with(catalog, study, chips)
-    return Risk(study, asked, uncertain, prices, robust, tuple(found), tuple(shapes), reached, paid)
+    basis = study.price_basis
+    return Risk(
+        study=study,
+        asked=asked,
+        uncertain=uncertain,
+        prices=prices,
+        robust=robust,
+        measurements=tuple(found),
+        shapes=tuple(shapes),
+        reached=reached,
+        parts=tuple(price_documents(catalog, chips, basis)),
+        prices_rest_on=tuple(prices_rest_on(catalog, chips, basis)),
+        prices_given=catalog.source.own_prices(),
+        unsold=unsold(catalog, chips),
+    )
 
 
 def _source(
@@ -139,8 +155,9 @@ def _source(
         if points:
             raise InputError(
                 f"read {points[0]!r} of a space, which is no study",
-                field="--point", accepted="the folder of a finished study as STUDY",
-            )  # fmt: skip
+                field="--point",
+                accepted="the folder of a finished study as STUDY",
+            )
         return load_study(source, catalog), catalog, []
     document, _ = read_study(folder)
     catalog = catalog.over(document)
@@ -148,20 +165,22 @@ def _source(
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",
-            field="STUDY", accepted="a new `dse run` of this space",
-        )  # fmt: skip
+            field="STUDY",
+            accepted="a new `dse run` of this space",
+        )
     if not points and study.model is None:
         raise InputError(
             f"{folder} searched shapes: of which point?",
-            field="--point", accepted="its number in front.csv, or cheapest, fastest, best, knee",
-        )  # fmt: skip
+            field="--point",
+            accepted="its number in front.csv, or cheapest, fastest, best, knee",
+        )
     shapes = _shapes(folder, points)
     if len(shapes) > 1 and not quality_limits(study):
         raise InputError(
             f"{study.name} limits no quality, and the cheapest of several shapes is the smallest",
             field="--point",
             accepted=f"one point, or a space with a limit on {' or '.join(QUALITY)}",
-        )  # fmt: skip
+        )
     return study, catalog, shapes
 
 
@@ -196,8 +215,9 @@ def _check_demand(study: Study, priced: bool) -> None:
     if any(load.serving == "poisson" for load in study.workloads):
         raise InputError(
             "the workload has a rate of arrivals already",
-            field="--demand", accepted="a space whose serving is continuous, static or offline",
-        )  # fmt: skip
+            field="--demand",
+            accepted="a space whose serving is continuous, static or offline",
+        )
 
 
 def demand_of(text: str, tokens_per_request: float) -> Demand:

@@ -12,7 +12,6 @@ from dse.answer.numbers import number
 from dse.questions.risk.answer import Risk
 from dse.questions.risk.measure_next import Measurement
 from dse.questions.risk.words import MEANING, after, deployment, facts, lead, measured, rests_on
-from dse.questions.whatif.paid import paid_rows
 
 BINS, FARTHEST = 40, math.log(4.0)  # of the margin, as a logarithm
 
@@ -86,8 +85,12 @@ def document(found: Risk) -> dict[str, Any]:
             }
             for one in found.prices
         ],
-        "price_parts": paid_rows(found.paid),
-        "prices_given": found.paid.own.own_prices(),
+        "price_parts": [
+            {"chip": price["chip"], "usd_per_chip_hour": price["usd_per_chip_hour"]}
+            | {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
+            for price in found.parts
+        ],
+        "prices_given": found.prices_given,
         "left_out": {**found.study.why_left_out, **found.uncertain.choices.left_out},
         "rests_on": rests_on(found),
     }

@@ -41,8 +41,8 @@ def risk_answer(found: Risk, command: str = "") -> Answer:
         blocks.append(_measurements(made))
     if made["prices"]:
         blocks.append(_prices(made))
-    if prices := [part.as_json() for part in found.paid.parts]:
-        blocks.append(price_parts(prices))
+    if found.parts:
+        blocks.append(price_parts(found.parts))
     if steps:
         title = "To make the first measurement, of a server that runs the deployment named"
         blocks.append(Commands(title, steps))

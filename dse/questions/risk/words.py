@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from dse.answer.numbers import number, percent, priced, share, tenths
-from dse.economics.priced import unsold_sentences
+from dse.economics.priced import unsold_rests, unsold_sentences
 from dse.physics.kin import COMMON, MEASURED
 from dse.problem.loads import held
 from dse.problem.words import (
@@ -16,9 +18,8 @@ from dse.problem.words import (
 from dse.questions.risk.answer import Risk, quality_limits
 from dse.questions.risk.measure_next import Measurement
 from dse.questions.whatif.choices import Choice
-from dse.questions.whatif.paid import left_out, paid_sentences
 
-MOST = 6  # measurements that a table shows
+NAMED = 8  # chips that are left out for one reason and named
 MEANING = (
     "Regret: what a choice costs in a draw over what the best choice of that draw costs, less 1. A "
     "choice that then keeps the limits with no deployment is counted with its own price and, on "
@@ -30,7 +31,7 @@ def lead(found: Risk) -> list[str]:
     """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
     chips = [item.name for item in found.uncertain.items]
     chip = found.uncertain.items[found.robust.least_regret].chip
-    words = [_advice(found, chips), *unsold_sentences(found.paid.unsold, [chip])]
+    words = [_advice(found, chips), *unsold_sentences(found.unsold, [chip])]
     if len(chips) == 1:
         return [*words, "There is no other choice."]
     robust = found.robust
@@ -191,7 +192,21 @@ def rests_on(found: Risk) -> list[str]:
             "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
             "the drawn rate needs"
         )
-    return [*words, *paid_sentences(found.paid), *left_out(found.study, choices.left_out)]
+    words += unsold_rests(found.unsold)
+    left = left_out({**found.study.why_left_out, **choices.left_out})
+    return [*words, *found.prices_rest_on, *left]
+
+
+def left_out(reasons: Mapping[str, str]) -> list[str]:
+    """Chips of the space that are no choice, by reason."""
+    chips: dict[str, list[str]] = {}
+    for chip, why in reasons.items():
+        reason = why.removeprefix(f"{chip} ").partition(";")[0]  # what follows is advice
+        chips.setdefault(reason, []).append(chip)
+    return [
+        f"left out, {why}: {', '.join(names) if len(names) <= NAMED else f'{len(names)} chips'}"
+        for why, names in chips.items()
+    ]
 
 
 def _kin(found: Risk) -> list[str]:

@@ -104,7 +104,7 @@ def answer(
         "shadow_prices": None,
         "break_even": None,
         "equal": [],
-    }  # fmt: skip
+    }
     for scenario in questions.scenarios:
         progress(f"what if {scenario.name}")
         document["scenarios"].append(scenario_row(subject, scenario, points, before, objective))

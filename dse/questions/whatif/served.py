@@ -74,20 +74,20 @@ def space_of_model(
     """
     for name, listed, given in (("model", "models", model), ("chip", "chips", chips)):
         if not given:
+            ids = f"ids that `dse catalog {listed} list` prints"
             raise InputError(
-                f"--{name} is missing",
-                accepted=f"a STUDY, or --model and --chip: ids that `dse catalog {listed}` lists",
+                f"--{name} is missing", accepted=f"a STUDY, or --model and --chip: {ids}"
             )
     dtypes = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}
     known_dtypes(dtypes)
     resolved, catalog = resolve_model(str(model)), catalog or load_catalog()
-    ids = []
+    named = []
     for text in chips:
         catalog, chip = catalog.with_chip(text)
         catalog.require(chip)
-        ids.append(chip)
-    if len(set(ids)) < len(ids):
-        raise InputError(f"read {', '.join(ids)}", field="--chip", accepted="each chip once")
+        named.append(chip)
+    if len(set(named)) < len(named):
+        raise InputError(f"read {', '.join(named)}", field="--chip", accepted="each chip once")
     sparse = any(block.kind == "moe" for block in resolved.blocks)
     axes: dict[str, Any] = {
         **(SPARSE if sparse else DENSE),
@@ -114,11 +114,11 @@ def space_of_model(
         workload["prefix_hit_rate"] = prefix_hit_rate
     if requests_per_second is not None:
         workload |= {"serving": "poisson", "requests_per_second": requests_per_second}
-    free = len(ids) > 1 or any(isinstance(value, (list, dict)) for value in axes.values())
+    free = len(named) > 1 or any(isinstance(value, (list, dict)) for value in axes.values())
     path = Path(str(model))
     space = {
         "name": "whatif",
-        "title": f"{resolved.name} on {', '.join(ids)}",
+        "title": f"{resolved.name} on {', '.join(named)}",
         "description": "what the flags leave open of the deployment is looked for" if free else "",
         "workload": workload,
         "price_basis": price_basis,

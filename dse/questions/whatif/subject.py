@@ -9,13 +9,12 @@ from typing import Any
 
 from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.problem.describe import Limit
 from dse.problem.objective import pose
 from dse.questions.whatif.demand import demanded, in_servers
 from dse.questions.whatif.inputs import Subject
 from dse.questions.whatif.require import space_file_of
 from dse.schema.load import Demand, read_demand
-from dse.schema.metrics import Constraint, parse_constraint
+from dse.schema.metrics import Limit, parse_constraint
 from dse.schema.study import Space, Study, load_study
 from dse.study.folder import STUDY, read_study
 
@@ -55,9 +54,10 @@ def of_study(
     document, _ = read_study(Path(text))
     if "--evaluator" in document.get("command", ""):
         raise InputError(
-            f"{text} was evaluated by a function of your own", field="STUDY",
+            f"{text} was evaluated by a function of your own",
+            field="STUDY",
             accepted="a study of the built-in model",
-        )  # fmt: skip
+        )
     notes = []
     if catalog.source.has_prices:
         notes.append(f"prices and costs as this command gives them, not those of {text}")
@@ -83,9 +83,10 @@ def whole_servers(asked: Asked) -> Asked:
     problem = asked.subject.problem
     if problem.demand is None or problem.demand.average_tokens_per_s is None:
         raise InputError(
-            "whole servers of no demand", field="--whole-servers",
+            "whole servers of no demand",
+            field="--whole-servers",
             accepted="--demand TOKENS/TIME, too",
-        )  # fmt: skip
+        )
     catalog = asked.subject.catalog
     subject = replace(asked.subject, problem=in_servers(problem, catalog))
     return replace(asked, subject=subject)
@@ -121,14 +122,15 @@ def _asked(
     catalog = catalog.with_files(study.chip_files)
     problem = demanded(pose(study, catalog), catalog, study.demand)
     if limits:
-        more = tuple(_limit(text) for text in limits)
+        more = tuple(limit_from(text) for text in limits)
         problem = replace(problem, limits=(*problem.limits, *more))
     chosen = objective or _first(problem.objectives)
     if chosen not in [one.metric for one in problem.objectives]:
         raise InputError(
-            f"{chosen} is no objective of {study.name}", field="--objective",
+            f"{chosen} is no objective of {study.name}",
+            field="--objective",
             accepted=", ".join(one.metric for one in problem.objectives),
-        )  # fmt: skip
+        )
     return Asked(
         Subject(problem, catalog), study.title or study.name, seed, engine, chosen, tuple(notes)
     )
@@ -140,14 +142,9 @@ def _first(objectives: Sequence[Any]) -> str:
     return next((name for name in names if name.startswith("usd_")), names[0])
 
 
-def limit_from(text: str) -> Constraint:
+def limit_from(text: str) -> Limit:
     """A limit that a flag gives. Raises InputError."""
     try:
         return parse_constraint(text)
     except InputError as error:
         raise InputError(error.message, field="--limit", accepted=error.accepted) from None
-
-
-def _limit(text: str) -> Limit:
-    one = limit_from(text)
-    return Limit(one.metric, 1.0 if one.operator.startswith("<") else -1.0, one.limit, one.text)
