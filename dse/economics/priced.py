@@ -16,6 +16,8 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.own_prices import OWN
 from dse.schema.owning import lacks_for_owning
 
+# Titles of columns.
+SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
 UNSOLD = (
     "announced",
     "announced_ramping",
