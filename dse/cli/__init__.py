@@ -23,7 +23,6 @@ VERBS = {
     "train": "training: the best parallelism on given chips, memory, days, dollars",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "whatif": "what changes the answer, how sure it is, and what a chip would need",
-    "traffic": "the fleet that a trace of requests needs, by a percentile of first tokens",
     "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies, dates, fleets or chips side by side; a published model and the front",
     "report": "write the report of a study again",
