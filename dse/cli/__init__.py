@@ -30,7 +30,6 @@ VERBS = {
     "traffic": "the fleet that a trace of requests needs, by a percentile of first tokens",
     "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
-    "report": "write the report of a study again",
     "worker": "join a study from another process or machine",
     "hardware": "the chips: list, show, derive, compare, fit, racks, collectives",
     "calibrate": "measure this machine and write an efficiency file of it",

@@ -87,7 +87,7 @@ def _in_order(dates: tuple[str, ...]) -> tuple[str, ...]:
 def _study(space: str, date: str, folder: Path) -> Path:
     """A study of a space at the prices of a date, with its report, in a folder of that name."""
     from dse.catalog import load_catalog
-    from dse.render import write_report
+    from dse.questions.study import write_report
     from dse.study.run import run_study
 
     progress = Progress()

@@ -21,9 +21,9 @@ from dse.questions.compare.chips_words import (
     metric_rows,
     operator_rows,
 )
-from dse.render.folder import Chosen
+from dse.questions.study.folder import Chosen
+from dse.questions.study.roofline import PHASES, Operator, layout, operators
 from dse.render.page import answer_page
-from dse.render.roofline import PHASES, Operator, layout, operators
 
 PAGE, DATA = "compare.html", "compare.json"
 LEAST_PX = 8

@@ -9,11 +9,10 @@ from typing import Any
 
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import percent
-from dse.answer.palette import BLUE, PALETTE, SYMBOLS, VERMILION, plain
+from dse.answer.palette import BLUE, PALETTE, SYMBOLS, VERMILION, hatch, plain
 from dse.answer.shell import continued
 from dse.answer.text_table import Table
 from dse.render.decision import Json, decision_page, named
-from dse.render.figures import hatch
 from dse.render.records import csv_text, flat, kept, lines, sheet, write_answer
 
 MOST, HELPS = 6, 0.0005  # choices and measurements drawn; chance that one of these saves

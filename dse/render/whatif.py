@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import axis_title, label
 from dse.answer.numbers import significant
-from dse.answer.palette import BLUE, PALETTE, SYMBOLS, VERMILION, plain
+from dse.answer.palette import BLUE, PALETTE, SYMBOLS, VERMILION, hatch, plain
 from dse.answer.text_table import Table
 from dse.files import write_text
 from dse.render import records
-from dse.render.figures import hatch
-from dse.render.labels import axis_title, label
 from dse.render.markdown import escape
 from dse.render.page import answer_page, heads
 from dse.render.whatif_sheets import long_rows, questions

@@ -180,7 +180,7 @@ def test_damaged_workloads(mixed: Path, tmp_path: Path, loads: object):
     study = read_json(mixed, STUDY) | {"workloads": loads}
     (tmp_path / STUDY).write_text(json.dumps(study), encoding="utf-8")
     (tmp_path / FRONT).write_bytes((mixed / FRONT).read_bytes())
-    for arguments in (("estimate", tmp_path, 1), ("report", tmp_path)):
+    for arguments in (("estimate", tmp_path, 1), ("run", tmp_path)):
         said = dse(*arguments)
         assert (said.code, said.out) == (4, "")
         assert "workloads" in said.err
