@@ -134,6 +134,11 @@ def parse(text: str | float, dimension: str, *, field: str | None = None) -> flo
     return value + 0.0
 
 
+def example(dimension: str) -> str:
+    """How a quantity of the dimension is written."""
+    return _EXAMPLE[dimension]
+
+
 FEWEST_TRAINING_TOKENS, MOST_TRAINING_TOKENS = 1e6, 1e18
 TRAINING_TOKENS = "1M to 1e18 tokens, such as 15T"
 

@@ -24,6 +24,7 @@ from dse.schema.axes import (
 from dse.schema.axis_shapes import check_shapes
 from dse.schema.dtypes import ALIASES, DTYPES
 from dse.schema.loader import Document, KeyPath, did_you_mean
+from dse.schema.reader import Mistakes
 from dse.schema.tiers import TIERS
 
 MOST_VALUES = 10_000
@@ -36,23 +37,6 @@ _FORMS = {
     "ratio_of": ("ratio_of", "values", "multiple_of", "when"),
 }
 _KEYS = tuple(dict.fromkeys(key for keys in _FORMS.values() for key in keys))
-
-
-class Mistakes:
-    """Collects what is wrong with one document."""
-
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self.errors: list[InputError] = []
-
-    def add(self, path: KeyPath, message: str, accepted: str | None = None) -> None:
-        self.errors.append(self.document.error(path, message, accepted))
-
-    def place(self, path: KeyPath, error: InputError) -> None:
-        """The error of a helper that knows neither this file nor the line. Where it read another
-        file, that file and its field stay in the message."""
-        elsewhere = f"{error.file}: {error.field}: " if error.file and error.field else ""
-        self.add(path, f"{elsewhere}{error.message}", error.accepted)
 
 
 def read_axes(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from dse.schema.axes import AXES, LINEAR_KINDS, Axis, Branch, Value
-
-if TYPE_CHECKING:
-    from dse.schema.axis_reader import Mistakes
+from dse.schema.reader import Mistakes
 
 # What every model needs in which an axis has the value; without the axis its first value holds.
 _REQUIRED: tuple[tuple[str, Value, tuple[str, ...]], ...] = (

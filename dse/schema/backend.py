@@ -5,20 +5,16 @@ Kernel efficiency belongs to the chip; what the scheduler and the host add belon
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from dse import units
 from dse.errors import InputError
-from dse.schema.loader import load_yaml, validate
+from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.reader import Field, Flag, Number, Quantity, Table, Text, Then, Whole, Word, read
 
-# What a collective library takes on a chip that has peers: assumed.
-COMMUNICATION_BUFFERS = "0.4 GB"
+# Bytes that a collective library takes on a chip that has peers: assumed.
+COMMUNICATION_BUFFERS = 0.4e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,61 +57,49 @@ class Backend:
     date: str
 
 
-class _BackendFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
-
-    id: str
-    title: str
-    host_per_step: str
-    gap_per_step: str
-    host_per_request: str
-    first_token: str
-    first_token_steps: float = Field(default=0.0, ge=0)
-    overlapped: bool = False
-    chunk_tokens: int = Field(gt=0)
-    memory_fraction: float = Field(gt=0, le=1)
-    memory_rule: Literal["capacity", "free", "static"]
-    reserved_output: float = Field(ge=0, le=1)
-    window_cache: bool = True
-    max_running_requests: int = Field(gt=0)
-    communication_buffers: str = COMMUNICATION_BUFFERS
-    scheduler: Literal["mixed", "prefill_first"] = "mixed"
-    kind: str
-    source: str
-    date: str
+BACKEND = Table(
+    Field("id", Text(), meaning="what commands call it"),
+    Field("title", Text()),
+    Field("host_per_step", Quantity("s"), to="host_s_per_step", meaning="beside the device"),
+    Field("gap_per_step", Quantity("s"), to="gap_s_per_step", meaning="between two steps"),
+    Field(
+        "host_per_request",
+        Quantity("s"),
+        to="host_s_per_request",
+        meaning="for each running request, between two steps",
+    ),
+    Field(
+        "first_token",
+        Quantity("s"),
+        to="first_token_s",
+        meaning="added once to the time to first token",
+    ),
+    Field("first_token_steps", Number(0), 0.0, meaning="decode steps added to it"),
+    Field("overlapped", Flag(), False, meaning="work on requests runs beside the device too"),
+    Field("chunk_tokens", Then(Whole(above=0), float), meaning="most prompt tokens of a step"),
+    Field("memory_fraction", Number(above=0, most=1), meaning="what the backend takes"),
+    Field("memory_rule", Word(("capacity", "free", "static")), meaning="of what it takes that"),
+    Field("reserved_output", Number(0, 1), meaning="share of the output that is reserved"),
+    Field("window_cache", Flag(), True, meaning="layers with a window keep the window alone"),
+    Field("max_running_requests", Then(Whole(above=0), float), meaning="per instance"),
+    Field(
+        "communication_buffers",
+        Quantity("bytes"),
+        COMMUNICATION_BUFFERS,
+        to="communication_bytes",
+        meaning="that collectives keep of a chip with peers",
+    ),
+    Field("scheduler", Word(("mixed", "prefill_first")), "mixed"),
+    Field("kind", Text()),
+    Field("source", Text()),
+    Field("date", Text()),
+    make=Backend,
+)
 
 
 def load_backend(path: Path) -> Backend:
     """Raises InputError with the line and field of every mistake."""
-    document = load_yaml(path)
-    spec = validate(_BackendFile, document)
-    seconds = {
-        name: units.parse(getattr(spec, name), "s", field=name)
-        for name in ("host_per_step", "gap_per_step", "host_per_request", "first_token")
-    }
-    return Backend(
-        id=spec.id,
-        title=spec.title,
-        host_s_per_step=seconds["host_per_step"],
-        gap_s_per_step=seconds["gap_per_step"],
-        host_s_per_request=seconds["host_per_request"],
-        first_token_s=seconds["first_token"],
-        first_token_steps=spec.first_token_steps,
-        overlapped=spec.overlapped,
-        chunk_tokens=float(spec.chunk_tokens),
-        memory_fraction=spec.memory_fraction,
-        memory_rule=spec.memory_rule,
-        reserved_output=spec.reserved_output,
-        window_cache=spec.window_cache,
-        max_running_requests=float(spec.max_running_requests),
-        communication_bytes=units.parse(
-            spec.communication_buffers, "bytes", field="communication_buffers"
-        ),
-        scheduler=spec.scheduler,
-        kind=spec.kind,
-        source=spec.source,
-        date=spec.date,
-    )
+    return read(BACKEND, load_yaml(path))
 
 
 def load_backends(folder: Path) -> dict[str, Backend]:
@@ -128,8 +112,8 @@ def find_backend(backends: Mapping[str, Backend], name: str) -> Backend:
     """By id. Raises InputError with the ids that exist."""
     if name in backends:
         return backends[name]
-    near = difflib.get_close_matches(name, backends, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
     raise InputError(
-        f"unknown backend {name!r}{hint}", field="backend", accepted=", ".join(sorted(backends))
+        f"unknown backend {name!r}{did_you_mean(name, backends)}",
+        field="backend",
+        accepted=", ".join(sorted(backends)),
     )

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from dse.schema.backend import Backend
-from dse.schema.loader import load_yaml, validate
+from dse.schema.loader import load_yaml
+from dse.schema.reader import ByName, Field, Listed, Number, Table, Text, read
 
 FILE = "serving/calibration.yaml"
 # How far a number can be trusted, best first; the worst of what an answer used is its provenance.
@@ -52,22 +51,16 @@ class Calibration:
 NONE = Calibration(MappingProxyType({}), MappingProxyType({}))
 
 
-class _CalibrationFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
-
-    title: str
-    kind: str
-    source: str
-    date: str
-    data_digest: str
-    factors: dict[str, float]
-    spread: dict[str, dict[str, tuple[float, float]]] = Field(default_factory=dict)
-    shared: float = Field(default=0.5, ge=0, le=1)
+CALIBRATION = Table(
+    *(Field(name, Text()) for name in ("title", "kind", "source", "date", "data_digest")),
+    Field("factors", ByName(Number())),
+    Field("spread", ByName(ByName(Listed(Number(), 2, 2))), {}),
+    Field("shared", Number(0, 1), 0.5, meaning="variance that the rows of a group share"),
+)
 
 
 def load_calibration(path: Path) -> Calibration:
     """Raises InputError with the line and field of every mistake."""
-    spec = validate(_CalibrationFile, load_yaml(path))
-    return Calibration(
-        spec.factors, spec.spread, spec.shared, spec.data_digest, spec.source, spec.date
-    )
+    found = read(CALIBRATION, load_yaml(path))
+    wanted = ("factors", "spread", "shared", "data_digest", "source", "date")
+    return Calibration(**{name: found[name] for name in wanted})

@@ -7,28 +7,19 @@ that is known, else the vendor's label.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
-
-from dse.errors import InputError, InputErrors
+from dse.errors import InputError
 from dse.schema.dtypes import ARITHMETIC
-from dse.schema.loader import (
-    STRICT,
-    Document,
-    KeyPath,
-    did_you_mean,
-    load_yaml,
-    reject,
-    validate,
-)
+from dse.schema.figure import Figure, Figured, reasons
+from dse.schema.loader import Document, load_yaml
+from dse.schema.reader import Field, Listed, Table, Text, Whole, Word, read
+from dse.units import example
 
-Kind = Literal["spec", "measured", "claimed", "estimated", "assumed", "fitted", "derived"]
 Availability = Literal[
     "shipping", "shipping_legacy", "shipping_cn", "legacy", "limited", "restricted", "internal",
     "cloud", "cloud_legacy", "announced", "announced_ramping", "announced_deprioritised", "own",
@@ -55,28 +46,6 @@ ROOFLINE = ("peak_bf16", "memory_capacity", "memory_bandwidth")
 GENERIC = "generic"  # the backend of a chip whose file names none
 # The availability of a chip that nobody makes, and what its id then begins with.
 HYPOTHETICAL = "hypothetical"
-# The date of a figure that the user's own file gives without one.
-UNDATED = "undated"
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number with where it comes from.
-
-    `value` is SI in the dimension `unit` and `text` what the file says. A figure that is a word
-    (unit "text", a topology) has value NaN.
-    """
-
-    name: str
-    value: float
-    unit: str
-    text: str
-    source: str
-    date: str
-    kind: str
-    quote: str | None
-    note: str | None
-    alternatives: tuple[Figure, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,102 +127,74 @@ class Chip:
             )
 
 
-def _date(text: str) -> str:
-    if text != UNDATED and not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?|-Q[1-4])?", text):
-        raise reject("not a date", "2026, 2026-Q3, 2026-11 or 2026-11-20")
-    return text
+def _published(name: str) -> Listed:
+    """Published values of a figure of which none was chosen."""
+    return Listed(Figured(DIMENSION[name], name=name, alone=True))
 
 
-Date = Annotated[str, AfterValidator(_date)]
+def _memory(kind: str, **found: Figure | None) -> tuple[Memory, tuple[Figure, ...]]:
+    """A memory behind the device memory, and its figures as "LPDDR5X bandwidth"."""
+    own = {name: one.named(f"{kind} {name}") for name, one in found.items() if one is not None}
+    size, rate = (own[n].value if n in own else math.nan for n in ("capacity", "bandwidth"))
+    return Memory(kind, size, rate), tuple(own.values())
 
 
-def _figure_names(written: dict[str, tuple[SourcedSpec, ...]]) -> dict:
-    for name in written:
-        if name not in DIMENSION:
-            message = f"{name!r} is no figure{did_you_mean(name, DIMENSION)}"
-            raise reject(message, ", ".join(DIMENSION))
-    return written
+def chip_table(*further: Field) -> Table[dict[str, Any]]:
+    """The table of a chip file; `further` fields come in place of those of the same name."""
+    own = {one.name: one for one in (*_FIELDS, *further)}
+    return Table(*own.values())
 
 
-class SourcedSpec(BaseModel):
-    """A value as written, with its source."""
-
-    model_config = STRICT
-
-    value: str
-    kind: Kind
-    source: str = Field(min_length=1)
-    date: Date
-    quote: str | None = None
-    note: str | None = None
-
-    @model_validator(mode="after")
-    def _assumptions_have_reasons(self) -> SourcedSpec:
-        if self.kind == "assumed" and not self.note:
-            raise reject("an assumed figure without its reason", "a `note` that says why")
-        return self
-
-
-class FigureSpec(SourcedSpec):
-    """A chosen value and the conflicting ones that other sources give."""
-
-    alternatives: tuple[SourcedSpec, ...] = ()
-
-
-class ChipFigures(BaseModel):
-    """The figures that a chip file may have."""
-
-    model_config = STRICT
-
-    peak_bf16: FigureSpec | None = None
-    peak_fp16: FigureSpec | None = None
-    peak_tf32: FigureSpec | None = None
-    peak_fp32: FigureSpec | None = None
-    peak_fp8: FigureSpec | None = None
-    peak_int8: FigureSpec | None = None
-    peak_nvfp4: FigureSpec | None = None
-    peak_mxfp4: FigureSpec | None = None
-    memory_capacity: FigureSpec | None = None
-    memory_capacity_driver_reported: FigureSpec | None = None
-    memory_bandwidth: FigureSpec | None = None
-    sram_capacity: FigureSpec | None = None
-    sram_bandwidth: FigureSpec | None = None
-    tdp: FigureSpec | None = None
-    idle_power: FigureSpec | None = None
-    matmul_power: FigureSpec | None = None
-    system_power: FigureSpec | None = None
-    compute_units: FigureSpec | None = None
-    clock: FigureSpec | None = None
-    host_link_bandwidth: FigureSpec | None = None
-
-
-class _ExtraMemory(BaseModel):
-    model_config = STRICT
-
-    kind: str
-    capacity: FigureSpec | None = None
-    bandwidth: FigureSpec | None = None
-
-
-class ChipFile(BaseModel):
-    """A chip file as written."""
-
-    model_config = STRICT
-
-    id: str = Field(min_length=1)
-    vendor: str
-    name: str
-    family: str
-    year: int | None = None
-    availability: Availability
-    memory_kind: str
-    system: str
-    efficiency: str
-    backend: str = GENERIC
-    figures: ChipFigures
-    extra_memories: tuple[_ExtraMemory, ...] = ()
-    not_chosen: Annotated[dict[str, tuple[SourcedSpec, ...]], AfterValidator(_figure_names)] = {}
-    notes: tuple[str, ...] = ()
+_MEANING = {
+    "peak_bf16": "dense, such as 989 TFLOP/s; half of a figure with sparsity",
+    "memory_capacity": "what the vendor prints, such as 80 GB or 180 GiB",
+    "memory_capacity_driver_reported": "what the driver reports, such as 81559 MiB; used if given",
+    "memory_bandwidth": "such as 3.35 TB/s",
+    "system_power": "per chip, with its share of host, network and cooling, such as 1275 W",
+    "compute_units": "such as 132",
+    "idle_power": "with weights loaded and nothing to do, such as 140 W",
+    "matmul_power": "at the measured rate of large matrix products, where that is not tdp",
+}
+FIGURES = Table(
+    *(
+        Field(name, Figured(unit), None, meaning=_MEANING.get(name, f"such as {example(unit)}"))
+        for name, unit in DIMENSION.items()
+    )
+)
+_FIELDS = (
+    Field("id", Text(1), meaning="what commands call the chip"),
+    Field("vendor", Text(), meaning="who makes it"),
+    Field("name", Text(), meaning="what people call it"),
+    Field("family", Text(), meaning="the architecture"),
+    Field("year", Whole(), None, meaning="of the first shipments"),
+    Field("availability", Word(get_args(Availability)), meaning="who can get it"),
+    Field("memory_kind", Text(), meaning="technology of the device memory", example="HBM3e"),
+    Field("system", Text(), meaning="id of a file of hardware/systems"),
+    Field("efficiency", Text(), meaning="id of a file of hardware/efficiency: whose kernels"),
+    Field("backend", Text(), GENERIC, meaning="serving software, where a command names none"),
+    Field("figures", FIGURES, meaning="figures with their sources"),
+    Field(
+        "extra_memories",
+        Listed(
+            Table(
+                Field("kind", Text(), meaning="host, flash, or any other"),
+                Field("capacity", Figured("bytes"), None),
+                Field("bandwidth", Figured("bytes/s"), None),
+                make=_memory,
+            )
+        ),
+        (),
+        meaning="memories behind the device memory",
+    ),
+    Field(
+        "not_chosen",
+        Table(*(Field(name, _published(name), ()) for name in DIMENSION)),
+        {},
+        meaning="published values that could not be believed, by figure",
+    ),
+    Field("notes", Listed(Text()), (), meaning="remarks"),
+)
+CHIP = chip_table()
 
 
 def load_chip(path: Path | str) -> Chip:
@@ -261,42 +202,22 @@ def load_chip(path: Path | str) -> Chip:
     return read_chip(load_yaml(path))
 
 
-def read_chip(document: Document, form: type[ChipFile] = ChipFile) -> Chip:
-    """The chip of a document of that form. Raises InputError, or InputErrors for several
-    mistakes."""
-    wrong = wrong_quantities(document)
-    try:
-        spec = validate(form, document)
-    except InputError as error:
-        raise together([*each(error), *wrong]) from None
-    if wrong:
-        raise together(wrong)
-    figures = {
-        name: read_figure(document, ("figures", name), name, written, dimension)
-        for name, dimension in DIMENSION.items()
-        if (written := getattr(spec.figures, name)) is not None
-    }
-    on_chip = spec.memory_kind == "SRAM"  # its SRAM is the device memory, and stands there
+def read_chip(document: Document, table: Table[dict[str, Any]] = CHIP) -> Chip:
+    """The chip of a document in the form of that table. Raises InputError, or InputErrors for
+    several mistakes."""
+    found = read(table, document)
+    figures = {name: one for name, one in found["figures"].items() if one is not None}
+    on_chip = found["memory_kind"] == "SRAM"  # its SRAM is the device memory, and stands there
     expected = [name for name in EXPECTED if not (on_chip and name.startswith("sram_"))]
     value = {name: figure.value for name, figure in figures.items()}
     reported = "memory_capacity_driver_reported" in value
     label = value.get("memory_capacity", math.nan)
     capacity = value.get("memory_capacity_driver_reported", label)
-    device = Memory(spec.memory_kind, capacity, value.get("memory_bandwidth", math.nan))
-    others = [
-        _extra_memory(document, index, memory) for index, memory in enumerate(spec.extra_memories)
-    ]
+    device = Memory(found["memory_kind"], capacity, value.get("memory_bandwidth", math.nan))
+    others = found["extra_memories"]
     listed = (*figures.values(), *(figure for _, extra in others for figure in extra))
     return Chip(
-        id=spec.id,
-        vendor=spec.vendor,
-        name=spec.name,
-        family=spec.family,
-        year=spec.year,
-        availability=spec.availability,
-        system=spec.system,
-        efficiency=spec.efficiency,
-        backend=spec.backend,
+        **{name: found[name] for name in _AS_WRITTEN},
         peak_flops_per_s=MappingProxyType(
             {dtype: value[f"peak_{dtype}"] for dtype in ARITHMETIC if f"peak_{dtype}" in value}
         ),
@@ -312,101 +233,12 @@ def read_chip(document: Document, form: type[ChipFile] = ChipFile) -> Chip:
         figures=listed,
         assumed=reasons(listed),
         missing=tuple(name for name in expected if name not in value),
-        notes=spec.notes,
-        not_chosen=tuple(
-            read_figure(document, ("not_chosen", name, index), name, written, DIMENSION[name])
-            for name, others in spec.not_chosen.items()
-            for index, written in enumerate(others)
-        ),
+        not_chosen=tuple(one for ones in found["not_chosen"].values() for one in ones),
         file=document.file,
     )
 
 
-def each(error: InputError) -> list[InputError]:
-    """The mistakes that an error reports."""
-    return error.errors if isinstance(error, InputErrors) else [error]
-
-
-def together(errors: list[InputError]) -> InputError:
-    """The mistakes of a file as one error, in the order of its lines."""
-    errors = sorted(errors, key=lambda error: error.line or 0)
-    return errors[0] if len(errors) == 1 else InputErrors(errors)
-
-
-def wrong_quantities(document: Document) -> list[InputError]:
-    """Every figure and alternative whose value is not one of its dimension."""
-    figures = document.data.get("figures")
-    errors: list[InputError] = []
-    for name, written in figures.items() if isinstance(figures, Mapping) else ():
-        if name not in DIMENSION or not isinstance(written, Mapping):
-            continue
-        others = written.get("alternatives")
-        places: list[tuple[KeyPath, object]] = [(("figures", name), written)]
-        for index, other in enumerate(others if isinstance(others, list) else ()):
-            places.append((("figures", name, "alternatives", index), other))
-        for path, one in places:
-            if isinstance(one, Mapping) and isinstance(one.get("value"), str | int | float):
-                try:
-                    quantity(document, (*path, "value"), str(one["value"]), DIMENSION[name])
-                except InputError as error:
-                    errors.append(error)
-    return errors
-
-
-def quantity(document: Document, path: KeyPath, text: str, dimension: str) -> float:
-    """SI value of a figure at `path`. Times may be zero, everything else is above it.
-
-    Raises InputError for a unit of another dimension.
-    """
-    value = document.quantity(path, text, dimension)
-    if value == 0 and dimension != "s":
-        raise document.error(path, f"read {text!r}: zero", "more than zero")
-    return value
-
-
-def _extra_memory(
-    document: Document, index: int, spec: _ExtraMemory
-) -> tuple[Memory, tuple[Figure, ...]]:
-    figures = {
-        name: read_figure(
-            document, ("extra_memories", index, name), f"{spec.kind} {name}", written, dimension
-        )
-        for name, dimension in (("capacity", "bytes"), ("bandwidth", "bytes/s"))
-        if (written := getattr(spec, name)) is not None
-    }
-    value = {name: figure.value for name, figure in figures.items()}
-    memory = Memory(spec.kind, value.get("capacity", math.nan), value.get("bandwidth", math.nan))
-    return memory, tuple(figures.values())
-
-
-def read_figure(
-    document: Document, path: KeyPath, name: str, spec: SourcedSpec, dimension: str
-) -> Figure:
-    """The figure written at `path`, with its alternatives, in SI.
-
-    `dimension` is one of `dse.units` or "text". Raises InputError for a unit of another dimension.
-    """
-    value = math.nan
-    if dimension != "text":
-        value = quantity(document, (*path, "value"), spec.value, dimension)
-    others = spec.alternatives if isinstance(spec, FigureSpec) else ()
-    return Figure(
-        name=name,
-        value=value,
-        unit=dimension,
-        text=spec.value,
-        source=spec.source,
-        date=spec.date,
-        kind=spec.kind,
-        quote=spec.quote,
-        note=spec.note,
-        alternatives=tuple(
-            read_figure(document, (*path, "alternatives", index), name, other, dimension)
-            for index, other in enumerate(others)
-        ),
-    )
-
-
-def reasons(figures: tuple[Figure, ...]) -> tuple[str, ...]:
-    """The assumed figures, each as "name: reason"."""
-    return tuple(f"{f.name}: {f.note}" for f in figures if f.kind == "assumed")
+_AS_WRITTEN = (
+    "id", "vendor", "name", "family", "year", "availability", "system", "efficiency", "backend",
+    "notes",
+)  # fmt: skip

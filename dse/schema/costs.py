@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from dse import units
-from dse.errors import InputError, InputErrors
+from dse.errors import InputError
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
+from dse.schema.reader import OPTIONAL, REQUIRED, ByName, Field, Listed, Place, Table, Text, read
 
 FILE = "costs.yaml"
 BASIS = "owned_tco"
-_SOURCED = ("value", "kind", "source", "date", "note")
-_LISTS = ("all_in_power", "whole_machines")
 # Prices of a chip, of which one is said.
 _PRICES = ("price", "server_price")
 _YEAR_S = 365 * 86400.0
@@ -198,8 +197,6 @@ def load_costs(path: Path | str, base: Costs = NO_COSTS) -> Costs:
     Raises InputError with the file, line and field of every mistake.
     """
     document = load_yaml(path)
-    if not isinstance(document.data, Mapping):
-        raise document.error((), "no lines of the form name: value", ", ".join(RULES))
     return read_costs(document, (), document.data, base, str(path))
 
 
@@ -207,35 +204,75 @@ def read_costs(
     document: Document, at: KeyPath, written: Any, base: Costs, file: str | None = None
 ) -> Costs:
     """The same for a part of a document, found at `at`."""
-    if not isinstance(written, Mapping):
-        raise document.error(at, f"read {written!r}", f"lines such as life: 4 years ({FILE})")
-    known = (*RULES, "chips", *_LISTS)
-    errors: list[InputError] = []
-    inputs, chips = dict(base.inputs), {name: dict(own) for name, own in base.chips.items()}
-    lists = {"all_in_power": base.all_in_power, "whole_machines": base.whole_machines}
     own = bool(base.inputs)
-    for name, value in written.items():
-        try:
-            if name == "chips":
-                _read_chips(document, (*at, "chips"), value, chips)
-            elif name in _LISTS:
-                lists[name] |= _names(document, (*at, name), value)
-            elif name in RULES:
-                inputs[name] = _read(document, (*at, name), name, value, RULES[name], own)
-            else:
-                hint = did_you_mean(name, known)
-                raise document.error((*at, str(name)), f"no such cost{hint}", ", ".join(known))
-        except InputErrors as error:
-            errors += error.errors
-        except InputError as error:
-            errors.append(error)
-    absent = [name for name in RULES if name not in inputs]
-    if absent and not errors:
-        errors.append(document.error(at, f"no {', no '.join(absent)}", "every cost"))
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    files = (*base.files, file) if own and file else base.files
-    return Costs(inputs, chips, lists["all_in_power"], lists["whole_machines"], files)
+    found = read(OWN_COSTS if own else COSTS, document, at, written)
+    chips = {chip: dict(lines) for chip, lines in base.chips.items()}
+    for chip, lines in found.pop("chips").items():
+        chips.setdefault(chip, {}).update(lines)
+    return Costs(
+        chips=chips,
+        all_in_power=base.all_in_power | {*found.pop("all_in_power")},
+        whole_machines=base.whole_machines | {*found.pop("whole_machines")},
+        inputs={**base.inputs, **found},
+        files=(*base.files, file) if own and file else base.files,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    """(value, text) of a line."""
+
+    rule: Rule
+
+    def read(self, written: Any, at: Place) -> tuple[float, str] | None:
+        value = at.call(lambda: self.rule.read(written))
+        return None if value is None else (value, str(written))
+
+
+class _Line:
+    """One line: a mapping with its source, or, in a file of the user's own, a bare value."""
+
+    def __init__(self, rule: Rule, own: bool) -> None:
+        self.own, self.amount = own, _Amount(rule)
+        needed = "" if own else REQUIRED
+        self.table = Table(
+            Field("value", self.amount, meaning=rule.accepted),
+            Field("kind", Text(), needed),
+            Field("source", Text(), needed),
+            Field("date", Text(), needed),
+            Field("note", Text(), ""),
+        )
+
+    def read(self, written: Any, at: Place) -> Cost | None:
+        name, file = str(at.path[-1]), at.mistakes.document.file
+        if self.own and not isinstance(written, Mapping):
+            found = self.amount.read(written, at)
+            return found and Cost(name, found[0], found[1], "given", file, "", "")
+        found = self.table.read(written, at)
+        if found is None:
+            return None
+        if not self.own and found["kind"] == "assumed" and not found["note"]:
+            return at.wrong("an assumed cost without its reason", "a `note` that says why")
+        kind, source = found["kind"] or "given", found["source"] or file
+        value, text = found["value"]
+        return Cost(name, value, text, kind, source, found["date"], found["note"])
+
+
+def _costs(own: bool) -> Table[dict[str, Any]]:
+    """The table of a file of costs: of the catalog, each line is there, or the user's `own`."""
+    example = "h100_sxm: {price: 30000 USD}"
+    chip = Table(*(Field(n, _Line(r, True), OPTIONAL) for n, r in CHIP_RULES.items()), says=example)
+    names = Listed(Text(), says="a list of chip ids")
+    return Table(
+        *(Field(n, _Line(rule, own), OPTIONAL if own else REQUIRED) for n, rule in RULES.items()),
+        Field("chips", ByName(chip, says=example), {}, meaning="in place of these lines, by chip"),
+        Field("all_in_power", names, (), meaning="chips whose system power is at the meter"),
+        Field("whole_machines", names, (), meaning="chips that need no server"),
+        says=f"lines such as life: 4 years ({FILE})",
+    )
+
+
+COSTS, OWN_COSTS = _costs(own=False), _costs(own=True)
 
 
 def check_chips(costs: Costs, chips: Iterable[str], file: str | None = None) -> None:
@@ -255,60 +292,6 @@ def check_chips(costs: Costs, chips: Iterable[str], file: str | None = None) -> 
             )
 
 
-def _read_chips(
-    document: Document, at: KeyPath, written: Any, chips: dict[str, dict[str, Cost]]
-) -> None:
-    example = "h100_sxm: {price: 30000 USD}"
-    if not isinstance(written, Mapping):
-        raise document.error(at, f"read {written!r}", example)
-    for chip, lines in written.items():
-        place = (*at, str(chip))
-        if not isinstance(lines, Mapping):
-            raise document.error(place, f"read {lines!r}", example)
-        for name, value in lines.items():
-            absent = document.error((*place, str(name)), "no such cost", ", ".join(CHIP_RULES))
-            rule = _rule(str(name), CHIP_RULES, absent)
-            cost = _read(document, (*place, name), name, value, rule, True)
-            chips.setdefault(str(chip), {})[name] = cost
-
-
-def _names(document: Document, at: KeyPath, written: Any) -> frozenset[str]:
-    if not isinstance(written, list) or not all(isinstance(one, str) for one in written):
-        raise document.error(at, f"read {written!r}", "a list of chip ids")
-    return frozenset(written)
-
-
-def _read(document: Document, at: KeyPath, name: str, written: Any, rule: Rule, own: bool) -> Cost:
-    """One line: a mapping with its source, or, in a file of the user's own, a bare value."""
-    if not isinstance(written, Mapping):
-        if not own:
-            raise document.error(at, f"read {written!r}", ", ".join(_SOURCED))
-        value = _value(document, at, written, rule)
-        return Cost(name, value, str(written), "given", document.file, "", "")
-    for key in written:
-        if key not in _SOURCED:
-            hint = did_you_mean(key, _SOURCED)
-            raise document.error((*at, str(key)), f"no such field{hint}", ", ".join(_SOURCED))
-    needed = ("value",) if own else ("value", "kind", "source", "date")
-    for key in needed:
-        if key not in written:
-            raise document.error(at, f"{key} is missing", ", ".join(needed))
-    rest = {key: str(written.get(key, "")) for key in _SOURCED[1:]}
-    if not own and rest["kind"] == "assumed" and not rest["note"]:
-        raise document.error(at, "an assumed cost without its reason", "a `note` that says why")
-    rest["kind"] = rest["kind"] or "given"
-    rest["source"] = rest["source"] or document.file
-    value = _value(document, (*at, "value"), written["value"], rule)
-    return Cost(name, value, str(written["value"]), **rest)
-
-
-def _value(document: Document, at: KeyPath, written: Any, rule: Rule) -> float:
-    try:
-        return rule.read(written)
-    except InputError as error:
-        raise document.error(at, error.message, rule.accepted) from None
-
-
 def _parse(written: Any, unit: str) -> float:
     if unit not in _UNITS:
         return units.parse(written, unit)
@@ -323,17 +306,11 @@ def _set(values: Mapping[str, float], rules: Mapping[str, Rule], source: str) ->
     """The lines that values make. Raises InputError."""
     new = {}
     for name, value in values.items():
-        rule = _rule(name, rules, InputError(f"no cost {name!r}", accepted=", ".join(rules)))
+        if name not in rules:
+            said = f"no cost {name!r}{did_you_mean(name, rules)}"
+            raise InputError(said, accepted=", ".join(rules))
+        rule = rules[name]
         if not rule.allows(value):
             raise InputError(f"read {value!r}", field=name, accepted=rule.accepted)
         new[name] = Cost(name, value, rule.show(value), "given", source, "", "")
     return new
-
-
-def _rule(name: str, rules: Mapping[str, Rule], absent: InputError) -> Rule:
-    if name in rules:
-        return rules[name]
-    raise InputError(
-        f"{absent.message}{did_you_mean(name, rules)}",
-        file=absent.file, line=absent.line, field=absent.field, accepted=absent.accepted,
-    )  # fmt: skip

@@ -22,10 +22,11 @@ from dse import units
 from dse.data import hardware_dir
 from dse.errors import InputError, StorageError
 from dse.schema.catalog import Catalog
-from dse.schema.chip import DIMENSION, HYPOTHETICAL, UNDATED, together
+from dse.schema.chip import DIMENSION, HYPOTHETICAL
 from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.own_chip import read_own_chip
 from dse.schema.own_full import OwnChip, read_full_form
+from dse.schema.reader import UNDATED, together
 from dse.schema.system import TOPOLOGIES
 
 SOURCE = "dse hardware derive"

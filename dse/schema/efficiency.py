@@ -12,21 +12,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
-
-from dse.schema.chip import Chip, Date
+from dse.schema.chip import Chip
 from dse.schema.dtypes import ARITHMETIC, BITS, DTYPES, arithmetic
-from dse.schema.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, reject, validate
+from dse.schema.loader import load_yaml
+from dse.schema.reader import (
+    REQUIRED,
+    ByName,
+    Date,
+    Field,
+    Listed,
+    Number,
+    Quantity,
+    Refused,
+    Table,
+    Text,
+    Then,
+    Whole,
+    Word,
+    read,
+)
 
 # Spread of the samples of a point, over their median, above which a machine was hardly idle.
 NOISY = 0.2
 
-LawKind = Literal["fitted", "derived", "assumed"]
-# Launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by which the
-# smallest GEMMs undercut their fitted fixed cost.
-ELEMENTWISE_FIXED = "2 us"
+LAW_KINDS = ("fitted", "derived", "assumed")
+# Seconds of launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by
+# which the smallest GEMMs undercut their fitted fixed cost.
+ELEMENTWISE_FIXED = 2e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,163 +181,112 @@ def _not_fitted(law: Measured) -> Measured:
     return replace(law, kind="derived") if law.kind == "fitted" else law
 
 
-def _formats(laws: Mapping[str, object]) -> Mapping[str, object]:
-    for name in laws:
-        if name not in DTYPES:
-            raise reject(f"{name!r} is no format{did_you_mean(name, DTYPES)}", ", ".join(DTYPES))
+def _formats(laws: dict[str, Law]) -> dict[str, Law]:
     if "bf16" not in laws:
-        raise reject("no law for bf16", "bf16 and any of " + ", ".join(DTYPES))
+        raise Refused("no law for bf16", "bf16 and any of " + ", ".join(DTYPES))
     return laws
 
 
-class _LawSpec(BaseModel):
-    model_config = STRICT
-
-    compute: float = Field(gt=0, le=1)
-    memory: float = Field(gt=0, le=1)
-    fixed: str
-    p: float = Field(ge=1)
-    kind: LawKind
-    error: float | None = Field(default=None, ge=0)
-    source: str | None = None
-    note: str | None = None
-
-
-_Laws = Annotated[dict[str, _LawSpec], BeforeValidator(_formats)]
-
-
-class _Operators(BaseModel):
-    model_config = STRICT
-
-    gemm: _Laws
-    prefill_attention: _Laws
-    decode_attention: _Laws
-    mla_prefill_attention: _Laws
-    mla_decode_attention: _Laws
-    experts: _Laws
+def _collective(
+    chips: tuple[int, ...],
+    latency: tuple[float, ...],
+    bandwidth_fraction: tuple[float, ...],
+    ramp: tuple[float, ...] | None,
+    error: float | None,
+    **rest: Any,
+) -> Collective:
+    if not len(chips) == len(latency) == len(bandwidth_fraction):
+        raise Refused(
+            f"{len(chips)} chips, {len(latency)} latencies and {len(bandwidth_fraction)} fractions",
+            "three lists of one length",
+        )
+    ramp = ramp if ramp is not None else (0.0,) * len(chips)
+    if len(ramp) != len(chips):
+        raise Refused(f"{len(chips)} chips and {len(ramp)} ramps", "lists of one length")
+    return Collective(
+        latency_s=dict(zip(chips, latency, strict=True)),
+        bandwidth_fraction=dict(zip(chips, bandwidth_fraction, strict=True)),
+        ramp=dict(zip(chips, ramp, strict=True)),
+        **rest,
+    )
 
 
-class _CollectiveSpec(BaseModel):
-    model_config = STRICT
-
-    chips: tuple[int, ...] = Field(min_length=1)
-    latency: tuple[str, ...]
-    bandwidth_fraction: tuple[Annotated[float, Field(gt=0, le=2)], ...]
-    ramp: tuple[Annotated[float, Field(ge=0)], ...] | None = None
-    kind: LawKind
-    error: float | None = Field(default=None, ge=0)
-    source: str | None = None
-    note: str | None = None
-
-    @model_validator(mode="after")
-    def _aligned(self) -> _CollectiveSpec:
-        if not len(self.chips) == len(self.latency) == len(self.bandwidth_fraction):
-            raise reject(
-                f"{len(self.chips)} chips, {len(self.latency)} latencies and "
-                f"{len(self.bandwidth_fraction)} fractions",
-                "three lists of one length",
-            )
-        if self.ramp is not None and len(self.ramp) != len(self.chips):
-            raise reject(
-                f"{len(self.chips)} chips and {len(self.ramp)} ramps", "lists of one length"
-            )
-        return self
-
-
-class _DividedBy(BaseModel):
-    model_config = STRICT
-
-    bf16: str
-    fp8: str | None = None
-    int8: str | None = None
-    nvfp4: str | None = None
-    mxfp4: str | None = None
-    memory_bandwidth: str
-
-
-class _EfficiencyFile(BaseModel):
-    model_config = STRICT
-
-    id: str = Field(min_length=1)
-    title: str
-    divided_by: _DividedBy | None = None
-    source: str = Field(min_length=1)
-    date: Date
-    note: str | None = None
-    provenance: dict[str, str] = {}
-    operators: _Operators
-    expert_padding_rows: float = Field(ge=0)
-    elementwise_fixed: str = ELEMENTWISE_FIXED
-    all_reduce: _CollectiveSpec
-    all_gather: _CollectiveSpec | None = None
-    all_to_all: _CollectiveSpec
+# Of a law without a source, that of the file is meant.
+_FOUNDED = (
+    Field("kind", Word(LAW_KINDS), meaning="how far the law can be trusted"),
+    Field("error", Number(0), None, meaning="median absolute error of the fit, a fraction"),
+    Field("source", Text(), "", meaning="of this law, where not that of the file"),
+    Field("note", Text(), None),
+)
+LAW = Table(
+    Field("compute", Number(above=0, most=1), meaning="fraction of the peak"),
+    Field("memory", Number(above=0, most=1), meaning="fraction of the bandwidth"),
+    Field("fixed", Quantity("s"), to="fixed_s", meaning="time of an empty operation"),
+    Field("p", Number(1), meaning="how sharply arithmetic and memory time overlap"),
+    *_FOUNDED,
+    make=Law,
+)
+COLLECTIVE = Table(
+    Field("chips", Listed(Whole(), 1), meaning="numbers of chips that were measured"),
+    Field("latency", Listed(Quantity("s")), meaning="for each of them"),
+    Field("bandwidth_fraction", Listed(Number(above=0, most=2)), meaning="of the link, for each"),
+    Field("ramp", Listed(Number(0)), None, meaning="cost between the two, for each"),
+    *_FOUNDED,
+    make=_collective,
+)
+OPERATORS = (
+    "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
+    "mla_decode_attention", "experts",
+)  # fmt: skip
+_LAWS = Then(ByName(LAW, DTYPES, "format"), _formats)
+EFFICIENCY = Table(
+    Field("id", Text(1)),
+    Field("title", Text()),
+    Field(
+        "divided_by",
+        Table(
+            *(
+                Field(name, Quantity("flop/s"), None if name != "bf16" else REQUIRED)
+                for name in ARITHMETIC
+            ),
+            Field("memory_bandwidth", Quantity("bytes/s")),
+        ),
+        None,
+        meaning="peaks and bandwidth that the fractions refer to; a class of chips has none",
+    ),
+    Field("source", Text(1)),
+    Field("date", Date()),
+    Field("note", Text(), None),
+    Field("provenance", ByName(Text()), {}, meaning="what `dse calibrate` says of the run"),
+    Field("operators", Table(*(Field(name, _LAWS) for name in OPERATORS))),
+    Field("expert_padding_rows", Number(0)),
+    Field("elementwise_fixed", Quantity("s"), ELEMENTWISE_FIXED, to="elementwise_fixed_s"),
+    Field("all_reduce", COLLECTIVE),
+    Field("all_gather", COLLECTIVE, None),
+    Field("all_to_all", COLLECTIVE),
+)
 
 
 def load_efficiency(path: Path | str) -> Efficiency:
     """Reads one efficiency file. Raises InputError with the line and field of every mistake."""
-    document = load_yaml(path)
-    spec = validate(_EfficiencyFile, document)
-    base = spec.divided_by.model_dump(exclude_none=True) if spec.divided_by else {}
-    peaks = {
-        name: document.quantity(("divided_by", name), base[name], "flop/s")
-        for name in ARITHMETIC
-        if name in base
-    }
-    bandwidth = math.nan
-    if spec.divided_by:
-        text = spec.divided_by.memory_bandwidth
-        bandwidth = document.quantity(("divided_by", "memory_bandwidth"), text, "bytes/s")
-    to_all = _collective(document, "all_to_all", spec.all_to_all, spec.source)
-    gather = to_all
-    if spec.all_gather:
-        gather = _collective(document, "all_gather", spec.all_gather, spec.source)
+    found = read(EFFICIENCY, load_yaml(path))
+    base, source = found.pop("divided_by") or {}, found["source"]
+    found.pop("note")
+
+    def founded(law: Measured) -> Measured:
+        return law if law.source else replace(law, source=source)
+
+    collectives = {name: found.pop(name) for name in ("all_reduce", "all_gather", "all_to_all")}
+    collectives["all_gather"] = collectives["all_gather"] or collectives["all_to_all"]
+    laws = found.pop("operators")
     return Efficiency(
-        id=spec.id,
-        title=spec.title,
-        peak_flops_per_s=MappingProxyType(peaks),
-        hbm_bytes_per_s=bandwidth,
+        **found | {"provenance": MappingProxyType(found["provenance"])},
+        **{name: founded(law) for name, law in collectives.items()},
+        peak_flops_per_s=MappingProxyType({n: base[n] for n in ARITHMETIC if base.get(n)}),
+        hbm_bytes_per_s=base.get("memory_bandwidth", math.nan),
         operators={
-            operator: {
-                name: _law(document, ("operators", operator, name), law, spec.source)
-                for name, law in laws.items()
-            }
-            for operator, laws in spec.operators
+            operator: {name: founded(law) for name, law in own.items()}
+            for operator, own in laws.items()
         },
-        expert_padding_rows=spec.expert_padding_rows,
-        elementwise_fixed_s=document.quantity(("elementwise_fixed",), spec.elementwise_fixed, "s"),
-        all_reduce=_collective(document, "all_reduce", spec.all_reduce, spec.source),
-        all_gather=gather,
-        all_to_all=to_all,
-        source=spec.source,
-        date=spec.date,
         file=str(path),
-        provenance=MappingProxyType(spec.provenance),
-    )
-
-
-def _law(document: Document, path: KeyPath, spec: _LawSpec, source: str) -> Law:
-    return Law(
-        compute=spec.compute,
-        memory=spec.memory,
-        fixed_s=document.quantity((*path, "fixed"), spec.fixed, "s"),
-        p=spec.p,
-        kind=spec.kind,
-        source=spec.source or source,
-        error=spec.error,
-        note=spec.note,
-    )
-
-
-def _collective(document: Document, name: str, spec: _CollectiveSpec, source: str) -> Collective:
-    seconds = [
-        document.quantity((name, "latency", index), text, "s")
-        for index, text in enumerate(spec.latency)
-    ]
-    return Collective(
-        latency_s=dict(zip(spec.chips, seconds, strict=True)),
-        bandwidth_fraction=dict(zip(spec.chips, spec.bandwidth_fraction, strict=True)),
-        ramp=dict(zip(spec.chips, spec.ramp or (0.0,) * len(spec.chips), strict=True)),
-        kind=spec.kind,
-        source=spec.source or source,
-        note=spec.note,
     )

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import BaseModel, Field
-
-from dse.schema.chip import Chip, Figure, FigureSpec, SourcedSpec, quantity, read_figure
-from dse.schema.loader import STRICT, Document, load_yaml, validate
+from dse.schema.chip import Chip
+from dse.schema.figure import Figure, Figured
+from dse.schema.loader import load_yaml
+from dse.schema.reader import Field, Listed, Refused, Table, Text, Then, Whole, read
 
 FILE = "energy.yaml"
-# The levels that are one figure, with its dimension.
-_SINGLE = {
-    "other_memory": "J/byte", "on_chip": "J/byte", "links": "J/byte", "network": "J/byte",
-    "arithmetic": "J", "idle_share": "count", "lowest_clock": "count",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,58 +75,62 @@ class EnergyConstants:
 NONE = EnergyConstants(MappingProxyType({}), MappingProxyType({}), ())
 
 
-class _Memory(FigureSpec):
-    kinds: tuple[str, ...] = Field(min_length=1)
+def by_one(key: str) -> Callable[[Sequence[tuple[Figure, tuple[str, ...]]]], Mapping[str, Figure]]:
+    """Rows of (figure, names) as figures by name. Refuses a name that stands twice; `key` is the
+    field of the names."""
+
+    def figures(rows: Sequence[tuple[Figure, tuple[str, ...]]]) -> Mapping[str, Figure]:
+        found: dict[str, Figure] = {}
+        for index, (figure, names) in enumerate(rows):
+            for name in names:
+                if name in found:
+                    raise Refused(f"{name} stands twice", "once", index, key)
+                found[name] = figure
+        return MappingProxyType(found)
+
+    return figures
 
 
-class _Operation(SourcedSpec):
-    node: str
-    name: str
-    bits: int = Field(gt=0)
+def _energy(
+    memories: Mapping[str, Figure], operations: tuple[Operation, ...], **figures: Figure
+) -> EnergyConstants:
+    for name in ("idle_share", "lowest_clock"):
+        if figures[name].value >= 1.0:
+            text = f"read {figures[name].text!r}: a share of the rated one"
+            raise Refused(text, "above 0 and below 1", name, "value")
+    return EnergyConstants(memories, MappingProxyType(figures), operations)
 
 
-class _EnergyFile(BaseModel):
-    model_config = STRICT
+def _operation(figure: Figure, node: str, name: str, bits: int) -> Operation:
+    return Operation(node, name, bits, figure.named(name))
 
-    memories: tuple[_Memory, ...]
-    other_memory: FigureSpec
-    on_chip: FigureSpec
-    links: FigureSpec
-    network: FigureSpec
-    arithmetic: FigureSpec
-    idle_share: FigureSpec
-    lowest_clock: FigureSpec
-    operations: tuple[_Operation, ...] = ()
+
+_MEMORY = Figured(
+    "J/byte", Field("kinds", Listed(Text(), 1)), name="memory", make=lambda one, kinds: (one, kinds)
+)
+_OPERATION = Figured(
+    "J",
+    Field("node", Text()),
+    Field("name", Text()),
+    Field("bits", Whole(above=0)),
+    alone=True,
+    make=_operation,
+)
+ENERGY = Table(
+    Field("memories", Then(Listed(_MEMORY), by_one("kinds"))),
+    Field("other_memory", Figured("J/byte"), meaning="a byte of any other memory"),
+    Field("on_chip", Figured("J/byte"), meaning="a byte on the chip"),
+    Field("links", Figured("J/byte"), meaning="a byte over the links of a domain"),
+    Field("network", Figured("J/byte"), meaning="a byte over the network beyond"),
+    Field("arithmetic", Figured("J"), meaning="one operation"),
+    Field("idle_share", Figured("count"), meaning="idle power over the rated power"),
+    Field("lowest_clock", Figured("count"), meaning="lowest clock over the rated clock"),
+    Field("operations", Listed(_OPERATION), ()),
+    make=_energy,
+)
 
 
 def load_energy(path: Path | str) -> EnergyConstants:
     """Raises InputError with the line and field of a mistake: an unknown unit, a share beyond 1, a
     kind of memory that stands twice."""
-    document = load_yaml(path)
-    spec = validate(_EnergyFile, document)
-    memories: dict[str, Figure] = {}
-    for index, row in enumerate(spec.memories):
-        figure = read_figure(document, ("memories", index), "memory", row, "J/byte")
-        for kind in row.kinds:
-            if kind in memories:
-                raise document.error(("memories", index, "kinds"), f"{kind} stands twice", "once")
-            memories[kind] = figure
-    figures = {
-        name: read_figure(document, (name,), name, getattr(spec, name), dimension)
-        for name, dimension in _SINGLE.items()
-    }
-    for name in ("idle_share", "lowest_clock"):
-        if figures[name].value >= 1.0:
-            text = f"read {figures[name].text!r}: a share of the rated one"
-            raise document.error((name, "value"), text, "above 0 and below 1")
-    return EnergyConstants(
-        MappingProxyType(memories),
-        MappingProxyType(figures),
-        tuple(_operation(document, index, row) for index, row in enumerate(spec.operations)),
-    )
-
-
-def _operation(document: Document, index: int, row: _Operation) -> Operation:
-    path = ("operations", index)
-    quantity(document, (*path, "value"), row.value, "J")
-    return Operation(row.node, row.name, row.bits, read_figure(document, path, row.name, row, "J"))
+    return read(ENERGY, load_yaml(path))

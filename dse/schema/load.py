@@ -8,6 +8,7 @@ from typing import Any
 
 from dse import units
 from dse.errors import InputError
+from dse.schema.reader import OPTIONAL, Field, Raw, Refused, Table
 
 _SECONDS = {"s": 1.0, "second": 1.0, "hour": 3600.0, "h": 3600.0, "day": 86400.0, "d": 86400.0}
 _SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
@@ -34,6 +35,21 @@ def read_demand(average: Any, peak_over_average: Any) -> Demand:
             f"read {peak_over_average!r}", field="peak_over_average", accepted="1 or more, as 2.5"
         )
     return Demand(None if average is None else read_rate(average), ratio)
+
+
+def _demand(**written: Any) -> Demand:
+    if not written:
+        raise Refused("read {}", _EXAMPLE)
+    return read_demand(written.get("average"), written.get("peak_over_average", 1.0))
+
+
+_EXAMPLE = "average: 1B/day, peak_over_average: 2.5"
+DEMAND = Table(
+    Field("average", Raw(), OPTIONAL, meaning=_ACCEPTED),
+    Field("peak_over_average", Raw(), OPTIONAL, meaning="1 or more", example="2.5"),
+    make=_demand,
+    says=_EXAMPLE,
+)
 
 
 def check_idle_once(utilisation: float) -> None:

@@ -1,28 +1,21 @@
-"""YAML at the edge: safe, no duplicate keys, and every mistake with its file, line and field."""
+"""YAML and CSV at the edge: safe, no duplicate keys, and every mistake with its file and line."""
 
 from __future__ import annotations
 
+import csv
 import difflib
 import re
-import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
 
 from dse import units
-from dse.errors import InputError, InputErrors
+from dse.errors import InputError
 
 KeyPath = tuple[str | int, ...]
-Model = TypeVar("Model", bound=BaseModel)
-
-# Of every model of a file. Numbers become text where text is read, so that `dse.units` can say
-# that the unit is missing.
-STRICT = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, defer_build=True)
 
 
 class _Loader(yaml.SafeLoader):
@@ -31,6 +24,8 @@ class _Loader(yaml.SafeLoader):
 
 # No file nests deeper than its brackets and the longest run of marks that a line begins with.
 _DEEP = 300
+# Python refuses to print whole numbers beyond 4300 digits.
+_MOST_BITS = 10_000
 _PREFIX = re.compile(r"^[ \t?:-]*", re.MULTILINE)
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -61,8 +56,8 @@ def _compose(text: str) -> tuple[Any, yaml.Node | None]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML file: its content and the 1-based line of every key path. A mapping that a program
-    gives has no lines (None)."""
+    """One YAML file: its content and the 1-based line of every key path. What stands in no file has
+    an empty `file`; a mapping that a program gives has no lines (None)."""
 
     file: str
     data: Mapping[str, Any]
@@ -77,9 +72,8 @@ class Document:
         return self.lines.get(path, 1)
 
     def error(self, path: KeyPath, message: str, accepted: str | None = None) -> InputError:
-        return InputError(
-            message, file=self.file, line=self.line(path), field=dotted(path), accepted=accepted
-        )
+        place = {"file": self.file, "line": self.line(path)} if self.file else {}
+        return InputError(message, field=dotted(path), accepted=accepted, **place)
 
     def quantity(self, path: KeyPath, text: str | float, dimension: str) -> float:
         """SI value of `text`. Raises InputError that names this file, the line and the field."""
@@ -97,17 +91,12 @@ def dotted(path: KeyPath) -> str:
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A hint at the nearest of the known names, or nothing."""
-    return "".join(f"; did you mean {near}?" for near in _near(name, known))
+    return "".join(f"; did you mean {near}?" for near in nearest(name, known))
 
 
-def _near(name: object, known: Iterable[str]) -> list[str]:
+def nearest(name: object, known: Iterable[str]) -> list[str]:
     """The nearest known name, or nothing."""
     return difflib.get_close_matches(str(name), list(known), n=1)
-
-
-def reject(message: str, accepted: str) -> PydanticCustomError:
-    """The error that a pydantic validator raises so that `validate` can say what is accepted."""
-    return PydanticCustomError("rejected", "{message}", {"message": message, "accepted": accepted})
 
 
 def load_yaml(path: Path | str) -> Document:
@@ -130,15 +119,26 @@ def load_yaml(path: Path | str) -> Document:
         raise InputError(
             "not a mapping", file=file, line=1, accepted="lines of the form `field: value`"
         )
-    lines: dict[KeyPath, int] = {}
+    build = _Builder(loader, file)
     try:
-        _walk(node, (), lines, set(), file)
-        data = loader.construct_document(node)
+        data = build.value(node, ())
     except (yaml.YAMLError, ValueError) as error:
         raise _syntax_error(error, file) from None
     except RecursionError:
         raise InputError("nested too deep", file=file) from None
-    return Document(file, data, lines)
+    return Document(file, data, build.lines)
+
+
+def csv_rows(path: Path) -> Iterator[list[str]]:
+    """The rows of a CSV file. Raises InputError where it cannot be read."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            yield from csv.reader(stream, strict=True)
+    except FileNotFoundError:
+        raise InputError("no such file", file=str(path)) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot be read: {why}", file=str(path), accepted="a CSV file") from None
 
 
 def _syntax_error(error: Exception, file: str) -> InputError:
@@ -149,102 +149,61 @@ def _syntax_error(error: Exception, file: str) -> InputError:
     )
 
 
-def _walk(
-    node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], seen: set[int], file: str
-) -> None:
-    """Notes the line of every key and item; an aliased node is walked once."""
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            lines[(*path, index)] = item.start_mark.line + 1
-            _walk(item, (*path, index), lines, seen, file)
-    if isinstance(node, yaml.MappingNode):
+class _Builder:
+    """The values of nodes, and the line of every key and item; an aliased node is built once."""
+
+    def __init__(self, loader: Any, file: str) -> None:
+        self.loader, self.file = loader, file
+        self.lines: dict[KeyPath, int] = {}
+        self.built: dict[int, Any] = {}
+
+    def value(self, node: yaml.Node, path: KeyPath) -> Any:
+        """Raises InputError for a key that is written twice."""
+        if isinstance(node, yaml.ScalarNode):
+            if node.tag == "tag:yaml.org,2002:str":
+                return node.value
+            value = self.loader.construct_object(node)
+            if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+                raise _wrong("a number of too many digits", node)
+            return value
+        if id(node) in self.built:
+            return self.built[id(node)]
+        if node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            return self.loader.construct_object(node, deep=True)
+        if isinstance(node, yaml.SequenceNode):
+            items = self.built[id(node)] = []
+            for index, item in enumerate(node.value):
+                self.lines[(*path, index)] = item.start_mark.line + 1
+                items.append(self.value(item, (*path, index)))
+            return items
+        found = self.built[id(node)] = {}
         for key, item in node.value:
             child, line = (*path, str(key.value)), key.start_mark.line + 1
-            if child in lines:
+            if child in self.lines:
                 raise InputError(
-                    f"written twice, first on line {lines[child]}",
-                    file=file, line=line, field=dotted(child), accepted="each field once",
-                )  # fmt: skip
-            lines[child] = line
-            _walk(item, child, lines, seen, file)
+                    f"written twice, first on line {self.lines[child]}",
+                    file=self.file,
+                    line=line,
+                    field=dotted(child),
+                    accepted="each field once",
+                )
+            self.lines[child] = line
+            self._put(found, key, item, child)
+        return found
+
+    def _put(self, found: dict[Any, Any], key: yaml.Node, item: yaml.Node, path: KeyPath) -> None:
+        if key.tag == "tag:yaml.org,2002:merge":  # what the mapping says itself comes first
+            merged = self.value(item, path)
+            for one in merged if isinstance(merged, list) else [merged]:
+                if not isinstance(one, dict):
+                    raise _wrong("nothing to merge", item)
+                for name, value in one.items():
+                    found.setdefault(name, value)
+            return
+        if not isinstance(key, yaml.ScalarNode):
+            raise _wrong("found a key that is no text", key)
+        found[self.value(key, path)] = self.value(item, path)
 
 
-def validate(model_class: type[Model], document: Document) -> Model:
-    """The document as an instance of `model_class`.
-
-    Raises InputError, or InputErrors for several mistakes, each with file, line, field, what was
-    read and what is accepted.
-    """
-    try:
-        return model_class.model_validate(document.data)
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-    misspelt = {
-        (*path[:-1], near)
-        for path in (d["loc"] for d in details if d["type"] == "extra_forbidden")
-        for near in _near(path[-1], _fields_at(model_class, path[:-1]))
-    }  # its unknown field says it all, so that the one it stands for is not missing as well
-    errors = [
-        _explain(model_class, document, detail)
-        for detail in details
-        if not (detail["type"] == "missing" and detail["loc"] in misspelt)
-    ]
-    raise errors[0] if len(errors) == 1 else InputErrors(errors)
-
-
-def _explain(model_class: type[BaseModel], document: Document, detail: ErrorDetails) -> InputError:
-    path, kind, read = tuple(detail["loc"]), detail["type"], detail["input"]
-    if kind == "extra_forbidden":
-        known = _fields_at(model_class, path[:-1])
-        message = f"unknown field {path[-1]!r}{did_you_mean(path[-1], known)}"
-        return document.error(path, message, ", ".join(known))
-    if kind == "missing":
-        known = _fields_at(model_class, path[:-1])
-        return document.error(path, "missing field", f"{path[-1]!r}, among {', '.join(known)}")
-    context = detail.get("ctx", {})
-    if kind == "rejected":
-        return document.error(path, f"read {_short(read)}: {context['message']}",
-                              context["accepted"])  # fmt: skip
-    expected = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    hint = ""
-    if kind == "literal_error":
-        hint = did_you_mean(read, _quoted(str(context["expected"])))
-    return document.error(path, f"read {_short(read)}{hint}", expected)
-
-
-def _quoted(text: str) -> list[str]:
-    """The words between single quotes."""
-    return text.split("'")[1::2]
-
-
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        return f"a mapping of {len(value)} fields"
-    if isinstance(value, list):
-        return f"a list of {len(value)} items"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _fields_at(model_class: type[BaseModel], path: KeyPath) -> tuple[str, ...]:
-    """Names of the fields that the model at `path` has; list positions and map keys are passed."""
-    models = [model_class]
-    for part in path:
-        nested = [
-            inner
-            for model in models
-            if part in model.model_fields
-            for inner in _models_in(model.model_fields[str(part)].annotation)
-        ]
-        models = nested or models
-    return tuple(dict.fromkeys(name for model in models for name in model.model_fields))
-
-
-def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in typing.get_args(annotation):
-        yield from _models_in(argument)
+def _wrong(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

@@ -14,95 +14,90 @@ default: a figure is `assumed` with the file as its source, and the chip stands 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
-
 from dse.data import hardware_dir
-from dse.schema.chip import (
-    DIMENSION,
-    GENERIC,
+from dse.schema.chip import CHIP, DIMENSION, FIGURES, read_chip
+from dse.schema.figure import REASON, Figured
+from dse.schema.loader import Document, load_yaml
+from dse.schema.own_full import OwnChip, check_names, read_full_form, read_prices
+from dse.schema.reader import (
+    OPTIONAL,
     UNDATED,
-    Availability,
-    ChipFigures,
-    quantity,
-    read_chip,
-    wrong_quantities,
+    Field,
+    Kind,
+    Listed,
+    Mistakes,
+    Place,
+    Quantity,
+    Raw,
+    Table,
+    Text,
+    Whole,
+    Word,
 )
-from dse.schema.loader import STRICT, Document, load_yaml, validate
-from dse.schema.own_full import Mistakes, OwnChip, check_names, read_full_form, read_prices
-from dse.schema.system import TOPOLOGIES, Topology
+from dse.schema.system import TOPOLOGIES
 
-REASON = "given by the user's own file, which names no source"
-EXAMPLE = {
-    "flop/s": "989 TFLOP/s", "bytes": "80 GB or 180 GiB", "bytes/s": "3.35 TB/s", "W": "700 W",
-    "count": "132", "Hz": "1830 MHz",
-}  # fmt: skip
 ALONE = "single_chip"  # the system of a chip whose file says nothing of links
-_LINKS = ("bandwidth_per_direction", "bandwidth_per_pair", "scale_out_bandwidth")
-_TIMES = ("latency", "scale_out_latency")
 
 
-class _OwnSystem(BaseModel):
-    """The links of the chip: `chips` of them in one domain, and a network beyond."""
+@dataclass(frozen=True, slots=True)
+class AsWritten:
+    """The text of a value that a kind can read."""
 
-    model_config = STRICT
+    kind: Kind
 
-    chips: int = Field(default=1, ge=1)
-    topology: Topology = "switched"
-    bandwidth_per_direction: str | None = None
-    bandwidth_per_pair: str | None = None
-    latency: str = "1 us"
-    scale_out_bandwidth: str | None = None
-    scale_out_latency: str = "5 us"
+    def read(self, written: Any, at: Place) -> Any:
+        self.kind.read(written, at)
+        return str(written)
 
 
-class _OwnMemory(BaseModel):
-    """A memory behind the device memory: `host`, `flash`, or any other kind."""
-
-    model_config = STRICT
-
-    kind: str
-    capacity: str
-    bandwidth: str
-
-
-class _OwnChip(BaseModel):
-    model_config = STRICT
-
-    id: str = Field(min_length=1)
-    name: str
-    efficiency: str
-    vendor: str = "own"
-    family: str = "own"
-    year: int | None = None
-    availability: Availability = "own"
-    memory_kind: str = "memory"
-    backend: str = GENERIC
-    extra_memories: tuple[_OwnMemory, ...] = ()
-    system: Any = None
-    prices: dict[str, Any] = {}
-    notes: tuple[str, ...] = ()
+_RATE, _TIME = AsWritten(Quantity("bytes/s", "more than zero")), AsWritten(Quantity("s"))
+# The links of the chip: `chips` of them in one domain, and a network beyond.
+LINKS = Table(
+    Field("chips", Whole(1), 1, meaning="of one domain"),
+    Field("topology", Word(TOPOLOGIES), "switched"),
+    Field("bandwidth_per_direction", _RATE, None, meaning="of a chip, over all its links"),
+    Field("bandwidth_per_pair", _RATE, None, meaning="one link between two neighbours"),
+    Field("latency", _TIME, "1 us", meaning="of one hop"),
+    Field("scale_out_bandwidth", _RATE, None, meaning="of a chip, between domains"),
+    Field("scale_out_latency", _TIME, "5 us", meaning="of one hop between domains"),
+)
 
 
-# Figures, and the system where it is a mapping, are read by hand: each may take two forms.
-_FIGURES: dict[str, Any] = dict.fromkeys(DIMENSION, (Any, None))
-_ShortForm = create_model("_ShortForm", __base__=_OwnChip, **_FIGURES)
+@dataclass(frozen=True, slots=True)
+class _System:
+    """An id, or the links of the chip."""
+
+    def read(self, written: Any, at: Place) -> Any:
+        return LINKS.read(written, at) if isinstance(written, Mapping) else written
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(
-        extra="ignore", defer_build=True, frozen=True, coerce_numbers_to_str=True
-    )
-
-
-class _Links(_Part):
-    system: _OwnSystem
-
-
-class _Sourced(_Part):
-    figures: ChipFigures
+_OWN = {"vendor": "own", "family": "own", "availability": "own", "memory_kind": "memory"}
+# The fields of a chip file, each figure among them; most may be left out.
+SHORT = Table(
+    *(
+        replace(one, default=_OWN.get(one.name, one.default))
+        for one in CHIP.fields
+        if one.name not in ("system", "figures", "not_chosen", "extra_memories")
+    ),
+    *(Field(name, Figured(unit, bare="the file"), OPTIONAL) for name, unit in DIMENSION.items()),
+    Field("system", _System(), None, meaning="id of a system, or the links of the chip"),
+    Field(
+        "extra_memories",
+        Listed(
+            Table(
+                Field("kind", Text()),
+                Field("capacity", AsWritten(Quantity("bytes", "more than zero"))),
+                Field("bandwidth", _RATE),
+            )
+        ),
+        (),
+    ),
+    Field("prices", Raw(), {}),
+)
 
 
 def read_own_chip(
@@ -126,66 +121,57 @@ def read_own_chip(
 def _from_short_form(document: Document, folder: Path, efficiency: Sequence[str]) -> Document:
     """The same file in full form, each part with its line in the short form. Raises InputError with
     every mistake at once."""
-    data, mistakes = document.data, Mistakes()
-    written = {name: data[name] for name in DIMENSION if name in data}
-    for name, figure in written.items():
-        if isinstance(figure, str | int | float):
-            text, dimension = str(figure), DIMENSION[name]
-            mistakes.attempt(
-                lambda at=(name,), text=text, unit=dimension: quantity(document, at, text, unit)
-            )
-        elif not isinstance(figure, Mapping):
-            accepted = f"{EXAMPLE[DIMENSION[name]]}, or a mapping with value, kind, source and date"
-            mistakes.errors.append(document.error((name,), "nothing that can be read", accepted))
-    sourced = {name: figure for name, figure in written.items() if isinstance(figure, Mapping)}
-    lines = dict(document.lines or {})
-    lines |= {("figures", *path): n for path, n in [*lines.items()] if path[0] in written}
-    mapped = Document(document.file, {"figures": sourced}, lines)
-    mistakes.errors += wrong_quantities(mapped)
-    mistakes.attempt(lambda: validate(_Sourced, mapped))
-    spec: Any = mistakes.attempt(lambda: validate(_ShortForm, document))
-    links = None
-    if isinstance(data.get("system"), Mapping):
-        found = mistakes.attempt(lambda: validate(_Links, document))
-        links = found.system if found else None
-        for names, dimension in ((_LINKS, "bytes/s"), (_TIMES, "s")):
-            for name in names:
-                if isinstance(text := data["system"].get(name), str | int | float):
-                    at, text = ("system", name), str(text)
-                    mistakes.attempt(
-                        lambda at=at, text=text, unit=dimension: quantity(document, at, text, unit)
-                    )
+    data, mistakes = document.data, Mistakes(document)
+    found = SHORT.read(data, Place(mistakes))
     read_prices(document, mistakes)
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
-    assert spec is not None
-    figures = {
+    assert found is not None
+    written = {name: data[name] for name in DIMENSION if name in data}
+    full = {name: found[name] for name in _FRAME}
+    links = found["system"]
+    full["system"] = _system(found, links, document) if isinstance(links, dict) else links or ALONE
+    full["efficiency"] = found["efficiency"]
+    full["figures"] = {
         name: figure if isinstance(figure, Mapping) else _assumed(str(figure), document)
         for name, figure in written.items()
     }
-    frame = (
-        "id", "name", "vendor", "family", "year", "availability", "memory_kind", "backend",
-    )  # fmt: skip
-    full = {name: getattr(spec, name) for name in frame}
-    full["system"] = spec.system or ALONE if links is None else _system(spec, links, document)
-    full |= {"efficiency": spec.efficiency, "figures": figures, "notes": list(spec.notes)}
+    full["notes"] = list(found["notes"])
     full["extra_memories"] = [
-        {"kind": memory.kind}
-        | {name: _assumed(getattr(memory, name), document) for name in ("capacity", "bandwidth")}
-        for memory in spec.extra_memories
+        {"kind": memory["kind"]}
+        | {name: _assumed(memory[name], document) for name in ("capacity", "bandwidth")}
+        for memory in found["extra_memories"]
     ]
-    if spec.prices:
-        full["prices"] = spec.prices
+    if found["prices"]:
+        full["prices"] = found["prices"]
+    lines = dict(document.lines or {})
+    lines |= {("figures", *path): n for path, n in [*lines.items()] if path[0] in written}
     return Document(document.file, full, lines)
+
+
+_FRAME = (
+    "id",
+    "name",
+    "vendor",
+    "family",
+    "year",
+    "availability",
+    "memory_kind",
+    "backend",
+)
 
 
 def _assumed(value: str, document: Document) -> dict[str, str]:
     return {
-        "value": value, "kind": "assumed", "source": document.file, "date": UNDATED, "note": REASON,
-    }  # fmt: skip
+        "value": value,
+        "kind": "assumed",
+        "source": document.file,
+        "date": UNDATED,
+        "note": REASON,
+    }
 
 
-def _system(spec: Any, links: _OwnSystem, document: Document) -> dict[str, Any]:
+def _system(found: dict[str, Any], links: dict[str, Any], document: Document) -> dict[str, Any]:
     """The system that the file describes, as a file of its own would say it."""
 
     def level(name: str, **written: str | None) -> dict[str, Any]:
@@ -193,17 +179,26 @@ def _system(spec: Any, links: _OwnSystem, document: Document) -> dict[str, Any]:
         return {"name": name} | {field: _assumed(text, document) for field, text in given.items()}
 
     inner = level(
-        "links", topology=links.topology, size=str(links.chips), latency=links.latency,
-        bandwidth_per_direction=links.bandwidth_per_direction, jitter="0 s",
-        bandwidth_per_pair=links.bandwidth_per_pair,
-    )  # fmt: skip
+        "links",
+        topology=links["topology"],
+        size=str(links["chips"]),
+        latency=links["latency"],
+        bandwidth_per_direction=links["bandwidth_per_direction"],
+        jitter="0 s",
+        bandwidth_per_pair=links["bandwidth_per_pair"],
+    )
     outer = level(
-        "scale-out network", topology="switched", latency=links.scale_out_latency, jitter="0 s",
-        bandwidth_per_direction=links.scale_out_bandwidth,
-    )  # fmt: skip
+        "scale-out network",
+        topology="switched",
+        latency=links["scale_out_latency"],
+        jitter="0 s",
+        bandwidth_per_direction=links["scale_out_bandwidth"],
+    )
     return {
-        "id": f"{spec.id}_system", "name": f"the links of {spec.name}", "levels": [inner, outer],
-    }  # fmt: skip
+        "id": f"{found['id']}_system",
+        "name": f"the links of {found['name']}",
+        "levels": [inner, outer],
+    }
 
 
 _TEMPLATE = """\
@@ -239,30 +234,16 @@ efficiency:  # whose kernels: {classes}, or the id of a measured chip
 # extra_memories: [{{kind: host, capacity: 256 GB, bandwidth: 64 GB/s}}]
 # notes: [a remark]
 """
-_HINT = {
-    "peak_bf16": "dense, such as 989 TFLOP/s; half of a figure with sparsity",
-    "memory_capacity": "what the vendor prints, such as 80 GB or 180 GiB",
-    "memory_capacity_driver_reported": "what the driver reports, such as 81559 MiB; used if given",
-    "memory_bandwidth": "such as 3.35 TB/s",
-    "system_power": "per chip, with its share of host, network and cooling, such as 1275 W",
-    "compute_units": "such as 132",
-    "idle_power": "with weights loaded and nothing to do, such as 140 W",
-    "matmul_power": "at the measured rate of large matrix products, where that is not tdp",
-}
 
 
 def template(name: str, classes: Sequence[str]) -> str:
     """The short form with a comment on every field, for a new chip `name`."""
-    needed = ("memory_capacity", "memory_bandwidth", "peak_bf16")
-    optional = [
-        f"# {figure}:  # {_HINT.get(figure, f'such as {EXAMPLE[dimension]}')}"
-        for figure, dimension in DIMENSION.items()
-        if figure not in needed
-    ]
+    lines = {one.name: f"{one.name}:  # {one.meaning}" for one in FIGURES.fields}
+    needed = [lines.pop(figure) for figure in ("memory_capacity", "memory_bandwidth", "peak_bf16")]
     return _TEMPLATE.format(
         id=name,
         classes=", ".join(classes),
-        needed="\n".join(f"{figure}:  # {_HINT[figure]}" for figure in needed),
-        optional="\n".join(optional),
+        needed="\n".join(needed),
+        optional="\n".join(f"# {line}" for line in lines.values()),
         topologies=", ".join(TOPOLOGIES),
     )

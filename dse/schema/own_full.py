@@ -3,31 +3,26 @@ system, its prices, and what it was derived from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field
-
-from dse.errors import InputError
-from dse.schema.chip import (
-    HYPOTHETICAL,
-    UNDATED,
-    Chip,
-    ChipFile,
-    SourcedSpec,
-    each,
-    quantity,
-    read_chip,
-    together,
-)
-from dse.schema.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.schema.chip import HYPOTHETICAL, Chip, chip_table, read_chip
+from dse.schema.figure import OWN_SOURCE, Figure, Figured
+from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.prices import PriceRow
+from dse.schema.reader import (
+    UNDATED,
+    ByName,
+    Field,
+    Listed,
+    Mistakes,
+    Place,
+    Raw,
+    Table,
+    Text,
+)
 from dse.schema.system import System, read_system
-
-SOURCE = "the user's own file"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,57 +36,29 @@ class OwnChip:
     document: Document
 
 
-class _DerivedFrom(BaseModel):
-    model_config = STRICT
-
-    chip: str = Field(min_length=1)
-    changes: tuple[str, ...] = Field(min_length=1)
-
-
-class OwnChipFile(ChipFile):
-    """`system` is an id, or the content of a file of `hardware/systems/`; a price is a text, or a
-    mapping with its source."""
-
-    system: Any
-    prices: dict[str, Any] = Field(default_factory=dict)
-    derived_from: _DerivedFrom | None = None
-
-
-class _PricesFile(BaseModel):
-    model_config = STRICT
-
-    prices: dict[str, SourcedSpec]
-
-
-class Mistakes:
-    """Collects the mistakes of a file while its parts are read one after another."""
-
-    def __init__(self) -> None:
-        self.errors: list[InputError] = []
-
-    def attempt(self, read: Callable[[], T]) -> T | None:
-        """What `read` gives; None where it raises, its mistakes noted."""
-        try:
-            return read()
-        except InputError as error:
-            self.errors += each(error)
-            return None
-
-    def finish(self) -> None:
-        """Raises InputError where there was a mistake."""
-        if self.errors:
-            raise together(self.errors)
+# `system` is an id, or the content of a file of `hardware/systems/`, which is read by itself.
+OWN_CHIP = chip_table(
+    Field("system", Raw(), meaning="id of a system, or its content"),
+    Field("prices", Raw(), {}, meaning="price per hour by basis, or one with its source"),
+    Field(
+        "derived_from",
+        Table(Field("chip", Text(1)), Field("changes", Listed(Text(), 1))),
+        None,
+        meaning="what a hypothetical chip was made from",
+    ),
+)
+PRICES = ByName(Figured("usd/h", alone=True, bare=OWN_SOURCE))
 
 
 def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] = ()) -> OwnChip:
     """The chip of a document in full form, as `dse.schema.own_chip.read_own_chip` gives it. Raises
     InputError with every mistake at once."""
-    mistakes = Mistakes()
-    chip = mistakes.attempt(lambda: read_chip(document, OwnChipFile))
+    mistakes = Mistakes(document)
+    chip = mistakes.attempt(lambda: read_chip(document, OWN_CHIP))
     written = document.data.get("system")
     system = None
     if isinstance(written, Mapping):
-        system = mistakes.attempt(lambda: read_system_part(document))
+        system = mistakes.attempt(lambda: read_system(document, "system"))
     prices = read_prices(document, mistakes)
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
@@ -119,7 +86,7 @@ def check_names(
     if isinstance(name, str):
         if (folder / "chips" / f"{name}.yaml").exists():
             message = f"{name!r} is the id of {folder / 'chips' / name}.yaml too"
-            mistakes.errors.append(document.error(("id",), message, "an id of its own"))
+            mistakes.add(("id",), message, "an id of its own")
         said = name.startswith(f"{HYPOTHETICAL}_")
         if said != (data.get("availability") == HYPOTHETICAL) or (
             "derived_from" in data and not said
@@ -129,7 +96,7 @@ def check_names(
                 f"an id that begins with {HYPOTHETICAL}_ and availability: {HYPOTHETICAL}, "
                 "or neither (nor derived_from)"
             )
-            mistakes.errors.append(document.error(("id",), message, accepted))
+            mistakes.add(("id",), message, accepted)
     for field, place in (("efficiency", "efficiency"), ("system", "systems")):
         text = data.get(field)
         known = sorted(path.stem for path in (folder / place).glob("*.yaml"))
@@ -137,31 +104,10 @@ def check_names(
             known += [str(load_yaml(path).data.get("id")) for path in efficiency]
         if isinstance(text, str) and text not in known:
             message = f"read {text!r}: no such {field}{did_you_mean(text, known)}"
-            mistakes.errors.append(document.error((field,), message, ", ".join(known)))
+            mistakes.add((field,), message, ", ".join(known))
         elif field == "system" and not isinstance(text, str | Mapping | None):
             message, accepted = f"read {text!r}", "the id of a system, or a mapping"
-            mistakes.errors.append(document.error((field,), message, accepted))
-
-
-def part(document: Document, name: str) -> Document:
-    """The mapping at `name` as a document, with its lines in the file."""
-    lines = {path[1:]: n for path, n in (document.lines or {}).items() if path[0] == name}
-    return Document(document.file, document.data[name], lines)
-
-
-def read_system_part(document: Document) -> System:
-    """The system that stands in full form inside a chip file."""
-    try:
-        return read_system(part(document, "system"))
-    except InputError as error:
-        inside = [
-            InputError(
-                one.message, file=one.file, line=one.line, accepted=one.accepted,
-                field=f"system.{one.field}" if one.field else "system",
-            )
-            for one in each(error)
-        ]  # fmt: skip
-        raise together(inside) from None
+            mistakes.add((field,), message, accepted)
 
 
 def read_prices(document: Document, mistakes: Mistakes) -> tuple[PriceRow, ...]:
@@ -169,26 +115,18 @@ def read_prices(document: Document, mistakes: Mistakes) -> tuple[PriceRow, ...]:
     written = document.data.get("prices")
     if not isinstance(written, Mapping):
         return ()
+    found: Mapping[str, Figure | None] = PRICES.read(written, Place(mistakes, ("prices",))) or {}
     rows = []
-    for basis, price in written.items():
-        path: KeyPath = ("prices", str(basis))
-        if isinstance(price, Mapping):
-            one = Document(document.file, {"prices": {basis: price}}, document.lines)
-            spec = mistakes.attempt(lambda one=one: validate(_PricesFile, one))
-            if spec is None:
-                continue
-            sourced = spec.prices[basis]
-            text, date, note = sourced.value, sourced.date, f"{sourced.kind}: {sourced.note}"
-            provider, source, path = note, sourced.source, (*path, "value")
-        elif isinstance(price, str | int | float):
-            text, provider, date, source, note = str(price), SOURCE, UNDATED, document.file, ""
-        else:
-            message, accepted = f"read {price!r}", "a price per hour, such as 2.5 USD/h"
-            mistakes.errors.append(document.error(path, message, accepted))
+    for basis, price in found.items():
+        if price is None:
             continue
-        usd = mistakes.attempt(lambda path=path, text=text: quantity(document, path, text, "usd/h"))
-        if usd is not None:
-            line = document.line(path) or 0
-            row = (document.data.get("id", ""), str(basis), usd, provider, date, source, note, line)
-            rows.append(PriceRow(*row))
+        bare = not isinstance(written[basis], Mapping)
+        line = document.line(("prices", basis, *([] if bare else ["value"]))) or 0
+        said = f"{price.kind}: {price.note}"
+        about = (
+            (OWN_SOURCE, UNDATED, document.file, "")
+            if bare
+            else (said, price.date, price.source, said)
+        )
+        rows.append(PriceRow(document.data.get("id", ""), basis, price.value, *about, line))
     return tuple(rows)

@@ -5,14 +5,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
-
-from pydantic import BaseModel, Field
 
 from dse.schema.catalog import Source
 from dse.schema.costs import Costs
-from dse.schema.loader import STRICT
+from dse.schema.dtypes import DTYPES
 from dse.schema.owning import YEAR_HOURS, Owning
+from dse.schema.reader import (
+    Field,
+    Flag,
+    Listed,
+    Number,
+    Percent,
+    Quantity,
+    Raw,
+    Refused,
+    Table,
+    Text,
+    Then,
+    Whole,
+    WithText,
+    Word,
+)
 from dse.schema.traffic import Class, mean_of
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
@@ -160,105 +175,105 @@ class Plan:
         return next(chip for chip in self.chips if chip.chip == name)
 
 
-class DemandFile(BaseModel):
-    model_config = STRICT
-
-    name: str = Field(min_length=1, max_length=40)
-    model: str | None = None
-    models: list[str] | None = None
-    requests_per_second: float | None = None
-    tokens_per_day: str | None = None
-    prompt_tokens: int | None = Field(default=None, gt=0, le=10**8)
-    output_tokens: int | None = Field(default=None, gt=0, le=10**8)
-    trace: str | None = None
-    window: str = "60 s"
-    ttft: str
-    tpot: str
-    percentile: Literal[50, 90, 99] | None = None
-    peak_over_average: float = Field(default=1.0, ge=1.0, le=1000.0)
-    growth_per_quarter: str = "0 %"
-    predicted_loss_at_most: float | None = Field(default=None, gt=0.0)
-    weight_dtype: Any = None
-    kv_dtype: Any = None
-    prefix_hit_rate: float = Field(default=0.0, ge=0.0, lt=1.0)
+def _percentile(value: int) -> int:
+    if value in (50, 90, 99):
+        return value
+    raise Refused(f"read {value}", "50, 90 or 99")
 
 
-class _OfferFile(BaseModel):
-    model_config = STRICT
+_TIME = Quantity("s", "a time above 0")
+_PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`")
+_FORMATS = Listed(Word(DTYPES), one=True)
+_DEMAND = Table(
+    Field("name", Text(1, 40)),
+    Field("model", Text(), None, meaning="that serves the class"),
+    Field("models", Listed(Text()), None, meaning="to choose from"),
+    Field("requests_per_second", Number(), None, meaning="in the mean"),
+    Field("tokens_per_day", WithText(Quantity("tokens")), None, meaning="prompt and output"),
+    Field("prompt_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
+    Field("output_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
+    Field("trace", Text(), None, meaning="a CSV file of requests, in place of these lines"),
+    Field("window", WithText(_TIME), (60.0, "60 s"), meaning="whose busiest a trace is sized for"),
+    Field("ttft", _TIME, meaning="time to first token at most"),
+    Field("tpot", _TIME, meaning="time per output token at most"),
+    Field("percentile", Then(Whole(), _percentile), None, meaning="of requests within ttft"),
+    Field("peak_over_average", Number(1.0, 1000.0), 1.0),
+    Field("growth_per_quarter", Percent(-0.9), 0.0),
+    Field("predicted_loss_at_most", Number(above=0.0), None, meaning="the quality floor"),
+    Field("weight_dtype", _FORMATS, None, meaning="to choose from; the checkpoint's own"),
+    Field("kv_dtype", _FORMATS, None, meaning="to choose from; the checkpoint's own"),
+    Field("prefix_hit_rate", Number(0.0, below=1.0), 0.0, meaning="share of the prompt cached"),
+    make=SimpleNamespace,
+)
+_OFFER = (
+    Field("lead_quarters", Whole(0, 100), 0, meaning="from the order to the first use"),
+    Field("chips_per_quarter", Whole(0, 10**9), None, meaning="that can be had"),
+    Field("price_change_per_quarter", Percent(-0.5, 0.5), 0.0),
+)
+_RENT = Table(
+    *_OFFER,
+    Field("basis", Text(), None, meaning="of hardware/prices.csv"),
+    Field("price", WithText(_PRICE), None, meaning="of your own, in place of the basis"),
+    Field("source", Text(), None, meaning="of that price"),
+    Field("term_quarters", Whole(1, 100), None),
+    Field("site", Word(("own", "provider")), "own", meaning="whose power and racks it takes"),
+    make=SimpleNamespace,
+)
+NO_TERMS: Any = _RENT.of({})  # a chip that is rented on the basis of the plan
+# At the price that `costs:` or hardware/purchases.csv gives: one written here is refused with where
+# it goes.
+_BUY = Table(
+    *_OFFER, Field("price", Raw(), None), Field("server_price", Raw(), None), make=SimpleNamespace
+)
+_CHIP = Table(
+    Field("chip", Text()),
+    Field("rent", Listed(_RENT, one=True), None),
+    Field("buy", _BUY, None),
+    Field("power", Raw(), None, meaning="refused: it is one of the costs"),
+    Field("server", Whole(1, 10_000), None, meaning="chips that are had at once"),
+    Field("chips_per_rack", Whole(1, 10_000), None),
+    Field("classes", Listed(Text()), (), meaning="that it may serve; all where left out"),
+    make=SimpleNamespace,
+)
+_STOCK = Table(
+    Field("chip", Text()),
+    Field("chips", Whole(1, 10**7), meaning="owned already"),
+    make=SimpleNamespace,
+)
 
-    lead_quarters: int = Field(default=0, ge=0, le=100)
-    chips_per_quarter: int | None = Field(default=None, ge=0, le=10**9)
-    price_change_per_quarter: str = "0 %"
+
+def _limits(**found: float | None) -> Limits:
+    return Limits(**{name: float(one) for name, one in found.items() if one is not None})
 
 
-class RentFile(_OfferFile):
-    basis: str | None = None
-    price: str | None = None
-    source: str | None = None
-    term_quarters: int | None = Field(default=None, ge=1, le=100)
-    site: Literal["own", "provider"] = "own"
-
-
-class BuyFile(_OfferFile):
-    """At the price that `costs:` or hardware/purchases.csv gives: one written here is refused with
-    where it goes."""
-
-    price: Any = None
-    server_price: Any = None
-
-
-class FleetChipFile(BaseModel):
-    model_config = STRICT
-
-    chip: str
-    rent: RentFile | list[RentFile] | None = None
-    buy: BuyFile | None = None
-    power: Any = None  # refused, with where it goes
-    server: int | None = Field(default=None, ge=1, le=10_000)
-    chips_per_rack: int | None = Field(default=None, ge=1, le=10_000)
-    classes: list[str] = Field(default=[])
-
-
-class StockFile(BaseModel):
-    model_config = STRICT
-
-    chip: str
-    chips: int = Field(ge=1, le=10**7)
-
-
-class LimitsFile(BaseModel):
-    model_config = STRICT
-
-    budget_per_hour: str | None = None
-    budget_per_quarter: str | None = None
-    budget_total: str | None = None
-    power: str | None = None
-    racks: int | None = Field(default=None, ge=1, le=10**7)
-    chips: int | None = Field(default=None, ge=1, le=10**7)
-
-
-class SparesFile(BaseModel):
-    model_config = STRICT
-
-    servers: int = Field(default=0, ge=0, le=1000)
-    share: str = "0 %"
-
-
-class PlanFile(BaseModel):
-    model_config = STRICT
-
-    name: str = Field(min_length=1, max_length=80)
-    title: str
-    description: str = ""
-    quarters: int = Field(default=4, ge=1, le=20)
-    price_basis: str
-    backend: str = "current"
-    discount_rate: str | None = None
-    costs: Any = None
-    disaggregated: bool = False
-    largest_instance: int = Field(default=16, ge=1, le=1024)
-    demand: list[DemandFile] = Field(min_length=1, max_length=20)
-    chips: list[FleetChipFile] = Field(min_length=1, max_length=30)
-    stock: list[StockFile] = Field(default=[])
-    spares: SparesFile = SparesFile()
-    limits: LimitsFile = LimitsFile()
+_LIMITS = Table(
+    Field("budget_per_hour", Quantity("usd/h"), None, to="usd_per_hour"),
+    Field("budget_per_quarter", Quantity("usd"), None, to="usd_per_quarter"),
+    Field("budget_total", Quantity("usd"), None, to="usd_total"),
+    Field("power", Quantity("W"), None, to="watts", meaning="at the meter"),
+    Field("racks", Whole(1, 10**7), None),
+    Field("chips", Whole(1, 10**7), None),
+    make=_limits,
+)
+PLAN = Table(
+    Field("name", Text(1, 80)),
+    Field("title", Text()),
+    Field("description", Text(), ""),
+    Field("quarters", Whole(1, 20), 4),
+    Field("price_basis", Text(), meaning="of what is rented"),
+    Field("backend", Text(), "current"),
+    Field("discount_rate", Percent(), None, meaning="a year; the cost of capital where left out"),
+    Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
+    Field("disaggregated", Flag(), False, meaning="pools of their own for prefill and decode"),
+    Field("largest_instance", Whole(1, 1024), 16, meaning="chips"),
+    Field("demand", Listed(_DEMAND, 1, 20)),
+    Field("chips", Listed(_CHIP, 1, 30)),
+    Field("stock", Listed(_STOCK), ()),
+    Field(
+        "spares",
+        Table(Field("servers", Whole(0, 1000), 0), Field("share", Percent(), 0.0)),
+        {"servers": 0, "share": 0.0},
+    ),
+    Field("limits", _LIMITS, Limits(), meaning="what no quarter may exceed"),
+    make=SimpleNamespace,
+)

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from dse import units
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.schema.catalog import Catalog
 from dse.schema.costs import Cost, Costs, check_chips, read_costs
-from dse.schema.dtypes import DTYPES
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
 from dse.schema.model_catalog import resolve_model
 from dse.schema.owning import HOUR, Owning, lacks_for_owning, lacks_power, owning, power_at_meter
 from dse.schema.plan import (
     BUY,
+    NO_TERMS,
+    PLAN,
     QUARTER_HOURS,
     RENT,
-    BuyFile,
     DemandClass,
-    DemandFile,
     FleetChip,
-    FleetChipFile,
-    Limits,
     Offer,
     Plan,
-    PlanFile,
-    RentFile,
 )
 from dse.schema.prices import COMPUTED
+from dse.schema.reader import read
 from dse.schema.server import LARGEST_DOMAIN, server_of
 from dse.schema.trace import read_trace
 from dse.schema.traffic import GROUPS, Class, traffic_of
@@ -50,7 +46,6 @@ FROM_TRACE = (
 )  # fmt: skip
 _Load = tuple[tuple[Class, ...], float, float, str]
 SERVERS_PER_RACK = 4
-_PERCENT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+)\s*%\s*")
 
 
 def shipped_plans() -> dict[str, Path]:
@@ -75,8 +70,7 @@ def find_plan(text: str) -> Path:
 def load_plan(path: Path | str, catalog: Catalog) -> Plan:
     """Reads and checks one plan. Raises InputError with file, line and field."""
     document = load_yaml(path)
-    written = validate(PlanFile, document)
-    return _Reader(document, written, catalog).plan()
+    return _Reader(document, read(PLAN, document), catalog).plan()
 
 
 def _source(cost: Cost) -> str:
@@ -85,7 +79,9 @@ def _source(cost: Cost) -> str:
 
 
 class _Reader:
-    def __init__(self, document: Document, written: PlanFile, catalog: Catalog) -> None:
+    """Checks what a plan says against the catalog; `written` holds the values of PLAN."""
+
+    def __init__(self, document: Document, written: Any, catalog: Catalog) -> None:
         self.document, self.written, self.catalog = document, written, catalog
         self.assumed: list[str] = []
         self.costs = self._costs()
@@ -110,15 +106,15 @@ class _Reader:
             backend=backend,
             discount_rate=self.costs.value("cost_of_capital")
             if one.discount_rate is None
-            else self._share(("discount_rate",), one.discount_rate),
+            else one.discount_rate,
             costs=self.costs,
-            spare_servers=one.spares.servers,
-            spare_share=self._share(("spares", "share"), one.spares.share),
+            spare_servers=one.spares["servers"],
+            spare_share=one.spares["share"],
             disaggregated=one.disaggregated,
             largest_instance=one.largest_instance,
             demand=tuple(self._class(k, row) for k, row in enumerate(one.demand)),
             chips=tuple(self._chip(k, row) for k, row in enumerate(one.chips)),
-            limits=self._limits(),
+            limits=one.limits,
             own=self.catalog.source,
             assumed=tuple(dict.fromkeys(self.assumed)),
         )
@@ -127,15 +123,6 @@ class _Reader:
 
     def _wrong(self, path: KeyPath, message: str, accepted: str) -> InputError:
         return self.document.error(path, message, accepted)
-
-    def _share(self, path: KeyPath, text: str, least: float = 0.0, most: float = 10.0) -> float:
-        """A percentage as a fraction."""
-        found = _PERCENT.fullmatch(text)
-        value = float(found[1]) / 100.0 if found else -9.0
-        if not least <= value <= most:
-            accepted = f"a percentage from {least:.0%} to {most:.0%}, such as 8 %"
-            raise self._wrong(path, f"read {text!r}", accepted)
-        return value
 
     def _costs(self) -> Costs:
         """What owning costs: the plan's own lines before those of the catalog. The share of the
@@ -189,9 +176,9 @@ class _Reader:
 
     # -- demand
 
-    def _class(self, k: int, row: DemandFile) -> DemandClass:
+    def _class(self, k: int, row: Any) -> DemandClass:
         at = ("demand", k)
-        names = row.models or ([row.model] if row.model else [])
+        names = list(row.models or ()) or ([row.model] if row.model else [])
         if not names or (row.models and row.model):
             raise self._wrong(at, "names no model, or both", "`model: ID` or `models: [ID, ...]`")
         for name in names:
@@ -211,8 +198,7 @@ class _Reader:
         streams, per_s, peak, source = (
             self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
         )
-        growth = self._share((*at, "growth_per_quarter"), row.growth_per_quarter, -0.9)
-        least = per_s * min(1.0, (1.0 + growth) ** (self.written.quarters - 1))
+        least = per_s * min(1.0, (1.0 + row.growth_per_quarter) ** (self.written.quarters - 1))
         if least < LEAST_PER_S:
             raise self._wrong(
                 at, f"a demand of {least:.3g} requests/s is too little for a fleet",
@@ -223,18 +209,18 @@ class _Reader:
             models=tuple(names),
             requests_per_s=per_s,
             streams=streams,
-            ttft_s=self._time((*at, "ttft"), row.ttft),
-            tpot_s=self._time((*at, "tpot"), row.tpot),
+            ttft_s=row.ttft,
+            tpot_s=row.tpot,
             peak=peak,
-            growth=growth,
+            growth=row.growth_per_quarter,
             most_loss=row.predicted_loss_at_most or float("inf"),
-            weight_dtypes=self._formats((*at, "weight_dtype"), row.weight_dtype),
-            kv_dtypes=self._formats((*at, "kv_dtype"), row.kv_dtype),
+            weight_dtypes=tuple(dict.fromkeys(row.weight_dtype or ())),
+            kv_dtypes=tuple(dict.fromkeys(row.kv_dtype or ())),
             percentile=row.percentile,
             source=source,
         )
 
-    def _lengths(self, at: KeyPath, row: DemandFile) -> _Load:
+    def _lengths(self, at: KeyPath, row: Any) -> _Load:
         """What the lines of a class say of its requests."""
         for name in ("prompt_tokens", "output_tokens"):
             if getattr(row, name) is None:
@@ -243,14 +229,14 @@ class _Reader:
         one = Class(1.0, prompt, output, row.prefix_hit_rate)
         return (one,), self._rate(at, row, prompt + output), row.peak_over_average, ""
 
-    def _trace(self, at: KeyPath, row: DemandFile, file: str) -> _Load:
+    def _trace(self, at: tuple[str, int], row: Any, file: str) -> _Load:
         """What a trace says of them: the peak is its busiest window. Lengths are kept apart for a
         percentile, which the longest prompts decide."""
-        taken = {*FROM_TRACE} & row.model_fields_set
+        taken = {*FROM_TRACE} & {*self.document.data["demand"][at[1]]}
         if taken:
             name = sorted(taken)[0]
             raise self._wrong((*at, name), "a trace says it", "one of the two")
-        window_s = self._time((*at, "window"), row.window)
+        window_s, window = row.window
         groups = 1 if row.percentile is None else GROUPS[row.percentile]
         path = Path(self.document.file).parent / file
         try:
@@ -260,10 +246,10 @@ class _Reader:
                 raise
             field = (*at, "window")
             raise self._wrong(field, error.message, error.accepted or "a time") from None
-        source = f"{file}: {found.mean_per_s:.4g} requests/s, busiest {row.window} of it"
+        source = f"{file}: {found.mean_per_s:.4g} requests/s, busiest {window} of it"
         return found.classes, found.mean_per_s, found.busy_per_s / found.mean_per_s, source
 
-    def _rate(self, at: KeyPath, row: DemandFile, tokens_each: float) -> float:
+    def _rate(self, at: KeyPath, row: Any, tokens_each: float) -> float:
         """Requests per second in the mean."""
         both = (row.requests_per_second is None) == (row.tokens_per_day is None)
         if both:
@@ -275,10 +261,8 @@ class _Reader:
         if row.requests_per_second is not None:
             rate, field, text = row.requests_per_second, "requests_per_second", ""
         else:
-            assert row.tokens_per_day is not None
-            field, text = "tokens_per_day", row.tokens_per_day
-            tokens = self.document.quantity((*at, field), text, "tokens")
-            rate = tokens / DAY_S / tokens_each
+            tokens, text = row.tokens_per_day
+            field, rate = "tokens_per_day", tokens / DAY_S / tokens_each
         if not 0.0 < rate < 1e9:
             raise self._wrong(
                 (*at, field),
@@ -289,31 +273,9 @@ class _Reader:
             )
         return rate
 
-    def _time(self, path: KeyPath, text: str) -> float:
-        seconds = self.document.quantity(path, text, "s")
-        if seconds == 0.0:
-            raise self._wrong(path, f"read {text!r}", "a time above 0")
-        return seconds
-
-    def _price(self, path: KeyPath, text: str, dimension: str) -> float:
-        usd = self.document.quantity(path, text, dimension)
-        if usd == 0.0:
-            accepted = "a price above 0; what is owned already is `stock`"
-            raise self._wrong(path, f"read {text!r}", accepted)
-        return usd
-
-    def _formats(self, path: KeyPath, written: object) -> tuple[str, ...]:
-        """Formats to choose from; empty: the checkpoint's own."""
-        items = written if isinstance(written, list) else [] if written is None else [written]
-        for item in items:
-            if item not in DTYPES:
-                near = did_you_mean(item, DTYPES)
-                raise self._wrong(path, f"read {item!r}{near}", ", ".join(DTYPES))
-        return tuple(dict.fromkeys(str(item) for item in items))
-
     # -- chips
 
-    def _chip(self, k: int, row: FleetChipFile) -> FleetChip:
+    def _chip(self, k: int, row: Any) -> FleetChip:
         at = ("chips", k)
         try:
             self.catalog.require(row.chip)
@@ -352,19 +314,19 @@ class _Reader:
             self._offers(at, row, owned, stock), tuple(row.classes), owned,
         )  # fmt: skip
 
-    def _no_costs(self, at: KeyPath, row: FleetChipFile) -> None:
+    def _no_costs(self, at: KeyPath, row: Any) -> None:
         """Raises InputError for a figure that is a cost, which the chip lines of `costs:` say."""
-        buy = row.buy or BuyFile()
+        buy = row.buy or NO_TERMS
         for path, name, value in (
             ((*at, "power"), "power", row.power),
             ((*at, "buy", "price"), "price", buy.price),
-            ((*at, "buy", "server_price"), "server_price", buy.server_price),
+            ((*at, "buy", "server_price"), "server_price", getattr(buy, "server_price", None)),
         ):
             if value is not None:
                 place = f"`costs: {{chips: {{{row.chip}: {{{name}: {value}}}}}}}`"
                 raise self._wrong(path, f"read {value!r}: it is one of the costs", place)
 
-    def _server(self, at: KeyPath, row: FleetChipFile) -> int:
+    def _server(self, at: KeyPath, row: Any) -> int:
         if row.server is not None:
             return row.server
         server = server_of(self.catalog, row.chip)
@@ -388,20 +350,18 @@ class _Reader:
             words += f" x {watts / server_w:g} (facility)"
         return watts, f"{words}, {_source(cost)}"
 
-    def _owning(self, at: KeyPath, row: FleetChipFile) -> Owning:
+    def _owning(self, at: KeyPath, row: Any) -> Owning:
         lack = lacks_for_owning(self.catalog, row.chip, self.costs)
         if lack is not None:
             raise self._wrong(at, lack, "`costs:` of the plan with it, or --costs FILE")
         return owning(self.catalog, row.chip, self.costs)
 
-    def _offers(
-        self, at: KeyPath, row: FleetChipFile, owned: Owning | None, stock: int
-    ) -> tuple[Offer, ...]:
-        listed = isinstance(row.rent, list)
-        rents = row.rent if isinstance(row.rent, list) else [row.rent] if row.rent else []
+    def _offers(self, at: KeyPath, row: Any, owned: Owning | None, stock: int) -> tuple[Offer, ...]:
+        listed = isinstance(self.document.data["chips"][at[1]].get("rent"), list)
+        rents = row.rent or ()
         path = (*at, "rent")
         if not rents and row.buy is None and not stock:
-            rents, path = [RentFile()], at
+            rents, path = [NO_TERMS], at
         offers = [
             self._rent((*path, i) if listed else path, row.chip, one) for i, one in enumerate(rents)
         ]
@@ -413,11 +373,11 @@ class _Reader:
                 raise self._wrong((*path, i), f"{label} is offered twice", "each basis once")
         return tuple(offers)
 
-    def _rent(self, at: KeyPath, chip: str, one: RentFile) -> Offer:
+    def _rent(self, at: KeyPath, chip: str, one: Any) -> Offer:
         basis = one.basis or self.written.price_basis
         if one.price is not None:
-            usd = self._price((*at, "price"), one.price, "usd/h")
-            words = f"{one.price} (the plan's own{f': {one.source}' if one.source else ''})"
+            usd, text = one.price
+            words = f"{text} (the plan's own{f': {one.source}' if one.source else ''})"
             name = one.basis or "own price"
         else:
             self._rent_basis((*at, "basis"), basis)
@@ -441,11 +401,11 @@ class _Reader:
             chip, RENT, f"{chip}, rent on {name}" if name != "own price" else f"{chip}, rent", usd,
             words, self._lead(at, one.lead_quarters), term_quarters=term,
             chips_per_quarter=self._supply(one.chips_per_quarter),
-            price_change=self._change(at, one.price_change_per_quarter),
+            price_change=one.price_change_per_quarter,
             on_site=one.site == "own",
         )  # fmt: skip
 
-    def _buy(self, at: KeyPath, chip: str, one: BuyFile, owned: Owning) -> Offer:
+    def _buy(self, at: KeyPath, chip: str, one: Any, owned: Owning) -> Offer:
         life, price = self.costs.inputs["life"], owned.price
         if life.value < HOUR * QUARTER_HOURS:
             raise self._wrong(
@@ -462,7 +422,7 @@ class _Reader:
             self._lead(at, one.lead_quarters),
             life_quarters=life.value / HOUR / QUARTER_HOURS,
             chips_per_quarter=self._supply(one.chips_per_quarter),
-            price_change=self._change(at, one.price_change_per_quarter),
+            price_change=one.price_change_per_quarter,
         )  # fmt: skip
 
     def _lead(self, at: KeyPath, lead: int) -> int:
@@ -477,28 +437,7 @@ class _Reader:
     def _supply(self, chips: int | None) -> float:
         return float("inf") if chips is None else float(chips)
 
-    def _change(self, at: KeyPath, text: str) -> float:
-        return self._share((*at, "price_change_per_quarter"), text, -0.5, 0.5)
-
     # -- limits
-
-    def _limits(self) -> Limits:
-        one = self.written.limits
-
-        def quantity(field: str, dimension: str) -> float:
-            text = getattr(one, field)
-            if text is None:
-                return float("inf")
-            return self.document.quantity(("limits", field), text, dimension)
-
-        return Limits(
-            usd_per_hour=quantity("budget_per_hour", "usd/h"),
-            usd_per_quarter=quantity("budget_per_quarter", "usd"),
-            usd_total=quantity("budget_total", "usd"),
-            watts=quantity("power", "W"),
-            racks=float(one.racks) if one.racks else float("inf"),
-            chips=float(one.chips) if one.chips else float("inf"),
-        )
 
     def _smallest_server(self, plan: Plan) -> None:
         """Raises InputError for a cap that not even one server of any chip meets."""
@@ -525,7 +464,7 @@ class _Reader:
                 need = units.format(needs[chip], dimension, 4)
                 raise self._wrong(
                     ("limits", field),
-                    f"read {getattr(self.written.limits, field)!r}: below the smallest server, "
+                    f"read {self.document.data['limits'][field]!r}: below the smallest server, "
                     f"{plan.chip(chip).server} x {chip}, which needs {need}",
                     f"{need} or more",
                 )

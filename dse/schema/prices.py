@@ -3,7 +3,6 @@ dollars per chip bought. Bases never mix."""
 
 from __future__ import annotations
 
-import csv
 import re
 import statistics
 from collections.abc import Iterable, Iterator
@@ -12,8 +11,9 @@ from pathlib import Path
 
 from dse import units
 from dse.data import hardware_dir
-from dse.errors import InputError, InputErrors
-from dse.schema.loader import did_you_mean
+from dse.errors import InputError
+from dse.schema.loader import csv_rows, did_you_mean
+from dse.schema.reader import together
 
 COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
 PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source", "note")
@@ -152,7 +152,7 @@ def load_prices(path: Path | str | None = None) -> PriceTable:
     file = Path(path) if path is not None else hardware_dir() / "prices.csv"
     rows = tuple(
         PriceRow(row["chip"], row["basis"], usd, *(row[name] for name in COLUMNS[3:]), line=line)
-        for line, row, usd in _read(file, COLUMNS, "usd/h")
+        for line, row, usd in _rows(csv_rows(file), str(file), COLUMNS, "usd/h")
     )
     return PriceTable(str(file), rows)
 
@@ -164,27 +164,14 @@ def load_purchases(path: Path | str | None = None) -> tuple[PurchaseRow, ...]:
     columns = PURCHASE_COLUMNS
     return tuple(
         PurchaseRow(row["chip"], row["kind"], usd, *(row[name] for name in columns[3:]), line=line)
-        for line, row, usd in _read(file, columns, "usd")
+        for line, row, usd in _rows(csv_rows(file), str(file), columns, "usd")
     )
-
-
-def _read(
-    file: Path, columns: tuple[str, ...], dimension: str
-) -> list[tuple[int, dict[str, str], float]]:
-    """(line, cells by column, dollars) of every row; the third column holds the dollars."""
-    try:
-        with file.open(encoding="utf-8", newline="") as stream:
-            return _rows(csv.reader(stream, strict=True), str(file), columns, dimension)
-    except FileNotFoundError:
-        raise InputError("no such file", file=str(file)) from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot be read: {why}", file=str(file)) from None
 
 
 def _rows(
     reader: Iterator[list[str]], file: str, columns: tuple[str, ...], dimension: str
 ) -> list[tuple[int, dict[str, str], float]]:
+    """(line, cells by column, dollars) of every row; the third column holds the dollars."""
     header = next(reader, [])
     if tuple(header) != columns:
         read = f"read the columns {', '.join(header)}" if header else "empty"
@@ -199,7 +186,7 @@ def _rows(
         except InputError as error:
             errors.append(error)
     if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+        raise together(errors)
     return found
 
 

@@ -7,21 +7,18 @@ file of the user's own it may be its value alone: it is then `assumed`, and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, BeforeValidator, Field
+from typing import Any, Literal, get_args
 
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.schema.chip import UNDATED, Figure, FigureSpec, quantity, read_figure, reasons, together
-from dse.schema.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.schema.figure import OWN_SOURCE, Figure, Figured, Value, reasons
+from dse.schema.loader import Document, did_you_mean, load_yaml
+from dse.schema.reader import Field, Flag, Listed, Refused, Table, Text, Word, read
 from dse.schema.system import System
 
 HEIGHT_UNIT_M = 0.04445  # EIA-310: one rack unit
-OWN_SOURCE = "the user's own file"
 CableKind = Literal["passive_copper", "active_copper", "optical"]
 MOST_RACKS = 64
 
@@ -127,115 +124,96 @@ class Rack:
         return replace(self, racks=racks)
 
 
-def _in_full(written: Any) -> Any:
-    """A value alone as an assumed figure of the user's own."""
-    if isinstance(written, bool) or not isinstance(written, str | int | float):
-        return written
-    return {
-        "value": str(written), "kind": "assumed", "source": OWN_SOURCE, "date": UNDATED,
-        "note": "given by the user's own file, which names no source",
-    }  # fmt: skip
+def _figure(value: Value | str = "count") -> Figured:
+    return Figured(value, bare=OWN_SOURCE)
 
 
-Written = Annotated[FigureSpec, BeforeValidator(_in_full)]
-
-
-class _PerChip(BaseModel):
-    model_config = STRICT
-
-    power: Written
-    other_power: Written | None = None
-    height_units: Written
-    mass: Written
-    cables: Written | None = None
-
-
-class _Switches(BaseModel):
-    model_config = STRICT
-
-    chips_per_stage: Written | None = None
-    power: Written | None = None
-    height_units: Written | None = None
-    mass: Written | None = None
-
-
-class _Frame(BaseModel):
-    model_config = STRICT
-
-    height_units: Written
-    mass: Written
-    allowed_mass: Written
-    width: Written
-    depth: Written
-
-
-class _Cooling(BaseModel):
-    model_config = STRICT
-
-    kind: Literal["air", "liquid"]
-    share: Written
-    capacity: Written
-
-
-class _Cable(BaseModel):
-    model_config = STRICT
-
-    kind: CableKind
-    rate: Written
-    diameter: Written
-    bend_multiple: Written
-    reach: Written
-    power: Written | None = None
-    mass: Written | None = None
-
-
-class _CableSpace(BaseModel):
-    model_config = STRICT
-
-    area: Written
-    fill: Written
-    bend_depth: Written
-    tray_width: Written
-
-
-class _CablePath(BaseModel):
-    model_config = STRICT
-
-    lead: Written
-    between_racks: Written
-
-
-class _RackFile(BaseModel):
-    model_config = STRICT
-
-    id: str = Field(min_length=1)
-    name: str
-    hypothetical: bool = False
-    chip: str
-    domain: Written
-    racks_per_domain: Written
-    chips_per_tray: Written
-    per_chip: _PerChip
-    switches: _Switches | None = None
-    frame: _Frame
-    power_feed: Written
-    floor_load: Written
-    cooling: tuple[_Cooling, ...]
-    cables: tuple[_Cable, ...] = ()
-    cable_space: _CableSpace | None = None
-    cable_path: _CablePath | None = None
-    notes: tuple[str, ...] = ()
-
-
-# Dimension of every figure by its field; all others are counts.
-_DIMENSION = {
-    "power": "W", "other_power": "W", "power_feed": "W", "capacity": "W", "mass": "kg",
-    "allowed_mass": "kg", "width": "m", "depth": "m", "floor_load": "kg/m2", "rate": "bytes/s",
-    "diameter": "m", "reach": "m", "area": "m2", "bend_depth": "m", "tray_width": "m",
-    "lead": "m", "between_racks": "m",
-}  # fmt: skip
-_WHOLE = ("domain", "racks_per_domain", "chips_per_tray")
-_SHARES = ("share", "fill")
+_WHOLE = _figure(Value("count", whole=True))
+_SHARE = _figure(Value("count", most=1.0, accepted="above 0, at most 1"))
+_RACKS = _figure(Value("count", whole=True, most=MOST_RACKS))
+RACK = Table(
+    Field("id", Text(1), meaning="what commands call the rack"),
+    Field("name", Text()),
+    Field("hypothetical", Flag(), False, meaning="nobody sells it"),
+    Field("chip", Text(), meaning="that it is full of"),
+    Field("domain", _WHOLE, meaning="chips of the scale-up domain of the product"),
+    Field("racks_per_domain", _RACKS, meaning="that one domain may take"),
+    Field("chips_per_tray", _WHOLE),
+    Field(
+        "per_chip",
+        Table(
+            Field("power", _figure("W")),
+            Field("other_power", _figure("W"), None, meaning="host, network, fans, conversion"),
+            Field("height_units", _figure()),
+            Field("mass", _figure("kg")),
+            Field("cables", _figure(), None, meaning="to the first stage of switches"),
+        ),
+    ),
+    Field(
+        "switches",
+        Table(
+            Field("chips_per_stage", _figure(), None, meaning="any number where left out"),
+            Field("power", _figure("W"), None, meaning="of a stage, per chip"),
+            Field("height_units", _figure(), None, meaning="of a stage, per chip"),
+            Field("mass", _figure("kg"), None, meaning="of a stage, per chip"),
+        ),
+        None,
+    ),
+    Field(
+        "frame",
+        Table(
+            Field("height_units", _figure()),
+            Field("mass", _figure("kg"), meaning="of the rack without trays"),
+            Field("allowed_mass", _figure("kg")),
+            Field("width", _figure("m")),
+            Field("depth", _figure("m")),
+        ),
+    ),
+    Field("power_feed", _figure("W")),
+    Field("floor_load", _figure("kg/m2")),
+    Field(
+        "cooling",
+        Listed(
+            Table(
+                Field("kind", Word(("air", "liquid"))),
+                Field("share", _SHARE, meaning="of all heat"),
+                Field("capacity", _figure("W"), meaning="that it can carry out of the rack"),
+            )
+        ),
+    ),
+    Field(
+        "cables",
+        Listed(
+            Table(
+                Field("kind", Word(get_args(CableKind))),
+                Field("rate", _figure("bytes/s"), meaning="both directions added"),
+                Field("diameter", _figure("m")),
+                Field("bend_multiple", _figure()),
+                Field("reach", _figure("m")),
+                Field("power", _figure("W"), None, meaning="of both ends"),
+                Field("mass", _figure("kg"), None),
+            )
+        ),
+        (),
+        meaning="the first is used, the others are alternatives",
+    ),
+    Field(
+        "cable_space",
+        Table(
+            Field("area", _figure("m2"), meaning="cross-section for cables along the rack"),
+            Field("fill", _SHARE, meaning="of the area that cables can take"),
+            Field("bend_depth", _figure("m")),
+            Field("tray_width", _figure("m")),
+        ),
+        None,
+    ),
+    Field(
+        "cable_path",
+        Table(Field("lead", _figure("m")), Field("between_racks", _figure("m"))),
+        None,
+    ),
+    Field("notes", Listed(Text()), ()),
+)
 
 
 def shipped_racks() -> dict[str, Path]:
@@ -275,42 +253,43 @@ def refusal(chip: str, system: System) -> str | None:
 def load_rack(path: Path | str) -> Rack:
     """Reads one rack file. Raises InputError with the line and field of every mistake."""
     document = load_yaml(path)
-    spec = validate(_RackFile, document)
-    reader = _Reader(document)
-    value = reader.value
-    chip, frame, switches = spec.per_chip, spec.frame, spec.switches or _Switches()
-    top = {
-        name: value((name,), getattr(spec, name))
-        for name in (*_WHOLE, "power_feed", "floor_load")
-    }  # fmt: skip
-    per = {name: value(("per_chip", name), getattr(chip, name)) for name in _fields(chip)}
-    stage = {name: value(("switches", name), getattr(switches, name)) for name in _fields(switches)}
-    box = {name: value(("frame", name), getattr(frame, name)) for name in _fields(frame)}
-    cooling = tuple(
-        Cooling(
-            medium.kind,
-            value(("cooling", k, "share"), medium.share, f"{medium.kind} cooling"),
-            value(("cooling", k, "capacity"), medium.capacity, f"{medium.kind} cooling"),
-        )
-        for k, medium in enumerate(spec.cooling)
+    found = read(RACK, document)
+    try:
+        return _rack(found, document)
+    except Refused as error:
+        raise document.error(error.path, error.message, error.accepted) from None
+
+
+def _rack(found: dict[str, Any], document: Document) -> Rack:
+    values = _Values()
+    top = values.of(
+        {name: one for name, one in found.items() if one is None or isinstance(one, Figure)}
     )
-    cables = tuple(_cable(reader, k, cable) for k, cable in enumerate(spec.cables))
-    space, lead_m, between_m = _cabling(reader, spec)
-    if reader.errors:
-        raise together(reader.errors)
+    per = values.of(found["per_chip"], "per_chip")
+    stage = values.of(found["switches"] or {}, "switches")
+    box = values.of(found["frame"], "frame")
+    cooling = tuple(
+        Cooling(one.pop("kind"), **{_COOLING[name]: v for name, v in values.of(one, kind).items()})
+        for one in found["cooling"]
+        for kind in [f"{one['kind']} cooling"]
+    )
+    cables = tuple(
+        Cable(one.pop("kind"), **{_CABLE[name]: v for name, v in values.of(one, kind).items()})
+        for one in found["cables"]
+        for kind in [f"{one['kind']} cable"]
+    )
+    _all_of_the_cabling(found)
+    room = values.of(found["cable_space"] or {}, "cable_space")
+    path = values.of(found["cable_path"] or {}, "cable_path")
     if abs(math.fsum(medium.share for medium in cooling) - 1.0) > 1e-6:
         shares = " + ".join(f"{medium.share:g}" for medium in cooling) or "nothing"
-        raise document.error(("cooling",), f"shares of {shares}", "shares that add up to 1")
+        raise Refused(f"shares of {shares}", "shares that add up to 1", "cooling")
     if box["allowed_mass"] <= box["mass"]:
-        raise document.error(
-            ("frame", "allowed_mass"), "not above the empty rack", f"more than {box['mass']:g} kg"
-        )
-    figures = tuple(reader.figures)
+        accepted = f"more than {box['mass']:g} kg"
+        raise Refused("not above the empty rack", accepted, "frame", "allowed_mass")
+    figures = tuple(values.figures)
     return Rack(
-        id=spec.id,
-        name=spec.name,
-        hypothetical=spec.hypothetical,
-        chip=spec.chip,
+        **{name: found[name] for name in ("id", "name", "hypothetical", "chip", "notes")},
         domain=int(top["domain"]),
         racks=int(top["racks_per_domain"]),
         tray_chips=int(top["chips_per_tray"]),
@@ -318,11 +297,11 @@ def load_rack(path: Path | str) -> Rack:
         other_w=per["other_power"],
         chip_units=per["height_units"],
         chip_kg=per["mass"],
-        cables_per_chip=per["cables"] if cables else 0.0,
-        stage_chips=stage["chips_per_stage"] or math.inf,
-        stage_w=stage["power"],
-        stage_units=stage["height_units"],
-        stage_kg=stage["mass"],
+        cables_per_chip=per["cables"],
+        stage_chips=stage.get("chips_per_stage") or math.inf,
+        stage_w=stage.get("power", 0.0),
+        stage_units=stage.get("height_units", 0.0),
+        stage_kg=stage.get("mass", 0.0),
         frame_units=box["height_units"],
         frame_kg=box["mass"],
         allowed_kg=box["allowed_mass"],
@@ -331,95 +310,45 @@ def load_rack(path: Path | str) -> Rack:
         feed_w=top["power_feed"],
         cooling=cooling,
         cables=cables,
-        space=space,
-        lead_m=lead_m,
-        between_racks_m=between_m,
+        space=CableSpace(room["area"], room["fill"], room["bend_depth"], room["tray_width"])
+        if room
+        else None,
+        lead_m=path.get("lead", 0.0),
+        between_racks_m=path.get("between_racks", 0.0),
         figures=figures,
         assumed=reasons(figures),
-        notes=spec.notes,
         file=document.file,
     )
 
 
-def _fields(spec: BaseModel) -> list[str]:
-    return list(type(spec).model_fields)
+_COOLING = {"share": "share", "capacity": "capacity_w"}
+_CABLE = {
+    "rate": "bytes_per_s", "diameter": "diameter_m", "bend_multiple": "bend_multiple",
+    "reach": "reach_m", "power": "power_w", "mass": "mass_kg",
+}  # fmt: skip
 
 
-class _Reader:
-    """Figures as they are read, in SI, with what each is called."""
+class _Values:
+    """The figures in the order in which they are asked for, with what each is called."""
 
-    def __init__(self, document: Document) -> None:
-        self.document = document
+    def __init__(self) -> None:
         self.figures: list[Figure] = []
-        self.errors: list[InputError] = []
 
-    def value(self, path: KeyPath, written: FigureSpec | None, owner: str = "") -> float:
-        """SI value at `path`; 0 for what is left out, 1 for what is wrong and in `errors`."""
-        if written is None:
-            return 0.0
-        try:
-            figure = self._figure(path, written, owner)
-        except InputError as error:
-            self.errors.append(error)
-            return 1.0
-        self.figures.append(figure)
-        return figure.value
-
-    def _figure(self, path: KeyPath, written: FigureSpec, owner: str) -> Figure:
-        """Raises InputError: another dimension, not a whole number, a share above 1."""
-        field = str(path[-1])
-        dimension = _DIMENSION.get(field, "count")
-        own = written.source == OWN_SOURCE
-        if own:  # the value stands at the field itself, and so does its mistake
-            quantity(self.document, path, written.value, dimension)
-        name = " ".join((owner or " ".join(map(str, path[:-1])), field)).strip().replace("_", " ")
-        figure = read_figure(self.document, path, name, written, dimension)
-        place = path if own else (*path, "value")
-        if field in _WHOLE and figure.value != int(figure.value):
-            raise self.document.error(place, f"read {written.value!r}", "a whole number")
-        if field in _SHARES and figure.value > 1.0:
-            raise self.document.error(place, f"read {written.value!r}", "above 0, at most 1")
-        if field == "racks_per_domain" and figure.value > MOST_RACKS:
-            raise self.document.error(place, f"read {written.value!r}", f"at most {MOST_RACKS}")
-        return figure
+    def of(self, part: dict[str, Figure | None], owner: str = "") -> dict[str, float]:
+        """SI values by name; 0 for what is left out."""
+        for name, figure in part.items():
+            if figure is not None:
+                self.figures.append(figure.named(f"{owner} {name}".strip().replace("_", " ")))
+        return {name: one.value if one is not None else 0.0 for name, one in part.items()}
 
 
-def _cable(reader: _Reader, k: int, spec: _Cable) -> Cable:
-    found: Mapping[str, float] = {
-        name: reader.value(("cables", k, name), getattr(spec, name), f"{spec.kind} cable")
-        for name in _fields(spec)
-        if name != "kind"
-    }
-    return Cable(
-        kind=spec.kind,
-        bytes_per_s=found["rate"],
-        diameter_m=found["diameter"],
-        bend_multiple=found["bend_multiple"],
-        reach_m=found["reach"],
-        power_w=found["power"],
-        mass_kg=found["mass"],
-    )
-
-
-def _cabling(reader: _Reader, spec: _RackFile) -> tuple[CableSpace | None, float, float]:
-    """(space, lead, metres between racks); with cables, all of it must be there."""
-    for section, there in (
-        ("cable_space", spec.cable_space), ("cable_path", spec.cable_path),
-        ("per_chip.cables", spec.per_chip.cables),
-    ):  # fmt: skip
-        if bool(there) != bool(spec.cables):
-            path = tuple(section.split("."))
-            said = "missing beside cables" if spec.cables else "given without cables"
-            raise reader.document.error(path, said, "both or neither")
-    if spec.cable_space is None or spec.cable_path is None:
-        return None, 0.0, 0.0
-    room = {
-        name: reader.value(("cable_space", name), getattr(spec.cable_space, name))
-        for name in _fields(spec.cable_space)
-    }
-    path = {
-        name: reader.value(("cable_path", name), getattr(spec.cable_path, name))
-        for name in _fields(spec.cable_path)
-    }
-    space = CableSpace(room["area"], room["fill"], room["bend_depth"], room["tray_width"])
-    return space, path["lead"], path["between_racks"]
+def _all_of_the_cabling(found: dict[str, Any]) -> None:
+    """Raises Refused where cables stand without what they need, or that without cables."""
+    for path, there in (
+        (("cable_space",), found["cable_space"]),
+        (("cable_path",), found["cable_path"]),
+        (("per_chip", "cables"), found["per_chip"]["cables"]),
+    ):
+        if (there is not None) != bool(found["cables"]):
+            said = "missing beside cables" if found["cables"] else "given without cables"
+            raise Refused(said, "both or neither", *path)

@@ -5,62 +5,83 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing import Any
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.schema.axes import AXES
 from dse.schema.catalog import Catalog
-from dse.schema.loader import did_you_mean, load_yaml, reject, validate
+from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
+from dse.schema.reader import ByName, Field, Listed, Raw, Refused, Table, Text, Word, read
 from dse.schema.study import Study, load_study
 
-Kind = Literal["spec", "measured", "claimed", "estimated", "assumed"]
+KINDS = ("spec", "measured", "claimed", "estimated", "assumed")
 
 
-class Known(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Known:
     """One thing that was given before the shape was chosen."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
     what: str
     value: str
-    kind: Kind
+    kind: str
     source: str = ""
     date: str = ""
     note: str = ""
 
-    @model_validator(mode="after")
-    def _founded(self) -> Known:
-        if self.kind == "assumed" and not self.note:
-            raise reject("assumed without a reason", "a note that says why")
-        if self.kind != "assumed" and not (self.source and self.date):
-            raise reject("no source or no date", "source and date, or kind: assumed with a note")
-        return self
 
-
-class Held(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Held:
     """Values of model axes that the designers had settled on beforehand."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
-
-    axes: dict[str, list[bool | int | str]]
+    axes: dict[str, tuple[bool | int | str, ...]]
     reason: str
     source: str = ""
 
 
-class _CaseFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
+def _known(**found: Any) -> Known:
+    known = Known(**found)
+    if known.kind == "assumed" and not known.note:
+        raise Refused("assumed without a reason", "a note that says why")
+    if known.kind != "assumed" and not (known.source and known.date):
+        raise Refused("no source or no date", "source and date, or kind: assumed with a note")
+    return known
 
-    name: str = Field(min_length=1, max_length=100)
-    title: str
-    space: str
-    expert: str
-    known: list[Known]
-    hold: Held | None = None
+
+CASE = Table(
+    Field("name", Text(1, 100)),
+    Field("title", Text()),
+    Field("space", Text(), meaning="path of a space file, as seen from here"),
+    Field("expert", Text(), meaning="the published design"),
+    Field(
+        "known",
+        Listed(
+            Table(
+                Field("what", Text()),
+                Field("value", Text()),
+                Field("kind", Word(KINDS)),
+                Field("source", Text(), ""),
+                Field("date", Text(), ""),
+                Field("note", Text(), ""),
+                make=_known,
+            )
+        ),
+        meaning="what was given before the shape was chosen",
+    ),
+    Field(
+        "hold",
+        Table(
+            Field("axes", ByName(Listed(Raw()))),
+            Field("reason", Text()),
+            Field("source", Text(), ""),
+            make=Held,
+        ),
+        None,
+        meaning="axes that the designers had settled on",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +124,22 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
     place of the space's quality law. Raises InputError for what is wrong in either, and where the
     design was not trained on the space's tokens."""
     document = load_yaml(path)
-    frame = validate(_CaseFile, document)
-    beside = Path(path).parent / frame.space
+    frame = read(CASE, document)
+    beside = Path(path).parent / frame["space"]
     if not beside.is_file():
-        raise document.error(("space",), f"no such file: {frame.space}", "a path as seen from here")
+        raise document.error(
+            ("space",), f"no such file: {frame['space']}", "a path as seen from here"
+        )
     study = load_study(beside, catalog, law)
     try:
-        expert = resolve_model(frame.expert)
+        expert = resolve_model(frame["expert"])
     except InputError as error:
         raise document.error(("expert",), error.message, error.accepted) from None
     tokens = study.training_tokens
     if tokens is None:
-        message = f"{frame.space} has no training_tokens: the design and its rivals share a corpus"
+        message = (
+            f"{frame['space']} has no training_tokens: the design and its rivals share a corpus"
+        )
         raise document.error(("space",), message, "training_tokens in the space file")
     if expert.training_tokens not in (None, tokens):
         raise document.error(
@@ -123,7 +148,7 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
             f"{expert.training_tokens:.4g}",
             "the same tokens",
         )
-    held = frame.hold.axes if frame.hold else {}
+    held = frame["hold"].axes if frame["hold"] else {}
     names = [axis.name for axis in study.model_axes]
     for name in held:
         if name not in names:
@@ -138,13 +163,13 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
             accepted = ", ".join(map(str, axis.values))
             raise document.error(("hold", "axes", name), f"read {unknown[0]!r}", accepted)
     return Case(
-        name=frame.name,
-        title=frame.title,
+        name=frame["name"],
+        title=frame["title"],
         study=study,
         expert=expert,
-        known=tuple(frame.known),
+        known=frame["known"],
         held={name: tuple(_code(name, v) for v in values) for name, values in held.items()},
-        why_held=_why(frame.hold),
+        why_held=_why(frame["hold"]),
         path=Path(path),
     )
 

@@ -7,18 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import BaseModel, Field
-
 from dse.errors import InputError
-from dse.schema.chip import Figure, FigureSpec, read_figure
-from dse.schema.loader import STRICT, load_yaml, validate
+from dse.schema.energy import by_one
+from dse.schema.figure import Figure, Figured
+from dse.schema.loader import load_yaml
+from dse.schema.reader import Field, Listed, Table, Text, Then, read
 
 FILE = "reliability.yaml"
-_SINGLE = {
-    "other_interruptions": "s",
-    "restart": "s",
-    "checkpoint_bandwidth_per_chip": "bytes/s",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +39,26 @@ class Reliability:
 NO_RELIABILITY = Reliability(MappingProxyType({}), MappingProxyType({}))
 
 
-class _Interruptions(FigureSpec):
-    chips: tuple[str, ...] = Field(min_length=1)
+def _reliability(interruptions: Mapping[str, Figure], **figures: Figure) -> Reliability:
+    return Reliability(interruptions, MappingProxyType(figures))
 
 
-class _ReliabilityFile(BaseModel):
-    model_config = STRICT
-
-    interruptions: tuple[_Interruptions, ...]
-    other_interruptions: FigureSpec
-    restart: FigureSpec
-    checkpoint_bandwidth_per_chip: FigureSpec
+_INTERRUPTIONS = Figured(
+    "s",
+    Field("chips", Listed(Text(), 1)),
+    name="interruptions",
+    make=lambda one, chips: (one, chips),
+)
+RELIABILITY = Table(
+    Field("interruptions", Then(Listed(_INTERRUPTIONS), by_one("chips"))),
+    Field("other_interruptions", Figured("s"), meaning="the same of every other chip"),
+    Field("restart", Figured("s"), meaning="from an interruption to the first step after it"),
+    Field("checkpoint_bandwidth_per_chip", Figured("bytes/s"), meaning="of storage"),
+    make=_reliability,
+)
 
 
 def load_reliability(path: Path | str) -> Reliability:
     """Raises InputError with the line and field of a mistake: an unknown unit, a chip that stands
     twice."""
-    document = load_yaml(path)
-    spec = validate(_ReliabilityFile, document)
-    found: dict[str, Figure] = {}
-    for index, row in enumerate(spec.interruptions):
-        figure = read_figure(document, ("interruptions", index), "interruptions", row, "s")
-        for chip in row.chips:
-            if chip in found:
-                raise document.error(
-                    ("interruptions", index, "chips"), f"{chip} stands twice", "once"
-                )
-            found[chip] = figure
-    return Reliability(
-        MappingProxyType(found),
-        MappingProxyType(
-            {
-                name: read_figure(document, (name,), name, getattr(spec, name), dimension)
-                for name, dimension in _SINGLE.items()
-            }
-        ),
-    )
+    return read(RELIABILITY, load_yaml(path))

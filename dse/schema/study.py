@@ -10,32 +10,43 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from dse import units
 from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.quality.laws import DEFAULT, find_law
 from dse.schema.axes import Axis
-from dse.schema.axis_reader import Mistakes, read_axes
+from dse.schema.axis_reader import read_axes
 from dse.schema.catalog import Catalog, Source, is_chip_file
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, check_chips, read_costs
-from dse.schema.lifetime import LifetimeFile, LifetimeTerms
-from dse.schema.load import Demand, check_idle_once, read_demand
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.schema.lifetime import LIFETIME, LifetimeTerms
+from dse.schema.load import DEMAND, Demand, check_idle_once
+from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
 from dse.schema.metrics import METRICS, Constraint, Direction, metric, parse_constraint
 from dse.schema.model_catalog import resolve_model
 from dse.schema.own_chip import read_own_chip
 from dse.schema.owning import lacks_for_owning
 from dse.schema.rack import Rack, load_rack, resolve_rack
 from dse.schema.rack import refusal as rack_refusal
-from dse.schema.training_run import TrainingFile, TrainingTerms
-from dse.schema.training_section import check_training_metrics, read_training
+from dse.schema.reader import (
+    OPTIONAL,
+    Field,
+    Listed,
+    Mistakes,
+    Place,
+    Quantity,
+    Raw,
+    Table,
+    Text,
+    Then,
+    WithText,
+)
+from dse.schema.training_run import TRAINING, TrainingTerms
+from dse.schema.training_section import check_training, check_training_metrics
 from dse.schema.views import View, read_views
 from dse.schema.workloads import (
-    WeightedFile,
-    WorkloadFile,
+    WEIGHTED,
+    WORKLOAD,
     WorkloadSpec,
     has_metric,
     read_workloads,
@@ -107,30 +118,38 @@ class Study:
         return self.model_axes + self.deployment_axes
 
 
-class _StudyFile(BaseModel):
-    """The frame; axes, objectives and constraints have readers of their own."""
+def _training_tokens(read: tuple[float, str]) -> float:
+    return units.check_training_tokens(*read)
 
-    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
 
-    name: str = Field(min_length=1, max_length=100)
-    title: str = ""
-    description: str = ""
-    workload: WorkloadFile | None = None
-    workloads: list[WeightedFile] | None = None
-    price_basis: str
-    costs: Any = None
-    demand: Any = None
-    training_compute: Any = None
-    training_tokens: Any = None
-    quality_law: Any = DEFAULT
-    rack: str | None = None
-    training: TrainingFile | None = None
-    lifetime: LifetimeFile | None = None
-    model: Any
-    deployment: Any
-    objectives: Any
-    constraints: Any = ()
-    views: Any = ()
+# The frame; axes, objectives and constraints have readers of their own.
+SPACE = Table(
+    Field("name", Text(1, 100)),
+    Field("title", Text(), ""),
+    Field("description", Text(), ""),
+    Field("workload", WORKLOAD, None, meaning="what is served"),
+    Field("workloads", Listed(WEIGHTED), None, meaning="several, with weights"),
+    Field("price_basis", Text(), meaning="what a chip-hour costs: rental_3yr, on_demand, ..."),
+    Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
+    Field("demand", DEMAND, None, meaning="average and peak that points are priced for"),
+    Field("training_compute", Quantity("flop", "more than zero"), OPTIONAL, example="1e24 FLOP"),
+    Field(
+        "training_tokens",
+        Then(WithText(Quantity("tokens", "more than zero")), _training_tokens),
+        OPTIONAL,
+        meaning="in place of the compute",
+        example="15T",
+    ),
+    Field("quality_law", Raw(), DEFAULT, meaning="the law that predicts the loss"),
+    Field("rack", Text(), None, meaning="of a hypothetical scale-up domain"),
+    Field("training", TRAINING, None, meaning="how every shape is trained"),
+    Field("lifetime", LIFETIME, None, meaning="how much it then serves"),
+    Field("model", Raw(), meaning="a model, or axes of its shape"),
+    Field("deployment", Raw(), meaning="axes of its deployment"),
+    Field("objectives", Raw(), meaning="metric: minimize or maximize"),
+    Field("constraints", Raw(), (), meaning="limits on metrics"),
+    Field("views", Raw(), (), meaning="questions beside the front"),
+)
 
 
 def shipped_spaces() -> dict[str, Path]:
@@ -195,18 +214,13 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
     catalog = catalog or Source(hardware_dir()).read()
     document, chip_files = _own_chips(document, catalog, mistakes)
     catalog = _with_files(catalog, chip_files, mistakes)
-    try:
-        frame = validate(_StudyFile, document)
-    except InputErrors as error:
-        frame, mistakes.errors = None, list(error.errors)
-    except InputError as error:
-        frame, mistakes.errors = None, [error]
-
+    frame: dict[str, Any] | None = SPACE.read(document.data, Place(mistakes))
+    given = frame or dict.fromkeys(SPACE.names)
     basis = document.data.get("price_basis")
     costs = _costs(document, basis, catalog, mistakes)
     unpriced = _unpriced(basis, catalog, costs, mistakes)
     most = _largest_instance(document)
-    rack = _rack(frame.rack, document, mistakes) if frame else None
+    rack = _rack(given["rack"], document, mistakes) if frame else None
     chips = {
         chip: unpriced.get(chip)
         or catalog.refusal(chip, most)
@@ -218,22 +232,20 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
     axes, left_out = read_axes(document, sections, chips, mistakes)
     if isinstance(model, str):
         model = _fixed_model(model, document, mistakes)
-    training = _training(document, mistakes)
+    training = _training(document, given, mistakes)
     law = _law(law, document, mistakes)
-    trained, life = (
-        read_training(frame.training, frame.lifetime, basis, catalog, costs, mistakes)
-        if frame
-        else (None, None)
-    )
-    demand = _demand(document, costs, mistakes)
-    files = frame and [*filter(None, [frame.workload]), *(frame.workloads or [])]
+    life = given["lifetime"]
+    trained = check_training(given["training"], life, basis, catalog, costs, mistakes)
+    demand = _demand(given["demand"], costs, mistakes)
+    one, several = given["workload"], given["workloads"]
+    files = [*([one] if one else []), *(several or ())] if frame else None
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
     if frame:
         check_training_metrics(document, mistakes)
     written = document.data.get("constraints", [])
     constraints = _constraints(written, ("constraints",), servings, mistakes)
-    for k, load in enumerate((frame and frame.workloads) or ()):
+    for k, load in enumerate(several or ()):
         at = ("workloads", k, "constraints")
         constraints += tuple(
             replace(limit, workload=load.name, text=f"{load.name}: {limit.text}")
@@ -279,11 +291,11 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
     if life is not None:
         content["lifetime"] = asdict(life)
     return Study(
-        name=frame.name,
-        title=frame.title,
-        description=frame.description,
+        name=frame["name"],
+        title=frame["title"],
+        description=frame["description"],
         workloads=workloads,
-        price_basis=frame.price_basis,
+        price_basis=frame["price_basis"],
         training_compute=training[0],
         training_tokens=training[1],
         model=fixed,
@@ -444,27 +456,11 @@ def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistak
     return costs
 
 
-def _demand(document: Document, costs: Costs | None, mistakes: Mistakes) -> Demand | None:
+def _demand(demand: Demand | None, costs: Costs | None, mistakes: Mistakes) -> Demand | None:
     """The demand that the points of the front are priced for as well, where one is written."""
-    written = document.data.get("demand")
-    if written is None:
-        return None
-    fields = ("average", "peak_over_average")
-    if not isinstance(written, Mapping) or not written:
-        mistakes.add(("demand",), f"read {written!r}", "average: 1B/day, peak_over_average: 2.5")
-        return None
-    for name in written:
-        if name not in fields:
-            hint = did_you_mean(name, fields)
-            mistakes.add(("demand", str(name)), f"no such field{hint}", ", ".join(fields))
-            return None
-    try:
-        demand = read_demand(written.get("average"), written.get("peak_over_average", 1.0))
-        if costs is not None:
-            check_idle_once(costs.value("utilisation"))
-    except InputError as error:
-        mistakes.place(("demand", *filter(None, [error.field])), error)
-        return None
+    if demand is not None and costs is not None:
+        at = Place(mistakes, ("demand",))
+        at.call(lambda: check_idle_once(costs.value("utilisation")))
     return demand
 
 
@@ -494,7 +490,9 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _training(document: Document, mistakes: Mistakes) -> tuple[float | None, float | None]:
+def _training(
+    document: Document, found: Mapping[str, Any], mistakes: Mistakes
+) -> tuple[float | None, float | None]:
     """Training compute in FLOP and training tokens; a fixed model may have neither."""
     given = [field in document.data for field in ("training_compute", "training_tokens")]
     model = document.data.get("model")
@@ -507,27 +505,7 @@ def _training(document: Document, mistakes: Mistakes) -> tuple[float | None, flo
         said = "both training_compute and" if all(given) else "neither training_compute nor"
         accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"
         mistakes.add((), f"{said} training_tokens", accepted)
-    compute = _amount(document, "training_compute", "flop", mistakes)
-    return compute, _amount(document, "training_tokens", "tokens", mistakes)
-
-
-def _amount(document: Document, field: str, dimension: str, mistakes: Mistakes) -> float | None:
-    if field not in document.data:
-        return None
-    written = document.data[field]
-    try:
-        value = document.quantity((field,), written, dimension)
-    except InputError as error:
-        mistakes.errors.append(error)
-        return None
-    if value <= 0.0:
-        mistakes.add((field,), f"read {written!r}", "more than zero")
-    elif dimension == "tokens":
-        try:
-            units.check_training_tokens(value, written)
-        except InputError as error:
-            mistakes.add((field,), error.message, error.accepted)
-    return value
+    return found.get("training_compute"), found.get("training_tokens")
 
 
 def _objectives(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, Field
-
-from dse.errors import InputError
-from dse.schema.chip import Figure, FigureSpec, each, quantity, read_figure, reasons, together
-from dse.schema.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.schema.figure import Figure, Figured, Value, reasons
+from dse.schema.loader import Document, load_yaml
+from dse.schema.reader import Field, Listed, Refused, Table, Text, Then, read
 
 Topology = Literal["switched", "full_mesh", "ring", "torus_2d", "torus_3d", "dragonfly", "pcie"]
 TOPOLOGIES: tuple[str, ...] = get_args(Topology)
@@ -85,31 +84,94 @@ class System:
         return None
 
 
-class _LevelSpec(BaseModel):
-    """`size` is left out on the last level, which joins any number of chips."""
-
-    model_config = STRICT
-
-    name: str
-    topology: FigureSpec
-    size: FigureSpec | None = None
-    bandwidth_per_direction: FigureSpec | None = None
-    bandwidth_per_pair: FigureSpec | None = None
-    latency: FigureSpec
-    jitter: FigureSpec
-    jitter_distribution: FigureSpec | None = None
-    in_network_reduction: FigureSpec | None = None
-    software: FigureSpec | None = None
-    reached: FigureSpec | None = None
-    ramp: FigureSpec | None = None
+_SHARE = Value("count", most=1.0, accepted="above 0, at most 1")
 
 
-class _SystemFile(BaseModel):
-    model_config = STRICT
+def _level(name: str, **found: Figure | None) -> tuple[FabricLevel, list[Figure]]:
+    """A level and its figures as "NVLink latency"."""
+    own = {field: one.named(f"{name} {field}") for field, one in found.items() if one is not None}
 
-    id: str = Field(min_length=1)
-    name: str
-    levels: tuple[_LevelSpec, ...] = Field(min_length=1)
+    def number(field: str, default: float) -> float:
+        return own[field].value if field in own else default
+
+    def word(field: str, default: Any) -> Any:
+        return own[field].text if field in own else default
+
+    level = FabricLevel(
+        name=name,
+        topology=word("topology", TOPOLOGIES[0]),
+        size=int(own["size"].value) if "size" in own else None,
+        bytes_per_s_per_direction=number("bandwidth_per_direction", math.nan),
+        bytes_per_s_per_pair=own["bandwidth_per_pair"].value
+        if "bandwidth_per_pair" in own
+        else None,
+        latency_s=number("latency", 0.0),
+        jitter_s=number("jitter", 0.0),
+        jitter_distribution=word("jitter_distribution", DISTRIBUTIONS[0]),
+        in_network_reduction=word("in_network_reduction", "none") != "none",
+        software_s=number("software", SCALE_OUT_SOFTWARE_S),
+        reached=number("reached", SCALE_OUT_FRACTION),
+        ramp=number("ramp", SCALE_OUT_RAMP),
+    )
+    return level, list(own.values())
+
+
+_LEVEL = Table(
+    Field("name", Text()),
+    Field("topology", Figured(Value("text", TOPOLOGIES)), meaning="how the chips are joined"),
+    Field(
+        "size",
+        Figured(Value("count", whole=True)),
+        None,
+        meaning="chips of one domain; the last level joins any number and has none",
+    ),
+    Field(
+        "bandwidth_per_direction",
+        Figured("bytes/s"),
+        None,
+        meaning="what one chip sends, over all its links",
+    ),
+    Field(
+        "bandwidth_per_pair",
+        Figured("bytes/s"),
+        None,
+        meaning="one link between two neighbours of a mesh, torus or dragonfly",
+    ),
+    Field("latency", Figured("s"), meaning="of one hop"),
+    Field("jitter", Figured("s"), meaning="mean delay of a hop"),
+    Field("jitter_distribution", Figured(Value("text", DISTRIBUTIONS)), None),
+    Field(
+        "in_network_reduction",
+        Figured(Value("text", ("none", "supported"))),
+        None,
+        meaning="whether the switches add what passes through them",
+    ),
+    Field("software", Figured("s"), None, meaning="what software adds to a hop"),
+    Field("reached", Figured(_SHARE), None, meaning="share of the bandwidth in a collective"),
+    Field("ramp", Figured("count"), None, meaning="cost of messages between latency and bandwidth"),
+    make=_level,
+)
+
+
+def _grow(levels: tuple[tuple[FabricLevel, list[Figure]], ...]) -> Any:
+    """The same levels. Raises Refused where one is not larger than the one inside it."""
+    sizes = [level.size for level, _ in levels]
+    for index, (inner, size) in enumerate(pairwise(sizes), start=1):
+        if (size or math.inf) <= (inner or math.inf):
+            raise Refused(
+                f"read {size or 'no size'}: not larger than the level inside it",
+                f"more than {inner}" if inner else "a size on every level but the last",
+                index,
+                "size",
+            )
+    return levels
+
+
+SYSTEM = Table(
+    Field("id", Text(1)),
+    Field("name", Text()),
+    Field("levels", Then(Listed(_LEVEL, 1), _grow), meaning="innermost first"),
+)
 
 
 def load_system(path: Path | str) -> System:
@@ -117,114 +179,18 @@ def load_system(path: Path | str) -> System:
     return read_system(load_yaml(path))
 
 
-def read_system(document: Document) -> System:
-    """The system of a document. Raises InputError, or InputErrors for several mistakes."""
-    wrong = _wrong_figures(document)
-    try:
-        spec = validate(_SystemFile, document)
-    except InputError as error:
-        raise together([*each(error), *wrong]) from None
-    if wrong:
-        raise together(wrong)
-    levels: list[FabricLevel] = []
-    figures: list[Figure] = []
-    for index, written in enumerate(spec.levels):
-        level, own = _level(document, ("levels", index), written)
-        if levels and (level.size or math.inf) <= (levels[-1].size or math.inf):
-            inner = levels[-1].size
-            raise document.error(
-                ("levels", index, "size"),
-                f"read {level.size or 'no size'}: not larger than the level inside it",
-                f"more than {inner}" if inner else "a size on every level but the last",
-            )
-        levels.append(level)
-        figures.extend(own)
-    listed = tuple(figures)
+def read_system(document: Document, part: str = "") -> System:
+    """The system of a document, or of its field `part`. Raises InputError, or InputErrors for
+    several mistakes."""
+    written = document.data[part] if part else document.data
+    found = read(SYSTEM, document, (part,) if part else (), written)
+    levels = tuple(level for level, _ in found["levels"])
+    figures = tuple(figure for _, own in found["levels"] for figure in own)
     missing = tuple(
         f"{level.name} bandwidth_per_direction"
         for level in levels
         if math.isnan(level.bytes_per_s_per_direction)
     )
     return System(
-        spec.id, spec.name, tuple(levels), listed, reasons(listed), missing, document.file
+        found["id"], found["name"], levels, figures, reasons(figures), missing, document.file
     )
-
-
-_DIMENSION = {
-    "topology": "text", "size": "count", "bandwidth_per_direction": "bytes/s",
-    "bandwidth_per_pair": "bytes/s", "latency": "s", "jitter": "s", "jitter_distribution": "text",
-    "in_network_reduction": "text", "software": "s", "reached": "count", "ramp": "count",
-}  # fmt: skip
-_WORDS = {
-    "topology": TOPOLOGIES, "jitter_distribution": DISTRIBUTIONS,
-    "in_network_reduction": ("none", "supported"),
-}  # fmt: skip
-
-
-def _wrong_figures(document: Document) -> list[InputError]:
-    """Every figure of a level whose value cannot be read."""
-    errors: list[InputError] = []
-    written: Any = document.data.get("levels")
-    levels: list[Any] = written if isinstance(written, list) else []
-    for index, level in enumerate(levels):
-        for field, figure in level.items() if isinstance(level, dict) else ():
-            value = figure.get("value") if isinstance(figure, dict) else None
-            if not isinstance(value, str | int | float):
-                continue
-            path: KeyPath = ("levels", index, field, "value")
-            try:
-                if field in _WORDS:
-                    _check_word(document, path, str(value), _WORDS[field])
-                elif field in _DIMENSION:
-                    number = quantity(document, path, str(value), _DIMENSION[field])
-                    if field == "size" and number != int(number):
-                        errors.append(document.error(path, f"read {value!r}", "a whole number"))
-            except InputError as error:
-                errors.append(error)
-    return errors
-
-
-def _check_word(document: Document, path: KeyPath, text: str, words: tuple[str, ...]) -> None:
-    if text not in words:
-        raise document.error(path, f"read {text!r}{did_you_mean(text, words)}", ", ".join(words))
-
-
-def _level(document: Document, path: KeyPath, spec: _LevelSpec) -> tuple[FabricLevel, list[Figure]]:
-    def figure(field: str, dimension: str) -> Figure | None:
-        written: FigureSpec | None = getattr(spec, field)
-        if written is None:
-            return None
-        return read_figure(document, (*path, field), f"{spec.name} {field}", written, dimension)
-
-    def number(field: str, default: float, most: float = math.inf) -> float:
-        if field not in found:
-            return default
-        value = found[field].value
-        if not 0 <= value <= most or (field == "reached" and value == 0):
-            accepted = f"above 0, at most {most:g}" if most < math.inf else "0 or more"
-            raise document.error((*path, field, "value"), f"read {found[field].text!r}", accepted)
-        return value
-
-    def word(field: str) -> str:
-        return found[field].text if field in found else _WORDS[field][0]
-
-    written = {field: figure(field, dimension) for field, dimension in _DIMENSION.items()}
-    found = {field: one for field, one in written.items() if one is not None}
-    size = found.get("size")
-    level = FabricLevel(
-        name=spec.name,
-        topology=cast(Topology, word("topology")),
-        size=int(size.value) if size else None,
-        bytes_per_s_per_direction=number("bandwidth_per_direction", math.nan),
-        bytes_per_s_per_pair=found["bandwidth_per_pair"].value
-        if "bandwidth_per_pair" in found
-        else None,
-        latency_s=number("latency", 0.0),
-        jitter_s=number("jitter", 0.0),
-        jitter_distribution=cast(Distribution, word("jitter_distribution")),
-        in_network_reduction=word("in_network_reduction") != "none",
-        software_s=number("software", SCALE_OUT_SOFTWARE_S),
-        reached=number("reached", SCALE_OUT_FRACTION, 1.0),
-        ramp=number("ramp", SCALE_OUT_RAMP),
-    )
-    return level, list(found.values())

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from dse import units
 from dse.errors import InputError
-from dse.schema.chip import Chip, Figure, FigureSpec, Memory, read_figure
-from dse.schema.loader import STRICT, Document, KeyPath, did_you_mean, load_yaml, validate
+from dse.schema.chip import Chip, Memory
+from dse.schema.figure import Figure, Figured, Value
+from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.reader import Field, Table, read
 
 FILE = "tiers.yaml"
 # In the order of their codes (`CandidateBatch.offload_tier`). `attached` is a second memory of the
@@ -49,47 +49,40 @@ class TierDefaults:
 NO_TIERS = TierDefaults({}, 1.0, "")
 
 
-class _Place(BaseModel):
-    model_config = STRICT
+def _tier(name: str) -> Table[dict[str, Figure]]:
+    """Figures of a tier as "host capacity"."""
 
-    capacity: FigureSpec
-    bandwidth: FigureSpec
-    link: FigureSpec | None = None
+    def figures(**found: Figure | None) -> dict[str, Figure]:
+        return {key: one.named(f"{name} {key}") for key, one in found.items() if one is not None}
 
-
-class _TiersFile(BaseModel):
-    model_config = STRICT
-
-    reached: FigureSpec
-    host: _Place
-    flash: _Place
+    return Table(
+        Field("capacity", Figured("bytes"), meaning="for one chip"),
+        Field("bandwidth", Figured("bytes/s"), meaning="for one chip"),
+        Field("link", Figured("bytes/s"), None, meaning="that the chip reaches it over"),
+        make=figures,
+    )
 
 
-def load_tiers(path: Path) -> TierDefaults:
-    """Raises InputError with the line and field of every mistake."""
-    document = load_yaml(path)
-    spec = validate(_TiersFile, document)
-    reached = read_figure(document, ("reached",), "reached", spec.reached, "count")
-    if not 0 < reached.value <= 1:
-        raise document.error(("reached", "value"), f"read {reached.text!r}", "above 0, at most 1")
-    figures = {
-        name: _figures(document, (name,), name, place)
-        for name, place in (("host", spec.host), ("flash", spec.flash))
-    }
+def _defaults(reached: Figure, **figures: dict[str, Figure]) -> TierDefaults:
     reason = f"copies reach {reached.text} of a tier's bandwidth ({reached.kind})"
     return TierDefaults(figures, reached.value, reason)
 
 
-def _figures(document: Document, path: KeyPath, name: str, place: _Place) -> dict[str, Figure]:
-    return {
-        field: read_figure(document, (*path, field), f"{name} {field}", written, dimension)
-        for field, dimension in (
-            ("capacity", "bytes"),
-            ("bandwidth", "bytes/s"),
-            ("link", "bytes/s"),
-        )
-        if (written := getattr(place, field)) is not None
-    }
+DEFAULTS = Table(
+    Field(
+        "reached",
+        Figured(Value("count", most=1.0, accepted="above 0, at most 1")),
+        meaning="share of a tier's bandwidth that copies reach",
+    ),
+    Field("host", _tier("host")),
+    Field("flash", _tier("flash")),
+    make=_defaults,
+)
+
+
+def load_tiers(path: Path) -> TierDefaults:
+    """Raises InputError with the line and field of every mistake."""
+    return read(DEFAULTS, load_yaml(path))
 
 
 def tiers_of(chip: Chip, defaults: TierDefaults) -> dict[str, Tier]:

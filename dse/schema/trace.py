@@ -7,7 +7,6 @@ ignored.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
-from dse.schema.loader import did_you_mean
+from dse.schema.loader import csv_rows, did_you_mean
 
 Floats = NDArray[np.float64]
 NEEDED, CACHED = ("time", "prompt", "output"), "cached"
@@ -45,15 +44,7 @@ class Trace:
 
 def read_trace(path: Path) -> Trace:
     """Raises InputError with line and column for what is not a trace of two requests or more."""
-    file = str(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            return _read(csv.reader(stream, strict=True), file)
-    except FileNotFoundError:
-        raise InputError("no such file", file=file) from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot be read: {why}", file=file, accepted="a CSV file") from None
+    return _read(csv_rows(path), str(path))
 
 
 def _read(reader: Iterator[list[str]], file: str) -> Trace:

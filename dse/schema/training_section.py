@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dse.errors import InputError
-from dse.schema.axis_reader import Mistakes
 from dse.schema.catalog import Catalog
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs
-from dse.schema.lifetime import LifetimeFile, LifetimeTerms
+from dse.schema.lifetime import LifetimeTerms
 from dse.schema.loader import Document, KeyPath
 from dse.schema.metrics import METRICS
 from dse.schema.owning import lacks_for_owning
-from dse.schema.training_run import TrainingFile, TrainingTerms
+from dse.schema.reader import Mistakes, Place
+from dse.schema.training_run import TrainingTerms
 
 # Metrics whose names begin so need the section.
 SECTIONS = {"training_": "training", "lifetime_": "lifetime"}
@@ -22,34 +22,24 @@ SECTIONS = {"training_": "training", "lifetime_": "lifetime"}
 ALWAYS = ("training_tokens", "training_flops")
 
 
-def read_training(
-    training: TrainingFile | None,
-    life: LifetimeFile | None,
+def check_training(
+    terms: TrainingTerms | None,
+    life: LifetimeTerms | None,
     basis: object,
     catalog: Catalog,
     costs: Costs | None,
     mistakes: Mistakes,
-) -> tuple[TrainingTerms | None, LifetimeTerms | None]:
-    """The terms, the price basis of the study where the section names none. What is wrong goes to
-    `mistakes`."""
-    terms = forecast = None
-    if training is not None:
-        try:
-            terms = training.terms()
-            terms = replace(terms, price_basis=terms.price_basis or str(basis))
-            _check_chip(terms, catalog, costs)
-        except InputError as error:
-            terms = None
-            mistakes.place(("training", *filter(None, [error.field])), error)
-    if life is not None:
-        try:
-            forecast = life.terms()
-        except InputError as error:
-            mistakes.place(("lifetime", str(error.field)), error)
-        if training is None:
-            accepted = "training: {chip: h100_sxm, chips: 1024}, too"
-            mistakes.add(("lifetime",), "a life without training", accepted)
-    return terms, forecast
+) -> TrainingTerms | None:
+    """The terms, with the price basis of the study where the section names none. What is wrong goes
+    to `mistakes`."""
+    if life is not None and terms is None:
+        accepted = "training: {chip: h100_sxm, chips: 1024}, too"
+        mistakes.add(("lifetime",), "a life without training", accepted)
+    if terms is None:
+        return None
+    priced = replace(terms, price_basis=terms.price_basis or str(basis))
+    Place(mistakes, ("training",)).call(lambda: _check_chip(priced, catalog, costs))
+    return priced
 
 
 def _check_chip(terms: TrainingTerms, catalog: Catalog, costs: Costs | None) -> None:

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
-
-from pydantic import BaseModel, Field
+from typing import Any
 
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.schema.calibration import load_calibration
-from dse.schema.loader import STRICT, did_you_mean, load_yaml, validate
+from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.reader import Field, Number, Table, Text, Word, read
 
 FOLDER = "training"
 CALIBRATION = "efficiency/training/calibration.yaml"  # clocks by chip and held-out spread
@@ -97,52 +96,40 @@ class TrainingStack:
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-class _Constant(BaseModel):
-    model_config = STRICT
+def _constant(lowest: float, highest: float) -> Table[Any]:
+    return Table(
+        Field("value", Number(lowest, highest, says=f"{lowest:g} to {highest:g}")),
+        Field("kind", Word(("fitted", "assumed"))),
+        Field("source", Text(1), meaning="where it comes from, or why it is assumed"),
+    )
 
-    value: float
-    kind: Literal["fitted", "assumed"]
-    source: str = Field(min_length=1)
 
-
-class _StackFile(BaseModel):
-    model_config = STRICT
-
-    id: str
-    title: str
-    date: str
-    constants: dict[str, _Constant]
+STACK = Table(
+    Field("id", Text()),
+    Field("title", Text()),
+    Field("date", Text()),
+    Field(
+        "constants",
+        Table(
+            *(
+                Field(name, _constant(lowest, highest), meaning=meaning)
+                for name, (lowest, highest, meaning) in CONSTANTS.items()
+            )
+        ),
+    ),
+)
 
 
 def load_training_stack(path: Path) -> TrainingStack:
     """Raises InputError with the line and field of every mistake."""
-    document = load_yaml(path)
-    spec = validate(_StackFile, document)
-    for name, constant in spec.constants.items():
-        if name not in CONSTANTS:
-            raise document.error(
-                ("constants", name),
-                f"no such constant{did_you_mean(name, CONSTANTS)}",
-                ", ".join(CONSTANTS),
-            )
-        lowest, highest, _ = CONSTANTS[name]
-        if not lowest <= constant.value <= highest:
-            raise document.error(
-                ("constants", name, "value"),
-                f"read {constant.value:g}",
-                f"{lowest:g} to {highest:g}",
-            )
-    absent = [name for name in CONSTANTS if name not in spec.constants]
-    if absent:
-        raise document.error(("constants",), f"no {', '.join(absent)}", "every constant")
+    found = read(STACK, load_yaml(path))
+    constants = found.pop("constants")
     return TrainingStack(
-        id=spec.id,
-        title=spec.title,
-        date=spec.date,
-        **{name: spec.constants[name].value for name in CONSTANTS},
+        **found,
+        **{name: one["value"] for name, one in constants.items()},
         clocks=_clocks(),
-        kinds=MappingProxyType({name: c.kind for name, c in spec.constants.items()}),
-        sources=MappingProxyType({name: c.source for name, c in spec.constants.items()}),
+        kinds=MappingProxyType({name: one["kind"] for name, one in constants.items()}),
+        sources=MappingProxyType({name: one["source"] for name, one in constants.items()}),
     )
 
 

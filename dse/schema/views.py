@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.schema.axes import Axis
-from dse.schema.axis_reader import Mistakes
-from dse.schema.loader import KeyPath, did_you_mean
+from dse.schema.loader import did_you_mean
+from dse.schema.reader import Field, Flag, Listed, Mistakes, Place, Raw, Refused, Table
 
 QUALITY = "predicted_loss"
 COSTS = (
     "usd_per_million_total_tokens", "usd_per_million_input_tokens",
     "usd_per_million_output_tokens", "usd_per_million_output_tokens_all_in",
 )  # fmt: skip
-_KEYS = ("by", "map", "every_law")
 _EXAMPLE = "- by: sparse"
 
 
@@ -49,39 +48,39 @@ def read_views(
     ):
         message = "a view is the least price at a predicted loss"
         mistakes.add(("views",), message, f"objectives {QUALITY} and one of {', '.join(COSTS)}")
-    known = {axis.name: axis for axis in axes if axis.ratio_of is None and len(axis.values) > 1}
-    return tuple(
-        view
-        for position, one in enumerate(written)
-        if (view := _view(one, ("views", position), known, mistakes)) is not None
-    )
+    known = {axis.name for axis in axes if axis.ratio_of is None and len(axis.values) > 1}
+    found = ((VIEW.read(one, Place(mistakes, ("views", k))), k) for k, one in enumerate(written))
+    good = [(view, Place(mistakes, ("views", k))) for view, k in found if view is not None]
+    for view, at in good:
+        at.call(lambda view=view: _check(view, sorted(known)))
+    return tuple(view for view, _ in good)
 
 
-def _view(written: Any, at: KeyPath, known: Mapping[str, Axis], mistakes: Mistakes) -> View | None:
-    if not isinstance(written, Mapping) or "by" not in written:
-        mistakes.add(at, f"read {written!r}", f"`{_EXAMPLE}`, and map where it is wanted")
-        return None
-    before = len(mistakes.errors)
-    for key in written:
-        if key not in _KEYS:
-            hint = did_you_mean(str(key), _KEYS)
-            mistakes.add((*at, str(key)), f"unknown key{hint}", ", ".join(_KEYS))
-    over = written.get("map", [])
-    if "map" in written and not (isinstance(over, list) and len(over) == 2):
-        mistakes.add((*at, "map"), f"read {over!r}", "two axes: map: [hidden_size, num_experts]")
-        over = []
-    every = written.get("every_law", False)
-    if not isinstance(every, bool):
-        mistakes.add((*at, "every_law"), f"read {every!r}", "true or false")
-    named = [(("by",), written["by"]), *((("map", k), axis) for k, axis in enumerate(over))]
-    for path, axis in named:
+def _check(view: View, known: Sequence[str]) -> None:
+    """Raises Refused where a view is over no axis of the space, or over one twice."""
+    for path, axis in (
+        (("by",), view.by),
+        *((("map", k), axis) for k, axis in enumerate(view.map)),
+    ):
         if not isinstance(axis, str) or axis not in known:
-            hint = did_you_mean(str(axis), known)
-            message = f"read {axis!r}, no axis of two values or more here{hint}"
-            mistakes.add((*at, *path), message, ", ".join(known))
-    names = [str(axis) for _, axis in named]
+            message = (
+                f"read {axis!r}, no axis of two values or more here{did_you_mean(axis, known)}"
+            )
+            raise Refused(message, ", ".join(known), *path)
+    names = (view.by, *view.map)
     if len(set(names)) < len(names):
-        mistakes.add(at, f"an axis twice: {', '.join(names)}", "different axes")
-    if len(mistakes.errors) > before:
-        return None
-    return View(names[0], tuple(names[1:]), every)
+        raise Refused(f"an axis twice: {', '.join(names)}", "different axes")
+
+
+VIEW = Table(
+    Field("by", Raw(), meaning="the axis whose values are compared", example="sparse"),
+    Field(
+        "map",
+        Listed(Raw(), 2, 2, says="two axes: map: [hidden_size, num_experts]"),
+        (),
+        meaning="two axes over which each value is drawn",
+    ),
+    Field("every_law", Flag(), False, meaning="under all quality laws"),
+    make=View,
+    says=f"`{_EXAMPLE}`, and map where it is wanted",
+)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, Literal, get_args
 
 from dse.errors import InputError
-from dse.schema.axis_reader import Mistakes
 from dse.schema.catalog import Catalog
 from dse.schema.loader import Document, did_you_mean
+from dse.schema.reader import Field, Mistakes, Number, Raw, Table, Text, Whole, Word
 
 # What a backend is called where none is meant in particular.
 CURRENT_BACKEND = "generic"
@@ -77,33 +75,47 @@ def check_details(serving: str, details: Mapping[str, float]) -> None:
         )
 
 
-class WorkloadFile(BaseModel):
-    """`workload` of a space file."""
+@dataclass(frozen=True, slots=True)
+class WorkloadFile:
+    """One workload as a space file says it; only one of several has a `name`."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True, frozen=True)
-
-    title: str = ""
-    prompt_tokens: int = Field(gt=0, le=10**8, strict=True)
-    output_tokens: int = Field(gt=0, le=10**8, strict=True)
+    prompt_tokens: int
+    output_tokens: int
     serving: Serving
-    backend: str = "current"
-    requests_per_second: float | None = Field(default=None, gt=0, le=1e9)
-    draft_tokens: int | None = Field(default=None, ge=1, le=64, strict=True)
-    acceptance: float | None = Field(default=None, ge=0, le=1)
-    draft_share: float | None = Field(default=None, ge=0, le=10)
-    prefix_hit_rate: float | None = Field(default=None, ge=0, lt=1)
-    network_overlap: float | None = Field(default=None, ge=0, le=1)
-
-    def details(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in DETAILS if getattr(self, name) is not None}
-
-
-class WeightedFile(WorkloadFile):
-    """One of its `workloads`. Where requests arrive at a rate, it gives the weight."""
-
-    name: str = Field(min_length=1, max_length=40)
-    weight: float | None = Field(default=None, ge=1e-9, le=1e9, strict=True)
+    backend: str
+    details: Mapping[str, float]
+    name: str = ""
+    weight: float | None = None
     constraints: Any = ()
+
+
+def _workload(title: str, **found: Any) -> WorkloadFile:
+    details = {name: value for name in DETAILS if (value := found.pop(name)) is not None}
+    return WorkloadFile(**found, details=details)
+
+
+_WORKLOAD = (
+    Field("title", Text(), ""),
+    Field("prompt_tokens", Whole(above=0, most=10**8), meaning="of one request"),
+    Field("output_tokens", Whole(above=0, most=10**8), meaning="of one request"),
+    Field("serving", Word(get_args(Serving)), meaning="how requests arrive"),
+    Field("backend", Text(), "current", meaning="id of a file of hardware/backends"),
+    Field("requests_per_second", Number(above=0, most=1e9), None, meaning="of serving poisson"),
+    Field("draft_tokens", Whole(1, 64), None, meaning="drafted for one step"),
+    Field("acceptance", Number(0, 1), None, meaning="of a drafted token"),
+    Field("draft_share", Number(0, 10), None, meaning="cost of a draft over that of a step"),
+    Field("prefix_hit_rate", Number(0, below=1), None, meaning="share of the prompt cached"),
+    Field("network_overlap", Number(0, 1), None, meaning="collectives behind arithmetic"),
+)
+WORKLOAD = Table(*_WORKLOAD, make=_workload)
+# One of several. Where requests arrive at a rate, it gives the weight.
+WEIGHTED = Table(
+    *_WORKLOAD,
+    Field("name", Text(1, 40)),
+    Field("weight", Number(1e-9, 1e9), None, meaning="its share of the requests"),
+    Field("constraints", Raw(), (), meaning="limits on this workload alone"),
+    make=_workload,
+)
 
 
 def read_workloads(
@@ -124,8 +136,7 @@ def read_workloads(
     weights = _shares(files, mistakes)
     specs: list[WorkloadSpec] = []
     for k, file in enumerate(files):
-        several = isinstance(file, WeightedFile)
-        name, path = (file.name, ("workloads", k)) if several else ("", ("workload",))
+        name, path = file.name, ("workloads", k) if file.name else ("workload",)
         backend = CURRENT_BACKEND if file.backend == "current" else file.backend
         if backend not in catalog.backends:
             known = sorted([*catalog.backends, "current"])
@@ -136,7 +147,7 @@ def read_workloads(
             mistakes.add((*path, "backend"), message, "one backend: one deployment serves them all")
         if name in (spec.name for spec in specs):
             mistakes.add((*path, "name"), f"{name!r} is the name of two workloads", "two names")
-        lengths, details = (file.prompt_tokens, file.output_tokens), file.details()
+        lengths, details = (file.prompt_tokens, file.output_tokens), file.details
         try:
             check_details(file.serving, details)
         except InputError as error:
@@ -153,7 +164,7 @@ def read_workloads(
 def _shares(files: Sequence[WorkloadFile], mistakes: Mistakes) -> list[float]:
     """The share of the requests of each: its rate over that of all where they arrive at random,
     else its weight over the sum. Weights beside rates must agree with them."""
-    several = [file for file in files if isinstance(file, WeightedFile)]
+    several = [file for file in files if file.name]
     if not several:
         return [1.0]
     poisson = [file.serving == "poisson" for file in several]
@@ -168,7 +179,7 @@ def _shares(files: Sequence[WorkloadFile], mistakes: Mistakes) -> list[float]:
                 accepted = "its share of the requests, such as 0.7"
                 mistakes.add(("workloads", k, "weight"), "missing", accepted)
         return _over_their_sum(written)
-    shares = _over_their_sum([file.requests_per_second or 0.0 for file in several])
+    shares = _over_their_sum([file.details.get("requests_per_second", 0.0) for file in several])
     for k, (weight, share) in enumerate(zip(_over_their_sum(written), shares, strict=True)):
         if any(written) and not math.isclose(weight, share, rel_tol=1e-3):
             said = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"

@@ -13,7 +13,7 @@ from dse.cli import VERBS
 from tests.cli.conftest import dse, fits
 from tests.cli_docs import commands
 
-HEAVY = ("numpy", "pandas", "optuna", "plotly", "scipy", "pydantic", "yaml", "rich", "jinja2")
+HEAVY = ("numpy", "pandas", "optuna", "plotly", "scipy", "yaml", "rich", "jinja2")
 
 
 def test_version_is_one_line():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel, ConfigDict
 
 from dse.data import hardware_dir
 from dse.errors import InputError, InputErrors
 from dse.schema.chip import EXPECTED, load_chip
 from dse.schema.efficiency import load_efficiency
-from dse.schema.loader import load_yaml, validate
+from dse.schema.loader import load_yaml
 from dse.schema.prices import load_prices
+from dse.schema.reader import ByName, Field, Listed, Table, Text, Whole, read
 from dse.schema.system import load_system
 
 CHIP = """\
@@ -236,21 +236,16 @@ def test_a_class_default_refers_to_the_chip_that_uses_it(tmp_path: Path) -> None
     assert own.peak_flops_per_s == chip.peak_flops_per_s
 
 
-class Inner(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    size: int
-
-
-class Outer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    parts: dict[str, list[Inner]] = {}
-    text: str = ""
+OUTER = Table(
+    Field("parts", ByName(Listed(Table(Field("size", Whole())))), {}),
+    Field("text", Text(), ""),
+)
 
 
 def test_a_field_inside_maps_and_lists_is_found(tmp_path: Path) -> None:
     path = write(tmp_path, "parts:\n  first:\n  - size: 1\n  - sise: 2\n")
     with pytest.raises(InputError) as caught:
-        validate(Outer, load_yaml(path))
+        read(OUTER, load_yaml(path))
     assert f"{path}:4: parts.first[1].sise: unknown field 'sise'; did you mean size?" in str(
         caught.value
     )

@@ -16,7 +16,7 @@ from dse.problem.training.trainer import shape_of, trainer_of
 from dse.questions.train import words
 from dse.schema.model_catalog import resolve_model
 from dse.schema.system import DISTRIBUTIONS
-from dse.schema.training_run import NAMES, TrainingFile
+from dse.schema.training_run import NAMES, training_terms
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 
 CASES = [("llama-3.1-405b", 16_384), ("deepseek-v3", 2048), ("llama-3-8b", 1), ("gpt-oss-120b", 72)]
@@ -84,7 +84,7 @@ def test_the_best_of_many_shapes_is_the_best_of_each_alone():
     models = [resolve_model(name) for name in names]
     ones = {axis: np.ones(3) for axis in DEPLOYMENT_AXES}
     together = batch_of(models, np.zeros(3, np.intp), ["bf16"] * 3, ["bf16"] * 3, ones)
-    terms = TrainingFile(chip="h200_sxm", chips=128).terms()
+    terms = training_terms(chip="h200_sxm", chips=128)
     trainer = trainer_of(load_catalog(), terms, None, few=True)
     ranked = trainer.ranked(together)
     best = ranked.best()
@@ -98,7 +98,7 @@ def test_the_best_of_many_shapes_is_the_best_of_each_alone():
 def test_more_memory_never_slows_the_best_plan():
     rates = []
     for chip in ("h100_sxm", "h200_sxm"):
-        trainer = trainer_of(load_catalog(), TrainingFile(chip=chip, chips=64).terms(), None)
+        trainer = trainer_of(load_catalog(), training_terms(chip=chip, chips=64), None)
         ranked = trainer.ranked(shape_of(resolve_model("llama-3-70b")))
         rates.append(ranked.rate[ranked.best()[0]])
     assert rates[0] < rates[1]

@@ -174,7 +174,11 @@ def test_values_that_nothing_reaches_are_said(problem) -> None:
         ("views: [{by: sprse}]", "did you mean sparse", "hidden_size"),
         ("views: [{by: head_dim}]", "no axis of two values", "hidden_size"),
         ("views: [{by: intermediate_size}]", "no axis of two values", "sparse"),
-        ("views: [{by: sparse, every_laws: 1}]", "unknown key; did you mean every_law", "map"),
+        (
+            "views: [{by: sparse, every_laws: 1}]",
+            "unknown field 'every_laws'; did you mean every_law",
+            "map",
+        ),
         ("views: [{by: chip, map: hidden_size}]", "read 'hidden_size'", "two axes"),
         ("views: [{by: chip, map: [chip, hidden_size]}]", "an axis twice", "different"),
         ("views: [{by: sparse, every_law: 1}]", "read 1", "true or false"),

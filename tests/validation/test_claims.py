@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -338,7 +339,7 @@ def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_markdown_shows_text_as_it_is() -> None:
-    one = claim(7).model_copy(update={"text": "A_b | c*."})
+    one = replace(claim(7), text="A_b | c*.")
     found = Finding(CONFIRMED, "1 < 2", {"x": None}, "", (Table("T", ("a|b",), (("_",),)),), "", "")
     text = markdown([(one, found)], "dse claims")
     assert "A\\_b \\| c\\*" in text

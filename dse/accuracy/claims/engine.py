@@ -12,16 +12,16 @@ import importlib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-
-from pydantic import BaseModel
 
 from dse.answer.numbers import NONE, digits, in_ms, percent, times
 from dse.data import search_spaces_dir
 from dse.errors import InputError
-from dse.schema.loader import STRICT, load_yaml, validate
+from dse.schema.loader import load_yaml
+from dse.schema.reader import ByName, Field, Listed, Number, Text, Whole, read
+from dse.schema.reader import Table as Fields
 
 CONFIRMED, QUALIFIED, CONTRADICTED = "confirmed", "qualified", "contradicted"
 VERDICTS = (CONFIRMED, QUALIFIED, CONTRADICTED)
@@ -83,10 +83,10 @@ class Finding:
     unknown: str
 
 
-class TableSpec(BaseModel):
+@dataclass(frozen=True, slots=True)
+class TableSpec:
     """Each column is `title`, or `title | format` where its cells are numbers."""
 
-    model_config = STRICT
     title: str
     columns: tuple[str, ...]
 
@@ -100,16 +100,15 @@ class TableSpec(BaseModel):
         return Table(fill(self.title, facts), head, tuple(cells))
 
 
-class Claim(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Claim:
     """`text` is the claim; `commands` show it, the first all of it; `rule` says in words how the
     verdict follows from the numbers."""
 
-    model_config = STRICT
     claim: int
     text: str
     commands: tuple[str, ...]
     measure: str
-    given: dict[str, float] = {}
     contradicted: tuple[str, ...]
     confirmed: tuple[str, ...]
     rule: str
@@ -118,6 +117,7 @@ class Claim(BaseModel):
     kinds: str
     unknown: str
     tables: tuple[TableSpec, ...]
+    given: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -150,6 +150,20 @@ class Claim(BaseModel):
         )
 
 
+CLAIM = Fields(
+    Field("claim", Whole()),
+    *(Field(name, Text()) for name in ("text", "measure", "rule", "sentence", "conditions")),
+    *(Field(name, Text()) for name in ("kinds", "unknown")),
+    *(Field(name, Listed(Text())) for name in ("commands", "contradicted", "confirmed")),
+    Field("given", ByName(Number()), {}),
+    Field(
+        "tables",
+        Listed(Fields(Field("title", Text()), Field("columns", Listed(Text())), make=TableSpec)),
+    ),
+    make=Claim,
+)
+
+
 @cache
 def claims() -> dict[int, Path]:
     """The file of each claim by its number, which its name starts with."""
@@ -164,8 +178,8 @@ def claim(number: int) -> Claim:
         raise InputError(
             f"no claim {number}", field="N", accepted=f"one of {min(files)} to {max(files)}"
         )
-    one = validate(Claim, load_yaml(files[number]))
-    return one.model_copy(update={"rule": fill(one.rule, one.given)})
+    one: Claim = read(CLAIM, load_yaml(files[number]))
+    return replace(one, rule=fill(one.rule, one.given))
 
 
 def fill(text: str, facts: Mapping[str, Fact]) -> str:

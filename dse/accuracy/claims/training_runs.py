@@ -8,7 +8,7 @@ from typing import Any
 from dse.catalog import load_catalog
 from dse.questions.train.answer import Training, train
 from dse.schema.model_catalog import resolve_model
-from dse.schema.training_run import TrainingFile
+from dse.schema.training_run import training_terms
 
 TOKENS = 15e12
 # Models on clusters of the size that such models were trained on.
@@ -35,5 +35,5 @@ def run(
 def _run(
     model: str, chip: str, chips: int, tokens: float, basis: str, terms: tuple[tuple[str, Any], ...]
 ) -> Training:
-    asked = TrainingFile(chip=chip, chips=chips, **dict(terms)).terms()
+    asked = training_terms(chip=chip, chips=chips, **dict(terms))
     return train(load_catalog(), resolve_model(model), asked, tokens, basis)

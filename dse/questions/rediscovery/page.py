@@ -72,7 +72,7 @@ def _item(found: Rediscovery) -> dict[str, Any]:
         "quality_law": found.case.study.quality_law,
         "price_metric": found.objective,
         "price_basis": found.case.study.price_basis,
-        "known": [one.model_dump() for one in found.case.known],
+        "known": [asdict(one) for one in found.case.known],
         "held": {name: list(values) for name, values in found.case.held.items()},
         "why_held": found.case.why_held or None,
         "shapes": found.shapes,

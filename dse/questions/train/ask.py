@@ -15,7 +15,7 @@ from dse.questions.train.answer import Training
 from dse.questions.train.answer import train as train_on
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
-from dse.schema.training_run import TrainingFile
+from dse.schema.training_run import TRAINING, training_terms
 
 # Arguments whose names differ from the fields of a `training:` section.
 FIELDS = {
@@ -57,13 +57,13 @@ def train(
         said = f"missing, and {found.name} has none of its own"
         raise InputError(said, field="--tokens", accepted=units.TRAINING_TOKENS)
     given = {"chip": chip, "chips": chips, **options}
-    if unknown := [n for n in given if FIELDS.get(n, n) not in TrainingFile.model_fields]:
+    if unknown := [n for n in given if FIELDS.get(n, n) not in TRAINING.names]:
         raise InputError(f"unknown option {unknown[0]!r}", accepted="the options of dse train")
     try:
-        terms = TrainingFile(**{FIELDS.get(name, name): v for name, v in given.items()}).terms()
+        terms = training_terms(**{FIELDS.get(name, name): v for name, v in given.items()})
         answer = train_on(catalog, found, terms, amount, price_basis)
     except InputError as error:
-        if error.field is None or error.field not in TrainingFile.model_fields:
+        if error.field is None or error.field not in TRAINING.names:
             raise
         flag = _ARGUMENTS.get(error.field, error.field).replace("_", "-")
         raise InputError(

@@ -1,0 +1,435 @@
+"""One reader for every mapping that a person writes: a table of fields says what may stand in it.
+
+A kind reads one value: text, a number in a range, a quantity with its unit, a word of a list, a
+list, a table of further fields. A `Field` gives a kind its name, whether it may be left out, and
+what it means; a `Table` of fields reads a mapping and makes an object of the values. Every mistake
+is noted with its file, line and field, what was read, and what is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from dse import units
+from dse.errors import InputError, InputErrors
+from dse.schema.loader import Document, KeyPath, did_you_mean, nearest
+
+T = TypeVar("T")
+UNDATED = "undated"  # the date of a figure that the user's own file gives without one
+_DATE = re.compile(r"\d{4}(-\d{2}(-\d{2})?|-Q[1-4])?")
+_PERCENT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+)\s*%\s*")
+
+
+class Refused(InputError):
+    """What a check refuses; `path` is where, as seen from the value that is checked."""
+
+    def __init__(self, message: str, accepted: str, *path: str | int) -> None:
+        super().__init__(message, accepted=accepted)
+        self.path = path
+
+
+class Mistakes:
+    """Collects what is wrong with one document while its parts are read one after another."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.errors: list[InputError] = []
+
+    def add(self, path: KeyPath, message: str, accepted: str | None = None) -> None:
+        self.errors.append(self.document.error(path, message, accepted))
+
+    def place(self, path: KeyPath, error: InputError) -> None:
+        """Notes the error of a helper that knows neither this file nor the line. Where it read
+        another file, that file and its field stay in the message."""
+        for one in each(error):
+            elsewhere = f"{one.file}: {one.field}: " if one.file and one.field else ""
+            self.add(path, f"{elsewhere}{one.message}", one.accepted)
+
+    def attempt(self, read: Callable[[], T]) -> T | None:
+        """What `read` gives; None where it raises, its mistakes noted as they are."""
+        try:
+            return read()
+        except InputError as error:
+            self.errors += each(error)
+            return None
+
+    def finish(self) -> None:
+        """Raises InputError where there was a mistake."""
+        if self.errors:
+            raise together(self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands, and where its mistakes are noted."""
+
+    mistakes: Mistakes
+    path: KeyPath = ()
+
+    def at(self, *parts: str | int) -> Place:
+        return Place(self.mistakes, (*self.path, *parts))
+
+    def wrong(self, message: str, accepted: str | None = None) -> None:
+        self.mistakes.add(self.path, message, accepted)
+
+    def refuse(self, written: object, accepted: str, hint: str = "") -> None:
+        self.wrong(f"read {brief(written)}{hint}", accepted)
+
+    def call(self, check: Callable[[], T]) -> T | None:
+        """What `check` gives; None where it refuses, at the place that it names."""
+        try:
+            return check()
+        except Refused as error:
+            self.mistakes.add((*self.path, *error.path), error.message, error.accepted)
+        except InputError as error:
+            self.mistakes.place((*self.path, *([error.field] if error.field else ())), error)
+        return None
+
+
+class Kind(Protocol):
+    """Reads one value. What is wrong is noted at its place, and the value is then None."""
+
+    def read(self, written: Any, at: Place) -> Any: ...
+
+
+REQUIRED: Any = object()
+OPTIONAL: Any = object()  # no value where the field is left out
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a table: `to` is the name of its value (its own), `default` the value where it
+    is left out, REQUIRED or OPTIONAL; one whose default is None may be null."""
+
+    name: str
+    kind: Kind
+    default: Any = REQUIRED
+    to: str = ""
+    meaning: str = ""
+    example: str = ""
+
+
+class Table(Generic[T]):
+    """A mapping of these fields. `make` builds the object from the values by name, and may refuse
+    them together (`Refused`, or an InputError whose field is one of the table)."""
+
+    def __init__(self, *fields: Field, make: Callable[..., T] = dict, says: str = "") -> None:
+        self.fields = fields
+        self.names = tuple(field.name for field in fields)
+        self.make = make
+        self.says = says or f"a mapping with {', '.join(self.names)}"
+
+    def read(self, written: Any, at: Place) -> T | None:
+        if not isinstance(written, Mapping):
+            return at.refuse(written, self.says)
+        noted = at.mistakes.errors
+        before = len(noted)
+        unknown = [str(key) for key in written if key not in self.names]
+        known = ", ".join(self.names)
+        for name in unknown:
+            at.at(name).wrong(f"unknown field {name!r}{did_you_mean(name, self.names)}", known)
+        values = {}
+        for field in self.fields:
+            name = field.name
+            if name not in written:
+                if field.default is REQUIRED:
+                    # An unknown field that is near says it all.
+                    if not any(name in nearest(other, self.names) for other in unknown):
+                        at.at(name).wrong("missing field", f"{name!r}, among {known}")
+                    continue
+                if field.default is not OPTIONAL:
+                    values[field.to or name] = field.default
+            elif written[name] is None and field.default is None:
+                values[field.to or name] = None
+            else:
+                values[field.to or name] = field.kind.read(written[name], at.at(name))
+        if len(noted) > before:
+            return None
+        return at.call(lambda: self.make(**values))
+
+    def of(self, written: Mapping[str, Any]) -> T:
+        """The object of a mapping that stands in no file. Raises InputError with the field."""
+        return read(self, Document("", written, {}))
+
+
+def read(kind: Kind, document: Document, path: KeyPath = (), written: Any = REQUIRED) -> Any:
+    """The value of a document, or of its part at `path`. Raises InputError, or InputErrors for
+    several mistakes, in the order of their lines."""
+    mistakes = Mistakes(document)
+    value = kind.read(document.data if written is REQUIRED else written, Place(mistakes, path))
+    mistakes.finish()
+    return value
+
+
+def each(error: InputError) -> list[InputError]:
+    """The mistakes that an error reports."""
+    return error.errors if isinstance(error, InputErrors) else [error]
+
+
+def together(errors: Sequence[InputError]) -> InputError:
+    """The mistakes of a file as one error, in the order of its lines."""
+    errors = sorted(errors, key=lambda error: error.line or 0)
+    return errors[0] if len(errors) == 1 else InputErrors(errors)
+
+
+def brief(value: object) -> str:
+    """A value that was read, as a message shows it."""
+    if isinstance(value, Mapping):
+        return f"a mapping of {len(value)} fields"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)} items"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def words(names: Iterable[object]) -> str:
+    """'a', 'b' or 'c'."""
+    *first, last = [repr(name) for name in names]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Anything: someone else reads it."""
+
+    def read(self, written: Any, at: Place) -> Any:
+        return written
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text of `least` to `most` characters; a number is the text that was written."""
+
+    least: int = 0
+    most: int = 1_000_000
+
+    def read(self, written: Any, at: Place) -> str | None:
+        text = str(written) if _number(written) else written
+        if not isinstance(text, str):
+            return at.refuse(written, "a valid string")
+        if self.least <= len(text) <= self.most:
+            return text
+        most = f" to {self.most}" if self.most < 1_000_000 else " or more"
+        return at.refuse(written, f"a text of {self.least}{most} characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """A year, a quarter, a month or a day."""
+
+    def read(self, written: Any, at: Place) -> str | None:
+        text = str(written)
+        if text == UNDATED or _DATE.fullmatch(text):
+            return text
+        return at.refuse(written, "2026, 2026-Q3, 2026-11 or 2026-11-20", ": not a date")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    def read(self, written: Any, at: Place) -> bool | None:
+        return written if isinstance(written, bool) else at.refuse(written, "true or false")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number within bounds; `above` and `below` are not reached themselves. YAML reads 1e12 as a
+    text, so a text may be one."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    says: str = ""  # what is accepted, in other words
+
+    def read(self, written: Any, at: Place) -> float | None:
+        value = math.nan
+        if _number(written) or isinstance(written, str):
+            try:
+                value = float(written)
+            except (ValueError, OverflowError):
+                value = math.nan
+        good = not math.isnan(value) and self.allows(value)
+        return value if good else at.refuse(written, self.accepted)
+
+    def allows(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    @property
+    def accepted(self) -> str:
+        if self.says:
+            return self.says
+        bounds = (
+            ("greater than", self.above),
+            ("greater than or equal to", self.least),
+            ("less than", self.below),
+            ("less than or equal to", self.most),
+        )
+        said = [f"{how} {bound:,g}" for how, bound in bounds if bound is not None]
+        return " ".join([self.noun, *([" and ".join(said)] if said else [])])
+
+    @property
+    def noun(self) -> str:
+        return "a valid number"
+
+
+class Whole(Number):
+    """A whole number within bounds."""
+
+    def read(self, written: Any, at: Place) -> Any:
+        whole = isinstance(written, int) or (isinstance(written, float) and written.is_integer())
+        if whole and not isinstance(written, bool) and self.allows(written):
+            return int(written)
+        return at.refuse(written, self.accepted)
+
+    @property
+    def noun(self) -> str:
+        return "a valid integer"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A number within bounds that may be written in percent."""
+
+    least: float
+    most: float
+
+    def read(self, written: Any, at: Place) -> float | None:
+        found = _PERCENT.fullmatch(str(written))
+        try:
+            value = float(found[1]) * 1e-2 if found else float(written)
+        except (ValueError, TypeError):
+            value = math.nan
+        if self.least <= value <= self.most and not isinstance(written, bool):
+            return value
+        return at.refuse(written, f"a number, {self.least:g} to {self.most:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Percent:
+    """A percentage as a fraction; the sign % must be written."""
+
+    least: float = 0.0
+    most: float = 10.0
+
+    def read(self, written: Any, at: Place) -> float | None:
+        found = _PERCENT.fullmatch(str(written))
+        value = float(found[1]) / 100.0 if found else math.nan
+        if self.least <= value <= self.most:
+            return value
+        accepted = f"a percentage from {self.least:.0%} to {self.most:.0%}, such as 8 %"
+        return at.refuse(written, accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """SI value of a number with its unit; where `accepted` says which, it is above zero and from
+    `least` to `most`."""
+
+    dimension: str
+    accepted: str = ""
+    least: float = 0.0
+    most: float = math.inf
+
+    def read(self, written: Any, at: Place) -> float | None:
+        text = str(written) if _number(written) else written
+        value = at.call(lambda: units.parse(text, self.dimension))
+        if value is None or not self.accepted:
+            return value
+        good = value > 0.0 and self.least <= value <= self.most
+        return value if good else at.refuse(text, self.accepted)
+
+
+@dataclass(frozen=True, slots=True)
+class WithText:
+    """(value, text as written) of a kind."""
+
+    kind: Kind
+
+    def read(self, written: Any, at: Place) -> tuple[Any, str]:
+        return self.kind.read(written, at), str(written)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One of some words."""
+
+    names: tuple[str, ...]
+
+    def read(self, written: Any, at: Place) -> str | None:
+        if isinstance(written, str) and written in self.names:
+            return written
+        hint = did_you_mean(written, self.names) if isinstance(written, str) else ""
+        return at.refuse(written, words(self.names), hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of one kind as a tuple; with `one`, a single value is a list of it."""
+
+    kind: Kind
+    least: int = 0
+    most: int = 1_000_000
+    one: bool = False
+    says: str = ""  # what is accepted, in other words
+
+    def read(self, written: Any, at: Place) -> tuple[Any, ...] | None:
+        if not isinstance(written, list | tuple):
+            if self.one:
+                return (self.kind.read(written, at),)
+            return at.refuse(written, self.says or "a valid list")
+        if not self.least <= len(written) <= self.most:
+            most = f" to {self.most}" if self.most < 1_000_000 else " or more"
+            return at.refuse(written, self.says or f"a list of {self.least}{most} items")
+        return tuple(self.kind.read(item, at.at(k)) for k, item in enumerate(written))
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """A mapping from names to values of one kind; `known` are the names that may stand, each a
+    `noun`, where not any."""
+
+    kind: Kind
+    known: tuple[str, ...] = ()
+    noun: str = "field"
+    says: str = "a mapping from names to values"
+
+    def read(self, written: Any, at: Place) -> dict[str, Any] | None:
+        if not isinstance(written, Mapping):
+            return at.refuse(written, self.says)
+        found = {}
+        for key, value in written.items():
+            name = str(key)
+            if self.known and name not in self.known:
+                message = f"{name!r} is no {self.noun}{did_you_mean(name, self.known)}"
+                at.at(name).wrong(message, ", ".join(self.known))
+                continue
+            found[name] = self.kind.read(value, at.at(name))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """A kind, and a function of its value that may refuse it."""
+
+    kind: Kind
+    make: Callable[[Any], Any]
+
+    def read(self, written: Any, at: Place) -> Any:
+        before = len(at.mistakes.errors)
+        value = self.kind.read(written, at)
+        if len(at.mistakes.errors) > before:
+            return None
+        return at.call(lambda: self.make(value))

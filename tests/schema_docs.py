@@ -1,0 +1,153 @@
+"""Writes docs/fields.md, every field of every file that a person may write, from the tables that
+read them: `python -m tests.schema_docs > docs/fields.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from dse import units
+from dse.schema.backend import BACKEND
+from dse.schema.chip import CHIP
+from dse.schema.costs import OWN_COSTS
+from dse.schema.efficiency import EFFICIENCY
+from dse.schema.energy import ENERGY
+from dse.schema.figure import Figured, Value, sourced
+from dse.schema.own_chip import SHORT
+from dse.schema.plan import PLAN
+from dse.schema.rack import RACK
+from dse.schema.reader import (
+    OPTIONAL,
+    REQUIRED,
+    ByName,
+    Date,
+    Field,
+    Flag,
+    Kind,
+    Listed,
+    Number,
+    Percent,
+    Quantity,
+    Share,
+    Table,
+    Text,
+    Then,
+    Whole,
+    WithText,
+    Word,
+    brief,
+)
+from dse.schema.rediscovery import CASE
+from dse.schema.reliability import RELIABILITY
+from dse.schema.study import SPACE
+from dse.schema.system import SYSTEM
+from dse.schema.tiers import DEFAULTS
+from dse.schema.training_stack import STACK
+
+INTRO = """\
+# Fields of the files
+
+Every field of every file that you may write, from the tables that read them
+(`python -m tests.schema_docs > docs/fields.md`). A figure is a mapping with a value and its source;
+its fields stand in the first table.
+Fields inside a field are written `outer.inner`, those of the items of a list `outer[].inner`.
+"""
+PAGES = {
+    "A figure": ("wherever a table says `figure`", sourced(Value("count"))),
+    "A space": ("`search_spaces/*.yaml`; its axes are in [spaces.md](spaces.md)", SPACE),
+    "A fleet plan": ("`search_spaces/plans/*.yaml`", PLAN),
+    "Costs of owning": ("`--costs FILE`, or `costs:` of a space or a plan", OWN_COSTS),
+    "A chip of your own": ("`--chip FILE`, in short form", SHORT),
+    "A chip": ("`hardware/chips/*.yaml`, and a chip of your own in full form", CHIP),
+    "A system": ("`hardware/systems/*.yaml`", SYSTEM),
+    "Kernel efficiencies": ("`hardware/efficiency/*.yaml`, `--efficiency-file FILE`", EFFICIENCY),
+    "A serving backend": ("`hardware/backends/*.yaml`", BACKEND),
+    "Training software": ("`hardware/training/*.yaml`", STACK),
+    "A rack": ("`hardware/racks/*.yaml`", RACK),
+    "Memory tiers": ("`hardware/tiers.yaml`", DEFAULTS),
+    "Energy": ("`hardware/energy.yaml`", ENERGY),
+    "Reliability": ("`hardware/reliability.yaml`", RELIABILITY),
+    "A rediscovery case": ("`search_spaces/rediscovery/*.yaml`", CASE),
+}
+_SAID: dict[type, str] = {Text: "text", Flag: "true or false", Date: "a date, such as 2026-11"}
+
+
+def takes(kind: Kind) -> str:
+    """What a kind reads, in words."""
+    if isinstance(kind, Then | WithText):
+        return takes(kind.kind)
+    if isinstance(kind, Listed):
+        return f"{'one or ' * kind.one}a list of: {takes(kind.kind)}"
+    if isinstance(kind, ByName):
+        return f"by {kind.noun if kind.known else 'name'}: {takes(kind.kind)}"
+    if isinstance(kind, Figured):
+        value = kind.value
+        unit = ", ".join(value.words) or units.example(value.dimension)
+        return f"figure: {unit}"
+    if isinstance(kind, Quantity):
+        return f"such as {units.example(kind.dimension)}"
+    if isinstance(kind, Number):
+        return bounds(kind)
+    if isinstance(kind, Share | Percent):
+        return f"{kind.least:g} to {kind.most:g}, or in percent"
+    if isinstance(kind, Word):
+        return ", ".join(kind.names)
+    return _SAID.get(type(kind), "fields" if isinstance(kind, Table) else "")
+
+
+def bounds(kind: Number) -> str:
+    """`a number above 0, at most 1`."""
+    said = [
+        f"{word} {bound:,g}"
+        for word, bound in (
+            ("above", kind.above),
+            ("from", kind.least),
+            ("below", kind.below),
+            ("at most", kind.most),
+        )
+        if bound is not None
+    ]
+    noun = "whole number" if isinstance(kind, Whole) else "number"
+    return f"a {noun} {', '.join(said)}".strip()
+
+
+def rows(
+    table: Table, before: str = "", seen: dict[tuple[str, ...], str] | None = None
+) -> Iterator[str]:
+    """One line of a field, and those of the fields in it; `seen` are the tables that the page has,
+    by their names."""
+    seen = {} if seen is None else seen
+    for one in table.fields:
+        name, kind = f"{before}{one.name}", one.kind
+        suffix = "."
+        while isinstance(kind, Then | Listed | ByName):
+            suffix = {Then: "", Listed: "[]", ByName: ".*"}[type(kind)] + suffix
+            kind = kind.kind
+        inner = kind if isinstance(kind, Table) else None
+        known = seen.get(inner.names) if inner else None
+        said = f"the fields of `{known}`" if known else takes(one.kind)
+        meaning = ", such as ".join(filter(None, [one.meaning, one.example]))
+        cells = (f"`{name}`", said, default(one), meaning)
+        yield "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+        if inner and not known:
+            seen[inner.names] = name
+            yield from rows(inner, f"{name}{suffix}", seen)
+
+
+def default(one: Field) -> str:
+    if one.default is REQUIRED:
+        return "required"
+    plain = one.default is OPTIONAL or one.default in (None, "", (), {})
+    return "" if plain or not isinstance(one.default, str | int | float) else brief(one.default)
+
+
+def page() -> str:
+    parts = [INTRO]
+    for title, (where, table) in PAGES.items():
+        head = "| field | takes | default | meaning |\n|---|---|---|---|"
+        parts.append(f"## {title}\n\n{where}\n\n{head}\n" + "\n".join(rows(table)) + "\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
