@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from dse.answer.answer import Answer, Block, Explorer, Facts, Notes, Section, Table
+from dse.answer.answer import Answer, Block, Commands, Explorer, Facts, Notes, Section, Table
 from dse.answer.shell import continued
 
 
@@ -31,6 +31,9 @@ def blocks_text(blocks: Sequence[Block], width: int) -> Iterator[str]:
         elif isinstance(block, Notes):
             yield from ("", wrapped(block.title, width))
             yield from (wrapped(f"- {text}", width, "  ") for text in block.sentences)
+        elif isinstance(block, Commands):
+            yield from ("", wrapped(block.title, width))
+            yield from (command_text(line, width) for line in block.lines)
         elif isinstance(block, Explorer):
             yield from blocks_text([block.table], width)
         elif isinstance(block, Facts) and block.on_console:
