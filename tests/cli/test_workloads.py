@@ -168,7 +168,7 @@ def test_report_and_study_name_the_mix(mixed: Path):
     ):
         assert words in text
     page = (mixed / "report.html").read_text(encoding="utf-8")
-    assert "<caption>Each workload</caption>" in page
+    assert "<caption>Each workload: " in page
     assert "time to first token of retrieval" in page
     with (mixed / FRONT_TABLE).open(encoding="utf-8") as file:
         assert "workloads" not in next(csv.reader(file))
