@@ -12,7 +12,7 @@ from dse.cli.printing import print_json, print_rests, print_table, say
 
 @click.command("check")
 @click.argument("config")
-@click.option("--chip", help="Chip id (dse hardware list), or the path of a chip file.")
+@click.option("--chip", help="Chip id (dse catalog chips list), or the path of a chip file.")
 @click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism.")
 @click.option("--pp", type=DEGREE, default=1, help="Pipeline stages.")
 @click.option("--dp", type=DEGREE, default=1, help="Attention data parallelism.")
@@ -35,8 +35,8 @@ def command(config: str, as_json: bool, **flags: Any) -> None:
     dse check path/to/config.json --chip mi300x --tp 4
     dse check qwen3-30b-a3b --chip h100_sxm --tp 4 --weight-dtype fp8_block
 
-    CONFIG is a config.json or its folder, or a catalog id (dse models list). A shape that nothing
-    takes is an answer too: "ok": false, exit code 0.
+    CONFIG is a config.json or its folder, or a catalog id (dse catalog models list). A shape that
+    nothing takes is an answer too: "ok": false, exit code 0.
     """
     from dse.questions.check.ask import check
 

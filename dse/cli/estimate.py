@@ -84,7 +84,7 @@ def _pools(flags: dict[str, Any], as_json: bool) -> None:
 
     refuse(["law"], "--serving disaggregated: it predicts no loss")
     refuse(["pp"], "--serving disaggregated: its pools have no pipeline stages")
-    refuse(["settings"], "--serving disaggregated: it takes the file of `dse hardware derive`")
+    refuse(["settings"], "--serving disaggregated: it takes the file of `dse catalog chips derive`")
     refuse(["replicas"], "--serving disaggregated: it has --prefill-workers and --decode-workers")
     refuse(("workloads", "requests_per_second"), "--serving disaggregated: one closed loop")
     refuse(("average_load", "peak_over_average"), "--serving disaggregated: two pools")

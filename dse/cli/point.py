@@ -43,14 +43,14 @@ TOKENS = ("prompt_tokens", "output_tokens")
 
 _POINT_OPTIONS = (
     click.option("--model", help="Catalog id, or the path of a config.json."),
-    click.option("--chip", help="Chip id (dse hardware list), or the path of a chip file."),
+    click.option("--chip", help="Chip id (dse catalog chips list), or the path of a chip file."),
     click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
         help="A hypothetical chip, --chip with one figure changed: hbm_bandwidth=2x, "
-        "capacity=+20%, link=900GB/s (dse hardware derive).",
+        "capacity=+20%, link=900GB/s (dse catalog chips derive).",
     ),
     click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism."),
     click.option("--pp", type=DEGREE, default=1, help="Pipeline stages."),
@@ -60,7 +60,7 @@ _POINT_OPTIONS = (
     click.option(
         "--domain", type=DEGREE, help="Chips of a hypothetical scale-up domain, behind switches."
     ),
-    click.option("--rack", help="A rack that bounds it (dse hardware rack), or a rack file."),
+    click.option("--rack", help="A rack that bounds it (dse catalog racks list), or a rack file."),
     click.option(
         "--redundant-experts",
         type=Whole(0, 100_000),

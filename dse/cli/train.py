@@ -20,7 +20,7 @@ from dse.cli.printing import print_json, print_table, say
 
 @click.command("train")
 @click.argument("model")
-@click.option("--chip", required=True, help="Chip id (dse hardware list), or a chip file.")
+@click.option("--chip", required=True, help="Chip id (dse catalog chips list), or a chip file.")
 @click.option("--chips", type=Whole(1, 10_000_000), required=True, help="Chips in all.")
 @click.option("--tokens", help="Tokens to train on, such as 15.6T; else the model's own.")
 @click.option("--sequence-length", type=Whole(1, 10**8), default=8192, help="Of a sequence.")

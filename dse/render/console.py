@@ -10,9 +10,10 @@ from dse.answer.shell import continued
 
 
 def answer_text(answer: Answer, width: int = 100) -> str:
-    """What was asked, the answer first, then tables and what it rests on, within `width`."""
-    parts = [wrapped(answer.asked or answer.title, width)]
-    parts += [wrapped(f"- {text}", width, "  ") for text in (answer.headline, *answer.sentences)]
+    """What was asked, the answer first, then tables and what it rests on, within `width`. Where
+    nothing but the verb was asked, the answer is the first line."""
+    first, *rest = [*([answer.asked] if answer.asked else []), answer.headline, *answer.sentences]
+    parts = [wrapped(first, width, "  "), *(wrapped(f"- {text}", width, "  ") for text in rest)]
     parts += blocks_text(answer.blocks, width)
     for title, texts in (("How sure:", answer.certainty), ("Rests on:", answer.rests)):
         if texts:

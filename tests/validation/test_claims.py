@@ -60,7 +60,7 @@ def test_a_claim_says_what_it_is(number: int) -> None:
     one = claim(number)
     assert one.text.endswith(".")
     assert one.rule.endswith(".")
-    assert one.commands[0] == f"dse claims {number}"
+    assert one.commands[0] == f"dse validate --claims {number}"
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_texts_name_figures() -> None:
 @pytest.mark.parametrize("number", QUICK)
 def test_the_page_is_what_the_command_makes_again(number: int) -> None:
     one = claim(number)
-    made = markdown([(one, one.found())], "dse claims").split("\n## ", 1)[1]
+    made = markdown([(one, one.found())], "dse validate --claims").split("\n## ", 1)[1]
     page = PAGE.read_text(encoding="utf-8")
-    assert f"\n## {made.rstrip()}\n" in page, "dse claims --markdown docs/claims.md"
+    assert f"\n## {made.rstrip()}\n" in page, "dse validate --claims --markdown docs/claims.md"
 
 
 def test_the_page_has_every_claim_once() -> None:
@@ -341,7 +341,7 @@ def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
 def test_markdown_shows_text_as_it_is() -> None:
     one = replace(claim(7), text="A_b | c*.")
     found = Finding(CONFIRMED, "1 < 2", {"x": None}, "", (Table("T", ("a|b",), (("_",),)),), "", "")
-    text = markdown([(one, found)], "dse claims")
+    text = markdown([(one, found)], "dse validate --claims")
     assert "A\\_b \\| c\\*" in text
     assert "| a\\|b |" in text
     assert document([(one, found)])[0]["figures"] == {"x": None}

@@ -42,7 +42,7 @@ def check(
     arguments are the options of `dse check`. Raises InputError for what cannot be read.
     """
     if not chip:
-        raise InputError("--chip is missing", accepted="an id that `dse hardware list` prints")
+        raise InputError("--chip is missing", accepted="an id that `dse catalog chips list` prints")
     dtypes: dict[str, Any] = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}
     known_dtypes(dtypes)
     catalog, chip = (catalog or load_catalog()).with_chip(chip)

@@ -131,10 +131,10 @@ def point_of(
 ) -> Estimate:
     """The estimate that `flags` (the arguments of `estimate`) ask for, under `loads` where they are
     given (dse.problem.loads)."""
-    for needed, listed in (("model", "models"), ("chip", "hardware")):
+    for needed, listed in (("model", "models"), ("chip", "chips")):
         if not flags[needed]:
             raise InputError(
-                f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
+                f"--{needed} is missing", accepted=f"an id that `dse catalog {listed} list` prints"
             )
     known_dtypes(flags)
     catalog, chip = catalog.with_chip(flags["chip"])

@@ -103,12 +103,12 @@ def of_model(
 ) -> Asked:
     """A model on one chip or several: what the flags fix is fixed, the other deployments are
     looked at. Raises InputError."""
-    for needed, listed in (("model", "models"), ("chips", "hardware")):
+    for needed, listed in (("model", "models"), ("chips", "chips")):
         if not flags[needed]:
             flag = needed.rstrip("s")
             raise InputError(
                 f"--{flag} is missing",
-                accepted=f"a STUDY, or --model and --chip: ids that `dse {listed} list` prints",
+                accepted=f"a STUDY, or --model and --chip: ids that `dse catalog {listed} list` prints",
             )
     model = resolve_model(str(flags["model"]))
     ids: list[str] = []
