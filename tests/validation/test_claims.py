@@ -34,7 +34,7 @@ from dse.accuracy.claims.sram import Shares
 from dse.answer.numbers import digits, percent, times
 from dse.catalog import load_catalog
 from dse.cli import cli
-from dse.cli.columns import wrapped
+from dse.render.plain_table import wrapped
 from dse.schema.rack import load_rack, shipped_racks
 from tests.cli.conftest import dse, fits
 
@@ -307,7 +307,7 @@ def test_tables_keep_words_whole(number: int) -> None:
 
 
 def test_columns_break_between_words() -> None:
-    head, rows = wrapped(("name", "what it says"), [("a-long-name", "one two three")], 24, ())
+    head, rows = wrapped(("name", "what it says"), [("a-long-name", "one two three")], 22, ())
     assert head == ["name", "what it\nsays"]
     assert rows == [["a-long-name", "one two\nthree"]]
 

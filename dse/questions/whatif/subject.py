@@ -108,7 +108,8 @@ def of_model(
             flag = needed.rstrip("s")
             raise InputError(
                 f"--{flag} is missing",
-                accepted=f"a STUDY, or --model and --chip: ids that `dse catalog {listed} list` prints",
+                accepted="a STUDY, or --model and --chip: ids that "
+                f"`dse catalog {listed} list` prints",
             )
     model = resolve_model(str(flags["model"]))
     ids: list[str] = []
