@@ -298,7 +298,10 @@ def test_the_domain_of_nvl72_is_one_stage_of_switches() -> None:
 
 @pytest.mark.parametrize("number", [10, 12])
 def test_tables_keep_words_whole(number: int) -> None:
-    item, said = dse("claims", number, "--json").json(), dse("claims", number)
+    item, said = (
+        dse("validate", "--claims", number, "--json").json(),
+        dse("validate", "--claims", number),
+    )
     assert fits(said.out, 100)
     shown = set(said.out.split())
     for table in item["tables"]:
@@ -313,12 +316,12 @@ def test_columns_break_between_words() -> None:
 
 
 def test_one_claim_as_json_and_as_text() -> None:
-    item = dse("claims", 14, "--json").json()
+    item = dse("validate", "--claims", 14, "--json").json()
     assert item["claim"] == 14
     assert item["verdict"] in VERDICTS
     assert item["figures"]["measured_cliff"] == pytest.approx(398.4 / 272.7 - 1.0)
     assert all(len(row) == len(t["head"]) for t in item["tables"] for row in t["rows"])
-    said = dse("claims", 14)
+    said = dse("validate", "--claims", 14)
     assert said.code == 0
     assert fits(said.out, 100)
     assert item["verdict"].capitalize() in said.out
@@ -326,14 +329,14 @@ def test_one_claim_as_json_and_as_text() -> None:
 
 @pytest.mark.parametrize("number", ["0", "27", "99"])
 def test_a_number_that_is_no_claim(number: str) -> None:
-    said = dse("claims", number)
+    said = dse("validate", "--claims", number)
     assert (said.code, said.out) == (2, "")
     assert said.err.count("\n") == 1
     assert "1 to 26" in said.err
 
 
 def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
-    said = dse("claims", 17, "--markdown", tmp_path / "no" / "claims.md")
+    said = dse("validate", "--claims", 17, "--markdown", tmp_path / "no" / "claims.md")
     assert said.code == 4
     assert "cannot be written" in said.err
 
