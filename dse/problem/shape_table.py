@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dse.errors import InputError
 from dse.physics.intervals import CLASS
-from dse.problem.deployments import count_deployments, deployed_values
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import evaluate_mix
 from dse.problem.objective import PhysicsProblem
@@ -26,6 +25,7 @@ from dse.space.axes import Ints
 from dse.space.batches import batch_of_values
 from dse.space.candidates import CandidateBatch, Codes, Floats
 from dse.space.space import Space
+from dse.space.studied import count_deployments, deployed_values
 
 QUALITY = "predicted_loss"
 LARGEST = 30_000_000  # points; about a minute and a half on two cores
@@ -56,10 +56,11 @@ def price_metric(problem: PhysicsProblem) -> str:
     if len(named) != 2 or len(others) != 1 or not _price(others[0]):
         raise InputError(
             f"read {', '.join(named)}",
-            file=str(problem.study.path), field="objectives",
+            file=str(problem.study.path),
+            field="objectives",
             accepted=f"{QUALITY} and one cost or latency to minimise, such as "
             "usd_per_million_total_tokens: minimize",
-        )  # fmt: skip
+        )
     return others[0]
 
 
@@ -75,16 +76,20 @@ def shapes_of(problem: PhysicsProblem) -> dict[str, NDArray]:
     if study.model is not None:
         raise InputError(
             f"the model is fixed: {study.model}",
-            file=str(study.path), field="model", accepted="axes of a shape",
-        )  # fmt: skip
+            file=str(study.path),
+            field="model",
+            accepted="axes of a shape",
+        )
     space = Space(study.name, study.model_axes, study.fingerprint)
     points = space.size * count_deployments(study) * len(problem.machines.ids)
     if points > LARGEST:
         raise InputError(
             f"{space.size:,} shapes with {count_deployments(study):,} deployments each on "
             f"{len(problem.machines.ids)} chips are {points:,} points",
-            file=str(study.path), field="axes", accepted=f"at most {LARGEST:,}: fewer values",
-        )  # fmt: skip
+            file=str(study.path),
+            field="axes",
+            accepted=f"at most {LARGEST:,}: fewer values",
+        )
     return space.values(space.unrank(np.arange(space.size)))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.physics.racks import rack_violations
 from dse.rules.families import FAMILIES
-from dse.rules.families.family import family_of_name
+from dse.rules.families.family import UNKNOWN, family_of_name
 from dse.rules.kinds import MEGATRON, SERVERS, SGLANG, TRTLLM, VLLM, Flags
 from dse.space.candidates import Block, CandidateBatch, Floats
 
@@ -32,9 +32,9 @@ def stack_of(backend: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def servers_on(family: str) -> tuple[str, ...]:
-    """The stacks that serve models on chips of a family."""
-    stacks = family_of_name(FAMILIES, family).stacks
-    return tuple(stack for stack in stacks if stack in SERVERS)
+    """The stacks that serve models on chips of a family; none where nobody knows which do."""
+    found = family_of_name(FAMILIES, family)
+    return () if found is UNKNOWN else tuple(stack for stack in found.stacks if stack in SERVERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,8 @@ def _bind(case: Case, rules: list[Rule], found: dict[str, Floats]) -> dict[str, 
             refused[stack] = np.maximum(refused[stack], found[rule.name])
     binding = {rule.name: np.zeros(len(case.batch)) for rule in broken}
     for family in set(case.families):
-        stacks = servers_on(family)
+        if not (stacks := servers_on(family)):
+            continue
         here = np.array([one == family for one in case.families])[case.batch.chip]
         all_refuse = np.minimum.reduce([refused[stack] for stack in stacks]) * here
         for rule in broken:

@@ -17,9 +17,13 @@ from dse.space.shapes import blocks_of
 BF16 = CODE["bf16"]
 KIND_ORDER = tuple(BLOCK_SIZES)
 DEPLOYMENT_AXES = (
-    "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "replicas",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "expert_parallel",
+    "replicas",
     "concurrency",
-)  # fmt: skip
+)
 EXPERT_AXES = ("redundant_experts", "routing_skew")  # of sparse models, where they are given
 # Shares in a memory tier, and its code (`dse.schema.tiers.TIERS`), where something is put there.
 OFFLOAD_AXES = ("weights_offloaded", "kv_offloaded", "offload_tier")
@@ -141,32 +145,13 @@ def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None
     fixed and the values hold the deployment only.
     """
     n = len(values["chip"])
-    if "replicas" in values:
-        replicas = values["replicas"]
-    else:
-        used = _degree(values, "tensor_parallel", n) * _degree(values, "pipeline_parallel", n)
-        replicas = values["chips"] / (used * _degree(values, "data_parallel", n))
-    weight, kv = (
-        values.get(name, np.full(n, BF16)).astype(np.intp) for name in ("weight_dtype", "kv_dtype")
-    )
+    weight = values.get("weight_dtype", np.full(n, BF16)).astype(np.intp)
     deployment: dict[str, Any] = {
         "chip": values["chip"].astype(np.intp),
-        "kv_dtype": kv,
-        "tensor_parallel": _degree(values, "tensor_parallel", n),
-        "pipeline_parallel": _degree(values, "pipeline_parallel", n),
-        "data_parallel": _degree(values, "data_parallel", n),
-        "expert_parallel": _degree(values, "expert_parallel", n),
-        "replicas": replicas,
-        "concurrency": values["concurrency"],
+        **deployed_fields(values, n),
         "training_tokens": values.get("training_tokens", np.full(n, np.nan)),
-        "domain": values.get(DOMAIN_AXIS),
         "prediction_layers": values.get("num_nextn_predict_layers"),
     }
-    for axis, share in PERCENT_AXES.items():
-        if axis in values:
-            deployment[share] = values[axis] / 100.0
-    if "offload_tier" in values:
-        deployment["offload_tier"] = values["offload_tier"].astype(np.intp)
     if model is not None:
         return _fixed(model, n, weight, deployment)
     bf16 = np.full(n, BF16)
@@ -181,18 +166,48 @@ def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None
     )
 
 
-def _degree(values: Mapping[str, NDArray], axis: str, n: int) -> Floats:
-    return np.maximum(values[axis], 1.0) if axis in values else np.ones(n)
+def deployed_fields(values: Mapping[str, NDArray], n: int) -> dict[str, Any]:
+    """The fields of n candidates that the deployment axes of a space set, but for the chip and the
+    format of the weights."""
+
+    def degree(axis: str) -> Floats:
+        return np.maximum(values[axis], 1.0) if axis in values else np.ones(n)
+
+    tensor, pipeline, data = (degree(f"{kind}_parallel") for kind in ("tensor", "pipeline", "data"))
+    fields: dict[str, Any] = {
+        "kv_dtype": values.get("kv_dtype", np.full(n, BF16)).astype(np.intp),
+        "tensor_parallel": tensor,
+        "pipeline_parallel": pipeline,
+        "data_parallel": data,
+        "expert_parallel": degree("expert_parallel"),
+        "concurrency": values["concurrency"],
+        "domain": values.get(DOMAIN_AXIS),
+    }
+    if "replicas" in values:
+        fields["replicas"] = values["replicas"]
+    else:
+        fields["replicas"] = values["chips"] / (tensor * pipeline * data)
+    for axis, share in PERCENT_AXES.items():
+        if axis in values:
+            fields[share] = values[axis] / 100.0
+    if "offload_tier" in values:
+        fields["offload_tier"] = values["offload_tier"].astype(np.intp)
+    return fields
+
+
+def weight_formats(models: Sequence[Model]) -> dict[str, Codes]:
+    """By weight part, (k, formats): the code of what each model's part is in where a format is
+    asked for."""
+    parts = [[deployed_dtypes(model, dtype) for dtype in DTYPES] for model in models]
+    return {
+        part: np.array([[CODE[one[part]] for one in row] for row in parts], dtype=np.intp)
+        for part in WEIGHT_PARTS
+    }
 
 
 def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> CandidateBatch:
     """One model n times, with its checkpoint's own parts where the format asked for is its own."""
     one = np.ones(n)
-    by_dtype = [deployed_dtypes(model, dtype) for dtype in DTYPES]
-    table = {
-        part: np.array([CODE[parts[part]] for parts in by_dtype], dtype=np.intp)
-        for part in WEIGHT_PARTS
-    }
     if model.training_tokens is not None:
         deployment["training_tokens"] = model.training_tokens * one
     if model.prediction_layers is not None:
@@ -205,7 +220,7 @@ def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> C
             Block(block.kind, block.count * one, {k: v * one for k, v in block.sizes.items()})
             for block in _aligned_blocks([model])
         ),
-        weight_dtype={part: codes[weight] for part, codes in table.items()},
+        weight_dtype={part: codes[0, weight] for part, codes in weight_formats([model]).items()},
         trained_bits=_trained_bits(model) * one,
         **deployment,
     )

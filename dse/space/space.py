@@ -60,8 +60,9 @@ class Space:
         if self.size > LARGEST_SPACE:
             raise InputError(
                 f"{name} has {float(self.size):.3g} points",
-                field="axes", accepted=f"at most {float(LARGEST_SPACE):.2g}",
-            )  # fmt: skip
+                field="axes",
+                accepted=f"at most {float(LARGEST_SPACE):.2g}",
+            )
         self._offsets = np.array([0, *itertools.accumulate(counts)], dtype=np.int64)
         # Cardinality and stride of a partial axis by branch; 1 and 0 where it does not count.
         self._radix: dict[int, Ints] = {}

@@ -432,7 +432,7 @@ def test_a_chip_of_the_users_own(copied: Path, tmp_path: Path) -> None:
     assert "mine" not in load_catalog().chips
     mine.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"mine\.yaml:1: id: 'h100_sxm' is the id of .* too"):
-        load_catalog(copied, [mine])
+        load_catalog(copied, chips=[mine])
 
 
 @pytest.mark.parametrize("field", ["system", "efficiency"])

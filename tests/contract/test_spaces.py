@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from dse.problem.objective import pose
 from dse.quality.laws.leverage import FIT
 from dse.schema.axes import AXES
 from dse.schema.metrics import METRICS, parse_constraint
+from dse.schema.model_catalog import resolve_model
 from dse.schema.study import load_study, shipped_spaces
 from dse.space.batches import batch_of_values
 from dse.space.space import Space
+from dse.space.studied import deployments
 
 SPACES = shipped_spaces()
 SEARCHED = [name for name in SPACES if load_study(SPACES[name]).model is None]
@@ -167,3 +170,25 @@ def test_the_example_of_the_docs_loads(tmp_path: Path) -> None:
 def test_the_limits_of_the_docs_are_read() -> None:
     limits = re.findall(r"\| `([a-z0-9_]+ [<>]= [^`]+)` \|$", DOCS, re.MULTILINE)
     assert {parse_constraint(limit).metric for limit in limits} == set(METRICS)
+
+
+FIXED = [name for name in SPACES if load_study(SPACES[name]).model is not None]
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_the_deployments_of_a_shape_are_those_of_the_space(name: str) -> None:
+    """What questions list for a given shape is the space itself, every axis of it."""
+    study = load_study(SPACES[name])
+    assert study.model is not None
+    model = resolve_model(study.model)
+    space = Space.of(study)
+    values = space.values(space.unrank(np.arange(space.size)))
+    first = {axis: found[values["chip"] == 0] for axis, found in values.items()}
+    expected, found = batch_of_values(first, model=model), deployments(study, [model], [{}])
+    assert len(found) == len(expected)
+    for field in dataclasses.fields(expected):
+        wanted, got = getattr(expected, field.name), getattr(found, field.name)
+        if isinstance(wanted, np.ndarray):
+            assert np.array_equal(wanted, got, equal_nan=True), field.name
+    for part, wanted in expected.weight_dtype.items():
+        assert np.array_equal(wanted, found.weight_dtype[part])

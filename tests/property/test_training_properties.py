@@ -47,6 +47,8 @@ def runs(draw, **fixed) -> TrainingBatch:
 def leaves(metrics: TrainingMetrics) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     for name in metrics.__slots__:
+        if name == "deployed":  # what was evaluated, not what came out
+            continue
         value = getattr(metrics, name)
         if isinstance(value, np.ndarray):
             found[name] = value

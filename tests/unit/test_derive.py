@@ -14,7 +14,6 @@ from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.errors import InputError, InputErrors
 from dse.physics.machines import compile_machines
 from dse.physics.workload import Workload
-from dse.problem.deployments import deployments
 from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation
 from dse.questions.estimate.point import estimate
@@ -23,6 +22,7 @@ from dse.schema.model_catalog import resolve_model
 from dse.schema.own_chip import read_own_chip
 from dse.schema.own_config import model_of
 from dse.schema.study import load_study, resolve_space
+from dse.space.studied import deployments
 from dse.study.folder import read_study
 from dse.study.run import run_study
 from dse.study.trials import Trials, entering

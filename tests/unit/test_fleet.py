@@ -84,7 +84,8 @@ def plan(*chips: FleetChip, **more) -> Plan:
     } | more  # fmt: skip
     return Plan(
         name="t", title="A test", description="", file="t.yaml", price_basis="rental_3yr",
-        backend="generic", disaggregated=False, largest_instance=8, chips=chips, **given,
+        backend="generic", disaggregated=False, largest_instance=8, chips=chips,
+        own=load_catalog().source, **given,
     )  # fmt: skip
 
 

@@ -288,7 +288,7 @@ def test_a_batch_equals_its_candidates_bit_for_bit(batch: list[dict[str, float]]
 
 
 def test_documented_laws_and_tables_are_what_the_command_prints() -> None:
-    command = [sys.executable, "-m", "dse.quality", "tests/data/worked_examples.csv"]
+    command = [sys.executable, "-m", "tools.law_tables", "tests/data/worked_examples.csv"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     document = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
     for block in done.stdout.strip().split("\n\n"):
@@ -299,7 +299,7 @@ def test_command_names_the_field_it_cannot_read(tmp_path: Path) -> None:
     text = EXAMPLES.read_text(encoding="utf-8").replace("Llama-3-8B,4096", "Llama-3-8B,wide")
     bad = tmp_path / "bad.csv"
     bad.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "dse.quality", str(bad)]
+    command = [sys.executable, "-m", "tools.law_tables", str(bad)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "bad.csv:3: hidden_size: not a number: wide" in done.stderr

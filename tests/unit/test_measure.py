@@ -273,7 +273,7 @@ def test_no_block_of_other_chips_changes(mine: Path):
     for name, table in plain.laws.items():
         assert (beside.laws[name].s_per_flop[:3] == table.s_per_flop).all()
     assert (beside.law_kind[:3] == plain.law_kind).all()
-    assert not any(kinds[:3].any() for kinds in beside.block_kind.values())
+    assert not any(kinds[:3].any() for kinds in beside.block_law_kind.values())
 
 
 def test_laws_of_a_chip_need_their_peaks(tmp_path: Path):

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
+from dse.problem.instances import Subject, evaluated, subject_of
 from dse.questions.estimate.point import estimate
 from dse.questions.scale import (
     Point,
     Size,
-    Subject,
     ceiling,
     evenness,
     expert_answer,
@@ -27,11 +27,10 @@ from dse.questions.scale import (
     pipeline_latency,
     replica_size,
     replication,
-    scale_subject,
-    sizes_up_to,
 )
-from dse.questions.scale.subject import copies_for, degrees_of, divided, evaluated
+from dse.questions.scale.sizes import DIVIDED, divisions
 from dse.schema.model_catalog import resolve_model
+from dse.space.deployments import Deployments, with_redundant_experts
 from tests.helpers import workload
 
 DENSE, SPARSE = ("llama-3-70b", "h100_sxm"), ("deepseek-v3", "b200_sxm")
@@ -40,7 +39,7 @@ UP_TO = 64
 
 @cache
 def subject(model: str, chip: str) -> Subject:
-    return scale_subject(load_catalog(), resolve_model(model), chip, workload(1024, 256))
+    return subject_of(load_catalog(), resolve_model(model), chip, workload(1024, 256))
 
 
 @cache
@@ -48,36 +47,32 @@ def rows(model: str, chip: str) -> list[Size]:
     return instance_sizes(subject(model, chip), chips_up_to=UP_TO)
 
 
-def test_sizes_are_powers_of_two_divisors_and_whole_domains():
-    assert sizes_up_to(72, 200) == [
-        1, 2, 3, 4, 6, 8, 9, 12, 16, 18, 24, 32, 36, 64, 72, 128, 144, 200,
-    ]  # fmt: skip
-    assert sizes_up_to(8, 8) == [1, 2, 4, 8]
-    assert sizes_up_to(1, 4) == [1, 2, 4]
-
-
 @pytest.mark.parametrize("case", [DENSE, SPARSE])
 def test_a_division_uses_every_chip_and_dense_models_have_no_data_ranks(case: tuple[str, str]):
-    degrees = divided(subject(*case), 16)
-    assert (degrees.chips == 16.0).all()
-    assert (degrees.tensor * degrees.data % degrees.expert == 0.0).all()
-    spread = degrees.data > 1.0
+    table = subject(*case).divided(16)
+    expert = table["expert_parallel"]
+    assert (table.chips == 16).all()
+    assert (table.group % expert == 0).all()
+    spread = table["data_parallel"] > 1
     if case == DENSE:
         assert not spread.any()
-        assert (degrees.expert == 1.0).all()
+        assert (expert == 1).all()
     else:
-        group = degrees.tensor * degrees.data
-        assert ((degrees.expert == 1.0) | (degrees.expert == group))[spread].all()
+        assert ((expert == 1) | (expert == table.group))[spread].all()
 
 
 def test_copies_fill_the_experts_up():
+    def copies(one: Subject, expert_parallel: int) -> list[int]:
+        groups = Deployments.of(expert_parallel=expert_parallel)
+        return with_redundant_experts(groups, one.experts)["redundant_experts"].tolist()
+
     sparse = subject(*SPARSE)  # 256 experts
-    assert copies_for(sparse, 72) == [32, 104]
-    assert copies_for(sparse, 64) == [0, 64]
-    assert copies_for(sparse, 1) == [0]
-    assert copies_for(sparse, 512) == [256]
-    assert copies_for(sparse, 1024) == []
-    assert copies_for(subject(*DENSE), 1) == [0]
+    assert copies(sparse, 72) == [32, 104]
+    assert copies(sparse, 64) == [0, 64]
+    assert copies(sparse, 1) == [0]
+    assert copies(sparse, 512) == [256]
+    assert copies(sparse, 1024) == []
+    assert copies(subject(*DENSE), 1) == [0]
 
 
 @pytest.mark.parametrize("case", [DENSE, SPARSE])
@@ -86,13 +81,12 @@ def test_the_best_division_is_no_slower_than_any_subset(case: tuple[str, str]):
     for row in rows(*case):
         if row.single is None:
             continue
-        every = divided(one, row.chips)
-        of = evaluated(one, every, np.ones(len(every)))
-        runs = (of.rule < 0) & (of.memory <= 0.0)
-        assert row.single.tpot_s == np.min(of.tpot_s[runs])
-        tensor_alone = runs & (every.pipeline == 1.0)
+        every = one.divided(row.chips)
+        of = evaluated(one, every)
+        assert row.single.tpot_s == np.min(of.tpot_s[of.runs])
+        tensor_alone = of.runs & (every["pipeline_parallel"] == 1)
         assert row.single.tpot_s <= np.min(of.tpot_s[tensor_alone], initial=np.inf)
-        assert row.choices == runs.sum()
+        assert row.choices == of.runs.sum()
 
 
 @pytest.mark.parametrize("case", [DENSE, SPARSE])
@@ -121,11 +115,11 @@ def test_points_are_those_of_an_estimate(case: tuple[str, str]):
 @pytest.mark.parametrize("case", [DENSE, SPARSE])
 def test_a_point_does_not_depend_on_its_neighbours(case: tuple[str, str]):
     one = subject(*case)
-    every = divided(one, 16)
+    every = one.divided(16)
     load = np.arange(1.0, len(every) + 1.0)
     together = evaluated(one, every, load)
     for i in (0, len(every) // 2, len(every) - 1):
-        alone = evaluated(one, every[np.array([i])], load[i : i + 1])
+        alone = evaluated(one, every.take(np.array([i])), load[i : i + 1])
         for field in dataclasses.fields(together):
             assert getattr(alone, field.name)[0] == getattr(together, field.name)[i], field.name
 
@@ -161,10 +155,25 @@ def _row(chips: int, milliseconds: float | None) -> Size:
     if milliseconds is not None:
         seconds = milliseconds / 1e3
         found = Point(
-            chips, 1, 1, 1, 0, 1, seconds, (seconds, seconds), 0.1, 1 / seconds,
-            1 / seconds / chips, None, 0.0, "memory", "decode: memory bandwidth", 1.0, None,
+            chips,
+            1,
+            1,
+            1,
+            0,
+            1,
+            seconds,
+            (seconds, seconds),
+            0.1,
+            1 / seconds,
+            1 / seconds / chips,
+            None,
+            0.0,
+            "memory",
+            "decode: memory bandwidth",
+            1.0,
+            None,
             "fitted",
-        )  # fmt: skip
+        )
     return Size(chips, False, 1, found, found, None, None)
 
 
@@ -315,7 +324,7 @@ def test_a_model_that_fits_nowhere_says_why():
 def test_a_size_that_needs_an_unknown_link_says_so():
     catalog = load_catalog()
     chip = next(c for c in catalog.chips if not catalog.refusal(c) and catalog.refusal(c, 4096))
-    one = scale_subject(catalog, resolve_model("gpt-oss-20b"), chip, workload(1024, 256))
+    one = subject_of(catalog, resolve_model("gpt-oss-20b"), chip, workload(1024, 256))
     last = instance_sizes(one, chips_up_to=512)[-1]
     assert last.single is None
     assert "bandwidth" in str(last.reason)
@@ -323,18 +332,27 @@ def test_a_size_that_needs_an_unknown_link_says_so():
 
 def test_evenly_chosen_experts_let_more_chips_pay():
     skewed, even = (
-        scale_subject(
-            load_catalog(), resolve_model("deepseek-v3"), "gb200_nvl72", workload(128, 2048),
+        subject_of(
+            load_catalog(),
+            resolve_model("deepseek-v3"),
+            "gb200_nvl72",
+            workload(128, 2048),
             routing_skew=skew,
         )
         for skew in (1.0, 0.0)
-    )  # fmt: skip
+    )
     sizes = [replica_size(instance_sizes(one, chips_up_to=72)) for one in (skewed, even)]
     assert sizes[0] is not None
     assert sizes[1] is not None
     assert sizes[0] <= sizes[1]
 
 
-def test_degrees_of_keeps_rows_apart():
-    degrees = degrees_of([(8, 2, 1, 1, 0), (1, 1, 16, 16, 0)])
-    assert list(degrees.chips) == [16.0, 16.0]
+@pytest.mark.parametrize("case", [DENSE, SPARSE])
+def test_points_are_divided_as_their_table_says(case: tuple[str, str]):
+    points = [row.single for row in rows(*case) if row.single]
+    table = divisions(points)
+    assert table.chips.tolist() == [point.chips for point in points]
+    for i, point in enumerate(points):
+        assert {axis: int(table[axis][i]) for axis in DIVIDED} == {
+            axis: getattr(point, axis) for axis in DIVIDED
+        }

@@ -154,6 +154,8 @@ def test_kimi_linear_with_a_layer_more_is_that_of_its_configuration(tmp_path) ->
     """The published one has attention in its last layer, too: 7 of 27, where every 4th makes 6."""
     config = json.loads((CONFIGS / "kimi-linear-48b-a3b.json").read_text())
     path = tmp_path / "config.json"
+    linear = config["linear_attn_config"]
+    linear["kda_layers"].append(28)
     path.write_text(json.dumps({**config, "num_hidden_layers": 28}))
     check_equal(batch(read(tmp_path, KIMI)), str(path))
 

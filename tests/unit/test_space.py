@@ -29,6 +29,7 @@ CATALOG = SimpleNamespace(
     backends={"generic": None, "vllm": None},
     prices=_Prices(),
     refusal=lambda chip, chips_per_instance: None,
+    with_files=lambda chip_files: CATALOG,
 )
 
 DENSE = """\

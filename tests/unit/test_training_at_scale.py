@@ -21,6 +21,7 @@ from dse.problem.training.trainer import shape_of, trainer_of
 from dse.schema.model_catalog import resolve_model
 from dse.schema.reliability import load_reliability
 from dse.schema.training_run import training_terms
+from dse.space.deployments import Deployments
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -161,16 +162,16 @@ SITES = {"sites": 4, "site_bandwidth": "100 Gb/s", "site_latency": "10 ms"}
 def test_losses_add_up_and_rows_do_not_depend_on_each_other(terms: dict):
     asked = trainer(**terms)
     shape = shape_of(resolve_model("llama-3-8b"))
-    row, columns = asked.plans(shape)
+    row, table = asked.plans(shape)
     few = np.arange(0, len(row), max(len(row) // 50, 1))
-    found = asked.evaluate(shape, row[few], {name: v[few] for name, v in columns.items()})
+    found = asked.evaluate(shape, row[few], table.take(few))
     total = np.zeros(len(few))
     for seconds in found.run.losses.values():
         assert (seconds >= 0.0).all()
         total = total + seconds
     assert total == pytest.approx(found.run.step_s, rel=1e-12)
     for k, i in enumerate(few[:5]):
-        alone = asked.evaluate(shape, row[i : i + 1], {n: v[i : i + 1] for n, v in columns.items()})
+        alone = asked.evaluate(shape, row[i : i + 1], table.take(slice(i, i + 1)))
         assert alone.run.step_s == found.run.step_s[k]
         assert alone.rate == found.rate[k]
 
@@ -205,10 +206,10 @@ def test_sites_that_split_the_batch_shard_nothing_between_them():
         "expert_parallel": 1, "virtual_stages": 1, "micro_batch": 1, "recompute": 0,
         "zero_stage": 1,
     }  # fmt: skip
-    columns = {name: np.array([value]) for name, value in plan.items()}
+    table = Deployments.of(**plan)
     row = np.zeros(1, dtype=np.intp)
-    alone = trainer(**SITES | {"sites": 1, "site_bandwidth": None}).evaluate(shape, row, columns)
-    apart = trainer(**SITES | {"sites": 4}).evaluate(shape, row, columns)
+    alone = trainer(**SITES | {"sites": 1, "site_bandwidth": None}).evaluate(shape, row, table)
+    apart = trainer(**SITES | {"sites": 4}).evaluate(shape, row, table)
     for part in ("optimizer", "master"):
         assert apart.metrics.memory[part] == pytest.approx(4.0 * alone.metrics.memory[part])
     assert apart.metrics.memory["weights"] == alone.metrics.memory["weights"]

@@ -11,14 +11,13 @@ from dse.accuracy.claims.points import Point, is_sparse, models, predict
 from dse.answer.numbers import in_ms, percent, times
 from dse.catalog import load_catalog
 from dse.physics.workload import Workload
+from dse.problem.instances import Subject, subject_of
 from dse.questions.scale import (
     Size,
-    Subject,
     ceiling,
     instance_sizes,
     replica_size,
     replication,
-    scale_subject,
 )
 
 PROMPT, OUTPUT = 2048.0, 512.0
@@ -41,7 +40,7 @@ LARGE_CHIP, FROM, TO, REQUESTS = "gb200_nvl72", 8.0, 64.0, 256.0
 def subject(model: str, chip: str) -> Subject:
     catalog = load_catalog()
     load = Workload.of(PROMPT, OUTPUT, "continuous", catalog.backends["generic"])
-    return scale_subject(catalog, models()[model], chip, load, weight_dtype="fp8")
+    return subject_of(catalog, models()[model], chip, load, weight_dtype="fp8")
 
 
 @cache

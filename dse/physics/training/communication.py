@@ -21,6 +21,7 @@ What is recomputed sends again, and has a room of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,10 +151,16 @@ class Held:
 
 
 def data_traffic(
-    step: Pass, dense: Held, experts: Held, layers: Floats, micro_batches: Floats, room: Floats
-) -> tuple[Floats, Floats, Sends]:
-    """(n,) seconds shown and hidden of gradients and weights over data-parallel ranks, of a stage
-    of so many layers, and what a chip sends; `room` is left of one micro-batch on it."""
+    step: Pass,
+    dense: Held,
+    experts: Held,
+    layers: Floats,
+    micro_batches: Floats,
+    rooms: Sequence[Floats],
+) -> tuple[Floats, list[Floats], Sends]:
+    """(n,) seconds of gradients and weights over data-parallel ranks, of a stage of so many layers,
+    those that hide in each of the `rooms`, and what a chip sends. A room is what is left of the
+    device work of one micro-batch on a stage."""
     deployed, stage = step.deployed, step.deployed.zero_stage
     factor = step.stack.collectives
     often = np.where(stage >= 2.0, micro_batches, 1.0)  # gradients are reduced
@@ -170,14 +177,18 @@ def data_traffic(
         gradients.add(several * often * (stage > 0.0), group.all_gather(reduced), factor)
         moved = np.where(stage >= 3.0, held.stored, held.trained) * WEIGHT_BYTES / layers
         weights.add(several * again * (stage > 0.0), group.all_gather(moved), factor)
-    backward, forward = room * BACKWARD_SHARE * often, room * (1.0 - BACKWARD_SHARE)
-    # ZeRO-3 gathers weights in both passes and has the room of both for everything.
     total = gradients.seconds + weights.seconds
-    fits = np.where(
-        stage >= 3.0,
-        np.minimum(total, room * micro_batches),
-        np.minimum(gradients.seconds, backward) + np.minimum(weights.seconds, forward),
-    )
-    hidden = step.stack.data_overlap * fits
+
+    def hides(room: Floats) -> Floats:
+        """ZeRO-3 gathers weights in both passes and has the room of both for everything."""
+        backward, forward = room * BACKWARD_SHARE * often, room * (1.0 - BACKWARD_SHARE)
+        fits = np.where(
+            stage >= 3.0,
+            np.minimum(total, room * micro_batches),
+            np.minimum(gradients.seconds, backward) + np.minimum(weights.seconds, forward),
+        )
+        return step.stack.data_overlap * fits
+
+    hidden = [hides(room) for room in rooms]
     gradients += weights
-    return total - hidden, hidden, gradients
+    return total, hidden, gradients

@@ -132,7 +132,8 @@ def _spend(
     # DualPipe's chips hold the stages i and p - 1 - i, so that both ends share theirs.
     dual = (deployed.runs.schedule == DUALPIPE) & (pp > 1.0)
     pair = (of_layer * stages.first + ends_of_pipe) / 2.0
-    fullest = np.maximum(np.where(dual, pair, ends_of_pipe), of_layer * inner)
+    of_ends = np.where(dual, pair, ends_of_pipe)
+    fullest = np.maximum(of_ends, of_layer * inner)
 
     ideal = per_token * step.own_rows * step.peak_s_per_flop
     higher = step.layers.higher_precision + step.ends.higher_precision
@@ -142,7 +143,10 @@ def _spend(
     kernels = device - ideal - higher - elementwise - uneven
     hops, hops_hidden, hops_sent = pipeline_hops(step, m, traffic.room)
     room = np.maximum(traffic.room - hops_hidden / mean, 0.0)
-    data, data_hidden, update, data_sent = _states(step, elements, stages, m, room)
+    data, hides, update, data_sent = _states(step, elements, stages, m, room)
+    # The stage whose work and what shows of its collectives take longest, not each of the two.
+    longest = np.maximum(m * of_ends - hides[0], m * of_layer * inner - hides[1])
+    data_hidden = m * fullest - longest
     launches = stack.host_s_per_layer * np.maximum(stages.last, inner)
     host = stack.host_s_per_step + m * (
         stack.host_s_per_micro_batch + np.maximum(launches - fullest, 0.0)
@@ -159,7 +163,7 @@ def _spend(
         "context_communication": mean * traffic.context,
         "expert_communication": mean * traffic.expert,
         "pipeline_communication": hops,
-        "data_communication": data,
+        "data_communication": data - data_hidden,
         "optimizer": update.seconds,
         "host": host,
     }
@@ -205,11 +209,14 @@ def _again(step: Pass, traffic: MicroBatchTraffic) -> tuple[Floats, Floats]:
 def _bubble(
     step: Pass, traffic: MicroBatchTraffic, again: Floats, whole: Floats, fullest: Floats
 ) -> Floats:
-    """(n,) seconds that the fullest stage waits for the others in a step."""
+    """(n,) seconds that the fullest stage waits for the others in a step. Weight gradients fill the
+    wait of the schedules that split them off, but for the share that communication hides behind:
+    the same work is not moved twice."""
     runs, pp = step.deployed.runs, step.deployed.pipeline_parallel
+    free = traffic.room / np.maximum(step.layers.seconds, 1e-30)
     backward = step.layers.backward + step.ends.backward + traffic.tensor / 2.0
     backward = backward + traffic.context * (2.0 / 3.0) + traffic.expert / 2.0 + again
-    weights = step.layers.weight_gradient + step.ends.weight_gradient
+    weights = step.layers.weight_gradient * free + step.ends.weight_gradient
     share = bubble_share(runs.schedule, pp, runs.virtual_stages, backward / whole, weights / whole)
     return share * np.maximum(whole - fullest, 0.0)
 
@@ -224,9 +231,9 @@ class Update:
 
 def _states(
     step: Pass, elements: Elements, stages: Stages, micro_batches: Floats, room: Floats
-) -> tuple[Floats, Floats, Update, Sends]:
-    """Data-parallel communication of a step, (n,) seconds shown and hidden, and the update of the
-    fullest stage."""
+) -> tuple[Floats, list[Floats], Update, Sends]:
+    """Data-parallel communication of a step, (n,) seconds, those that hide behind the last stage
+    and behind an inner one, and the update of the fullest stage."""
     deployed = step.deployed
     alone = deployed.pipeline_parallel == 1.0
     tied = elements.tied > 0.0
@@ -239,8 +246,9 @@ def _states(
     dense = Held(stored, np.where(step.lora, step.adapter_elements * share, stored))
     of_experts = elements.experts * layers
     experts = Held(of_experts, np.where(step.lora, 0.0, of_experts))
-    shown, hidden, sent = data_traffic(step, dense, experts, layers, micro_batches, room * share)
-    return shown, hidden, _update(step, dense, experts), sent
+    rooms = [room * held / np.maximum(deployed.batch.layers, 1.0) for held in (stages.last, inner)]
+    total, hidden, sent = data_traffic(step, dense, experts, layers, micro_batches, rooms)
+    return total, hidden, _update(step, dense, experts), sent
 
 
 def _update(step: Pass, dense: Held, experts: Held) -> Update:

@@ -33,8 +33,12 @@ TASKS = ("pretrain", "sft", "lora")
 # The arithmetic of the linear layers' products. Embedding, output head, router, attention scores
 # and norms stay at 16 bits or more.
 ARITHMETIC = {
-    "bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "mxfp8": "fp8", "nvfp4": "nvfp4",
-}  # fmt: skip
+    "bf16": "bf16",
+    "fp8": "fp8",
+    "fp8_block": "fp8_block",
+    "mxfp8": "fp8",
+    "nvfp4": "nvfp4",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +173,15 @@ def weight_dtype_of(precision: Codes) -> Mapping[str, Codes]:
 
 # Parts of the memory of the fullest chip, in bytes, which add up to `memory_bytes_per_chip`.
 MEMORY_PARTS = (
-    "weights", "gradients", "optimizer", "master", "activations", "logits", "buffers",
+    "weights",
+    "gradients",
+    "optimizer",
+    "master",
+    "activations",
+    "logits",
+    "buffers",
     "runtime",
-)  # fmt: skip
+)
 
 # Seconds of a step by cause, in the order in which they add up to `step_s`:
 LOSSES = {

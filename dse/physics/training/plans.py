@@ -13,20 +13,27 @@ A rule that would leave nothing is not applied, so that the evaluation can name 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.physics.training.plan import RECOMPUTES, SCHEDULES, TrainingBatch
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import CandidateBatch
+from dse.space.deployments import Deployments, divides, divisors, powers_of_two
 
 # Names of what is searched, in the order in which ties are broken: the first, plainest plan wins.
 SEARCHED = (
-    "tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel",
-    "virtual_stages", "micro_batch", "recompute", "zero_stage",
-)  # fmt: skip
+    "tensor_parallel",
+    "context_parallel",
+    "pipeline_parallel",
+    "expert_parallel",
+    "virtual_stages",
+    "micro_batch",
+    "recompute",
+    "zero_stage",
+)
 MOST_TENSOR, LEAST_TENSOR, MOST_STAGES, MOST_VIRTUAL = 64, 8, 128, 8
 LEAST_PIECE, MOST_MICRO_TOKENS = 1024, 65_536
 FEW_CONTEXT = 4
@@ -63,11 +70,8 @@ class Setting:
         return max(self.global_batch_tokens // self.sequence_length, 1)
 
 
-Columns = dict[str, NDArray[np.int64]]
-
-
-def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) -> Columns:
-    """(n,) columns of SEARCHED and `data_parallel`: the plans of one shape (a batch of one) on
+def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) -> Deployments:
+    """A table of SEARCHED and `data_parallel`: the plans of one shape (a batch of one) on
     `chips` chips, `domain` of them in a scale-up domain."""
     fixed = setting.fixed
 
@@ -76,93 +80,87 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
 
     layers = int(shape.layers[0])
     experts = [int(b["experts"][0]) for b in shape.blocks if b.kind == "moe" and b.count[0] > 0]
-    tensor = _powers(int(min(max(domain, LEAST_TENSOR), MOST_TENSOR, chips)))
-    table = _product(
-        {
-            "tensor_parallel": fixed.get("tensor_parallel", tensor),
-            "context_parallel": fixed.get("context_parallel", _powers(_most_context(setting))),
-            "pipeline_parallel": fixed.get("pipeline_parallel", few(_stages(chips, layers))),
-        }
+    tensor = powers_of_two(int(min(max(domain, LEAST_TENSOR), MOST_TENSOR, chips)))
+    table = Deployments.of(
+        tensor_parallel=fixed.get("tensor_parallel", tensor),
+        context_parallel=fixed.get("context_parallel", powers_of_two(_most_context(setting))),
+        pipeline_parallel=fixed.get("pipeline_parallel", few(_stages(chips, layers))),
     )
-    used = table["tensor_parallel"] * table["context_parallel"] * table["pipeline_parallel"]
     # Fixed degrees that do not divide the chips: the plainest plan with them is the nearest miss.
-    dividing = chips % used == 0
-    table = _keep(table, dividing if dividing.any() else used == used.min())
-    used = table["tensor_parallel"] * table["context_parallel"] * table["pipeline_parallel"]
-    table["data_parallel"] = np.maximum(chips // used, 1)
+    dividing = table.filling(chips)
+    if not len(dividing):
+        dividing = table.where(lambda t: t.chips == t.chips.min())
+        dividing = dividing.with_columns(data_parallel=np.maximum(chips // dividing.chips, 1))
+    table = dividing
     for block in shape.blocks:
         for heads in ("heads", "key_heads", "value_heads"):
             if heads in block.sizes and block.count[0] > 0.0:
-                table = _keep(table, block[heads][0] % table["tensor_parallel"] == 0)
-    table = _keep(table, setting.sequences % table["data_parallel"] == 0)
+                table = table.where_any(divides("tensor_parallel", block[heads][0]))
+    table = table.where_any(divides("data_parallel", setting.sequences))
 
-    table = _product(
-        {
-            "expert_parallel": fixed.get(
-                "expert_parallel", few(_divisors(experts[0] if experts else 1))
-            ),
-            "micro_batch": fixed.get(
-                "micro_batch", MICRO_BATCHES[:2] if setting.few else MICRO_BATCHES
-            ),
-        },
-        table,
+    table = table.cross(
+        expert_parallel=fixed.get("expert_parallel", few(divisors(experts[0] if experts else 1))),
+        micro_batch=fixed.get("micro_batch", MICRO_BATCHES[:2] if setting.few else MICRO_BATCHES),
     )
-    group = table["tensor_parallel"] * table["context_parallel"] * table["data_parallel"]
-    table = _keep(table, group % table["expert_parallel"] == 0)
-    tokens = table["micro_batch"] * setting.sequence_length
-    small = (tokens <= MOST_MICRO_TOKENS) | (table["micro_batch"] == 1)
-    table = _keep(table, small | ("micro_batch" in fixed))
-    ranks = table["data_parallel"] * table["micro_batch"]
-    table = _keep(table, setting.sequences % ranks == 0)
+    table = table.where_any(lambda t: t.group % t["expert_parallel"] == 0)
+    if "micro_batch" not in fixed:
+        most = MOST_MICRO_TOKENS // setting.sequence_length
+        table = table.where_any(lambda t: t["micro_batch"] <= max(most, 1))
+    table = table.where_any(lambda t: setting.sequences % _at_once(t) == 0)
 
     plain = setting.schedule not in (None, "interleaved")  # has no virtual stages
     virtual = few(np.arange(1, 2 if plain else MOST_VIRTUAL + 1))
-    table = _product({"virtual_stages": fixed.get("virtual_stages", virtual)}, table)
-    stages, virtual = table["pipeline_parallel"], table["virtual_stages"]
-    batches = setting.sequences // (table["data_parallel"] * table["micro_batch"])
-    # Where layers do not divide, embedding and output head may stand for one each (Llama 3).
-    pieces = stages * virtual
-    even = (layers % pieces == 0) | ((layers + 2) % pieces == 0)
-    table = _keep(table, (virtual == 1) | (even & (batches % stages == 0) & (stages > 1)))
-
-    table = _product(
-        {
-            "recompute": fixed.get("recompute", _recomputes(bool(experts), setting.few)),
-            "zero_stage": fixed.get("zero_stage", ZERO_STAGES),
-        },
-        table,
+    table = table.cross(virtual_stages=fixed.get("virtual_stages", virtual))
+    table = table.where_any(
+        lambda t: (t["virtual_stages"] == 1) | _stages_alternate(t, layers, setting)
     )
-    alone = (table["data_parallel"] == 1) & (table["context_parallel"] == 1)
-    return _keep(table, ("zero_stage" in fixed) | ~alone | (table["zero_stage"] == ZERO_STAGES[0]))
+    table = table.cross(
+        recompute=fixed.get("recompute", _recomputes(bool(experts), setting.few)),
+        zero_stage=fixed.get("zero_stage", ZERO_STAGES),
+    )
+    if "zero_stage" not in fixed:
+        table = table.where_any(
+            lambda t: (
+                (t["data_parallel"] > 1)
+                | (t["context_parallel"] > 1)
+                | (t["zero_stage"] == ZERO_STAGES[0])
+            )
+        )
+    return table
+
+
+def _at_once(table: Deployments) -> NDArray[np.int64]:
+    """(n,) sequences of one micro-batch over all data-parallel ranks."""
+    return table["data_parallel"] * table["micro_batch"]
+
+
+def _stages_alternate(table: Deployments, layers: int, setting: Setting) -> NDArray[np.bool_]:
+    """(n,) whether virtual stages are of equal layers, and micro-batches go round the stages. Where
+    layers do not divide, embedding and output head may stand for one each (Llama 3)."""
+    stages = table["pipeline_parallel"]
+    pieces = stages * table["virtual_stages"]
+    even = (layers % pieces == 0) | ((layers + 2) % pieces == 0)
+    return even & (setting.sequences // _at_once(table) % stages == 0) & (stages > 1)
 
 
 def batch_of_plans(
-    shapes: CandidateBatch, row: NDArray[np.intp], columns: Columns, setting: Setting
+    shapes: CandidateBatch, row: NDArray[np.intp], table: Deployments, setting: Setting
 ) -> TrainingBatch:
     """The training batch of plans (n,) of the shapes at `row`."""
-    real = {name: values.astype(np.float64) for name, values in columns.items()}
-    candidates = replace(
-        shapes[row],
-        tensor_parallel=real["tensor_parallel"],
-        pipeline_parallel=real["pipeline_parallel"],
-        data_parallel=real["data_parallel"],
-        expert_parallel=real["expert_parallel"],
-        replicas=np.ones(len(row)),
-    )
     schedule: Any = setting.schedule
     if schedule == "interleaved":
-        schedule = np.where(columns["virtual_stages"] > 1, SCHEDULES.index("interleaved"), 0)
+        schedule = np.where(table["virtual_stages"] > 1, SCHEDULES.index("interleaved"), 0)
     return TrainingBatch.of(
-        candidates,
+        table.with_columns(replicas=1).placed(shapes, row),
         setting.sequence_length,
         setting.sequences * setting.sequence_length,
         precision=setting.precision,
-        context_parallel=real["context_parallel"],
-        virtual_stages=real["virtual_stages"],
-        micro_batch=real["micro_batch"],
-        recompute=columns["recompute"],
-        zero_stage=real["zero_stage"],
-        sequence_parallel=np.where(real["tensor_parallel"] > 1.0, setting.sequence_parallel, 0),
+        context_parallel=table["context_parallel"],
+        virtual_stages=table["virtual_stages"],
+        micro_batch=table["micro_batch"],
+        recompute=table["recompute"],
+        zero_stage=table["zero_stage"],
+        sequence_parallel=np.where(table["tensor_parallel"] > 1, setting.sequence_parallel, 0),
         schedule=schedule,
         optimizer=setting.optimizer,
         master_bytes=setting.master_bytes,
@@ -185,23 +183,6 @@ def default_batch_tokens(chips: int, sequence_length: int, tokens: int = 2048 * 
     return (found if found <= 2 * sequences else sequences) * sequence_length
 
 
-def _product(axes: Mapping[str, Any], table: Columns | None = None) -> Columns:
-    """Every row of `table` with every combination of the axes."""
-    columns: Columns = dict(table or {})
-    for name, values in axes.items():
-        values = np.atleast_1d(np.asarray(values, dtype=np.int64))
-        n = len(next(iter(columns.values()))) if columns else 1
-        columns = {key: np.repeat(column, len(values)) for key, column in columns.items()}
-        columns[name] = np.tile(values, n)
-    return columns
-
-
-def _keep(table: Columns, keep: NDArray[np.bool_] | Floats) -> Columns:
-    """The rows that a rule allows; all where it allows none."""
-    rows = np.asarray(keep, dtype=bool) & np.ones(len(table["tensor_parallel"]), dtype=bool)
-    return {name: values[rows] for name, values in table.items()} if rows.any() else table
-
-
 def _recomputes(sparse: bool, few: bool) -> NDArray[np.int64]:
     """Codes that differ for a model with or without experts."""
     left_out = {"mlp", "moe"} if few else set() if sparse else {"moe"}
@@ -213,16 +194,6 @@ def _most_context(setting: Setting) -> int:
     return min(pieces, FEW_CONTEXT) if setting.few else pieces
 
 
-def _powers(most: int) -> NDArray[np.int64]:
-    return 2 ** np.arange(int(np.log2(most)) + 1)
-
-
-def _divisors(n: int) -> NDArray[np.int64]:
-    candidates = np.arange(1, n + 1)
-    return candidates[n % candidates == 0]
-
-
 def _stages(chips: int, layers: int) -> NDArray[np.int64]:
-    most = min(layers, MOST_STAGES, chips)
-    candidates = np.arange(1, most + 1)
-    return candidates[chips % candidates == 0]
+    stages = divisors(chips)
+    return stages[stages <= min(layers, MOST_STAGES)]

@@ -17,11 +17,12 @@ from dse.physics.machines import Machines
 from dse.physics.training.at_scale import Conditions, Run, at_scale, of_one_site
 from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.plan import TrainingBatch, TrainingMetrics
-from dse.physics.training.plans import Columns, Setting, batch_of_plans, plans
+from dse.physics.training.plans import Setting, batch_of_plans, plans
 from dse.rules.case import Case, Training
 from dse.rules.registry import judge
 from dse.schema.training_stack import TrainingStack
 from dse.space.candidates import CandidateBatch, Floats
+from dse.space.deployments import Deployments, stacked
 
 CHUNK = 8192
 
@@ -38,10 +39,10 @@ class Trainer:
     conditions: Conditions
 
     def evaluate(
-        self, shapes: CandidateBatch, row: NDArray[np.intp], columns: Columns
+        self, shapes: CandidateBatch, row: NDArray[np.intp], table: Deployments
     ) -> Evaluated:
         """The plans (n,) of the shapes at `row`."""
-        batch = batch_of_plans(shapes, row, columns, self.setting)
+        batch = batch_of_plans(shapes, row, table, self.setting)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             alone = of_one_site(batch, self.conditions)
             metrics = evaluate_training(alone, self.machines, self.stack)
@@ -49,28 +50,26 @@ class Trainer:
             case = Case.of_training(Training(metrics, batch, run, self.conditions, self.chips))
             return Evaluated(batch, metrics, run, case, judge(case))
 
-    def plans(self, shapes: CandidateBatch) -> tuple[NDArray[np.intp], Columns]:
-        """Every plan of every shape: (n,) the shape's row, and the columns."""
+    def plans(self, shapes: CandidateBatch) -> tuple[NDArray[np.intp], Deployments]:
+        """Every plan of every shape: (n,) the shape's row, and the table."""
         domains = self.machines.fabric.domain[shapes.chip]
         tables = [
             plans(shapes[k : k + 1], self.chips, self.setting, float(domains[k]))
             for k in range(len(shapes))
         ]
-        sizes = [len(table["tensor_parallel"]) for table in tables]
-        return np.repeat(np.arange(len(shapes)), sizes), {
-            name: np.concatenate([table[name] for table in tables]) for name in tables[0]
-        }
+        row = np.repeat(np.arange(len(shapes)), [len(table) for table in tables])
+        return row, stacked(tables)
 
     def ranked(self, shapes: CandidateBatch) -> Ranked:
         """All plans of all shapes with their rates."""
-        row, columns = self.plans(shapes)
+        row, table = self.plans(shapes)
         rates, misses, steps = (np.empty(len(row)) for _ in range(3))
         for start in range(0, len(row), CHUNK):
             part = slice(start, start + CHUNK)
-            found = self.evaluate(shapes, row[part], {k: v[part] for k, v in columns.items()})
+            found = self.evaluate(shapes, row[part], table.take(part))
             rates[part], misses[part] = found.rate, found.miss
             steps[part] = found.metrics.step_s
-        return Ranked(row, columns, rates, misses, steps)
+        return Ranked(row, table, rates, misses, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ class Ranked:
     the chips alone."""
 
     row: NDArray[np.intp]
-    columns: Columns
+    table: Deployments
     rate: Floats
     miss: Floats
     step_s: Floats
@@ -116,8 +115,8 @@ class Ranked:
         rate = np.where(broken, 0.0, self.rate)
         return np.lexsort((place, self.step_s, -rate, self.miss, self.row))
 
-    def take(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Columns]:
-        return self.row[rows], {name: values[rows] for name, values in self.columns.items()}
+    def take(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Deployments]:
+        return self.row[rows], self.table.take(rows)
 
     def best(self) -> NDArray[np.intp]:
         """(k,) the best plan of each shape, in the order of the shapes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,20 +11,21 @@ from dse.rules.case import Case
 from dse.rules.divide import EXPERTS, GROUP, STAGES
 from dse.rules.kinds import Finding, Flags, Rule
 from dse.rules.registry import findings
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import CandidateBatch
+from dse.space.deployments import Deployments, Ints
 
 MOST = 1024  # no shape has so many heads
+ALONE = {
+    "tensor_parallel": 1,
+    "pipeline_parallel": 1,
+    "data_parallel": 1,
+    "expert_parallel": 1,
+}
 
 
 def of_shape(batch: CandidateBatch) -> list[Finding]:
     """What any stack refuses of n shapes with their degrees, of which no more is known."""
     return findings(Case(batch))
-
-
-def with_degrees(batch: CandidateBatch, n: int, **axes: Floats) -> CandidateBatch:
-    """The one shape of `batch` n times, with degrees of its own."""
-    many = batch[np.zeros(n, dtype=np.intp)]
-    return replace(many, **axes)
 
 
 def degrees(batch: CandidateBatch, stacks: Sequence[str], domain: float) -> dict[str, Any]:
@@ -34,26 +34,20 @@ def degrees(batch: CandidateBatch, stacks: Sequence[str], domain: float) -> dict
     data or expert parallelism; `tp_with_ep`: with its experts whole on their ranks. `refused`: why
     powers of two, and divisors of the heads, are not among them."""
     largest = int(min(max(domain, batch.chips_per_instance[0]), MOST))
-    every = np.arange(1.0, largest + 1.0)
-    one = np.ones(largest)
-    alone = {"data_parallel": one, "pipeline_parallel": one, "expert_parallel": one}
-    tensor = with_degrees(batch, largest, **(alone | {"tensor_parallel": every}))
+    every = np.arange(1, largest + 1)
+    layers = np.arange(1, int(min(batch.layers[0], MOST)) + 1)
+    tensor = Deployments.of(**{**ALONE, "tensor_parallel": every})
+    deep = Deployments.of(**{**ALONE, "pipeline_parallel": layers})
     sparse = any(block.kind == "moe" and block.count[0] > 0.0 for block in batch.blocks)
-    whole = replace(tensor, expert_parallel=every)
-    spread = replace(tensor, tensor_parallel=one, data_parallel=every, expert_parallel=every)
-    layers = np.arange(1.0, min(float(batch.layers[0]), MOST) + 1.0)
-    ones = np.ones(len(layers))
-    deep = with_degrees(
-        batch, len(layers), tensor_parallel=ones, data_parallel=ones, expert_parallel=ones,
-        pipeline_parallel=layers,
-    )  # fmt: skip
     found: dict[str, dict[str, list[int]]] = {
-        "tp": _admitted(tensor, stacks, every),
-        "pp": _admitted(deep, stacks, layers, (STAGES,)),
+        "tp": _admitted(tensor.placed(batch), stacks, every),
+        "pp": _admitted(deep.placed(batch), stacks, layers, (STAGES,)),
     }
     if sparse:
-        found["ep"] = _admitted(spread, stacks, every, (EXPERTS, GROUP))
-        found["tp_with_ep"] = _admitted(whole, stacks, every)
+        whole = tensor.with_columns(expert_parallel=every)
+        spread = whole.with_columns(tensor_parallel=1, data_parallel=every)
+        found["ep"] = _admitted(spread.placed(batch), stacks, every, (EXPERTS, GROUP))
+        found["tp_with_ep"] = _admitted(whole.placed(batch), stacks, every)
     return {
         "tp": found["tp"]["all"],
         "ep": found["ep"]["all"] if sparse else [1],
@@ -68,14 +62,14 @@ def degrees(batch: CandidateBatch, stacks: Sequence[str], domain: float) -> dict
             }
             for stack in stacks
         },
-        "refused": _refused(tensor, every),
+        "refused": _refused(tensor.placed(batch), every),
     }
 
 
 def _admitted(
     batch: CandidateBatch,
     stacks: Sequence[str],
-    values: Floats,
+    values: Ints,
     rules: tuple[Rule, ...] | None = None,
 ) -> dict[str, list[int]]:
     """The values that each stack, and all of them ("all"), admit by `rules` (None: all rules)."""
@@ -90,7 +84,7 @@ def _admitted(
     return {name: [int(v) for v in values[~broken]] for name, broken in refused.items()}
 
 
-def _refused(batch: CandidateBatch, tensor: Floats) -> list[dict[str, Any]]:
+def _refused(batch: CandidateBatch, tensor: Ints) -> list[dict[str, Any]]:
     """Why the degrees that a person would try are refused."""
     tried = np.log2(tensor) % 1.0 == 0.0
     for block in batch.blocks:
@@ -112,24 +106,22 @@ def nearest_degrees(batch: CandidateBatch, stack: str) -> list[dict[str, int]]:
     rank, or another number of stages; one of each at most, as the axes that change. Experts that
     are whole on their ranks stay so."""
     sparse = any(block.kind == "moe" and block.count[0] > 0.0 for block in batch.blocks)
-    data, expert = float(batch.data_parallel[0]), float(batch.expert_parallel[0])
-    group = float(batch.tensor_parallel[0]) * data
-    every = np.arange(1.0, MOST + 1.0)
-    whole = expert == group if sparse else False
-    tried: list[dict[str, Floats]] = [
-        {"tensor_parallel": every, **({"expert_parallel": every * data} if whole else {})},
-        {"pipeline_parallel": every},
-    ]
-    if sparse and expert != group:
-        tried.insert(1, {"expert_parallel": np.array([group])})
+    data, expert = int(batch.data_parallel[0]), int(batch.expert_parallel[0])
+    group = int(batch.tensor_parallel[0]) * data
+    every = np.arange(1, MOST + 1)
+    tensor = Deployments.of(tensor_parallel=every)
+    tried = {"tensor_parallel": tensor}
+    if sparse and expert == group:
+        tried["tensor_parallel"] = tensor.with_columns(expert_parallel=every * data)
+    elif sparse:
+        tried["expert_parallel"] = Deployments.of(expert_parallel=group)
+    tried["pipeline_parallel"] = Deployments.of(pipeline_parallel=every)
     found = []
-    for axes in tried:
-        values = next(iter(axes.values()))
-        taken = _admitted(with_degrees(batch, len(values), **axes), [stack], values)[stack]
-        name = next(iter(axes))
+    for name, table in tried.items():
+        taken = _admitted(table.placed(batch), [stack], table[name])[stack]
         own = float(getattr(batch, name)[0])
         near = min(taken, key=lambda value: (abs(np.log2(value / own)), value), default=None)
         if near is not None:
-            column = int(np.searchsorted(values, near))
-            found.append({axis: int(column_of[column]) for axis, column_of in axes.items()})
+            row = int(np.searchsorted(table[name], near))
+            found.append({axis: int(column[row]) for axis, column in table.columns.items()})
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from dse.rules.waste import Steps, added_share
 from dse.schema.backend import Backend
 from dse.schema.blocks import FEED_FORWARD, MIXERS
 from dse.space.candidates import Block, CandidateBatch, Floats
+from dse.space.deployments import Deployments, stacked
 
 MOST_CHANGES = 3
 CHANGE, RESIZE = 0.01, 0.1
@@ -177,27 +178,45 @@ def _layers(batch: CandidateBatch) -> tuple[tuple[float, Setter] | None, tuple[f
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The shape (row 0) and n - 1 shapes near it; `changes[i]`: the size, before and after."""
+    """The shape (row 0) and n - 1 shapes near it: `table` holds the sizes that may change, (n,)
+    each, and `own` what they are."""
 
     batch: CandidateBatch
-    changes: list[dict[str, tuple[float, float]]]
+    table: Deployments
+    own: Mapping[str, float]
+
+    def changes(self, i: int) -> dict[str, tuple[float, float]]:
+        """The sizes that shape `i` changes, before and after."""
+        return {
+            name: (before, float(self.table[name][i]))
+            for name, before in self.own.items()
+            if self.table[name][i] != before
+        }
+
+    def resized(self) -> Floats:
+        """(n,) what the changes of sizes count; expert parallelism is no size of the shape."""
+        total = np.zeros(len(self.batch))
+        for name, before in self.own.items():
+            after, weight = self.table[name], 0.0 if name == "expert_parallel" else RESIZE
+            count = CHANGE + weight * np.abs(after / before - 1.0)
+            total = total + np.where(after != before, count, 0.0)
+        return total
 
 
 def neighbours(subject: Subject) -> Neighbours:
     """All sets of up to MOST_CHANGES changes."""
     possible = moves(subject)
-    changes: list[dict[str, tuple[float, float]]] = [{}]
-    for count in range(1, MOST_CHANGES + 1):
-        for some in combinations(possible, count):
-            for values in product(*(move.others for move in some)):
-                changes.append(
-                    {m.name: (m.value, value) for m, value in zip(some, values, strict=True)}
-                )
-    batch = subject.batch[np.zeros(len(changes), dtype=np.intp)]
+    own = {move.name: move.value for move in possible}
+    sets = [
+        Deployments.of(**{**own, **{move.name: move.others for move in some}})
+        for count in range(MOST_CHANGES + 1)
+        for some in combinations(possible, count)
+    ]
+    table = stacked(sets)
+    batch = subject.batch[np.zeros(len(table), dtype=np.intp)]
     for move in possible:
-        values = np.array([c.get(move.name, (move.value, move.value))[1] for c in changes])
-        batch = move.set_to(batch, values)
-    return Neighbours(batch, changes)
+        batch = move.set_to(batch, table[move.name])
+    return Neighbours(batch, table, own)
 
 
 def nearest(subject: Subject, backend: Backend) -> list[dict[str, Any]]:
@@ -213,31 +232,24 @@ def nearest(subject: Subject, backend: Backend) -> list[dict[str, Any]]:
     if steps is not None:
         prefill, decode = added_share(steps)
         waste = prefill + decode
-    changed = np.array([_resized(one) for one in near.changes])
+    changed = near.resized()
     distance = np.abs(change) + waste + changed
     better = ~refused & (changed > 0.0)
     if not refused[0]:
         better = better & (waste < waste[0] - WORTH) & (distance < distance[0])
     chosen: list[int] = []
-    for i in np.lexsort((np.abs(change), distance)):
+    order = np.lexsort((np.abs(change), distance))
+    for i in order[better[order]]:
         # Further changes than those of a shape nearer by have to be worth it.
         idle = any(
-            near.changes[k].items() <= near.changes[i].items() and waste[i] > waste[k] - WORTH
+            near.changes(k).items() <= near.changes(i).items() and waste[i] > waste[k] - WORTH
             for k in chosen
         )
-        if better[i] and not idle:
+        if not idle:
             chosen.append(int(i))
         if len(chosen) == SHOWN:
             break
     return _rows(subject, near, chosen, steps, change, backend) if chosen else []
-
-
-def _resized(changes: Mapping[str, tuple[float, float]]) -> float:
-    """What the changes of sizes count; expert parallelism is no size of the shape."""
-    return sum(
-        CHANGE + (0.0 if name == "expert_parallel" else RESIZE * abs(after / before - 1.0))
-        for name, (before, after) in changes.items()
-    )
 
 
 def _rows(
@@ -271,7 +283,7 @@ def _rows(
     return [
         {
             "change": {
-                name: [int(before), int(after)] for name, (before, after) in near.changes[i].items()
+                name: [int(before), int(after)] for name, (before, after) in near.changes(i).items()
             },
             "parameters_share": float(change[i]),
             "loss_nats": _number(loss[k] - loss[0]),

@@ -11,45 +11,38 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dse.catalog import Catalog
-from dse.physics.machines import Machines, compile_machines
-from dse.physics.phases import layer_imbalance
 from dse.physics.workload import Workload
 from dse.problem.describe import describe_deployment, number
 from dse.problem.evaluate import Metrics, evaluate
+from dse.problem.instances import Evaluated, Subject, evaluated, subject_of
 from dse.problem.loads import whole
 from dse.problem.mix import alone as mix_alone
 from dse.questions.estimate.point import assumptions, axes_of
-from dse.schema.blocks import MIXERS
 from dse.schema.model import Model
-from dse.space.batches import batch_of
-from dse.space.candidates import CandidateBatch
+from dse.space.candidates import Codes, Floats
+from dse.space.deployments import Deployments, divisors, powers_of_two
 
-CHUNK = 10_000
 ROWS = 8  # of the table from fewest chips to fastest
 HEADS = ("heads", "key_heads", "value_heads")
 MOST_DATA_PARALLEL = 64
+FLAGS = {
+    "--tp": "tensor_parallel",
+    "--pp": "pipeline_parallel",
+    "--dp": "data_parallel",
+    "--ep": "expert_parallel",
+}
+OFFLOAD_FLAGS = {
+    "--weights-offload": "weights_offloaded",
+    "--kv-offload": "kv_offloaded",
+    "--offload-tier": "offload_tier",
+}
 # Sentences of an estimate that have no bearing on chips and seconds.
 NOT_HERE = ("costs are null", "no loss is predicted", "80% intervals", "power is the chip's")
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Splits that were evaluated, (n,) each: those that hold the requests, chips, seconds a token,
-    the shares of a decode step and of a prefill that go to the interconnect."""
-
-    batch: CandidateBatch
-    holds: np.ndarray
-    chips: np.ndarray
-    tpot_s: np.ndarray
-    ttft_s: np.ndarray
-    network: np.ndarray
-    memory: np.ndarray
 
 
 def fit(
@@ -67,21 +60,26 @@ def fit(
     """The document of `dse hardware fit --json`. `workload` is continuous; `concurrency` requests
     of its lengths are held at once. Raises InputError for a chip that lacks what an estimate needs.
     """
-    catalog.require(chip)
-    spec = catalog.chip(chip)
-    domain = catalog.systems[spec.system].levels[0].size or math.inf
+    subject = subject_of(
+        catalog,
+        model,
+        chip,
+        workload,
+        weight_dtype=weight_dtype,
+        kv_dtype=kv_dtype,
+        capped=True,
+        axes=axes_of({**(offload or {}), "concurrency": concurrency}),
+    )
+    one, machines = subject.one, subject.machines
+    domain = catalog.systems[catalog.chip(chip).system].levels[0].size or math.inf
     limit, reason = _largest_instance(catalog, chip, most_chips)
-    machines = compile_machines(catalog, [chip])
-    kv = kv_dtype or model.kv_dtype or "bf16"
-    axes = axes_of({**(offload or {}), "concurrency": concurrency})
-    one = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
-    found = _evaluated(_splits(one, model, limit), workload, machines, concurrency)
+    splits = _splits(subject, limit)
+    found = evaluated(subject, splits, concurrency)
     alone = evaluate(one, workload, machines)
-    by_bytes = _by_bytes(alone)
-    order = np.lexsort((found.tpot_s, found.chips))
-    order = order[found.holds[order]]
-    front = _front(found, order)
-    rows = [_row(found, i, machines, domain) for i in front]
+    order = np.lexsort((found.tpot_s, splits.chips))
+    holds = found.runs & (found.admitted >= concurrency)
+    front = _front(found.tpot_s, order[holds[order]])
+    rows = [_row(splits, found, i, domain) for i in front]
     document = {
         "model": model.name,
         "chip": chip,
@@ -89,8 +87,8 @@ def fit(
         "output_tokens": whole(workload.output_tokens[0]),
         "concurrency": concurrency,
         "backend": workload.backend.id,
-        "splits": len(found.chips),
-        "at_least_by_bytes": by_bytes,
+        "splits": len(splits),
+        "at_least_by_bytes": _by_bytes(alone),
         "scale_up_chips": None if math.isinf(domain) else int(domain),
         "most_chips": limit,
         "limited_by": reason,
@@ -102,8 +100,7 @@ def fit(
     }
     written = describe_deployment(one, 0, machines)
     if rows:
-        i = int(front[0])
-        written = describe_deployment(found.batch[i : i + 1], 0, machines)
+        written = describe_deployment(splits.take(front[:1]).placed(one), 0, machines)
     document["weight_dtype"], document["kv_dtype"] = written["weight_dtype"], written["kv_dtype"]
     document["command"] = _command(document, written, model) if rows else None
     document["assumed"] = [
@@ -125,48 +122,22 @@ def _largest_instance(catalog: Catalog, chip: str, most: int) -> tuple[int, str 
     return (inner if catalog.refusal(chip, inner) is None else 1), reason
 
 
-def _splits(one: CandidateBatch, model: Model, limit: int) -> CandidateBatch:
-    """Every split of at most `limit` chips; which are legal, `dse.rules`
-    say."""
-    heads = max(
-        (int(b.sizes[name]) for b in model.blocks for name in HEADS if b.sizes.get(name)), default=1
+def _splits(subject: Subject, limit: int) -> Deployments:
+    """Every split of at most `limit` chips; which are legal, `dse.rules` says. Experts are on all
+    ranks of a group alike, or on as many as divide them."""
+    blocks = subject.model.blocks
+    heads = [int(b.sizes[name]) for b in blocks for name in HEADS if b.sizes.get(name)]
+    experts = max(subject.experts, default=0)
+    table = Deployments.of(
+        tensor_parallel=divisors(max(heads, default=1)),
+        data_parallel=powers_of_two(MOST_DATA_PARALLEL) if experts else 1,
+        spread=[0, 1] if experts else 0,
     )
-    experts = max((int(b.sizes["experts"]) for b in model.blocks if b.kind == "moe"), default=0)
-    layers = int(sum(b.count for b in model.blocks if b.kind in MIXERS))
-    degrees = []
-    for tp in (d for d in range(1, heads + 1) if heads % d == 0):
-        for dp in [2**k for k in range(MOST_DATA_PARALLEL.bit_length())] if experts else [1]:
-            group = tp * dp
-            for ep in sorted({1, math.gcd(group, experts)}) if experts else [1]:
-                stages = min(layers, limit // group)
-                degrees += [(tp, pp, dp, ep) for pp in range(1, stages + 1)]
-    tp, pp, dp, ep = (np.array(column, dtype=np.float64) for column in zip(*degrees, strict=True))
-    return replace(
-        one[np.zeros(len(tp), dtype=np.intp)],
-        tensor_parallel=tp,
-        pipeline_parallel=pp,
-        data_parallel=dp,
-        expert_parallel=ep,
-    )
-
-
-def _evaluated(
-    batch: CandidateBatch, workload: Workload, machines: Machines, concurrency: int
-) -> _Found:
-    parts = []
-    for start in range(0, len(batch), CHUNK):
-        some = batch[slice(start, start + CHUNK)]
-        metrics = evaluate(some, workload, machines)
-        performance, values = metrics.performance, metrics.values
-        step, ledger = performance.decode_step_s, performance.decode_ledger
-        network = ledger.network_s * layer_imbalance(some) / step
-        held = performance.memory.admitted >= concurrency
-        used = values["memory_bytes_per_chip"] / values["memory_capacity_bytes_per_chip"]
-        parts.append(
-            (metrics.feasible & held, values["chips"], values["tpot_s"], values["ttft_s"],
-             network, used)
-        )  # fmt: skip
-    return _Found(batch, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+    ranks = np.where(table["spread"] == 1, np.gcd(table.group, experts), 1)
+    table = table.with_columns(expert_parallel=ranks)
+    table = table.where(lambda t: (t["spread"] == 0) | (t["expert_parallel"] > 1))
+    stages = np.arange(1, int(subject.one.layers[0]) + 1)
+    return table.cross(pipeline_parallel=stages).where(lambda t: t.chips <= limit)
 
 
 def _by_bytes(alone: Metrics) -> int:
@@ -175,50 +146,44 @@ def _by_bytes(alone: Metrics) -> int:
     return max(math.ceil(float(memory.weights[0] / memory.capacity[0])), 1)
 
 
-def _front(found: _Found, order: np.ndarray) -> list[int]:
+def _front(tpot_s: Floats, order: Codes) -> Codes:
     """From the fewest chips on, each split that is faster than all with fewer; at most ROWS, the
     ends among them."""
     best, front = math.inf, []
     for i in order.tolist():
-        if found.tpot_s[i] < best * (1.0 - 1e-9):
-            best = float(found.tpot_s[i])
+        if tpot_s[i] < best * (1.0 - 1e-9):
+            best = float(tpot_s[i])
             front.append(i)
+    shown = np.array(front, dtype=np.intp)
     if len(front) <= ROWS:
-        return front
-    kept = np.unique(np.round(np.geomspace(1, len(front), ROWS)).astype(int) - 1)
-    return [front[k] for k in kept]
+        return shown
+    return shown[np.unique(np.round(np.geomspace(1, len(front), ROWS)).astype(int) - 1)]
 
 
-def _row(found: _Found, i: int, machines: Machines, domain: float) -> dict[str, Any]:
-    batch = found.batch
-    chips = int(found.chips[i])
+def _row(splits: Deployments, found: Evaluated, i: int, domain: float) -> dict[str, Any]:
+    chips = int(splits.chips[i])
     return {
         "chips": chips,
-        "tensor_parallel": int(batch.tensor_parallel[i]),
-        "pipeline_parallel": int(batch.pipeline_parallel[i]),
-        "data_parallel": int(batch.data_parallel[i]),
-        "expert_parallel": int(batch.expert_parallel[i]),
+        **{axis: int(splits[axis][i]) for axis in FLAGS.values()},
         "scale_up_domains": 1 if math.isinf(domain) else math.ceil(chips / domain),
         "ttft_s": number(found.ttft_s[i]),
         "tpot_s": number(found.tpot_s[i]),
         "output_tokens_per_s_per_user": number(1.0 / found.tpot_s[i]),
-        "interconnect_share": number(found.network[i]),
-        "memory_share": number(found.memory[i]),
+        "interconnect_share": number(found.network_share[i]),
+        "memory_share": number(found.memory_share[i]),
     }
 
 
 def _command(document: Mapping[str, Any], written: Mapping[str, Any], model: Model) -> str:
     row = document["fewest"]
     words = ["dse", "estimate", "--model", model.id, "--chip", document["chip"]]
-    for flag, name in (("--tp", "tensor_parallel"), ("--pp", "pipeline_parallel"),
-                       ("--dp", "data_parallel"), ("--ep", "expert_parallel")):  # fmt: skip
+    for flag, name in FLAGS.items():
         if row[name] > 1:
             words += [flag, str(row[name])]
     words += ["--weight-dtype", document["weight_dtype"], "--kv-dtype", document["kv_dtype"]]
     for flag in ("prompt_tokens", "output_tokens", "concurrency", "backend"):
         words += [f"--{flag.replace('_', '-')}", str(document[flag])]
-    for flag, name in (("--weights-offload", "weights_offloaded"), ("--kv-offload", "kv_offloaded"),
-                       ("--offload-tier", "offload_tier")):  # fmt: skip
+    for flag, name in OFFLOAD_FLAGS.items():
         if name in written:
             words += [flag, str(written[name])]
     return shlex.join(words)

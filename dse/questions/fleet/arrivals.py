@@ -9,19 +9,20 @@ slower, and no division serves more than the best does at a steady load within t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.physics.workload import POISSON, Workload
 from dse.problem.evaluate import Metrics
+from dse.problem.instances import Subject, batch_at, evaluated
 from dse.problem.mix import Share, evaluate_mix
 from dse.questions.scale.sizes import Point, point
-from dse.questions.scale.subject import Degrees, Subject, batch_at, divided, evaluated
 from dse.schema.plan import DemandClass
 from dse.schema.traffic import PERCENTILES, Class
 from dse.space.candidates import CandidateBatch, Floats
+from dse.space.deployments import Deployments
 
 LEAST = 1e-4  # of the steady rate, the lowest that is tried
 SAME = 2e-3  # of a rate: divisions that differ by less are told apart by their time per token
@@ -31,32 +32,26 @@ NONE = "no rate of random arrivals keeps both limits"
 
 def poisson_points(subject: Subject, one: DemandClass, steady: Sequence[Point]) -> list[Point]:
     """The point with the highest rate of arrival for each size that has one; `steady` are those at
-    a steady load, of one size each. Its output rate is that of so many requests of the class, its
-    `ttft_s` the percentile of the slowest stream."""
-    each = [divided(subject, size.chips) for size in steady]
-    degrees = Degrees(
-        *(np.concatenate([getattr(one, part.name) for one in each]) for part in fields(Degrees))
-    )
-    most = np.repeat(
-        [size.output_tokens_per_s / one.output_tokens for size in steady],
-        [len(division) for division in each],
-    )
-    alone = evaluated(subject, degrees, np.ones(len(degrees)))
-    fit = np.flatnonzero((alone.rule < 0) & (alone.memory <= 0.0))
-    degrees, most = degrees[fit], most[fit]
-    batch = batch_at(subject, degrees, np.ones(len(degrees)))
+    a steady load, one a size, the smallest first. Its output rate is that of so many requests of
+    the class, its `ttft_s` the percentile of the slowest stream."""
+    sizes = np.array([size.chips for size in steady])
+    every = subject.divided(sizes)
+    table = every.take(evaluated(subject, every).runs)
+    batch = batch_at(subject, table, 1.0)
+    most = np.array([size.output_tokens_per_s / one.output_tokens for size in steady])
+    most = most[np.searchsorted(sizes, table.chips)]
     rate, possible = _highest(subject, one, batch, most)
     tpot_s = _served(subject, one, batch, rate).values["tpot_s"]
     best = []
-    for size in steady:
-        rows = np.flatnonzero((degrees.chips == size.chips) & possible)
+    for size in sizes:
+        rows = np.flatnonzero((table.chips == size) & possible)
         if len(rows):
             rows = rows[rate[rows] >= (1.0 - SAME) * np.max(rate[rows])]
             best.append(rows[np.argmin(tpot_s[rows])])
     if not best:
         return []
     rows = np.array(best, dtype=np.intp)
-    return _points(subject, one, degrees[rows], batch[rows], rate[rows])
+    return _points(subject, one, table.take(rows), batch[rows], rate[rows])
 
 
 def _highest(
@@ -91,29 +86,32 @@ def _served(subject: Subject, one: DemandClass, batch: CandidateBatch, rate: Flo
 
 def _arriving(subject: Subject, stream: Class, rate: Floats) -> Workload:
     workload = Workload.of(
-        stream.prompt, stream.output, POISSON, subject.workload.backend,
+        stream.prompt,
+        stream.output,
+        POISSON,
+        subject.workload.backend,
         prefix_hit_rate=stream.cached,
-    )  # fmt: skip
+    )
     return replace(workload, requests_per_s=rate * stream.share)
 
 
 def _points(
-    subject: Subject, one: DemandClass, degrees: Degrees, batch: CandidateBatch, rate: Floats
+    subject: Subject, one: DemandClass, table: Deployments, batch: CandidateBatch, rate: Floats
 ) -> list[Point]:
     """Instances at their rates, (n,); what bounds each is that of requests of mean lengths."""
     values = _served(subject, one, batch, rate).values
     first_s, tpot_s = values[PERCENTILES[one.percentile or 50]], values["tpot_s"]
     running = np.ceil(values["running_requests"])
     mean = replace(subject, workload=_arriving(subject, one.mean, rate))
-    of = evaluated(mean, degrees, np.ones(len(rate)))
+    of = evaluated(mean, table)
     tokens_per_s = rate * one.output_tokens
     return [
         replace(
-            point(subject, degrees, running, of, i),
+            point(subject, table, running, of, i),
             ttft_s=float(first_s[i]),
             tpot_s=float(tpot_s[i]),
             output_tokens_per_s=float(tokens_per_s[i]),
-            output_tokens_per_s_per_chip=float(tokens_per_s[i] / degrees.chips[i]),
+            output_tokens_per_s_per_chip=float(tokens_per_s[i] / table.chips[i]),
         )
         for i in range(len(rate))
     ]

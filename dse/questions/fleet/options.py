@@ -17,10 +17,10 @@ from dse.economics.fleet_cost import Option
 from dse.errors import InputError, NothingFeasible
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate
+from dse.problem.instances import Subject, subject_of
 from dse.questions.fleet.arrivals import NONE, poisson_points
 from dse.questions.fleet.pools import pool_options
 from dse.questions.scale.sizes import Point, instance_sizes
-from dse.questions.scale.subject import Subject, scale_subject
 from dse.questions.scale.words import division
 from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
@@ -99,7 +99,7 @@ def _served(
     reason = ""
     for weight in one.weight_dtypes or (None,):
         for kv in one.kv_dtypes or (None,):
-            subject = scale_subject(
+            subject = subject_of(
                 catalog,
                 resolve_model(model),
                 chip,

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from dse.economics.fleet_cost import Option
 from dse.physics.collectives import network_of
 from dse.physics.disaggregated import predict_disaggregated
-from dse.questions.scale.sizes import Point
-from dse.questions.scale.subject import Subject, batch_at, degrees_of
+from dse.problem.instances import Subject, batch_at
+from dse.questions.scale.sizes import divisions
 from dse.questions.scale.words import division
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import Floats
+from dse.space.deployments import Deployments
 
 if TYPE_CHECKING:
     from dse.questions.fleet.options import Served
@@ -48,17 +49,22 @@ def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[
         [point for point in row.points if point.chips in sizes[row.subject.chip]]
         for row in (first, second)
     ]
-    rows = [
-        (a, b, workers, others, load)
-        for a, b in product(*points)
-        for workers, others in product(WORKERS, WORKERS)
-        if np.gcd(workers, others) == 1
-        for load in (others * b.data_parallel * 2.0**k for k in range(LOADS))
-    ]
-    if not rows:
+    if not all(points):
         return []
-    prefill = _batch(first.subject, [(a, n, load) for a, _, n, _, load in rows])
-    decode = _batch(second.subject, [(b, n, load) for _, b, _, n, load in rows])
+    before, after = map(divisions, points)
+    pools = Deployments.of(
+        prefill=range(len(before)),
+        decode=range(len(after)),
+        prefill_workers=WORKERS,
+        decode_workers=WORKERS,
+    )
+    pools = pools.where(lambda t: np.gcd(t["prefill_workers"], t["decode_workers"]) == 1)
+    pools = pools.cross(per_rank=np.exp2(np.arange(LOADS)))
+    before, after = before.take(pools["prefill"]), after.take(pools["decode"])
+    workers, others = pools["prefill_workers"], pools["decode_workers"]
+    load = others * after["data_parallel"] * pools["per_rank"]
+    prefill = batch_at(first.subject, before, load, workers)
+    decode = batch_at(second.subject, after, load, others)
     with np.errstate(divide="ignore", invalid="ignore"):
         of = predict_disaggregated(
             prefill, decode, first.subject.workload, first.subject.machines, second.subject.machines
@@ -71,11 +77,11 @@ def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[
     found: list[Option] = []
     seen: set[tuple[int, int]] = set()
     for i in order[within[order]]:
-        a, b, workers, others, load = rows[i]
-        split = workers * a.chips, others * b.chips
+        split = int(prefill.chips[i]), int(decode.chips[i])
         if split in seen:
             continue
         seen.add(split)
+        a, b = points[0][pools["prefill"][i]], points[1][pools["decode"][i]]
         uses: dict[str, int] = {}
         for row, n in zip((first, second), split, strict=True):
             uses[row.subject.chip] = uses.get(row.subject.chip, 0) + n
@@ -95,9 +101,10 @@ def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[
                     "percentile": None,
                     "formats": first.formats,
                     "division": (
-                        f"prefill {workers} x ({division(a)}), decode {others} x ({division(b)})"
+                        f"prefill {workers[i]} x ({division(a)}), "
+                        f"decode {others[i]} x ({division(b)})"
                     ),
-                    "concurrency": int(load),
+                    "concurrency": int(load[i]),
                     "bound": "pools",
                     "kind": a.kind if a.kind == b.kind else f"{a.kind}, {b.kind}",
                 },
@@ -106,14 +113,6 @@ def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[
         if len(found) == KEPT:
             break
     return found
-
-
-def _batch(subject: Subject, rows: Sequence[tuple[Point, int, float]]) -> CandidateBatch:
-    """Workers of a point each, with requests in flight over all of them."""
-    degrees = degrees_of([point.degrees for point, _, _ in rows])
-    replicas = np.array([float(workers) for _, workers, _ in rows])
-    load = np.array([load for _, _, load in rows])
-    return batch_at(subject, degrees, load, replicas)
 
 
 def _joined(subject: Subject, chips: Floats) -> NDArray[np.bool_]:

@@ -1,6 +1,6 @@
 """Scale-up against scale-out: one model on one chip, from one chip to hundreds in one instance.
 
-subject = scale_subject(catalog, model, "h100_sxm", workload)
+subject = subject_of(catalog, model, "h100_sxm", workload)
 rows = instance_sizes(subject)              latency and cost by size
 ceiling(rows)                               where more chips stop helping one user
 replication(subject, rows, 512)             one instance of 512 chips against replicas
@@ -20,14 +20,26 @@ from dse.questions.scale.sizes import (
     instance_sizes,
     replica_size,
     replication,
-    sizes_up_to,
 )
-from dse.questions.scale.subject import Subject, scale_subject
 from dse.questions.scale.uniform import Evenness, JitterLimit, evenness, jitter_limit
 
 __all__ = [
-    "Ceiling", "Evenness", "ExpertAnswer", "ExpertGroup", "JitterLimit", "Point", "Replicas",
-    "Size", "Stages", "Subject", "ceiling", "evenness", "expert_answer", "expert_domain",
-    "instance_sizes", "jitter_limit", "pipeline_latency", "replica_size", "replication",
-    "scale_subject", "sizes_up_to",
-]  # fmt: skip
+    "Ceiling",
+    "Evenness",
+    "ExpertAnswer",
+    "ExpertGroup",
+    "JitterLimit",
+    "Point",
+    "Replicas",
+    "Size",
+    "Stages",
+    "ceiling",
+    "evenness",
+    "expert_answer",
+    "expert_domain",
+    "instance_sizes",
+    "jitter_limit",
+    "pipeline_latency",
+    "replica_size",
+    "replication",
+]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dse.problem.instances import Subject, with_routing_skew
 from dse.problem.loads import load_row, one_load
 from dse.problem.mix import Share, alone
 from dse.questions.estimate.point import assumptions
@@ -22,7 +23,6 @@ from dse.questions.scale.sizes import (
     replica_size,
     replication,
 )
-from dse.questions.scale.subject import Subject, with_routing_skew
 from dse.questions.scale.uniform import DISTRIBUTION, JITTERS_S, Evenness, JitterLimit, jitter_limit
 from dse.questions.scale.uniform import evenness as evenness_of
 from dse.schema.calibration import KINDS

@@ -12,10 +12,10 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.physics.workload import Workload
+from dse.problem.instances import Subject, subject_of
 from dse.questions.estimate.ask import known_dtypes
 from dse.questions.scale.answer import Asked, scaled
 from dse.questions.scale.present import scale_answer
-from dse.questions.scale.subject import Subject, scale_subject
 from dse.schema.backend import find_backend
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
@@ -93,7 +93,7 @@ def scale(
     )
 
     def subject(name: str) -> Subject:
-        return scale_subject(
+        return subject_of(
             catalog,
             found,
             name,

@@ -16,10 +16,10 @@ import numpy as np
 from dse.errors import InputError
 from dse.physics.operators import Role
 from dse.problem.evaluate import Metrics, evaluate
+from dse.problem.instances import MEMORY, Subject, batch_at
 from dse.questions.scale.fabric import one_domain
-from dse.questions.scale.sizes import sizes_up_to
-from dse.questions.scale.subject import MEMORY, Subject, batch_at, copies_for, degrees_of
 from dse.space.candidates import Floats
+from dse.space.deployments import Deployments, sizes_up_to, with_redundant_experts
 
 ALL_TO_ALL = (Role.DISPATCH, Role.COMBINE)
 EXPERTS = Role.EXPERTS
@@ -62,15 +62,13 @@ def expert_domain(
         raise InputError(
             f"{subject.model.name} has no experts", field="model", accepted="a sparse model"
         )
-    tried = [
-        (chips, copies)
-        for chips in sizes_up_to(subject.domain, chips_up_to)
-        if subject.catalog.refusal(subject.chip, chips) is None
-        for copies in copies_for(subject, chips)
-    ]
-    degrees = degrees_of([(1.0, 1.0, chips, chips, copies) for chips, copies in tried])
+    sizes = sizes_up_to(subject.domain, chips_up_to)
+    linked = [size for size in sizes if subject.catalog.refusal(subject.chip, size) is None]
+    groups = Deployments.of(expert_parallel=linked)
+    groups = groups.with_columns(data_parallel=groups["expert_parallel"])
+    groups = with_redundant_experts(groups, subject.experts)
     static = replace(subject, workload=replace(subject.workload, serving="static"))
-    batch = batch_at(static, degrees, degrees.chips * requests_per_chip)
+    batch = batch_at(static, groups, groups.chips * requests_per_chip)
     as_is, one = (
         evaluate(batch, static.workload, machines, keep=True)
         for machines in (subject.machines, one_domain(subject.machines))
@@ -92,14 +90,20 @@ def expert_domain(
             decode_step_one_domain_s=float(undivided[k]),
             output_tokens_per_s_per_chip=float(requests_per_chip / steps[k]),
         )
-        for k, (chips, copies) in enumerate(tried)
+        for k, (chips, copies) in enumerate(
+            zip(
+                groups["expert_parallel"].tolist(),
+                groups["redundant_experts"].tolist(),
+                strict=True,
+            )
+        )
     ]
     return [
         min(
             (row for row in rows if row.expert_parallel == chips),
             key=lambda row: (not row.fits, row.decode_step_s),
         )
-        for chips in dict.fromkeys(chips for chips, _ in tried)
+        for chips in dict.fromkeys(row.expert_parallel for row in rows)
     ]
 
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from dse.questions.scale.subject import Degrees, Evaluated, Subject, degrees_of, divisors, evaluated
+from dse.problem.instances import Subject, evaluated
+from dse.space.deployments import Deployments, divisors
 
 STAGES = (1, 2, 4, 8)
 
@@ -44,8 +46,11 @@ def pipeline_latency(
         for count in stages
         if count <= layers and subject.catalog.refusal(subject.chip, tensor * count) is None
     ]
-    staged = _alone(subject, degrees_of([(tensor, count, 1, 1, 0) for count in counts]))
-    flat = _alone(subject, degrees_of([(tensor * count, 1, 1, 1, 0) for count in counts]))
+    stages_of = Deployments.of(
+        tensor_parallel=tensor, pipeline_parallel=counts, redundant_experts=0
+    )
+    staged = evaluated(subject, stages_of)
+    flat = evaluated(subject, _tensor_alone(stages_of.chips))
     return [
         Stages(
             tensor_parallel=tensor,
@@ -65,14 +70,13 @@ def pipeline_latency(
 def _smallest(subject: Subject) -> int:
     choices = [
         chips
-        for chips in divisors(subject.domain)
+        for chips in divisors(subject.domain).tolist()
         if subject.catalog.refusal(subject.chip, chips) is None
     ]
-    found = _alone(subject, degrees_of([(chips, 1, 1, 1, 0) for chips in choices]))
-    legal = found.rule < 0
-    fit = np.flatnonzero(legal & (found.memory <= 0.0))
+    found = evaluated(subject, _tensor_alone(choices))
+    legal, fit = found.rule < 0, np.flatnonzero(found.runs)
     return choices[int(fit[0] if len(fit) else np.flatnonzero(legal)[-1])]
 
 
-def _alone(subject: Subject, degrees: Degrees) -> Evaluated:
-    return evaluated(subject, degrees, np.ones(len(degrees)))
+def _tensor_alone(sizes: ArrayLike) -> Deployments:
+    return Deployments.of(tensor_parallel=sizes, redundant_experts=0)

@@ -20,22 +20,22 @@ from dse.physics.intervals import interval
 from dse.physics.machines import Machines
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import number
-from dse.questions.scale.subject import (
-    BOUNDS,
-    Degrees,
-    Evaluated,
-    Subject,
-    degrees_of,
-    divided,
-    divisors,
-    evaluated,
-)
+from dse.problem.instances import BOUNDS, Evaluated, Subject, evaluated
 from dse.rules.registry import MEANINGS, names
 from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
+from dse.space.deployments import Deployments, finer_ladder, load_ladder, sizes_up_to
 
 GAIN_PER_DOUBLING = 0.05  # below it, more chips are not worth their price to one user
 EVEN = 0.01  # throughputs that differ by less count as equal: the smaller instance is named
+# The axes of a table of divisions.
+DIVIDED = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "expert_parallel",
+    "redundant_experts",
+)
 FINE = 8  # steps between two powers of two of the requests in flight, and between two of these
 
 NOT_ASKED = "one request alone was asked for"
@@ -75,13 +75,10 @@ class Point:
         """Of the instance."""
         return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
-    @property
-    def degrees(self) -> tuple[int, int, int, int, int]:
-        """As `degrees_of` takes them."""
-        return (
-            self.tensor_parallel, self.pipeline_parallel, self.data_parallel,
-            self.expert_parallel, self.redundant_experts,
-        )  # fmt: skip
+
+def divisions(points: Sequence[Point]) -> Deployments:
+    """The table of how these instances are divided."""
+    return Deployments({axis: np.array([getattr(p, axis) for p in points]) for axis in DIVIDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +95,6 @@ class Size:
     within: Point | None
     reason: str | None
     within_reason: str | None
-
-
-def sizes_up_to(domain: int, chips_up_to: int) -> list[int]:
-    """Powers of two, the divisors of the domain, 1, 2, 4, ... whole domains, and the last."""
-    found = {*divisors(domain), chips_up_to}
-    for start in (1, domain):
-        found |= {start * 2**k for k in range(chips_up_to.bit_length())}
-    return sorted(size for size in found if size <= chips_up_to)
 
 
 def instance_sizes(
@@ -154,16 +143,18 @@ def _size(
     refused = subject.catalog.refusal(subject.chip, chips)
     if refused is not None:
         return none(f"no link: {refused}")
-    every = divided(subject, chips)
-    alone = evaluated(subject, every, np.ones(len(every)), machines=machines)
-    fit = np.flatnonzero((alone.rule < 0) & (alone.memory <= 0.0))
+    every = subject.divided(chips)
+    alone = evaluated(subject, every, machines=machines)
+    fit = np.flatnonzero(alone.runs)
     if not len(fit):
         return none(_why(every, alone))
     best = int(fit[np.argmin(alone.tpot_s[fit])])
     single = point(subject, every, np.ones(len(every)), alone, best)
     if single_only:
         return Size(chips, crosses, len(fit), single, None, None, NOT_ASKED)
-    found = _within(subject, every[fit], alone.admitted[fit], tpot_limit_s, ttft_limit_s, machines)
+    found = _within(
+        subject, every.take(fit), alone.admitted[fit], tpot_limit_s, ttft_limit_s, machines
+    )
     late = None
     if found is None:
         late = _late(single, float(np.min(alone.ttft_s[fit])), tpot_limit_s, ttft_limit_s)
@@ -181,7 +172,7 @@ def _late(single: Point, first_s: float, tpot_limit_s: float, ttft_limit_s: floa
 
 def _within(
     subject: Subject,
-    degrees: Degrees,
+    table: Deployments,
     admitted: Floats,
     tpot_limit_s: float,
     ttft_limit_s: float,
@@ -190,65 +181,59 @@ def _within(
     """The point with the most tokens per second and chip within the limits: requests on each
     attention rank by powers of two up to what is admitted, then twice in FINE finer steps above
     the best of each division."""
-    most = np.maximum(np.floor(admitted / degrees.data), 1.0)
-    rows = np.arange(len(degrees))
+    most = np.maximum(np.floor(admitted / table["data_parallel"]), 1.0)
+    rows = np.arange(len(table))
 
-    def tried(ranks: Floats) -> tuple[Degrees, Floats, Evaluated, Floats]:
+    def tried(ranks: Floats) -> tuple[Deployments, Floats, Evaluated, Floats]:
         """`ranks` (rows, steps): requests on a rank of the divisions `rows`."""
-        chosen = degrees[np.repeat(rows, ranks.shape[1])]
-        load = ranks.ravel() * chosen.data
+        chosen = table.take(np.repeat(rows, ranks.shape[1]))
+        load = ranks.ravel() * chosen["data_parallel"]
         points = evaluated(subject, chosen, load, machines=machines)
         kept = (points.tpot_s <= tpot_limit_s) & (points.ttft_s <= ttft_limit_s)
         rate = np.where(kept, points.output_tokens_per_s / chosen.chips, -1.0)
         return chosen, load, points, rate.reshape(ranks.shape)
 
-    steps = int(np.max(np.ceil(np.log2(most)))) + 1
-    grid = np.minimum(np.exp2(np.arange(steps))[None, :], most[:, None])
+    grid = load_ladder(most)
     rate = tried(grid)[-1]
     rows = np.flatnonzero(np.max(rate, axis=1) > 0.0)
     if not len(rows):
         return None
     start = grid[rows, np.argmax(rate[rows], axis=1)]
     for width in (FINE, FINE * FINE):
-        grid = np.floor(start[:, None] * np.exp2(np.arange(FINE) / width)[None, :])
-        grid = np.minimum(grid, most[rows, None])
+        grid = finer_ladder(start, most[rows], FINE, width)
         chosen, load, points, rate = tried(grid)
         start = grid[np.arange(len(rows)), np.argmax(rate, axis=1)]
     return point(subject, chosen, load, points, int(np.argmax(rate)))
 
 
-def point(subject: Subject, degrees: Degrees, concurrency: Floats, of: Evaluated, i: int) -> Point:
+def point(
+    subject: Subject, table: Deployments, concurrency: Floats, of: Evaluated, i: int
+) -> Point:
     """Row `i` of an evaluation."""
-    tensor, pipeline, data = (
-        int(values[i]) for values in (degrees.tensor, degrees.pipeline, degrees.data)
-    )
-    domain, group = subject.domain, tensor * data
-    wide = ((tensor, "tensor"), (group, "experts"), (group * pipeline, "stages"))
+    axes = {axis: int(table[axis][i]) for axis in DIVIDED}
+    domain, group, chips = subject.domain, int(table.group[i]), int(table.chips[i])
+    wide = ((axes["tensor_parallel"], "tensor"), (group, "experts"), (chips, "stages"))
     kinds = of.provenance[[i]]
     low, high = interval("tpot_s", of.tpot_s[[i]], kinds, subject.machines.spread)
     return Point(
-        tensor_parallel=tensor,
-        pipeline_parallel=pipeline,
-        data_parallel=data,
-        expert_parallel=int(degrees.expert[i]),
-        redundant_experts=int(degrees.copies[i]),
+        **axes,
         concurrency=int(concurrency[i]),
         tpot_s=float(of.tpot_s[i]),
         tpot_interval=(float(low[0]), float(high[0])),
         ttft_s=float(of.ttft_s[i]),
         output_tokens_per_s=float(of.output_tokens_per_s[i]),
-        output_tokens_per_s_per_chip=float(of.output_tokens_per_s[i]) / (group * pipeline),
+        output_tokens_per_s_per_chip=float(of.output_tokens_per_s[i]) / chips,
         usd_per_million_total_tokens=number(of.usd[i]),
         network_share=float(of.network_share[i]),
         bound=BOUNDS[of.bound[i]],
         bottleneck=BOTTLENECKS[of.bottleneck[i]],
         memory_bytes_per_chip=float(of.memory_bytes[i]),
-        widest=next((name for chips, name in wide if chips > domain), None),
+        widest=next((name for size, name in wide if size > domain), None),
         kind=KINDS[of.provenance[i]],
     )
 
 
-def _why(degrees: Degrees, of: Evaluated) -> str:
+def _why(table: Deployments, of: Evaluated) -> str:
     """Why none of these divisions runs."""
     legal = np.flatnonzero(of.rule < 0)
     if not len(legal):
@@ -258,7 +243,7 @@ def _why(degrees: Degrees, of: Evaluated) -> str:
     best = legal[np.argmin(of.memory[legal])]
     return (
         f"memory: at best a chip needs {1.0 + of.memory[best]:.3g} x what it has "
-        f"(tensor {degrees.tensor[best]:.0f}, pipeline {degrees.pipeline[best]:.0f})"
+        f"(tensor {table['tensor_parallel'][best]}, pipeline {table['pipeline_parallel'][best]})"
     )
 
 
@@ -346,11 +331,11 @@ def replication(subject: Subject, rows: Sequence[Size], demand: int) -> list[Rep
     kept = [(row.chips, row.within) for row in rows if row.within and row.chips <= demand]
     if not kept:
         return []
-    degrees = degrees_of([p.degrees for _, p in kept])
+    table = divisions([p for _, p in kept])
     replicas = np.array([float(demand // size) for size, _ in kept])
     load = np.array([float(p.concurrency) for _, p in kept]) * replicas
-    of = evaluated(subject, degrees, load, replicas=replicas)
-    paid = demand / (replicas * degrees.chips)
+    of = evaluated(subject, table, load, replicas=replicas)
+    paid = demand / (replicas * table.chips)
     most = max(p.output_tokens_per_s_per_chip for _, p in kept)
     return [
         Replicas(

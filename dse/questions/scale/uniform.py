@@ -15,9 +15,9 @@ import numpy as np
 
 from dse.physics.jitter import with_jitter
 from dse.physics.machines import Machines
+from dse.problem.instances import Subject, evaluated
 from dse.questions.scale.fabric import faster_links
-from dse.questions.scale.sizes import Point, Progress, ceiling, instance_sizes
-from dse.questions.scale.subject import Subject, degrees_of, evaluated
+from dse.questions.scale.sizes import Point, Progress, ceiling, divisions, instance_sizes
 
 JITTERS_S = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6, 300e-6)
 DISTRIBUTION = "exponential"
@@ -98,12 +98,12 @@ def evenness(
 ) -> list[Evenness]:
     """Twice the bandwidth against half the jitter at the same points and loads; a row for each
     point and jitter above 0."""
-    degrees = degrees_of([p.degrees for p in points])
+    table = divisions(points)
     load = np.array([float(p.concurrency) for p in points])
 
     def tpot(machines: Machines, jitter: float):
         jittered = with_jitter(machines, jitter, distribution)
-        return evaluated(subject, degrees, load, machines=jittered).tpot_s
+        return evaluated(subject, table, load, machines=jittered).tpot_s
 
     rows = []
     for jitter in sorted({jitter for jitter in jitters_s if jitter > 0.0}):
@@ -112,7 +112,7 @@ def evenness(
         even = tpot(subject.machines, jitter / 2.0)
         rows += [
             Evenness(
-                chips=int(degrees.chips[k]),
+                chips=p.chips,
                 concurrency=p.concurrency,
                 jitter_s=jitter,
                 tpot_s=float(base[k]),

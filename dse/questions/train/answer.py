@@ -249,7 +249,7 @@ def _different(ranked: Ranked, count: int) -> np.ndarray:
     order = ranked.order()
     degrees = np.stack(
         [
-            ranked.columns[name][order]
+            ranked.table[name][order]
             for name in (
                 "tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel",
                 "data_parallel",

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from dse.errors import InputError, NothingFeasible
 from dse.pareto.front import non_dominated
 from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
-from dse.problem.deployments import deployments
 from dse.problem.describe import Limit, describe_deployment
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import evaluate_mix
@@ -30,6 +29,7 @@ from dse.schema.metrics import METRICS
 from dse.schema.own_config import model_of
 from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
 from dse.space.candidates import CandidateBatch, Floats
+from dse.space.studied import deployments
 from dse.study.robust import ends
 
 CHUNK = 12_000
@@ -93,10 +93,11 @@ class Choice:
         """What names each configuration on its chip: a deployment less its requests in flight."""
         _, rows = np.unique(self.configuration, return_index=True)
         held = [
-            sorted((name, value) for name, value in self.deployments[row].items()
-                   if name != IN_FLIGHT)
+            sorted(
+                (name, value) for name, value in self.deployments[row].items() if name != IN_FLIGHT
+            )
             for row in rows
-        ]  # fmt: skip
+        ]
         return tuple(f"{self.chip} {one}" for one in held)
 
 
@@ -201,9 +202,10 @@ def _batches(
     if problem.model is None:
         raise InputError(
             "the space searches shapes, and the cheapest is the smallest of them",
-            file=str(study.path), field="model",
+            file=str(study.path),
+            field="model",
             accepted="one model, or a study of this space with --point: the shape of that point",
-        )  # fmt: skip
+        )
     size = problem.space.size
     if size > LARGEST:
         raise InputError(
@@ -279,12 +281,19 @@ def _rows(moved: Moved, rows: NDArray[np.intp]) -> Moved:
 def _key(batch: CandidateBatch) -> Floats:
     """(n, j) columns that deployments with the same error share: all but requests in flight."""
     columns = [
-        batch.tensor_parallel, batch.pipeline_parallel, batch.data_parallel, batch.expert_parallel,
-        batch.replicas, batch.kv_dtype,
+        batch.tensor_parallel,
+        batch.pipeline_parallel,
+        batch.data_parallel,
+        batch.expert_parallel,
+        batch.replicas,
+        batch.kv_dtype,
         *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
-        *(getattr(batch, name) for name in (*OFFLOAD_AXES, *EXPERT_AXES, "domain")
-          if getattr(batch, name) is not None),
-    ]  # fmt: skip
+        *(
+            getattr(batch, name)
+            for name in (*OFFLOAD_AXES, *EXPERT_AXES, "domain")
+            if getattr(batch, name) is not None
+        ),
+    ]
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 
 

@@ -25,7 +25,6 @@ from dse.catalog import Catalog
 from dse.economics.priced import price_assumptions, price_documents
 from dse.errors import InputError
 from dse.physics.serving import BOTTLENECKS
-from dse.problem.deployments import count_deployments, deployments
 from dse.problem.describe import describe_deployment
 from dse.problem.objective import KNOWN, on_terms, pose
 from dse.problem.shapes import model_at
@@ -37,6 +36,7 @@ from dse.schema.loader import did_you_mean
 from dse.schema.own_config import config_of, model_of
 from dse.schema.study import load_study, resolve_space
 from dse.space.candidates import CandidateBatch
+from dse.space.studied import count_deployments, deployments
 from dse.study.folder import FRONT, read_study, space_of
 from dse.study.trials import Trials, Tried, gap
 

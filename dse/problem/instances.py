@@ -1,17 +1,14 @@
-"""What is scaled: one model on one chip under one workload, and the ways to divide an instance.
-
-`divided` lists every (tensor, pipeline, data, expert) parallelism of an instance of so many chips;
-`evaluated` puts any number of them through the physics at once.
-"""
+"""One model on one chip under one workload, and instances of it on any number of deployments at
+once. The deployments are a table of `dse.space.deployments`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dse.catalog import Catalog
 from dse.physics.machines import Machines, compile_machines
@@ -20,6 +17,7 @@ from dse.problem.evaluate import Metrics, evaluate
 from dse.schema.model import Model
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch, Floats
+from dse.space.deployments import Deployments, instances
 
 CHUNK = 10_000  # candidates whose arrays stay in cache
 BOUNDS = ("compute", "memory", "network", "fixed")
@@ -48,8 +46,12 @@ class Subject:
         """Experts of each kind of sparse layer; empty for a dense model."""
         return tuple(int(b.sizes["experts"]) for b in self.model.blocks if b.kind == "moe")
 
+    def divided(self, chips: ArrayLike) -> Deployments:
+        """Every way to divide an instance of each of these sizes, legal or not."""
+        return instances(chips, int(self.one.layers[0]), self.experts)
 
-def scale_subject(
+
+def subject_of(
     catalog: Catalog,
     model: Model,
     chip: str,
@@ -59,21 +61,25 @@ def scale_subject(
     kv_dtype: str | None = None,
     price_basis: str = "rental_3yr",
     routing_skew: float | None = None,
+    capped: bool = False,
+    axes: Mapping[str, Any] | None = None,
 ) -> Subject:
-    """The subject of every function of this package. Formats are the checkpoint's own where they
-    are not given. The backend's cap on running requests of one instance is a setting that larger
-    instances would raise, so it is lifted. Raises InputError for an unknown chip or price basis,
-    and for a chip without a figure that every estimate needs."""
+    """Formats are the checkpoint's own where they are not given; `axes` (1,) each, as `batch_of`
+    takes them, hold what no table of deployments changes. The backend's cap on running requests of
+    one instance is a setting that larger instances would raise, so it is lifted unless `capped`.
+    Raises InputError for an unknown chip or price basis, and for a chip without a figure that every
+    estimate needs."""
     catalog.require(chip)
-    axes = {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
+    axes = axes or {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
+    if not capped:
+        backend = replace(workload.backend, max_running_requests=UNCAPPED)
+        workload = replace(workload, backend=backend)
     kv = kv_dtype or model.kv_dtype or "bf16"
     subject = Subject(
         catalog=catalog,
         model=model,
         chip=chip,
-        workload=replace(
-            workload, backend=replace(workload.backend, max_running_requests=UNCAPPED)
-        ),
+        workload=workload,
         machines=compile_machines(catalog, [chip], price_basis),
         price_basis=price_basis,
         domain=catalog.systems[catalog.chip(chip).system].levels[0].size or 1,
@@ -89,83 +95,12 @@ def with_routing_skew(subject: Subject, skew: float) -> Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Degrees:
-    """How n instances are divided; every array (n,). `copies` are the redundant experts that make
-    the experts of a layer divide by the expert parallelism."""
-
-    tensor: Floats
-    pipeline: Floats
-    data: Floats
-    expert: Floats
-    copies: Floats
-
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def __getitem__(self, rows: NDArray[np.intp]) -> Degrees:
-        return Degrees(*(getattr(self, f.name)[rows] for f in fields(self)))
-
-    @property
-    def chips(self) -> Floats:
-        return self.tensor * self.pipeline * self.data
-
-
-def degrees_of(rows: Sequence[Sequence[float]]) -> Degrees:
-    """From (tensor, pipeline, data, expert, copies) of each instance."""
-    table = np.array(rows, dtype=np.float64).reshape(-1, 5)
-    return Degrees(*(table[:, k].copy() for k in range(5)))
-
-
-def divided(subject: Subject, chips: int) -> Degrees:
-    """Every way to divide one instance of `chips` chips, legal or not.
-
-    A dense model has no attention data parallelism: its ranks would share nothing, so they are
-    replicas. With attention data parallelism the experts are spread over the whole group or not at
-    all, as expert-parallel kernels want it; without, every rank holds every token and any divisor
-    will do. Busy experts may have copies (`copies_for`).
-    """
-    layers = sum(int(b.count) for b in subject.model.blocks if b.kind not in ("mlp", "moe"))
-    rows: list[tuple[float, ...]] = []
-    for pipeline in divisors(chips):
-        if pipeline > layers:
-            continue
-        group = chips // pipeline
-        for tensor in divisors(group):
-            data = group // tensor
-            if data > 1 and not subject.experts:
-                continue
-            spread = divisors(group) if data == 1 else [1, group]
-            for expert in spread if subject.experts else [1]:
-                rows += [
-                    (tensor, pipeline, data, expert, copies)
-                    for copies in copies_for(subject, expert)
-                ]
-    return degrees_of(rows)
-
-
-def copies_for(subject: Subject, expert_parallel: int) -> list[int]:
-    """Redundant experts to try at an expert parallelism: the fewest with which every sparse layer
-    divides by it, and one more a rank, which evens out busy experts; never more than experts. None
-    to try where layers of unlike sizes need unlike numbers."""
-    needed = {-count % expert_parallel for count in subject.experts} or {0}
-    fewest, most = min(needed), min(subject.experts, default=0)
-    if len(needed) > 1:
-        return []
-    more = [fewest + expert_parallel] if expert_parallel > 1 else []
-    return [copies for copies in (fewest, *more) if copies <= most]
-
-
-def divisors(number: int) -> list[int]:
-    return [k for k in range(1, number + 1) if number % k == 0]
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluated:
     """n points; every array (n,). Seconds; tokens per second; `usd` per million tokens, input and
     output, NaN without a price. `network_share` is that of the decode step, `bound` indexes BOUNDS
-    for its largest part. `memory` is used / capacity - 1 with the cache of one request, `rule`
-    is the place of the first other rule that is broken, -1 for none. `admitted` are the requests
-    that memory takes at once."""
+    for its largest part. `memory_share` is used / capacity with the cache of one request, `memory`
+    that less 1. `rule` is the place of the first other rule that is broken, -1 for none. `admitted`
+    are the requests that memory takes at once."""
 
     tpot_s: Floats
     ttft_s: Floats
@@ -177,45 +112,43 @@ class Evaluated:
     bottleneck: NDArray[np.intp]
     memory_bytes: Floats
     memory: Floats
+    memory_share: Floats
     rule: NDArray[np.intp]
     admitted: Floats
     provenance: NDArray[np.intp]
 
+    @property
+    def runs(self) -> NDArray[np.bool_]:
+        """(n,) whether no rule is broken and one request fits the memory."""
+        return (self.rule < 0) & (self.memory <= 0.0)
+
 
 def batch_at(
     subject: Subject,
-    degrees: Degrees,
-    concurrency: Floats,
-    replicas: Floats | None = None,
+    table: Deployments,
+    concurrency: ArrayLike,
+    replicas: ArrayLike = 1.0,
 ) -> CandidateBatch:
-    """The candidates: `degrees` with `concurrency` (n,) requests in flight over all replicas."""
-    n = len(degrees)
-    return replace(
-        subject.one[np.zeros(n, dtype=np.intp)],
-        tensor_parallel=degrees.tensor,
-        pipeline_parallel=degrees.pipeline,
-        data_parallel=degrees.data,
-        expert_parallel=degrees.expert,
-        redundant_experts=degrees.copies if subject.experts else None,
-        concurrency=concurrency,
-        replicas=np.ones(n) if replicas is None else replicas,
-    )
+    """The candidates: n deployments with `concurrency` requests in flight over all `replicas`, (n,)
+    or one number each."""
+    if not subject.experts:
+        table = table.without("redundant_experts")
+    return table.with_columns(concurrency=concurrency, replicas=replicas).placed(subject.one)
 
 
 def evaluated(
     subject: Subject,
-    degrees: Degrees,
-    concurrency: Floats,
+    table: Deployments,
+    concurrency: ArrayLike = 1.0,
     *,
-    replicas: Floats | None = None,
+    replicas: ArrayLike = 1.0,
     machines: Machines | None = None,
 ) -> Evaluated:
     """Puts n instances through the physics, on other `machines` of the same chip where given."""
-    batch = batch_at(subject, degrees, concurrency, replicas)
-    edges = [*range(0, len(batch), CHUNK), len(batch)]
+    batch = batch_at(subject, table, concurrency, replicas)
     parts = [
-        _columns(subject, batch[np.arange(a, b)], machines or subject.machines)
-        for a, b in pairwise(edges if len(edges) > 1 else [0, 0])
+        _columns(subject, batch[start : start + CHUNK], machines or subject.machines)
+        for start in range(0, max(len(batch), 1), CHUNK)
     ]
     return Evaluated(
         *(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Evaluated))
@@ -237,6 +170,7 @@ def _columns(subject: Subject, batch: CandidateBatch, machines: Machines) -> Eva
         bottleneck=np.asarray(performance.bottleneck, dtype=np.intp),
         memory_bytes=values["memory_bytes_per_chip"],
         memory=metrics.violations[MEMORY],
+        memory_share=values["memory_bytes_per_chip"] / values["memory_capacity_bytes_per_chip"],
         rule=_broken(metrics),
         admitted=performance.memory.admitted,
         provenance=metrics.provenance,

@@ -11,13 +11,14 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.schema.axes import AXES, Axis
-from dse.schema.blocks import WEIGHT_PARTS
-from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.model import Model
 from dse.schema.study import Study
 from dse.space.axes import AxisTable, Flags, Ints, Values
-from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES, batch_of, deployed_dtypes
+from dse.space.batches import DEPLOYMENT_AXES, batch_of, deployed_fields, weight_formats
 from dse.space.candidates import CandidateBatch, Floats
+from dse.space.deployments import Deployments
+
+ROW = "shape"  # the column of the table that says which shape a deployment is of
 
 
 def count_deployments(study: Study) -> int:
@@ -38,18 +39,17 @@ def deployed_values(study: Study, shapes: Mapping[str, Values]) -> tuple[Ints, d
     """(row, values): every distinct deployment that `study` allows of each of k shapes, chip aside.
     `shapes` holds the values of the model axes, (k,) each, on the grid or off it; `row` (n,) says
     which shape a deployment is of, ascending, and `values` (n,) are those of all axes."""
-    axes, k = _axes(study), len(next(iter(shapes.values())))
-    cards = [len(axis.values) for axis in axes]
-    each = math.prod(cards)
-    row = np.repeat(np.arange(k), each)
-    rest = np.tile(np.arange(each, dtype=np.int64), k)
+    axes = _axes(study)
+    # The first axis is the fastest, as in `dse.space.space`.
+    places = {axis.name: np.arange(len(axis.values)) for axis in reversed(axes)}
+    table = Deployments.of(**{ROW: np.arange(len(next(iter(shapes.values()))))}).cross(**places)
+    row = table[ROW]
     known = {name: values[row] for name, values in shapes.items()}
     positions: dict[str, Ints] = {}
     counts: dict[str, Flags | None] = {}
     first = np.ones(len(row), dtype=bool)  # one point for all positions of an axis without effect
-    for axis, cardinality in zip(axes, cards, strict=True):
-        positions[axis.name] = rest % cardinality
-        rest = rest // cardinality
+    for axis in axes:
+        positions[axis.name] = table[axis.name]
         active = counts[axis.name] = _active(study, axis, known, positions, counts)
         known[axis.name] = AxisTable(axis).values(positions[axis.name], active, known, len(row))
         if active is not None:
@@ -104,27 +104,9 @@ def _batch(models: Sequence[Model], row: Ints, values: Mapping[str, Values]) -> 
     k, n = len(models), len(row)
     ones: dict[str, Floats] = {axis: np.ones(k) for axis in DEPLOYMENT_AXES}
     shapes = batch_of(models, np.zeros(k, dtype=np.intp), [None] * k, ["bf16"] * k, ones)
-    # Format by part for each shape and each format that may be asked for.
-    formats = {
-        part: np.array(
-            [[CODE[deployed_dtypes(model, dtype)[part]] for dtype in DTYPES] for model in models],
-            dtype=np.intp,
-        )
-        for part in WEIGHT_PARTS
-    }
     weight = values["weight_dtype"].astype(np.intp)
-    degrees = {
-        name: np.maximum(values[name], 1.0) if name in values else np.ones(n)
-        for name in DEPLOYMENT_AXES
-    }
-    if "replicas" not in values:
-        used = degrees["tensor_parallel"] * degrees["pipeline_parallel"] * degrees["data_parallel"]
-        degrees["replicas"] = values["chips"] / used
-    experts = {name: values[name] for name in EXPERT_AXES if name in values}
     return replace(
         shapes[row],
-        weight_dtype={part: table[row, weight] for part, table in formats.items()},
-        kv_dtype=values["kv_dtype"].astype(np.intp),
-        **degrees,
-        **experts,
+        weight_dtype={part: of[row, weight] for part, of in weight_formats(models).items()},
+        **deployed_fields(values, n),
     )
