@@ -76,7 +76,7 @@ def _claims(numbers: tuple[int, ...], markdown: str | None, as_json: bool) -> No
     from dse.accuracy.claims import engine
     from dse.accuracy.claims.page import markdown as page
     from dse.errors import StorageError
-    from dse.questions.validate.claims import claim_answer, claims_answer
+    from dse.accuracy.claims.present import claim_answer, claims_answer
 
     asked = [engine.claim(n) for n in numbers or engine.claims()]
     last, found = time.monotonic(), []
