@@ -75,8 +75,8 @@ def _claims(numbers: tuple[int, ...], markdown: str | None, as_json: bool) -> No
     """The claims `numbers`, or all of them."""
     from dse.accuracy.claims import engine
     from dse.accuracy.claims.page import markdown as page
-    from dse.errors import StorageError
     from dse.accuracy.claims.present import claim_answer, claims_answer
+    from dse.errors import StorageError
 
     asked = [engine.claim(n) for n in numbers or engine.claims()]
     last, found = time.monotonic(), []
