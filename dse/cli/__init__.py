@@ -24,15 +24,14 @@ VERBS = {
     "scale": "one large instance against many small ones; collectives; what ends a rack's domain",
     "rediscover": "how far the front lands from designs that experts published, and why",
     "basket": "one shape for several chips, and what it gives away on each",
-    "whatif": "changed prices, figures, demand, limits: sensitivities, break-even, equal footing",
-    "risk": "how sure the best chip is: prices, efficiency, demand drawn; what to measure next",
+    "whatif": "what changes the answer, how sure it is, and what a chip would need",
     "traffic": "the fleet that a trace of requests needs, by a percentile of first tokens",
     "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies side by side: hypervolume, what entered and left the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",
     "catalog": "chips, models, search spaces, prices, racks: list, show, check, new, derive",
-    "hardware": "chips: compare, require, fit",
+    "hardware": "chips: compare, fit",
     "calibrate": "measure this machine and write an efficiency file of it",
 }
 
