@@ -22,16 +22,14 @@ VERBS = {
     "export": "a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron",
     "train": "training: the best parallelism on given chips, memory, days, dollars",
     "scale": "one large instance against many small ones; collectives; what ends a rack's domain",
-    "rediscover": "how far the front lands from designs that experts published, and why",
-    "basket": "one shape for several chips, and what it gives away on each",
     "whatif": "what changes the answer, how sure it is, and what a chip would need",
     "traffic": "the fleet that a trace of requests needs, by a percentile of first tokens",
     "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
-    "compare": "two studies side by side: hypervolume, what entered and left the front",
+    "compare": "two studies, dates, fleets or chips side by side; a published model and the front",
     "report": "write the report of a study again",
     "worker": "join a study from another process or machine",
     "catalog": "chips, models, search spaces, prices, racks: list, show, check, new, derive",
-    "hardware": "chips: compare, fit",
+    "hardware": "chips: fit",
     "calibrate": "measure this machine and write an efficiency file of it",
 }
 
@@ -60,8 +58,8 @@ MOVED = {
     "explain": "estimate --detail",
     "risk": "whatif --uncertain",
     "traffic": "fleet --trace",
-    "rediscover": "compare STUDY MODEL",
-    "basket": "compare SPACE",
+    "rediscover": "compare SPACE MODEL",
+    "basket": "compare SPACE --by chip",
     "report": "run",
 }
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dse.answer.answer import Cell, Column, Table
+from dse.answer.answer import Column, Table
 from dse.answer.numbers import number
-from dse.answer.text_table import Table as TextTable
 
 if TYPE_CHECKING:
     from dse.schema.chip import Figure
@@ -75,14 +74,3 @@ class Sources:
 
     def notes(self) -> list[str]:
         return [f"[{k}] {text}" for k, text in enumerate(self.texts, 1)]
-
-
-def of_text(name: str, table: TextTable) -> Table:
-    """A table whose cells are text already."""
-    keys = [str(k) for k in range(len(table.titles))]
-    rows: list[dict[str, Cell]] = [dict(zip(keys, row, strict=True)) for row in table.rows]
-    columns = [
-        Column(key, title, right=k in table.right)
-        for k, (key, title) in enumerate(zip(keys, table.titles, strict=True))
-    ]
-    return Table(name, table.caption, columns, rows, table.notes)
