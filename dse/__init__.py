@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from dse.questions.scale.ask import scale
     from dse.questions.traffic.ask import traffic
     from dse.questions.train.ask import train
-    from dse.questions.whatif.ask import whatif
+    from dse.questions.whatif.ask import require, whatif
+    from dse.questions.whatif.served import space_of_model
     from dse.schema.model_catalog import load_model
     from dse.schema.study import load_space
     from dse.study.result import Study, run
@@ -47,9 +48,11 @@ __all__ = [
     "load_catalog",
     "load_model",
     "load_space",
+    "require",
     "risk",
     "run",
     "scale",
+    "space_of_model",
     "traffic",
     "train",
     "validate",
@@ -67,9 +70,11 @@ _PLACES = {
     "load_catalog": "dse.catalog",
     "load_model": "dse.schema.model_catalog",
     "load_space": "dse.schema.study",
+    "require": "dse.questions.whatif.ask",
     "risk": "dse.questions.risk.ask",
     "run": "dse.study.result",
     "scale": "dse.questions.scale.ask",
+    "space_of_model": "dse.questions.whatif.served",
     "traffic": "dse.questions.traffic.ask",
     "train": "dse.questions.train.ask",
     "validate": "dse.accuracy.ask",

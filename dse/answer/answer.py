@@ -32,7 +32,8 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
    `asked` is one line: model, workload, limits, price basis. `rests` is what the answer rests on,
    `certainty` how sure it is. `data` are tables for CSV alone, where it holds more than is shown.
    `words` explains terms of this question; `GLOSSARY` (dse/answer/glossary.py) the common ones.
-   A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text.
+   A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text,
+   `Commands` are command lines to run next. `table_of` makes data of the document's own rows.
 6. `cli/VERB.py` is options, one call, and `deliver(answer, out=out, as_json=as_json)` of
    `dse.cli.printing`: files first, then words or the document.
 7. Delete `render/VERB.py`, its template, and what only they used. Compare `tools/snapshots.py`
@@ -132,6 +133,14 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
+class Commands:
+    """Command lines to run next."""
+
+    title: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """Blocks that belong together, under a heading and an introduction."""
 
@@ -140,7 +149,36 @@ class Section:
     about: Sequence[str] = ()
 
 
-Block = Table | Figure | Notes | Section
+Block = Table | Figure | Notes | Commands | Section
+
+
+def table_of(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows of a document as data: every value under its key, that of an object inside it under both
+    keys with a dot between (`deployment.chip`). Lists are left out. Every row has every column."""
+    flat = [dict(_scalars(row)) for row in rows]
+    keys = dict.fromkeys(key for row in flat for key in row)
+    return Table(name, name, [Column(key, key) for key in keys], flat)
+
+
+def long_table(name: str, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    """The rows of several parts of a document as one table: part, row, quantity, value."""
+    rows = [
+        {"part": part, "row": k, "quantity": key, "value": value}
+        for part, found in parts.items()
+        for k, row in enumerate(found, 1)
+        for key, value in _scalars(row)
+        if value is not None
+    ]
+    keys = ("part", "row", "quantity", "value")
+    return Table(name, name, [Column(key, key) for key in keys], rows)
+
+
+def _scalars(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Cell]]:
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _scalars(value, f"{prefix}{key}.")
+        elif not isinstance(value, (list, tuple)):
+            yield f"{prefix}{key}", value
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,7 +14,6 @@ from dse.cli.fit import command as fit
 from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_prices import list_prices
-from dse.cli.hardware_require import require_chip
 from dse.cli.options import efficiency_option, json_option, price_options, read_catalog
 from dse.cli.printing import print_json, print_table, say
 from dse.cli.racks import rack
@@ -355,6 +354,6 @@ def new_chip(chip: str) -> None:
 
 
 for _command in (
-    derive_chip, compare_chips, require_chip, rack, fit, collectives.command, list_prices,
+    derive_chip, compare_chips, rack, fit, collectives.command, list_prices,
 ):  # fmt: skip
     command.add_command(_command)

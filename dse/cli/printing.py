@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dse.answer.answer import Answer
     from dse.answer.text_table import Table
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 def deliver(
     answer: Answer,
     *,
-    out: str | None,
+    out: str | Path | None,
     as_json: bool,
     formats: Sequence[str] = ("json", "csv", "xlsx", "html"),
 ) -> None:
@@ -27,7 +29,10 @@ def deliver(
     written = answer.write(out, formats) if out is not None else []
     click.echo(answer.to_json() if as_json else answer.to_text(width()))
     if written:
-        click.echo(f"Written: {', '.join(map(str, written))}", err=as_json)
+        from dse.render.console import wrapped
+
+        text = f"Written: {', '.join(map(str, written))}"
+        click.echo(wrapped(text, width(), "  "), err=as_json)
 
 
 def print_json(document: Any) -> None:
@@ -39,13 +44,6 @@ def say(text: str, indent: str = "") -> None:
     from dse.render.console import wrapped
 
     click.echo(wrapped(text, width(), indent))
-
-
-def say_command(text: str) -> None:
-    """A command line, indented, that goes on after a backslash where it is too wide."""
-    from dse.render.console import command_text
-
-    click.echo(command_text(text, width()))
 
 
 def print_table(

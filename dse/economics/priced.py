@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dse.answer.answer import Column
+from dse.answer.answer import Table as PartsTable
 from dse.answer.text_table import Table
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
@@ -13,6 +15,15 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.own_prices import OWN
 from dse.schema.owning import lacks_for_owning
 
+UNSOLD = (
+    "announced",
+    "announced_ramping",
+    "announced_deprioritised",
+    "internal",
+    "restricted",
+    "limited",
+    "hypothetical",
+)
 # Titles of columns.
 SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
 
@@ -53,6 +64,12 @@ def prices_rest_on(catalog: Catalog, chips: Iterable[str], basis: str) -> list[s
     )
 
 
+def unsold(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
+    """The chips that are not on general sale, by what their files say."""
+    found = {chip: catalog.chips[chip].availability for chip in chips}
+    return {chip: word.replace("_", ", ") for chip, word in found.items() if word in UNSOLD}
+
+
 def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[dict[str, Any]]:
     """The price of each owned chip by its parts (`Breakdown.as_json`); none on another basis, or of
     a chip without a price."""
@@ -60,6 +77,46 @@ def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[
         return []
     priced = catalog.prices.select(basis)
     return [usd_per_chip_hour(catalog, chip, basis).as_json() for chip in chips if chip in priced]
+
+
+def price_parts(
+    prices: Sequence[Mapping[str, Any]], caption: str = "An owned chip-hour by its parts"
+) -> PartsTable:
+    """A row for each chip with a column for each part of its price. `prices` are documents of
+    `Breakdown.as_json`, of one basis; `inputs_words` says what they rest on."""
+    names = [str(part["name"]) for part in prices[0]["parts"]]
+    return PartsTable(
+        "parts",
+        caption,
+        (
+            Column("chip", "chip"),
+            *(Column(name, SHORT.get(name, name), "dollars") for name in names),
+            Column("total", "total", "dollars"),
+        ),
+        [
+            {"chip": price["chip"], "total": price["usd_per_chip_hour"]}
+            | {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
+            for price in prices
+        ],
+        ("Costs of hardware/costs.yaml, or yours in their place.",),
+    )
+
+
+def inputs_words(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str]:
+    """What owned hours rest on: every cost but one, then price and power of each chip."""
+    lines = [
+        (one["of"], f"{price['chip']} " if one["of"] == "chip" else "", one)
+        for price in prices
+        for one in price["inputs"]
+        if one["name"] != but
+    ]
+    return list(
+        dict.fromkeys(
+            f"owning: {whose}{one['name'].replace('_', ' ')} {one['text']} "
+            f"({', '.join(filter(None, (one['kind'], one['date'])))}; {one['source']})"
+            for _, whose, one in sorted(lines, key=lambda line: line[0])
+        )
+    )
 
 
 def parts_table(priced: Sequence[Mapping[str, Any]]) -> Table:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dse.answer.labels import BOUND_NAMES, label
 from dse.answer.numbers import show, significant, time
 from dse.problem.loads import held, loads_of
 from dse.problem.quality import overtraining_words
 from dse.quality.laws import DEFAULT, predicted_loss
 from dse.render.describe import deployment, shape
 from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.labels import BOUND_NAMES, label
 from dse.render.words import basis, bottleneck, capital, chip_price, extreme, limits, span
 
 TITLES = {

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show, significant
-from dse.answer.palette import PALETTE, SYMBOLS, plain
+from dse.answer.palette import PALETTE, SYMBOLS, hatch, plain
 from dse.answer.text_table import Table
 from dse.pareto import non_dominated
 from dse.questions.compare import fleet as compare_fleet
 from dse.questions.compare.studies import Compared, Side, cost_metric
 from dse.questions.compare.words import alike, design_rows, facts, tables
-from dse.render.figures import hatch
-from dse.render.labels import axis_title, label
 from dse.render.page import answer_page, heads
 from dse.render.records import csv_text, kept, lines, sheet, write_answer
 from dse.render.xlsx import Cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from dse.answer.answer import Answer, Block, Figure, Notes, Table
+from dse.answer.answer import Answer, Block, Commands, Figure, Notes, Table
 from dse.answer.shell import continued
 
 
@@ -31,6 +31,9 @@ def blocks_text(blocks: Sequence[Block], width: int) -> Iterator[str]:
         elif isinstance(block, Notes):
             yield from ("", wrapped(block.title, width))
             yield from (wrapped(f"- {text}", width, "  ") for text in block.sentences)
+        elif isinstance(block, Commands):
+            yield from ("", wrapped(block.title, width))
+            yield from (command_text(line, width) for line in block.lines)
         elif not isinstance(block, Figure):
             yield from ("", wrapped(block.title, width))
             yield from (wrapped(text, width) for text in block.about)

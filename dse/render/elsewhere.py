@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dse.answer.labels import label
 from dse.answer.numbers import show, significant
 from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.labels import label
 
 
 @dataclass(frozen=True, slots=True)

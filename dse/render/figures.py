@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from dse.answer.labels import BOUND_NAMES
 from dse.answer.numbers import bytes_, time
-from dse.answer.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, plain
+from dse.answer.palette import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    YELLOW,
+    hatch,
+    plain,
+)
 from dse.render.folder import Json, StudyFolder
-from dse.render.labels import BOUND_NAMES
 
 BOUND_COLOURS = {"compute": ORANGE, "memory": BLUE, "network": GREEN, "fixed": PURPLE}
 PART_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
@@ -82,12 +92,6 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
         )  # fmt: skip
     title = "prefill of one prompt (ms)" if key == "prefill_s" else "decode step (ms)"
     return {"data": traces, "layout": _bars(folder, title)}
-
-
-def hatch(shape: str | list[str]) -> dict[str, Any]:
-    """A bar's pattern, white on its colour, faint enough for text over it."""
-    return {"shape": shape, "fillmode": "overlay", "fgcolor": "#fff", "fgopacity": 0.45,
-            "size": 7, "solidity": 0.18}  # fmt: skip
 
 
 def memory_figure(folder: StudyFolder) -> dict[str, Any]:

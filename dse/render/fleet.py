@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from dse.answer.glossary import GLOSSARY
-from dse.answer.palette import PALETTE, plain
+from dse.answer.palette import PALETTE, hatch, plain
 from dse.economics.fleet_cost import Counted
 from dse.questions.fleet.answer import Answer, assumptions, percentile_words
 from dse.questions.fleet.tables import CSV, csv_rows, tables
 from dse.questions.fleet.words import value_words
-from dse.render.figures import hatch
 from dse.render.page import answer_page
 from dse.render.records import csv_text, kept, lines, sheet, write_answer
 from dse.render.xlsx import Cell

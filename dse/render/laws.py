@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show
 from dse.answer.palette import BLUE, GREEN, ORANGE, VERMILION, plain
 from dse.render.folder import Json, StudyFolder
-from dse.render.labels import axis_title, label
 
 DRAWN = 1_500
 HEIGHT_PX = 480

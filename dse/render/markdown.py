@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from dse.answer.answer import Answer, Block, Figure, Notes, Table
+from dse.answer.answer import Answer, Block, Commands, Figure, Notes, Table
 
 
 def answer_markdown(answer: Answer) -> str:
@@ -35,6 +35,9 @@ def blocks_markdown(blocks: Sequence[Block], level: int) -> list[str]:
             lines += [line for note in block.notes for line in (escape(note), "")]
         elif isinstance(block, Notes):
             lines += [f"{mark} {escape(block.title)}", "", *_list(block.sentences)]
+        elif isinstance(block, Commands):
+            lines += [f"{mark} {escape(block.title)}", ""]
+            lines += [line for text in block.lines for line in (code(text), "")]
         else:
             lines += [f"{mark} {escape(block.title)}", ""]
             lines += [line for text in block.about for line in (escape(text), "")]

@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dse.answer.labels import BOUND_NAMES
 from dse.answer.numbers import significant, time
 from dse.answer.palette import BLUE, plain
 from dse.render.figures import BOUND_COLOURS
 from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.labels import BOUND_NAMES
 
 PHASES = (("prefill", "prefill_s", "circle"), ("decode", "decode_s", "diamond"))
 NAMED = 2  # operators of a phase that are named in the picture, those that take most of its time

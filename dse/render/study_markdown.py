@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 
 from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show
 from dse.render import describe, lifetime, prices, tables, words
 from dse.render.cards import cards
 from dse.render.elsewhere import compared, elsewhere_rows, refused
 from dse.render.folder import StudyFolder
-from dse.render.labels import axis_title, label
 from dse.render.laws import law_rows, law_sentences, regret_rows
 from dse.render.markdown import code, escape, table
 from dse.render.roofline import operators, roofline_rows

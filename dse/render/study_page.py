@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import label
 from dse.answer.numbers import show
 from dse.answer.palette import PALETTE, SYMBOLS
 from dse.render import lifetime, prices, tables, words
@@ -10,7 +11,6 @@ from dse.render.cards import cards
 from dse.render.elsewhere import compared, elsewhere_rows, refused
 from dse.render.figures import figures
 from dse.render.folder import StudyFolder
-from dse.render.labels import label
 from dse.render.laws import law_figure, law_rows, law_sentences, regret_rows
 from dse.render.page import PLOTLY, environment, explained, script_json, template_text
 from dse.render.roofline import operators, roofline_figures, roofline_rows

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show
 from dse.render.describe import dtypes, given_name, kind, short_shape, short_split
 from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.labels import axis_title, label
 from dse.render.page import script_json
 from dse.render.words import efficiency_shares, limits, span
 from dse.schema.metrics import METRICS

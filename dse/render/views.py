@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show, significant
 from dse.answer.palette import PALETTE, SYMBOLS, plain
 from dse.render.folder import Json, StudyFolder
-from dse.render.labels import axis_title, label
 from dse.schema.metrics import EVERY
 
 HEIGHT_PX = 440

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dse.answer.numbers import show, significant
-from dse.problem.words import MIX, mix_words
-from dse.render.describe import MOST_TOKENS, brief_shape, dtypes, given_name
-from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.labels import (
+from dse.answer.labels import (
     BASES,
     BOUNDS,
     label,
 )
+from dse.answer.numbers import show, significant
+from dse.problem.words import MIX, mix_words
+from dse.render.describe import MOST_TOKENS, brief_shape, dtypes, given_name
+from dse.render.folder import Chosen, Json, StudyFolder
 from dse.render.sure import percent
 from dse.render.views import view_answers
 

@@ -1,4 +1,4 @@
-"""`dse hardware derive / compare / require`, `--set`, and chip files with several mistakes."""
+"""`dse hardware derive / compare`, `dse whatif --require`, `--set`, and mistakes in chip files."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., 
         (("compare", "h200_sxm", "--tp", "2"), "--model"),
         (("compare", "h200_sxm", "--model", "llama-3-8b", "--chip", "l4"), "--chip"),
         (("compare", *["h200_sxm"] * 7), "at most 6"),
-        (("require", "none", "--from", "mi300x"), "not a finished study"),
     ],
 )
 def test_bad_input(arguments: tuple[str, ...], words: str):
@@ -187,7 +186,7 @@ def on_front(folder: Path, space: Callable[..., Path], parent: str, setting: str
 def test_what_is_required_enters_and_two_percent_less_does_not(
     tmp_path: Path, space: Callable[..., Path], study: Path, chip: str
 ):
-    answer = dse("hardware", "require", study, "--from", chip, "--json").json()
+    answer = dse("whatif", study, "--require", chip, "--json").json()
     assert not answer["enters_as_it_is"]
     found = [row for row in answer["requirements"] if row["setting"]]
     assert "price" in {row["quantity"] for row in found}
@@ -207,14 +206,14 @@ def test_what_is_required_enters_and_two_percent_less_does_not(
         assert set(entry["objectives"]) == {"usd_per_million_total_tokens", "tpot_s"}
     for row in answer["requirements"]:
         assert (row["entry"] is None) == (row["why_not"] is not None)
-    said = dse("hardware", "require", study, "--from", chip)
+    said = dse("whatif", study, "--require", chip)
     assert said.code == 0
     assert fits(said.out, 100)
     assert f"{chip} enters the front of small" in said.out
 
 
 def test_what_is_on_the_front_needs_nothing(study: Path):
-    answer = dse("hardware", "require", study, "--from", "h100_sxm", "--json").json()
+    answer = dse("whatif", study, "--require", "h100_sxm", "--json").json()
     assert answer["on_front"]
     assert answer["requirements"] == []
     assert not answer["enters_as_it_is"]
@@ -222,21 +221,27 @@ def test_what_is_on_the_front_needs_nothing(study: Path):
 
 def test_requirements_of_shapes_are_those_of_the_front(tiny: Path, tmp_path: Path):
     answer = dse(
-        "hardware", "require", tiny, "--from", "mi250x", "--vary", "hbm_bandwidth, price", "--json"
+        "whatif", tiny, "--require", "mi250x", "--vary", "hbm_bandwidth, price", "--json"
     ).json()
     assert answer["shapes"] == answer["shapes_of_front"] > 1
     assert [row["quantity"] for row in answer["requirements"]] == ["hbm_bandwidth", "price"]
-    on = dse("hardware", "require", tiny, "--from", "b200_sxm", "--json").json()
+    on = dse("whatif", tiny, "--require", "b200_sxm", "--json").json()
     assert on["enters_as_it_is"]
     assert on["entry"]["shape"]
 
 
+def test_what_is_no_study_has_no_front():
+    said = dse("whatif", "none", "--require", "mi300x")
+    assert (said.code, said.out) == (2, "")
+    assert "not a finished study" in said.err
+
+
 def test_a_study_of_another_space_is_refused(study: Path, space: Callable[..., Path]):
     space("[1, 16, 64]", "[1, 16]")
-    said = dse("hardware", "require", study, "--from", "mi300x")
+    said = dse("whatif", study, "--require", "mi300x")
     assert said.code == 2
     assert "is not the space that" in said.err
-    said = dse("hardware", "require", study, "--from", "mi300x", "--vary", "pirce")
+    said = dse("whatif", study, "--require", "mi300x", "--vary", "pirce")
     assert "did you mean price" in said.err
 
 

@@ -1,4 +1,4 @@
-"""--prices, --as-of and --costs of dse train, basket, hardware require and worker."""
+"""--prices, --as-of and --costs of dse train, basket, whatif --require and worker."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_chip_enters_at_a_price_of_ones_own(
 ) -> None:
     study = tmp_path / "study"
     assert dse("run", space(), "--out", study).code == 0
-    asked = ("hardware", "require", study, "--from", "mi300x")
+    asked = ("whatif", study, "--require", "mi300x")
     shipped, own = dse(*asked, "--json").json(), dse(*asked, "--prices", mine, "--json").json()
     assert own["usd_per_chip_hour"] == 0.1
     assert own["enters_as_it_is"]
@@ -106,7 +106,7 @@ def test_requirements_are_priced_as_the_study_was(
 ) -> None:
     study = tmp_path / "study"
     assert dse("run", space(), "--out", study, "--prices", mine).code == 0
-    answer = dse("hardware", "require", study, "--from", "mi300x", "--json").json()
+    answer = dse("whatif", study, "--require", "mi300x", "--json").json()
     assert answer["usd_per_chip_hour"] == 0.1
     assert not answer["stale"]
 

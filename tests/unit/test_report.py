@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from plotly.offline import get_plotlyjs
 
 from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import label
 from dse.answer.numbers import show, significant
 from dse.cli import cli
 from dse.errors import StorageError
@@ -29,7 +30,6 @@ from dse.render.describe import deployment, shape, trained
 from dse.render.elsewhere import compared, elsewhere_rows, refused
 from dse.render.figures import figures
 from dse.render.folder import StudyFolder, read_study
-from dse.render.labels import label
 from dse.render.markdown import code, escape
 from dse.render.page import PLOTLY, Explainer, linked, template_text
 from dse.render.roofline import operators, roofs

@@ -20,7 +20,7 @@ from dse.physics.blocks.moe import ROUTING_SKEW
 from dse.physics.jitter import with_jitter
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import POISSON, Workload
-from dse.problem.describe import Limit, describe_deployment, describe_metrics, describe_workloads
+from dse.problem.describe import describe_deployment, describe_metrics, describe_workloads
 from dse.problem.evaluate import Metrics
 from dse.problem.loads import load_row, one_load
 from dse.problem.mix import Mix, alone, evaluate_mix
@@ -34,6 +34,7 @@ from dse.schema.chip import GENERIC, Chip
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.efficiency import NOISY, Efficiency
 from dse.schema.load import Demand, check_idle_once
+from dse.schema.metrics import Limit
 from dse.schema.model import Model
 from dse.schema.own_config import config_of
 from dse.schema.rack import Rack

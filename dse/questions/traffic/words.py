@@ -144,7 +144,8 @@ def rests_on(answer: Answer) -> list[str]:
         "would among its own kind at that load; the slowest class stands for the percentile of all",
         f"the fleet is paid for by the hour on basis {answer.paid.basis}, busy or not, chip by "
         "chip (whole servers may be more); nothing is spare for failures",
-        "predictions are taken at their word; dse risk asks how sure the order of the chips is",
+        "predictions are taken at their word; dse whatif --uncertain asks how sure the order of "
+        "the chips is",
     ]
     if answer.windows is not None:
         words.append("the windows of the trace stand for those to come; no growth")

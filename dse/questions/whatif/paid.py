@@ -14,8 +14,15 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.own_prices import OWN
 from dse.schema.study import Study
 
-UNSOLD = ("announced", "announced_ramping", "announced_deprioritised", "internal", "restricted",
-          "limited", "hypothetical")  # fmt: skip
+UNSOLD = (
+    "announced",
+    "announced_ramping",
+    "announced_deprioritised",
+    "internal",
+    "restricted",
+    "limited",
+    "hypothetical",
+)
 NAMED = 8  # chips that are left out for one reason and named
 
 
@@ -97,11 +104,12 @@ def paid_tables(paid: Paid) -> list[Table]:
     names = [part.name for part in paid.parts[0].parts]
     rows = [
         (
-            one.chip, f"{one.usd_per_chip_hour:.3f}",
+            one.chip,
+            f"{one.usd_per_chip_hour:.3f}",
             *(f"{part.usd_per_chip_hour:.3f}" for part in one.parts),
         )
         for one in paid.parts
-    ]  # fmt: skip
+    ]
     caption = f"What a chip-hour is made of, USD on basis {paid.basis}"
     right = tuple(range(1, len(names) + 2))
     return [Table(caption, ("chip", "USD/h", *names), rows, right)]
