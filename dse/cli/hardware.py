@@ -11,7 +11,6 @@ import click
 
 from dse.cli import collectives
 from dse.cli.fit import command as fit
-from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_prices import list_prices
 from dse.cli.options import efficiency_option, json_option, price_options, read_catalog
@@ -354,6 +353,6 @@ def new_chip(chip: str) -> None:
 
 
 for _command in (
-    derive_chip, compare_chips, rack, fit, collectives.command, list_prices,
+    derive_chip, rack, fit, collectives.command, list_prices,
 ):  # fmt: skip
     command.add_command(_command)

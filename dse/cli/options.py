@@ -131,6 +131,12 @@ def price_options(function: F) -> F:
     return function
 
 
+def own_price_options(function: F) -> F:
+    """--prices and --costs alone, of a command for which --as-of says more."""
+    prices, _, costs = _PRICE_OPTIONS
+    return prices(costs(function))
+
+
 efficiency_option = click.option(
     "--efficiency-file", "efficiency", multiple=True, metavar="FILE", callback=_of_catalog,
     expose_value=False, is_eager=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -174,11 +175,11 @@ POINT_FLAGS = (
 )  # fmt: skip
 
 
-def point_options(function: F) -> F:
-    """The flags that describe one point."""
+def point_options(function: F, prices: Callable[[F], F] = price_options) -> F:
+    """The flags that describe one point, and those of its prices."""
     for option in reversed((*_POINT_OPTIONS, efficiency_option)):
         function = option(function)
-    return price_options(function)
+    return prices(function)
 
 
 _POOL_OPTIONS = (

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Column
-from dse.answer.answer import Table as PartsTable
-from dse.answer.text_table import Table
+from dse.answer.answer import Column, Table
+from dse.answer.sentences import Sources
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
 from dse.schema.costs import BASIS as OWNED
@@ -81,11 +80,11 @@ def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[
 
 def price_parts(
     prices: Sequence[Mapping[str, Any]], caption: str = "An owned chip-hour by its parts"
-) -> PartsTable:
+) -> Table:
     """A row for each chip with a column for each part of its price. `prices` are documents of
     `Breakdown.as_json`, of one basis; `inputs_words` says what they rest on."""
     names = [str(part["name"]) for part in prices[0]["parts"]]
-    return PartsTable(
+    return Table(
         "parts",
         caption,
         (
@@ -119,33 +118,14 @@ def inputs_words(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str
     )
 
 
-def parts_table(priced: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each chip with a column for each part of its price, in dollars an hour, and below
-    it what each price rests on. `priced` are documents of `Breakdown.as_json`, of one basis."""
-    names = [str(part["name"]) for part in priced[0]["parts"]]
-    return Table(
-        "What an hour of a chip costs, by parts (USD)",
-        ("chip", "total", *(SHORT.get(name, name) for name in names)),
-        [
-            (
-                one["chip"],
-                f"{one['usd_per_chip_hour']:.3f}",
-                *(f"{part['usd_per_chip_hour']:.3f}" for part in one["parts"]),
-            )
-            for one in priced
-        ],
-        tuple(range(1, 2 + len(names))),
-        tuple(_rests_on(priced)),
-    )
-
-
-def _rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The figures of each chip, then the costs that are the same for all, then the sources."""
-    sources = list(dict.fromkeys(one["source"] for each in priced for one in each["inputs"]))
+def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What prices rest on: the figures of each chip, the costs that are the same for all, sources
+    by number."""
+    sources = Sources()
 
     def words(one: Mapping[str, Any]) -> str:
         known = ", ".join(filter(None, (one["kind"], one["date"])))
-        return f"{one['name']} {one['text']} ({known}) [{sources.index(one['source']) + 1}]"
+        return f"{one['name']} {one['text']} ({known}) {sources(one['source'])}"
 
     of_chips = [
         f"{each['chip']}: {', '.join(words(one) for one in each['inputs'] if one['of'] == 'chip')}"
@@ -155,4 +135,39 @@ def _rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
         words(one) for each in priced for one in each["inputs"] if one["of"] == "cost"
     )
     of_all = [f"Costs: {', '.join(costs)}"] if costs else []
-    return [*of_chips, *of_all, *(f"[{k}] {source}" for k, source in enumerate(sources, 1))]
+    return [*of_chips, *of_all, *sources.notes]
+
+
+def part_table(price: Mapping[str, Any]) -> Table:
+    """One price by its parts: a line each, with its share and where it comes from."""
+    total = price["usd_per_chip_hour"]
+    rows = [
+        {"part": one["name"], "usd": one["usd_per_chip_hour"], "rule": one["rule"]}
+        | {"share": one["usd_per_chip_hour"] / total}
+        for one in price["parts"]
+    ]
+    columns = (
+        Column("part", "part"),
+        Column("usd", "$/chip-hour", "dollars"),
+        Column("share", "share", "share"),
+        Column("rule", "from"),
+    )
+    name = f"parts {price['basis']} {price['chip']}"
+    caption = f"{price['chip']}, {price['basis']}, dollars an hour that it is held"
+    every = [*rows, {"part": "total", "usd": total, "share": 1.0}]
+    return Table(name, caption, columns, every)
+
+
+def input_table(price: Mapping[str, Any]) -> Table:
+    """Every input of one price with its kind and date; sources by number."""
+    sources = Sources()
+    rows = [one | {"number": sources(one["source"])} for one in price["inputs"]]
+    columns = (
+        Column("name", "input"),
+        Column("text", "value", right=True),
+        Column("kind", "kind"),
+        Column("date", "date"),
+        Column("number", "source"),
+    )
+    name = f"inputs {price['basis']} {price['chip']}"
+    return Table(name, "What it rests on", columns, rows, sources.notes)

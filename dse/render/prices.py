@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dse.economics.priced import parts_table
+from dse.economics.priced import price_parts
 from dse.render.folder import StudyFolder
 
 
@@ -15,8 +15,8 @@ def part_rows(study: Mapping[str, Any]) -> list[tuple[str, ...]]:
     found = study["price"].get("breakdowns") or []
     if not found:
         return []
-    table = parts_table(found)
-    return [("chip", "USD per chip-hour", *table.titles[2:]), *table.rows]
+    table = price_parts(found)
+    return [tuple(table.titles), *map(tuple, table.texts())]
 
 
 def input_rows(study: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -4,57 +4,22 @@ Communications of the ACM 52, 2009): attainable FLOP/s = min(peak, intensity * b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from dse.answer.labels import BOUND_NAMES
 from dse.answer.numbers import significant, time
 from dse.answer.palette import BLUE, plain
+from dse.answer.roofline import PHASES, Operator, layout, operators_of
 from dse.render.figures import BOUND_COLOURS
 from dse.render.folder import Chosen, Json, StudyFolder
 
-PHASES = (("prefill", "prefill_s", "circle"), ("decode", "decode_s", "diamond"))
 NAMED = 2  # operators of a phase that are named in the picture, those that take most of its time
 APART = 1.6  # their names overlap where their rates differ by less than this factor
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """One operator in one phase: `intensity` in FLOP per byte, rates in FLOP/s, `share` of the
-    phase's time."""
-
-    name: str
-    phase: str
-    bound: str
-    seconds: float
-    share: float
-    intensity: float
-    achieved: float
-    attainable: float
-
-
 def operators(chosen: Chosen) -> list[Operator]:
     """Every operator that computes, in both phases; empty where study.json holds no flops."""
-    bandwidth = chosen.detail.get("hbm_bytes_per_s")
-    if not bandwidth:
-        return []
-    found = []
-    for phase, key, _ in PHASES:
-        total = sum(row[key] or 0.0 for row in chosen.detail["breakdown"])
-        for row in chosen.detail["breakdown"]:
-            flops, moved = row.get(f"{phase}_flops"), row.get(f"{phase}_bytes")
-            if not (flops and moved and row[key]):
-                continue
-            intensity = flops / moved
-            roof = min(row[f"{phase}_peak_flops_per_s"], intensity * bandwidth)
-            bound = row.get("prefill_bound", row["bound"]) if phase == "prefill" else row["bound"]
-            found.append(
-                Operator(
-                    row["operator"], phase, bound, row[key], row[key] / total,
-                    intensity, flops / row[key], roof,
-                )
-            )  # fmt: skip
-    return found
+    return operators_of(chosen.detail)
 
 
 def roofs(chosen: Chosen) -> list[tuple[str, float]]:
@@ -110,17 +75,6 @@ def roofline_figure(chosen: Chosen) -> dict[str, Any]:
                 name = f"{phase}, {BOUND_NAMES[bound]}"
                 traces.append(_marks(mine, named, name, symbol, colour))
     return {"data": traces, "layout": layout(low, edge, 440)}
-
-
-def layout(low: float, high: float, height: int) -> dict[str, Any]:
-    """Of any roofline picture, for intensities from `low` to `high`; `height` in pixels."""
-    return {
-        "height": height,
-        "xaxis": {"type": "log", "title": {"text": "arithmetic intensity (FLOP per byte)"},
-                  "dtick": 1, "range": [math.log10(low), math.log10(high)]},
-        "yaxis": {"type": "log", "title": {"text": "TFLOP/s of one chip"}, "dtick": 1},
-        "hovermode": "closest",
-    }  # fmt: skip
 
 
 def _named(found: list[Operator]) -> dict[Operator, str]:
