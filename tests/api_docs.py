@@ -35,8 +35,8 @@ name, a path or a dict. `catalog=None` is the shipped catalog. Numbers are in SI
 TABLE = """\
 ## Metrics
 
-Each is a column of `study.front.to_pandas()`, a key of an answer's `document`, or an attribute of an
-estimate, where it applies. A space may name those with a star as objectives and in constraints.
+Where a metric applies, it is a column of `study.front.to_pandas()`, a key of an answer's `document`,
+or an attribute of an estimate. A space may name those with a star as objectives and in constraints.
 """
 WIDTH = 100
 # Units that are written out; the others say it themselves.
@@ -64,8 +64,8 @@ def example(documented: Any) -> str:
 
 
 def signature(name: str, documented: Any) -> str:
-    """How it is called: `dse.name(...)`, on one line where it fits, else a line an argument; empty for what only
-    `dse` makes."""
+    """How it is called: `dse.name(...)` on one line, or with a line for each argument. Empty for
+    what only `dse` makes."""
     if documented is dse.Answer:
         return ""
     found = inspect.signature(documented)

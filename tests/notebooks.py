@@ -1,5 +1,5 @@
-"""The notebooks of docs/notebooks/: `python -m tests.notebooks` runs them again and stores what they
-print. Pictures of answers stay out of the files, as each would be a megabyte."""
+"""The notebooks of docs/notebooks/: `python -m tests.notebooks` runs them again and stores what
+they print. Pictures of answers are not stored, as each is a page of a megabyte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS = 120
 
 
 def read(path: Path) -> Any:
-    import nbformat  # noqa: PLC0415
+    import nbformat
 
     return nbformat.read(path, as_version=4)
 
@@ -27,7 +27,7 @@ def read(path: Path) -> Any:
 def executed(path: Path, folder: Path) -> Any:
     """The notebook with what it prints now. It runs in `folder`, on this checkout. Raises
     CellExecutionError at the first cell that fails."""
-    from nbclient import NotebookClient  # noqa: PLC0415
+    from nbclient import NotebookClient
 
     notebook = read(path)
     with patch.dict(os.environ, PYTHONPATH=str(ROOT)):
@@ -41,7 +41,8 @@ def executed(path: Path, folder: Path) -> Any:
 
 
 def stored(notebook: Any) -> Any:
-    """The notebook as the repository keeps it: no times, no names of folders, no embedded pages."""
+    """The notebook as the repository keeps it: no times, no messages of packages, no embedded
+    pages."""
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     count = 0
     for number, cell in enumerate(notebook.cells, start=1):
@@ -50,6 +51,7 @@ def stored(notebook: Any) -> Any:
             continue
         count += 1
         cell.execution_count = count
+        cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = count
@@ -78,7 +80,7 @@ def printed(notebook: Any) -> list[str]:
 
 
 def main() -> None:
-    import nbformat  # noqa: PLC0415
+    import nbformat
 
     for path in NOTEBOOKS:
         with tempfile.TemporaryDirectory() as folder:

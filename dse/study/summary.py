@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dse.answer import numbers
 from dse.answer.answer import Answer, Column, Figure, Table
 from dse.answer.palette import PALETTE, SYMBOLS, plain
 from dse.problem.words import short_deployment, short_shape
