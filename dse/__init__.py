@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dse.questions.fleet.ask import fleet
     from dse.questions.risk.ask import risk
     from dse.questions.scale.ask import scale
-    from dse.questions.traffic.ask import traffic
     from dse.questions.train.ask import train
     from dse.questions.whatif.ask import require, whatif
     from dse.questions.whatif.served import space_of_model
@@ -54,7 +53,6 @@ __all__ = [
     "run",
     "scale",
     "space_of_model",
-    "traffic",
     "train",
     "validate",
     "whatif",
@@ -76,7 +74,6 @@ _PLACES = {
     "run": "dse.study.result",
     "scale": "dse.questions.scale.ask",
     "space_of_model": "dse.questions.whatif.served",
-    "traffic": "dse.questions.traffic.ask",
     "train": "dse.questions.train.ask",
     "validate": "dse.accuracy.ask",
     "whatif": "dse.questions.whatif.ask",

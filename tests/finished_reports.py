@@ -23,7 +23,6 @@ KEPT = (
     "report.html", "report.md", "front.csv", "study.json", "scale.html", "compare.html",
     "compare.md", "fleet.html", "fleet.csv", "fleet.json", "fleet.xlsx",
     "whatif.html", "whatif.csv", "whatif.xlsx", "risk.html", "risk.csv", "risk.xlsx",
-    "traffic.html", "traffic.csv", "traffic.xlsx",
 )  # fmt: skip
 
 

@@ -15,16 +15,14 @@ from dse.errors import DseError
 
 VERBS = {
     "run": "search a space and write the Pareto-front report",
-    "estimate": "predict one point, a point of a study, or every row of a file",
+    "estimate": "predict one point, and where its time, memory, money and energy go",
     "validate": "predictions against measurements",
     "claims": "what people say of models and hardware, as numbers",
-    "explain": "where time, memory, money and energy of one point go",
     "check": "a shape on a chip: what refuses it, what it wastes, shapes near it",
     "export": "a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron",
     "train": "training: the best parallelism on given chips, memory, days, dollars",
     "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
     "whatif": "what changes the answer, how sure it is, and what a chip would need",
-    "traffic": "the fleet that a trace of requests needs, by a percentile of first tokens",
     "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies, dates, fleets or chips side by side; a published model and the front",
     "report": "write the report of a study again",

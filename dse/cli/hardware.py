@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dse.cli import collectives
-from dse.cli.fit import command as fit
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_prices import list_prices
 from dse.cli.options import efficiency_option, json_option, price_options, read_catalog
@@ -352,7 +351,5 @@ def new_chip(chip: str) -> None:
     click.echo(template(chip, sorted(c for c in classes if c.startswith("class_"))), nl=False)
 
 
-for _command in (
-    derive_chip, rack, fit, collectives.command, list_prices,
-):  # fmt: skip
+for _command in (derive_chip, rack, collectives.command, list_prices):
     command.add_command(_command)

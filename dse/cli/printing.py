@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,16 +71,6 @@ def print_rests(texts: Iterable[str]) -> None:
     click.echo("\nRests on:")
     for text in texts:
         say(f"- {text}", "  ")
-
-
-def print_workloads(answer: dict[str, Any]) -> None:
-    """What an estimate says of each workload of a mix; nothing where there is one."""
-    from dse.problem.words import MIX, workload_table
-
-    if answer["workload"] is None:
-        titles, rows = workload_table(answer["workloads"])
-        print_table(titles, rows, right=range(1, len(titles)))
-        say(MIX, "  ")
 
 
 def command_line() -> str:

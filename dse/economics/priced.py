@@ -10,10 +10,13 @@ from dse.answer.answer import Column, Table
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
+from dse.schema.catalog import Source
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.own_prices import OWN
 from dse.schema.owning import lacks_for_owning
 
+# Titles of columns.
+SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
 UNSOLD = (
     "announced",
     "announced_ramping",
@@ -23,8 +26,33 @@ UNSOLD = (
     "limited",
     "hypothetical",
 )
-# Titles of columns.
-SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
+
+
+def unsold(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
+    """Those of `chips` that are not on general sale, with what their files say."""
+    sale = {chip: catalog.chips[chip].availability for chip in chips}
+    return {chip: word.replace("_", ", ") for chip, word in sale.items() if word in UNSOLD}
+
+
+def unsold_sentences(unsold: Mapping[str, str], chips: Iterable[str]) -> list[str]:
+    """A warning for each of `chips` that is not on general sale."""
+    return [
+        f"{chip} is not on general sale ({unsold[chip]}): the next may have to do."
+        for chip in chips
+        if chip in unsold
+    ]
+
+
+def unsold_rests(unsold: Mapping[str, str]) -> list[str]:
+    """The same of all chips that were compared, as what an answer rests on."""
+    chips = ", ".join(f"{chip} ({word})" for chip, word in unsold.items())
+    return [f"not on general sale: {chips}"] if unsold else []
+
+
+def as_of_words(source: Source) -> list[str]:
+    """The day of the shipped prices, where it is not today."""
+    day = source.as_of
+    return [] if day is None else [f"prices as they were known in {day} (--as-of)"]
 
 
 def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
@@ -45,8 +73,7 @@ def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
         for kind, said in (("assumed", "that are assumed"), ("given", "that were given")):
             if names := ", ".join(one.name for one in inputs if one.kind == kind):
                 sentences.append(f"costs of owning {said}: {names}")
-    if own.as_of is not None:
-        sentences.append(f"prices as they were known in {own.as_of} (--as-of)")
+    sentences += as_of_words(own)
     mine = [row for row in catalog.prices.rows if row.note.startswith(OWN)]
     if own.prices and not any(row.basis == basis for row in mine):
         files = ", ".join(Path(file).name for file in own.prices)
@@ -61,12 +88,6 @@ def prices_rest_on(catalog: Catalog, chips: Iterable[str], basis: str) -> list[s
     return list(
         dict.fromkeys(text for chip in chips for text in price_assumptions(catalog, chip, basis))
     )
-
-
-def unsold(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
-    """The chips that are not on general sale, by what their files say."""
-    found = {chip: catalog.chips[chip].availability for chip in chips}
-    return {chip: word.replace("_", ", ") for chip, word in found.items() if word in UNSOLD}
 
 
 def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[dict[str, Any]]:

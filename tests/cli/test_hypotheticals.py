@@ -78,7 +78,7 @@ def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., 
         assert name in text, file
     with (out / "front.csv").open(encoding="utf-8", newline="") as stream:
         points = [row["point"] for row in csv.DictReader(stream) if row["chip"] == name]
-    told = dse("explain", out, points[0]).out
+    told = dse("estimate", "--detail", out, points[0]).out
     assert name in told
     assert fits(told, 100)
     assert name in dse("compare", out, out).out + told

@@ -122,6 +122,22 @@ def test_an_estimate_has_its_metrics():
         e.tpot_ms  # noqa: B018
 
 
+def test_every_question_about_a_model_is_an_answer():
+    tokens, chip = "1T", "h100_sxm"
+    split = dse.estimate("llama-3-8b", chip, serving="disaggregated", prefill_workers=2)
+    assert split.prefill_pool["deployment"]["replicas"] == 2
+    for answer in (
+        dse.estimate("llama-3-8b", chip, detail=True),
+        split,
+        dse.check("llama-3-8b", chip),
+        dse.train("llama-3-8b", chip, 64, tokens=tokens),
+        dse.export("llama-3-8b", format="hf"),
+    ):
+        assert isinstance(answer, dse.Answer)
+        assert answer.headline in " ".join(answer.to_text().split())
+        assert answer._repr_html_()
+
+
 def test_a_model_may_be_a_mapping(tmp_path: Path):
     model = dse.load_model("llama-3-8b")
     config = dse.export("llama-3-8b", format="hf").files["config.json"]

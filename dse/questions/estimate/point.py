@@ -72,17 +72,6 @@ class Estimate:
             return cap
         return cap | {"jitter_s": self.jitter[0], "jitter_distribution": self.jitter[1]}
 
-    def __getattr__(self, name: str) -> Any:
-        """A metric, and any other key of `as_json`: `tpot_s`, `provenance`, `feasible`."""
-        if not name.startswith("_") and name in (document := self.as_json()):
-            return document[name]
-        raise AttributeError(f"an estimate has no {name!r}")
-
-    def interval(self, metric: str) -> tuple[float, float] | None:
-        """(low, high) of a metric, 80%; None for one that has no interval."""
-        found = self.as_json()["intervals"].get(metric)
-        return None if found is None else (found[0], found[1])
-
     def as_json(self, objectives: tuple[str, ...] = ()) -> dict[str, Any]:
         """The document of `dse estimate --json`: the metrics, the `objectives` of a study among
         them, then what was asked."""
@@ -165,9 +154,19 @@ def estimate(
     )
     load = None if demand is None else average_load(demand, metrics, 0, price)
     return Estimate(
-        model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
-        power_cap_w, jitter, price, load,
-    )  # fmt: skip
+        model,
+        batch,
+        mix,
+        machines,
+        metrics,
+        price_basis,
+        tuple(limits),
+        tuple(assumed),
+        power_cap_w,
+        jitter,
+        price,
+        load,
+    )
 
 
 def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | None) -> Load:

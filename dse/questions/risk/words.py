@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dse.answer.numbers import number, percent, priced, share, tenths
+from dse.economics.priced import unsold_rests, unsold_sentences
 from dse.physics.kin import COMMON, MEASURED
 from dse.problem.loads import held
 from dse.problem.words import (
@@ -30,10 +31,7 @@ def lead(found: Risk) -> list[str]:
     """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
     chips = [item.name for item in found.uncertain.items]
     chip = found.uncertain.items[found.robust.least_regret].chip
-    words = [_advice(found, chips)]
-    if chip in found.unsold:
-        why = found.unsold[chip]
-        words.append(f"{chip} is not on general sale ({why}): the next may have to do.")
+    words = [_advice(found, chips), *unsold_sentences(found.unsold, [chip])]
     if len(chips) == 1:
         return [*words, "There is no other choice."]
     robust = found.robust
@@ -194,9 +192,7 @@ def rests_on(found: Risk) -> list[str]:
             "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
             "the drawn rate needs"
         )
-    if found.unsold:
-        chips = ", ".join(f"{chip} ({why})" for chip, why in found.unsold.items())
-        words.append(f"not on general sale: {chips}")
+    words += unsold_rests(found.unsold)
     left = left_out({**found.study.why_left_out, **choices.left_out})
     return [*words, *found.prices_rest_on, *left]
 

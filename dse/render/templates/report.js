@@ -286,7 +286,7 @@ function drawSelected() {
     make("dt", name, line);
     make("dd", value, line);
   }
-  box.querySelector("code").textContent = "dse explain " + data.study + " " + data.point[state.picked];
+  box.querySelector("code").textContent = "dse estimate --detail " + data.study + " " + data.point[state.picked];
 }
 
 function pick(row) {

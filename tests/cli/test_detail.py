@@ -1,4 +1,5 @@
-"""`dse explain`: where a point's time, memory and money go, and why another is not on a front."""
+"""`dse estimate --detail` and --why-not: where a point's time, memory and money go, and why it is
+not on a front."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ POINT = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", "8", "--concurr
 
 
 def test_operators_add_up_to_the_step():
-    document = dse("explain", *POINT, "--json").json()
+    document = dse("estimate", "--detail", *POINT, "--json").json()
     total = sum(row["decode_s"] for row in document["breakdown"])
     assert total == pytest.approx(document["decode_step_s"], rel=1e-9)
     assert document["floor_s"] < document["decode_step_s"]
@@ -27,14 +28,14 @@ def test_operators_add_up_to_the_step():
 
 def test_json_is_the_estimate_and_more():
     estimate = dse("estimate", *POINT, "--json").json()
-    explained = dse("explain", *POINT, "--json").json()
+    explained = dse("estimate", "--detail", *POINT, "--json").json()
     assert {key: explained[key] for key in estimate} == estimate
 
 
 @pytest.mark.parametrize("columns", [100, 60])
 def test_text_fits(monkeypatch: pytest.MonkeyPatch, columns: int):
     monkeypatch.setenv("COLUMNS", str(columns))
-    said = dse("explain", *POINT)
+    said = dse("estimate", "--detail", *POINT)
     assert said.code == 0
     assert fits(said.out, columns)
     for words in ("router", "memory per chip", "times the floor", "Bound by"):
@@ -43,7 +44,7 @@ def test_text_fits(monkeypatch: pytest.MonkeyPatch, columns: int):
 
 def test_a_point_of_a_study(tiny: Path):
     item = next(i for i in read_json(tiny, FRONT)["items"] if "knee" in i["names"])
-    document = dse("explain", tiny, "knee", "--json").json()
+    document = dse("estimate", "--detail", tiny, "knee", "--json").json()
     assert document["tpot_s"] == item["metrics"]["tpot_s"]
 
 
@@ -55,7 +56,7 @@ def study(space: Callable[..., Path], tmp_path: Path) -> Path:
 
 def why_not(study: Path, *flags: object) -> dict:
     model = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--kv-dtype", "bf16")
-    return dse("explain", "--why-not", study, *model, *flags, "--json").json()
+    return dse("estimate", "--why-not", study, *model, *flags, "--json").json()
 
 
 def test_why_not_a_point_that_is_on_the_front(study: Path):
@@ -94,7 +95,7 @@ def test_why_not_a_point_that_breaks_a_rule_or_a_limit(study: Path):
 
 def test_why_not_uses_the_study_workload(study: Path):
     said = dse(
-        "explain", "--why-not", study, "--model", "llama-3-8b", "--chip", "h100_sxm",
+        "estimate", "--why-not", study, "--model", "llama-3-8b", "--chip", "h100_sxm",
         "--prompt-tokens", 5,
     )  # fmt: skip
     assert said.code == 2
