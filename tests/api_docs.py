@@ -35,8 +35,8 @@ name, a path or a dict. `catalog=None` is the shipped catalog. Numbers are in SI
 TABLE = """\
 ## Metrics
 
-Where a metric applies, it is a column of `study.front.to_pandas()`, a key of an answer's `document`,
-or an attribute of an estimate. A space may name those with a star as objectives and in constraints.
+A metric that applies is a column of `study.front.to_pandas()`, a key of an answer's `document` and
+an attribute of an estimate. A space may name those with a star as objectives and in constraints.
 """
 WIDTH = 100
 # Units that are written out; the others say it themselves.
