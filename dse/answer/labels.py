@@ -17,6 +17,7 @@ class Label:
     unit: str = ""
     scale: float = 1.0
     meaning: str = ""
+    short: str = ""
 
 
 # Unit and scale of an axis by the kind of its metric.
@@ -70,10 +71,13 @@ def label(metric: str) -> Label:
         text = metric.replace("_", " ")
         if kind == "dollars":
             text = text.removeprefix("usd ").join(("USD ", ""))
-        return Label(text.removesuffix(" s") if kind == "time" else text, kind, *_axis(kind))
+        text = text.removesuffix(" s") if kind == "time" else text
+        return Label(text, kind, *_axis(kind), short=text)
     names = (row.axis, row.dimension, kind)
     found = next((name for name in names if name in _AXES and name != "s"), kind)
-    return Label(row.label, row.dimension, *_axis("s" if row.axis == "s" else found), row.meaning)
+    return Label(
+        row.label, row.dimension, *_axis("s" if row.axis == "s" else found), row.meaning, row.short
+    )
 
 
 def _axis(name: str) -> tuple[str, float]:

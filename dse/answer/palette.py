@@ -19,11 +19,5 @@ def plain(text: str) -> str:
 
 def hatch(shape: str | list[str]) -> dict[str, Any]:
     """A bar's pattern, white on its colour, faint enough for text over it."""
-    return {
-        "shape": shape,
-        "fillmode": "overlay",
-        "fgcolor": "#fff",
-        "fgopacity": 0.45,
-        "size": 7,
-        "solidity": 0.18,
-    }
+    faint = {"fgcolor": "#fff", "fgopacity": 0.45, "size": 7, "solidity": 0.18}
+    return {"shape": shape, "fillmode": "overlay", **faint}

@@ -25,7 +25,6 @@ VERBS = {
     "whatif": "what changes the answer, how sure it is, and what a chip would need",
     "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies, dates, fleets or chips side by side; a published model and the front",
-    "report": "write the report of a study again",
     "worker": "join a study from another process or machine",
     "hardware": "the chips: list, show, derive, fit, racks, collectives",
     "calibrate": "measure this machine and write an efficiency file of it",

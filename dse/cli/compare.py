@@ -103,7 +103,7 @@ def command(
         **given,
     )
     if kind == "dates" and out is not None:
-        from dse.render import write_report
+        from dse.questions.study import write_report
 
         for date in dates:
             write_report(out / date)

@@ -197,7 +197,6 @@ def test_own_configurations(tiny: Path, tmp_path: Path, key: str, value: object)
         (("hardware", "check", "."), "directory"),
         (("estimate", "nostudy", "1"), "no study.json"),
         (("estimate", "--detail", "nostudy", "1"), "no study.json"),
-        (("report", "nostudy"), "no study.json"),
         (("compare", "nostudy", "nostudy"), "no study.json"),
         (("compare", "nostudy"), "'B'"),
         (("estimate", "--why-not", "nostudy", *POINT[1:]), "no study.json"),
@@ -272,7 +271,7 @@ def test_damaged_studies(tiny: Path, tmp_path: Path, name: str, content: bytes |
         ("estimate", tmp_path, "1"),
         ("estimate", "--detail", tmp_path, "1"),
         ("compare", tiny, tmp_path),
-        ("report", tmp_path),
+        ("run", tmp_path),
     ):
         said = dse(*command)
         assert said.code == 4, command

@@ -150,7 +150,7 @@ def test_two_laws_and_another_law_of_a_report_are_refused(tmp_path: Path, compar
     said = dse("run", "tiny", "--out", tmp_path / "s", "--law", "joint", "--law", "abnar")
     assert said.code == 2
     assert "read joint, abnar (accepted: one law, and all beside it)" in said.err
-    said = dse("report", compared, "--law", "joint")
+    said = dse("run", compared, "--law", "joint")
     assert said.code == 2
     assert "dse run SPACE --law joint" in said.err
 
@@ -270,7 +270,7 @@ def test_a_finished_study_is_held_against_every_law(tiny: Path, tmp_path: Path, 
     folder = tmp_path / "study"
     shutil.copytree(tiny, folder)
     before, items = both(folder)
-    said = dse("report", folder, "--law", "all")
+    said = dse("run", folder, "--law", "all")
     assert said.code == 0, said.err
     after, now = both(folder)
     assert after["trials"] == before["trials"]
@@ -278,7 +278,7 @@ def test_a_finished_study_is_held_against_every_law(tiny: Path, tmp_path: Path, 
     for old, new in zip(items, now, strict=True):
         assert old["metrics"] == new["metrics"]
     # The same seed draws the same errors.
-    said = dse("report", folder, "--law", "all")
+    said = dse("run", folder, "--law", "all")
     assert both(folder)[0]["laws"] == after["laws"]
     assert after["laws"]["compared"] == both(compared)[0]["laws"]["compared"]
 

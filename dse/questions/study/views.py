@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dse.answer.answer import Block, Column, Figure, Section, Table, table_of_texts
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show, significant
 from dse.answer.palette import PALETTE, SYMBOLS, plain
-from dse.render.folder import Json, StudyFolder
+from dse.questions.study.folder import Json
 from dse.schema.metrics import EVERY
 
 HEIGHT_PX = 440
-# A cell of the map is coloured by its price over the least of its map, down to nothing at this.
-PALE_AT = 3.0
-STRONGEST = 60
 MAPS_ABOUT = (
     "The same for each {0} (rows) and {1} (columns): the darker, the nearer to the least price of "
     "its table, which is framed; colourless at three times that. A dash: the loss is not reached."
@@ -48,23 +46,23 @@ def axis_words(name: str) -> str:
     return {"num_experts": "number of experts"}.get(name, name.replace("_", " "))
 
 
-def view_sections(study: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the page shows of each view."""
-    return [
-        {
-            "heading": heading(view),
-            "about": about(view),
-            "levels": level_rows(view),
-            "maps": maps(view),
-            "maps_about": MAPS_ABOUT.format(*(axis_words(name) for name in view["map"]))
-            if view["map"]
-            else "",
-            "laws": law_view_rows(view),
-            "laws_sentence": law_view_sentence(view),
-            "designs": design_rows(view),
-        }
-        for view in study.get("views") or ()
-    ]
+def view_sections(study: Mapping[str, Any]) -> list[Section]:
+    """A section for each view."""
+    return [_section(k, view) for k, view in enumerate(study.get("views") or ())]
+
+
+def _section(k: int, view: Json) -> Section:
+    laws, designs = law_view_rows(view), design_rows(view)
+    words = (1, len(designs[0]) - 2, len(designs[0]) - 1)
+    blocks: list[Block] = [table_of_texts(f"levels-{k}", "", level_rows(view), ()), *maps(k, view)]
+    blocks.append(view_figure(k, view))
+    if laws:
+        over = [law_view_sentence(view)] if law_view_sentence(view) else []
+        title = "Under each quality law"
+        blocks.append(table_of_texts(f"view-laws-{k}", title, laws, notes=over))
+    table = table_of_texts(f"designs-{k}", "", designs, words)
+    blocks.append(Section("The designs", [table], folded=True))
+    return Section(heading(view), blocks, [about(view)], f"views-{k}", on_console=False)
 
 
 def about(view: Json) -> str:
@@ -271,66 +269,58 @@ def law_view_sentence(view: Json) -> str:
     )
 
 
-def maps(view: Json) -> list[dict[str, Any]]:
-    """Of each level, its maps: `level`, `told` for the one of the answer, and `tables` of a name,
-    column heads and rows; a row is its head and cells of (text, strength in percent, best)."""
+def maps(k: int, view: Json) -> list[Section]:
+    """For each level of loss a table for each value, unfolded for the level of the answer."""
+    if not view["map"]:
+        return []
     told = _told(view)
-    return [
-        {
-            "level": f"{one['level']:g}",
-            "told": told is not None and one["level"] == told["level"],
-            "tables": [
-                {
-                    "name": named(view, value),
-                    "columns": [_value(view["map"][1], column) for column in view["columns"]],
-                    "rows": _shaded(view, table),
-                }
-                for value, table in zip(view["values"], one["cost"], strict=True)
-            ],
-        }
-        for one in view["cells"]
-    ]
-
-
-def _shaded(view: Json, table: list[list[float | None]]) -> list[Any]:
-    least = min((cost for row in table for cost in row if cost is not None), default=1.0)
-    rows = []
-    for head, row in zip(view["rows"], table, strict=True):
-        cells = [
-            ("–", 0, False)
-            if cost is None
-            else (show(view["cost"], cost), _strength(cost / least), cost == least)
-            for cost in row
+    about = [MAPS_ABOUT.format(*(axis_words(name) for name in view["map"]))]
+    found = []
+    for i, one in enumerate(view["cells"]):
+        shown = told is not None and one["level"] == told["level"]
+        tables = [
+            _map(f"map-{k}-{i}-{j}", view, value, cost)
+            for j, (value, cost) in enumerate(zip(view["values"], one["cost"], strict=True))
         ]
-        rows.append((_value(view["map"][0], head), cells))
-    return rows
-
-
-def _strength(ratio: float) -> int:
-    return round(STRONGEST * max(0.0, (PALE_AT - ratio) / (PALE_AT - 1.0)))
-
-
-def view_figures(folder: StudyFolder) -> dict[str, Any]:
-    """{id: figure}: the least price for each predicted loss, a line a value."""
-    found = {}
-    for k, view in enumerate(folder.study.get("views") or ()):
-        cost = view["cost"]
-        traces = [
-            {
-                "type": "scatter", "mode": "lines+markers", "name": plain(named(view, value)),
-                "x": [one * label(cost).scale for one in curve["cost"]], "y": curve["loss"],
-                "line": {"shape": "hv", "color": PALETTE[i % len(PALETTE)], "width": 2},
-                "marker": {"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7},
-            }
-            for i, (curve, value) in enumerate(_curves(view))
-            if curve["loss"]
-        ]  # fmt: skip
-        found[f"view-{k}"] = {
-            "data": traces,
-            "layout": {
-                "height": HEIGHT_PX,
-                "xaxis": {"title": {"text": axis_title(cost)}, "type": "log"},
-                "yaxis": {"title": {"text": axis_title(view["quality"])}},
-            },
-        }
+        title = f"At a predicted loss of {one['level']:g}"
+        found.append(Section(title, tables, about, folded=not shown))
     return found
+
+
+def _map(name: str, view: Json, value: Any, cost: list[list[float | None]]) -> Table:
+    titles = [_value(view["map"][1], column) for column in view["columns"]]
+    return Table(
+        name,
+        named(view, value),
+        (Column("at", "", right=True), *(Column(title, title, view["cost"]) for title in titles)),
+        [
+            {"at": _value(view["map"][0], head), **dict(zip(titles, row, strict=True))}
+            for head, row in zip(view["rows"], cost, strict=True)
+        ],
+        shaded=True,
+    )
+
+
+def view_figure(k: int, view: Json) -> Figure:
+    """The least price for each predicted loss, a line a value."""
+    cost = view["cost"]
+    traces = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": plain(named(view, value)),
+            "x": [one * label(cost).scale for one in curve["cost"]],
+            "y": curve["loss"],
+            "line": {"shape": "hv", "color": PALETTE[i % len(PALETTE)], "width": 2},
+            "marker": {"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7},
+        }
+        for i, (curve, value) in enumerate(_curves(view))
+        if curve["loss"]
+    ]
+    layout = {
+        "height": HEIGHT_PX,
+        "xaxis": {"title": {"text": axis_title(cost)}, "type": "log"},
+        "yaxis": {"title": {"text": axis_title(view["quality"])}},
+    }
+    shows = "The least price for each predicted loss, a line for each value."
+    return Figure(f"view-{k}", "", {"data": traces, "layout": layout}, shows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dse.answer.layers import layers_in_short, layers_in_words
 from dse.answer.numbers import show
-from dse.render.folder import Json
+from dse.questions.study.folder import Json
 from dse.schema.tiers import offload_words
 
 # Llama 4 Scout, the most of search_spaces/models.csv (its model card).

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from dse.answer.answer import Figure
 
 
 def sentences(study: Mapping[str, Any]) -> list[str]:
@@ -75,58 +76,26 @@ def percent(share: float) -> str:
     return "over 99.999999%"
 
 
-WIDTH, HEIGHT = 560, 180
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 40
-
-
-def history_svg(history: Sequence[Mapping[str, Any]]) -> str:
-    """Share of the final hypervolume over evaluations (logarithmic), as an SVG element; nothing for
-    fewer than three points."""
-    points = [(float(row["evaluations"]), float(row["share"])) for row in history]
-    points = [(evaluations, share) for evaluations, share in points if evaluations > 0]
-    if len(points) < 3:
-        return ""
-    first, last = math.log10(points[0][0]), math.log10(points[-1][0])
-    least = math.floor(10 * min(share for _, share in points)) / 10
-    if last <= first or least >= 1.0:
-        return ""
-
-    def at(evaluations: float, share: float) -> tuple[float, float]:
-        x = LEFT + (math.log10(evaluations) - first) / (last - first) * (WIDTH - LEFT - RIGHT)
-        y = TOP + (1.0 - share) / (1.0 - least) * (HEIGHT - TOP - BOTTOM)
-        return round(x, 1), round(y, 1)
-
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img" class="history" '
-        'aria-label="Hypervolume over evaluations" style="max-width:100%;height:auto">'
-    ]
-    for share in (least, (1.0 + least) / 2, 1.0):
-        y = at(points[0][0], share)[1]
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="currentColor" '
-            f'stroke-opacity="0.15"/><text x="{LEFT - 8}" y="{y + 4}" text-anchor="end" '
-            f'font-size="12" fill="currentColor">{share:.0%}</text>'
-        )
-    marks = [points[0][0], *(10**k for k in range(1, 10)), points[-1][0]]
-    placed = -math.inf
-    for mark in sorted({m for m in marks if points[0][0] <= m <= points[-1][0]}):
-        x = at(mark, 1.0)[0]
-        if x - placed < 70 or (mark != points[-1][0] and WIDTH - RIGHT - x < 70):
-            continue
-        placed = x
-        anchor = "end" if mark == points[-1][0] else "middle"
-        parts.append(
-            f'<text x="{x}" y="{HEIGHT - BOTTOM + 16}" text-anchor="{anchor}" font-size="12" '
-            f'fill="currentColor">{mark:,.0f}</text>'
-        )
-    line = " ".join(f"{x},{y}" for x, y in (at(*point) for point in points))
-    parts.append(
-        f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="2"/>'
-        + "".join(
-            f'<circle cx="{x}" cy="{y}" r="3" fill="currentColor"/>'
-            for x, y in (at(*point) for point in points)
-        )
-        + f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle" '
-        'font-size="12" fill="currentColor">evaluations, logarithmic</text></svg>'
-    )
-    return "".join(parts)
+def history_figures(history: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """Share of the final hypervolume over evaluations; nothing for fewer than three points, or
+    where all of it was there from the start."""
+    rows = [row for row in history if row["evaluations"] > 0]
+    counts = [row["evaluations"] for row in rows]
+    if len(rows) < 3 or counts[0] >= counts[-1] or min(row["share"] for row in rows) >= 1.0:
+        return []
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": counts,
+        "y": [row["share"] for row in rows],
+        "line": {"color": "ink", "width": 2},
+        "marker": {"color": "ink", "size": 5},
+        "hovertemplate": "%{x:,} evaluations: %{y:.2%}<extra></extra>",
+    }
+    layout = {
+        "height": 240,
+        "xaxis": {"title": {"text": "evaluations"}, "type": "log", "dtick": 1},
+        "yaxis": {"tickformat": ".0%"},
+    }
+    shows = "How the front grew: its share of the final hypervolume after so many evaluations."
+    return [Figure("history", "", {"data": [line], "layout": layout}, shows)]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from dse.answer.answer import Column, Figure, Section, Table
 from dse.answer.numbers import show, significant
 from dse.answer.palette import PALETTE
-from dse.render.folder import Json
+from dse.questions.study.folder import Json
 
+LIFE = (
+    "Training is paid once, serving for every token. Each line is the front of loss against the "
+    "dollars of both at one demand, from a tenth to a hundred times the forecast. The more is "
+    "served, the more a design pays that costs less for each token, be it smaller and trained for "
+    "longer or sparser."
+)
 DASHES = ("dot", "dash", "solid", "longdash", "dashdot")
 
 
@@ -100,31 +106,21 @@ def dollars(usd: float) -> str:
     return show("training_usd", usd)
 
 
-LEVEL_HEAD = (
-    "from tokens served", "parameters", "active", "trained on", "tokens per active parameter",
-    "training", "per million served tokens",
-)  # fmt: skip
-DEMAND_HEAD = (
-    "forecast", "tokens served", "design", "lifetime", "of it serving", "FLOP, serving : training",
-    "chip-hours, serving : training", "dense model of least FLOP",
-)  # fmt: skip
-DENSE_HEAD = "cheapest dense design"  # where the space has sparse ones too
-
-
-def demand_head(study: Json) -> tuple[str, ...]:
-    return (*DEMAND_HEAD, DENSE_HEAD) if _has_dense(study) else DEMAND_HEAD
-
-
-def _has_dense(study: Json) -> bool:
+def lifetime_section(study: Json) -> list[Section]:
+    """Training and serving together, by demand; nothing without a forecast."""
     found = demand(study)
-    rows = [row for level in (found or {}).get("levels", ()) for row in level["demands"]]
-    return any(row["dense_lifetime_usd"] is not None for row in rows)
-
-
-def levels(study: Json) -> list[dict[str, Any]]:
-    """For each level of loss: its title, the designs as demand grows, and the demands."""
-    found = demand(study)
-    return [] if not found else [_level(level, _has_dense(study)) for level in found["levels"]]
+    if not found:
+        return []
+    levels = [table for k, level in enumerate(found["levels"]) for table in _level(k, level)]
+    return [
+        Section(
+            "Over the model's whole life",
+            (demand_figure(found), *levels),
+            about=(*demand_sentences(study), LIFE),
+            name="lifetime",
+            on_console=False,
+        )
+    ]
 
 
 def _least_flop(row: Json) -> str:
@@ -135,56 +131,80 @@ def _least_flop(row: Json) -> str:
     return f"{show('total_parameters', size)}, {tokens(row['least_flop_training_tokens'])}"
 
 
-def _level(level: Json, dense: bool) -> dict[str, Any]:
+def _level(k: int, level: Json) -> list[Table]:
+    """Of one level of loss, the designs as demand grows, and what each demand costs."""
+    title = f"Loss of {show('predicted_loss', level['loss'])} or less"
     designs = [
-        (
-            tokens(row["from_tokens"]) if row["from_tokens"] >= 1e6 else "the start",
-            show("total_parameters", row["total_parameters"]),
-            show("active_parameters", row["active_parameters"]),
-            tokens(row["training_tokens"]),
-            significant(row["tokens_per_active_parameter"]),
-            dollars(row["training_usd"]),
-            show("usd_per_million_total_tokens", row["usd_per_million_served_tokens"]),
-        )
+        {**row, "from": row["from_tokens"] if row["from_tokens"] >= 1e6 else "the start"}
         for row in level["designs"]
     ]
-    demands = [
-        (
-            f"{row['factor']:g} ×",
-            tokens(row["tokens"]),
-            show("total_parameters", level["designs"][row["design"]]["total_parameters"])
-            + ", "
-            + tokens(level["designs"][row["design"]]["training_tokens"]),
-            dollars(row["lifetime_usd"]),
-            f"{row['serving_usd'] / row['lifetime_usd']:.0%}",
-            significant(row["serving_flops"] / row["training_flops"]),
-            significant(row["serving_chip_hours"] / row["training_chip_hours"]),
-            _least_flop(row),
-            *([_dense(row["dense_lifetime_usd"], row["lifetime_usd"])] if dense else []),
+    demands = []
+    for row in level["demands"]:
+        chosen, dense = level["designs"][row["design"]], row["dense_lifetime_usd"]
+        size = show("total_parameters", chosen["total_parameters"])
+        demands.append(
+            {
+                **row,
+                "factor": f"{row['factor']:g} ×",
+                "design": f"{size}, {tokens(chosen['training_tokens'])}",
+                "serving": row["serving_usd"] / row["lifetime_usd"],
+                "flops": row["serving_flops"] / row["training_flops"],
+                "hours": row["serving_chip_hours"] / row["training_chip_hours"],
+                "least": _least_flop(row),
+                "dense_over": None if dense is None else dense / row["lifetime_usd"],
+            }
         )
-        for row in level["demands"]
+    dense = (
+        Column("dense_lifetime_usd", "cheapest dense design", "training_usd"),
+        Column("dense_over", "over the cheapest", "ratio"),
+    )
+    has_dense = any(row["dense_lifetime_usd"] is not None for row in demands)
+    return [
+        Table(
+            f"designs-{k}",
+            f"{title}: the cheapest design from so many served tokens on",
+            (
+                Column("from", "from tokens served", "tokens"),
+                Column("total_parameters", "parameters", "total_parameters"),
+                Column("active_parameters", "active", "active_parameters"),
+                Column("training_tokens", "trained on", "training_tokens"),
+                Column("tokens_per_active_parameter", "tokens per active parameter", "rate"),
+                Column("training_usd", "training", "training_usd"),
+                Column(
+                    "usd_per_million_served_tokens",
+                    "per million served tokens",
+                    "usd_per_million_total_tokens",
+                ),
+            ),
+            designs,
+        ),
+        Table(
+            f"demands-{k}",
+            f"{title}: what it costs at each demand",
+            (
+                Column("factor", "forecast", right=True),
+                Column("tokens", "tokens served", "tokens"),
+                Column("design", "design", right=True),
+                Column("lifetime_usd", "lifetime", "training_usd"),
+                Column("serving", "of it serving", "share"),
+                Column("flops", "FLOP, serving : training", "rate"),
+                Column("hours", "chip-hours, serving : training", "rate"),
+                Column("least", "dense model of least FLOP", right=True),
+                *(dense if has_dense else ()),
+            ),
+            demands,
+        ),
     ]
-    return {
-        "title": f"Loss of {show('predicted_loss', level['loss'])} or less",
-        "designs": designs,
-        "demands": demands,
-    }
 
 
-def _dense(usd: float | None, least: float) -> str:
-    """`$2.1M, 3.2 ×`: dollars of the cheapest dense design, and over those of the cheapest."""
-    return "–" if usd is None else f"{dollars(usd)}, {significant(usd / least)} ×"
-
-
-def demand_figure(study: Json) -> dict[str, dict[str, Any]]:
-    """Fronts of loss against lifetime dollars, one line a demand; empty without a forecast."""
-    found = demand(study)
-    if not found:
-        return {}
+def demand_figure(found: Json) -> Figure:
+    """Fronts of loss against lifetime dollars, one line a demand."""
     traces = [
         {
-            "type": "scatter", "mode": "lines+markers",
-            "x": front["usd"], "y": front["loss"],
+            "type": "scatter",
+            "mode": "lines+markers",
+            "x": front["usd"],
+            "y": front["loss"],
             "name": f"{front['factor']:g} × ({tokens(front['tokens'])})",
             "line": {"color": PALETTE[k % len(PALETTE)], "dash": DASHES[k % len(DASHES)]},
             "marker": {"size": 5},
@@ -192,17 +212,14 @@ def demand_figure(study: Json) -> dict[str, dict[str, Any]]:
             "hovertext": _hover(front),
         }
         for k, front in enumerate(found["fronts"])
-    ]  # fmt: skip
-    return {
-        "demand-plot": {
-            "data": traces,
-            "layout": {
-                "height": 420,
-                "xaxis": {"title": {"text": "lifetime cost (USD)"}, "type": "log"},
-                "yaxis": {"title": {"text": "predicted loss (nats per token)"}},
-            },
-        }
+    ]
+    layout = {
+        "height": 420,
+        "xaxis": {"title": {"text": "lifetime cost (USD)"}, "type": "log"},
+        "yaxis": {"title": {"text": "predicted loss (nats per token)"}},
     }
+    shows = "Fronts of loss against the dollars of training and serving, a line for each demand."
+    return Figure("demand-plot", "", {"data": traces, "layout": layout}, shows)
 
 
 def _hover(front: Json) -> Sequence[str]:

@@ -1,38 +1,6 @@
 (() => {
 "use strict";
-const page = JSON.parse(document.getElementById("page-data").textContent);
-const data = JSON.parse(document.getElementById("front-data").textContent);
-
-// Figures made with the page: "ink" and "grid" stand for the page's own colours.
-function drawFigures() {
-  const colour = (value) => (value === "ink" || value === "grid" ? style("--" + value) : value);
-  for (const [id, figure] of Object.entries(page.figures)) {
-    const traces = figure.data.map((trace) => ({
-      ...trace,
-      ...(trace.marker && { marker: { ...trace.marker, color: colour(trace.marker.color),
-        ...(trace.type === "bar" && { line: { color: style("--paper"), width: 0.6 } }) } }),
-      ...(trace.line && { line: { ...trace.line, color: colour(trace.line.color) } }),
-    }));
-    react(element(id), traces, figure.layout).then(fitText);
-  }
-}
-
-// Operator names only where the segment is wide enough to hold them.
-function fitText(plot) {
-  for (const text of plot.querySelectorAll(".barlayer .point text")) {
-    const bar = text.parentNode.querySelector("path");
-    text.style.visibility = text.getBBox().width + 6 > bar.getBBox().width ? "hidden" : "visible";
-  }
-}
-
-for (const table of document.querySelectorAll("table:not(#rows)")) copyButton(table, () => tableText(table));
-
-if (!data) {
-  drawFigures();
-  printing(drawFigures);
-  redrawing(drawFigures);
-  return;
-}
+const data = JSON.parse(document.getElementById("page-data").textContent).front;
 
 const columns = data.columns.map((column) => ({
   ...column,
@@ -42,7 +10,6 @@ const by = Object.fromEntries(columns.map((column) => [column.key, column]));
 const numeric = columns.filter((column) => column.number && !column.axes_only);
 const chips = by.chip.levels;
 const all = data.point.map((_, row) => row);
-const rowOf = new Map(data.point.map((point, row) => [point, row]));
 const state = { x: data.x, y: data.y, off: {}, offered: all, rows: all, sort: null, descending: false, picked: null };
 
 const number = (value) => {
@@ -69,7 +36,7 @@ function marks(rows, x, y, size, hover) {
     return {
       type: "scatter", mode: "markers", name: plain(chip), customdata: mine,
       x: mine.map((row) => by[x].values[row]), y: mine.map((row) => by[y].values[row]),
-      marker: { color: page.palette[i % page.palette.length], symbol: page.symbols[i % page.symbols.length], size, opacity: 0.9, line: { color: style("--quiet"), width: 0.6 } },
+      marker: { color: data.palette[i % data.palette.length], symbol: data.symbols[i % data.symbols.length], size, opacity: 0.9, line: { color: style("--quiet"), width: 0.6 } },
       hoverinfo: "text", hovertext: mine.map(hover), showlegend: mine.length > 0,
     };
   });
@@ -143,7 +110,7 @@ const spread = (column) => {
 const narrow = () => window.innerWidth < 560;
 
 function drawFront() {
-  const shown = thinned(state.rows, page.drawn_points);
+  const shown = thinned(state.rows, data.drawn_points);
   const hover = (row) => {
     const known = narrow() ? facts(row).filter(([name]) => name !== "shape").slice(0, 10) : facts(row);
     const lines = known.map(([name, value]) => plain(name) + ": " + plain(value));
@@ -154,7 +121,7 @@ function drawFront() {
   if (state.picked !== null) {
     traces.push({
       type: "scatter", mode: "markers", x: [by[state.x].values[state.picked]], y: [by[state.y].values[state.picked]],
-      marker: { symbol: "circle-open", size: 28, color: page.palette[1], line: { width: 3 } },
+      marker: { symbol: "circle-open", size: 28, color: data.palette[1], line: { width: 3 } },
       hoverinfo: "skip", showlegend: true, name: "selected: point " + data.point[state.picked],
     });
   }
@@ -172,7 +139,7 @@ function drawFront() {
 function drawPairs() {
   const box = element("pair-plots");
   if (!box) return;
-  const rows = thinned(state.rows, Math.round(page.drawn_points / 3));
+  const rows = thinned(state.rows, Math.round(data.drawn_points / 3));
   const pairs = data.objectives.flatMap((y, i) => data.objectives.slice(0, i).map((x) => [x, y]));
   // All boxes come before the first plot, which takes the width that they leave it.
   while (box.children.length < pairs.length) {
@@ -219,7 +186,7 @@ function sorted() {
 
 const parallel = element("parallel-plot") && parallelAxes(element("parallel-plot"), data.parallel.map((key) => by[key]), {
   text: (column, value) => (column.number ? number(value) : value),
-  colour: (row) => page.palette[by.chip.levels.indexOf(by.chip.values[row]) % page.palette.length],
+  colour: (row) => data.palette[by.chip.levels.indexOf(by.chip.values[row]) % data.palette.length],
   title: (row) => ["point " + data.point[row], ...facts(row).slice(0, 8).map((fact) => fact.join(": "))].join("\n"),
   isChosen: (row) => isChosen(row),
   pick: (row) => pick(row),
@@ -227,7 +194,7 @@ const parallel = element("parallel-plot") && parallelAxes(element("parallel-plot
 });
 // Lines outside a brushed range stay, pale; those that the filters took away are gone.
 function drawParallel() {
-  if (parallel) parallel.draw(thinned(state.offered, page.drawn_lines), state.picked);
+  if (parallel) parallel.draw(thinned(state.offered, data.drawn_lines), state.picked);
 }
 
 // Paper has room for the columns that tell one design from another, and for the first rows.
@@ -255,7 +222,7 @@ function drawTable() {
   const body = document.querySelector("#rows tbody");
   body.replaceChildren();
   const rows = sorted();
-  const shown = rows.slice(0, onPaper() ? page.printed_rows : page.table_rows);
+  const shown = rows.slice(0, onPaper() ? data.printed_rows : data.table_rows);
   const hidden = state.picked !== null && !shown.includes(state.picked);
   for (const row of hidden ? [state.picked, ...shown] : shown) {
     const line = make("tr", undefined, body);
@@ -343,16 +310,12 @@ function buildControls() {
       filter();
     });
   }
-  for (const link of document.querySelectorAll("a[data-point]")) {
-    link.addEventListener("click", () => pick(rowOf.get(Number(link.dataset.point))));
-  }
 }
 
 function drawAll() {
   drawFront();
   drawParallel();
   drawPairs();
-  drawFigures();
 }
 
 const wholeTable = () => tsv([["point", ...tableColumns.map((column) => column.label)],
@@ -362,7 +325,6 @@ buildControls();
 drawTable();
 copyButton(element("rows"), wholeTable);
 drawAll();
-printing(() => { drawTable(); drawAll(); });
+draws.push(() => { drawTable(); drawAll(); });
 element("front-plot").on("plotly_click", clicked);
-redrawing(drawAll);
 })();

@@ -6,13 +6,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dse.answer.answer import Column, Figure, Section, Table
 from dse.answer.labels import BOUND_NAMES
 from dse.answer.numbers import significant, time
 from dse.answer.palette import BLUE, plain
 from dse.answer.roofline import PHASES, Operator, layout, operators_of
-from dse.render.figures import BOUND_COLOURS
-from dse.render.folder import Chosen, Json, StudyFolder
+from dse.questions.study.figures import BOUND_COLOURS
+from dse.questions.study.folder import Chosen, Json, StudyFolder
+from dse.questions.study.words import capital
 
+ABOUT = (
+    "The roofline: how much arithmetic an operator does for each byte that it moves (its "
+    "arithmetic intensity) sets the highest rate that the chip allows, which is the line. On the "
+    "slope memory bandwidth is the limit, on the flat part arithmetic is. Each mark is an "
+    "operator, larger where it takes more of its phase; its distance below the line is what the "
+    "software loses. Circles are prefill, diamonds decode. Operators without arithmetic and those "
+    "that wait for other chips are not here.",
+)
 NAMED = 2  # operators of a phase that are named in the picture, those that take most of its time
 APART = 1.6  # their names overlap where their rates differ by less than this factor
 
@@ -119,22 +129,52 @@ def _marks(
     }  # fmt: skip
 
 
-def roofline_figures(folder: StudyFolder) -> dict[str, dict[str, Any]]:
-    """A figure for each chosen point whose operators are known, by the id of its element."""
-    return {
-        f"roof-{k}": roofline_figure(chosen)
-        for k, chosen in enumerate(folder.chosen)
-        if operators(chosen)
-    }
-
-
-def roofline_rows(chosen: Chosen) -> list[tuple[str, ...]]:
-    """(operator, phase, time, FLOP per byte, TFLOP/s, roof, share of the roof), longest first."""
-    return [
-        (
-            o.name, o.phase, time(o.seconds), significant(o.intensity),
-            significant(1e-12 * o.achieved), significant(1e-12 * o.attainable),
-            f"{o.achieved / o.attainable:.0%}",
+def roofline_section(folder: StudyFolder) -> list[Section]:
+    """A picture and a table for each chosen point whose operators are known."""
+    known = [chosen for chosen in folder.chosen if operators(chosen)]
+    if not known:
+        return []
+    drawn = [
+        Figure(
+            f"roof-{k}",
+            f"{capital(one.under)} on {one.item['deployment']['chip']}",
+            roofline_figure(one),
+            "Arithmetic intensity against rate: each mark an operator, the line the roof.",
         )
-        for o in sorted(operators(chosen), key=lambda o: (o.phase, -o.seconds))
-    ]  # fmt: skip
+        for k, one in enumerate(known)
+    ]
+    numbers = Section("The numbers", [roofline_table(one) for one in known], folded=True)
+    return [
+        Section(
+            "Under the roof of the chip", (*drawn, numbers), ABOUT, "roofline", on_console=False
+        )
+    ]
+
+
+def roofline_table(chosen: Chosen) -> Table:
+    """Each operator in each phase, longest first."""
+    return Table(
+        f"roof-of-{chosen.item['point']}",
+        capital(chosen.under),
+        (
+            Column("name", "operator"),
+            Column("phase", "phase"),
+            Column("seconds", "time", "time"),
+            Column("intensity", "FLOP per byte", "rate"),
+            Column("achieved", "TFLOP/s", "rate"),
+            Column("attainable", "roof, TFLOP/s", "rate"),
+            Column("of_roof", "share of the roof", "share"),
+        ),
+        [
+            {
+                "name": o.name,
+                "phase": o.phase,
+                "seconds": o.seconds,
+                "intensity": o.intensity,
+                "achieved": 1e-12 * o.achieved,
+                "attainable": 1e-12 * o.attainable,
+                "of_roof": o.achieved / o.attainable,
+            }
+            for o in sorted(operators(chosen), key=lambda o: (o.phase, -o.seconds))
+        ],
+    )

@@ -1,16 +1,18 @@
-"""The front as columns for the page, and the page's plain tables."""
+"""The front as columns to look around in, and the tables of a study."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
+from dse.answer.answer import Column, Table
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show
-from dse.render.describe import dtypes, given_name, kind, short_shape, short_split
-from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.page import script_json
-from dse.render.words import efficiency_shares, limits, span
+from dse.answer.palette import PALETTE, SYMBOLS
+from dse.questions.study.describe import dtypes, given_name, kind, short_shape, short_split
+from dse.questions.study.folder import Chosen, Json, StudyFolder
+from dse.questions.study.words import capital, efficiency_shares, limits, span
 from dse.schema.metrics import METRICS
 
 # Text of the front that one page may carry beside plotly.js (1.2 MB).
@@ -26,10 +28,35 @@ AXES_ONLY = {
     "scale_up_domain": "scale-up domain (hypothetical)",
 }
 PARALLEL = (
-    "chip", "kind", "num_hidden_layers", "hidden_size", "num_experts", "total_parameters",
-    "active_parameters", "weights", "kv", "chips", "replicas", "tensor_parallel",
-    "expert_parallel", "scale_up_domain", "concurrency",
-)  # fmt: skip
+    "chip",
+    "kind",
+    "num_hidden_layers",
+    "hidden_size",
+    "num_experts",
+    "total_parameters",
+    "active_parameters",
+    "weights",
+    "kv",
+    "chips",
+    "replicas",
+    "tensor_parallel",
+    "expert_parallel",
+    "scale_up_domain",
+    "concurrency",
+)
+SPLIT = (
+    "Shape: layers × hidden size, query heads/KV heads. Split: replicas × (TP tensor, PP pipeline, "
+    "DP attention data, EP expert parallel)."
+)
+# Of a longer front the page draws about so many points, and tells so many rows.
+DRAWN = {
+    "table_rows": 200,
+    "printed_rows": 40,
+    "drawn_points": 1_500,
+    "drawn_lines": 600,
+    "palette": PALETTE,
+    "symbols": SYMBOLS,
+}
 NOT_PLOTTED = ("memory_capacity_bytes_per_chip",)
 
 
@@ -42,7 +69,7 @@ def front_data(folder: StudyFolder, data_bytes: int = DATA_BYTES) -> dict[str, A
     count = len(folder.items)
     while True:
         data = _columns(folder, thin(folder, count))
-        size = len(script_json(data))
+        size = len(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
         if size <= data_bytes or count == 1:
             return data
         count = max(1, min(count - 1, int(0.95 * count * data_bytes / size)))
@@ -90,6 +117,7 @@ def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
         "x": x,
         "y": y,
         "study": folder.name,
+        **DRAWN,
     }
 
 
@@ -168,36 +196,51 @@ def _short(value: float, digits: int) -> float | int:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def tallies(folder: StudyFolder) -> list[dict[str, Any]]:
+def tallies(folder: StudyFolder) -> Table:
     """Constraints by how many evaluated designs they ruled out, most first."""
     evaluations = max(1, folder.study["evaluations"])
-    rows = sorted(folder.study["constraint_tallies"], key=lambda row: -row["violated"])
-    return [
-        {
-            "constraint": row["constraint"],
-            "meaning": row.get("meaning") or "",
-            "violated": row["violated"],
-            "only": row["only"],
-            "share": min(1.0, row["violated"] / evaluations),
-            "only_share": min(1.0, row["only"] / evaluations),
-        }
-        for row in rows
-    ]
+    found = sorted(folder.study["constraint_tallies"], key=lambda row: -row["violated"])
+    never = ", ".join(row["constraint"] for row in found if not row["violated"])
+    return Table(
+        "constraints",
+        "",
+        (
+            Column("constraint", "constraint"),
+            Column("meaning", "meaning"),
+            Column("violated", "violated", "count"),
+            Column("only", "alone", "count"),
+            Column("share", "share of evaluated", "share", bar=True),
+        ),
+        [
+            {
+                "constraint": row["constraint"],
+                "meaning": row.get("meaning") or "",
+                "violated": row["violated"],
+                "only": row["only"],
+                "share": min(1.0, row["violated"] / evaluations),
+            }
+            for row in found
+            if row["violated"]
+        ],
+        notes=[f"Never violated: {never}."] if never else [],
+    )
 
 
-def time_rows(chosen: Chosen) -> list[dict[str, str]]:
+def times(chosen: Chosen) -> Table:
     """The operators of a chosen point, longest decode first."""
     rows = sorted(chosen.detail["breakdown"], key=lambda row: -(row["decode_s"] or 0.0))
-    return [
-        {
-            "operator": row["operator"],
-            "prefill": show("prefill_s", row["prefill_s"]),
-            "decode": show("decode_step_s", row["decode_s"]),
-            "bound": bounds(row),
-            "efficiency": row["efficiency"],
-        }
-        for row in rows
-    ]
+    return Table(
+        f"time-of-{chosen.item['point']}",
+        capital(chosen.under),
+        (
+            Column("operator", "operator"),
+            Column("prefill_s", "prefill of one prompt", "prefill_s"),
+            Column("decode_s", "decode step", "decode_step_s"),
+            Column("bounds", "bound"),
+            Column("efficiency", "efficiency"),
+        ),
+        [{**row, "bounds": bounds(row)} for row in rows],
+    )
 
 
 def bounds(row: Json) -> str:
@@ -206,70 +249,155 @@ def bounds(row: Json) -> str:
     return row["bound"] if prefill == row["bound"] else f"{prefill} / {row['bound']}"
 
 
-def memory_rows(chosen: Chosen) -> list[tuple[str, str]]:
-    parts = [(row["part"], row["bytes"]) for row in chosen.detail["memory"]]
-    capacity = chosen.detail["capacity_bytes"]
-    free = capacity - sum(size for _, size in parts)
-    return [
-        *((part.replace("_", " "), show("memory_bytes_per_chip", size)) for part, size in parts),
-        ("free", show("memory_bytes_per_chip", max(0.0, free))),
-        ("capacity", show("memory_bytes_per_chip", capacity)),
-    ]
+def memories(folder: StudyFolder) -> Table:
+    """What one chip of each chosen point holds, part by part, what is free, and its capacity."""
+    parts = list(dict.fromkeys(r["part"] for c in folder.chosen for r in c.detail["memory"]))
+    rows = []
+    for chosen in folder.chosen:
+        held = {row["part"]: row["bytes"] for row in chosen.detail["memory"]}
+        capacity = chosen.detail["capacity_bytes"]
+        free = max(0.0, capacity - sum(held.values()))
+        rows.append({"point": chosen.under, **held, "free": free, "capacity": capacity})
+    return Table(
+        "memory",
+        "",
+        (
+            Column("point", "point"),
+            *(Column(part, part.replace("_", " ").replace("kv", "KV"), "bytes") for part in parts),
+            Column("free", "free", "bytes"),
+            Column("capacity", "capacity", "bytes"),
+        ),
+        rows,
+    )
 
 
-def floor_rows(folder: StudyFolder) -> list[dict[str, str]]:
+def floors(folder: StudyFolder) -> Table:
     """Floor, prediction and interval of each chosen point's decode step."""
-    rows = []
-    for chosen in folder.chosen:
-        floor, predicted = chosen.detail["floor_s"], chosen.detail["decode_step_s"]
-        interval = chosen.step_interval
-        rows.append(
+    return Table(
+        "floor",
+        "",
+        (
+            Column("point", "point"),
+            Column("floor_s", "floor of the decode step", "decode_step_s"),
+            Column("predicted_s", "prediction", "decode_step_s"),
+            Column("interval", "80% interval", right=True),
+            Column("ratio", "prediction / floor", "ratio"),
+        ),
+        [
             {
-                "names": chosen.under,
-                "floor": show("decode_step_s", floor),
-                "predicted": show("decode_step_s", predicted),
-                "interval": span("decode_step_s", interval) if interval else "–",
-                "ratio": f"{predicted / floor:.1f} ×" if floor else "–",
+                "point": chosen.under,
+                "floor_s": (floor := chosen.detail["floor_s"]),
+                "predicted_s": (predicted := chosen.detail["decode_step_s"]),
+                "interval": span("decode_step_s", i) if (i := chosen.step_interval) else None,
+                "ratio": predicted / floor if floor else None,
             }
-        )
-    return rows
+            for chosen in folder.chosen
+        ],
+    )
 
 
-def certainty_rows(folder: StudyFolder) -> list[dict[str, Any]]:
-    """What each chosen point's main numbers rest on."""
-    rows = []
-    for chosen in folder.chosen:
-        metrics = chosen.metrics
-        intervals, provenance = metrics.get("intervals", {}), metrics.get("provenance", {})
-        listed = dict.fromkeys([o["metric"] for o in folder.objectives] + list(intervals))
-        rows.append(
+def certainty(folder: StudyFolder, chosen: Chosen) -> Table:
+    """What the main numbers of a chosen point rest on, and its distance to each limit."""
+    metrics = chosen.metrics
+    intervals, provenance = metrics.get("intervals", {}), metrics.get("provenance", {})
+    listed = dict.fromkeys([o["metric"] for o in folder.objectives] + list(intervals))
+    shares = ", ".join(f"{share:.0%} {kind}" for kind, share in efficiency_shares(chosen))
+    rests = f"Kernel efficiencies behind the decode step's time: {shares}."
+    near = "; ".join(sentence for sentence, _ in limits(folder, chosen.item))
+    return Table(
+        f"certainty-of-{chosen.item['point']}",
+        capital(chosen.label),
+        (
+            Column("metric", "metric"),
+            Column("value", "predicted", right=True),
+            Column("interval", "80% interval", right=True),
+            Column("kind", "kind"),
+        ),
+        [
             {
-                "names": chosen.label,
-                "metrics": [
-                    {
-                        "label": label(name).text,
-                        "value": show(name, metrics.get(name)),
-                        "interval": span(name, intervals[name]) if name in intervals else "–",
-                        "provenance": provenance.get(name, "not stated"),
-                    }
-                    for name in listed
-                ],
-                "shares": [
-                    (kind, f"{share:.0%}", 100 * share) for kind, share in efficiency_shares(chosen)
-                ],
-                "limits": [sentence for sentence, _ in limits(folder, chosen.item)],
+                "metric": label(name).text,
+                "value": show(name, metrics.get(name)),
+                "interval": span(name, intervals[name]) if name in intervals else None,
+                "kind": provenance.get(name, "not stated"),
             }
-        )
-    return rows
+            for name in listed
+        ],
+        notes=[*([rests] if shares else []), *([f"Limits: {near}."] if near else [])],
+    )
 
 
-def assumptions(folder: StudyFolder) -> list[tuple[str, str]]:
-    """(sentence, names of the chosen points that rest on it), each sentence once."""
+def assumptions(folder: StudyFolder) -> list[str]:
+    """Each sentence once, with the names of the chosen points that rest on it."""
     names: dict[str, list[str]] = {}
     for chosen in folder.chosen:
         for sentence in chosen.metrics.get("assumed", ()):
             names.setdefault(sentence, []).append(chosen.label)
-    return [(sentence, ", ".join(of)) for sentence, of in names.items()]
+    return [f"{sentence} ({', '.join(of)})" for sentence, of in names.items()]
+
+
+def front(folder: StudyFolder, most: int) -> Table:
+    """About `most` points, evenly along the front, with their shape and deployment."""
+    total = len(folder.items)
+    shown = thin(folder, min(most, total))
+    note = (
+        f"{len(shown)} of {total:,} points, evenly along the front; front.csv has all."
+        if total > most
+        else "All of it is in front.csv too."
+    )
+    metrics = [o["metric"] for o in folder.objectives]
+    rows = [
+        {
+            "point": item["point"],
+            "chip": item["deployment"]["chip"],
+            "split": short_split(item["deployment"]),
+            "weights": dtypes(item["deployment"]["weight_dtype"]),
+            "shape": short_shape(item["model"]),
+            **{metric: item["metrics"].get(metric) for metric in metrics},
+            "bottleneck": item["metrics"]["bottleneck"],
+        }
+        for item in shown
+    ]
+    return Table(
+        "front",
+        "The front",
+        (
+            Column("point", "point", right=True),
+            Column("chip", "chip"),
+            Column("split", "split"),
+            Column("weights", "weights"),
+            Column("shape", "shape"),
+            *(Column(metric, label(metric).text, metric) for metric in metrics),
+            Column("bottleneck", "bound by"),
+        ),
+        rows,
+        notes=(note, SPLIT),
+        on_console=False,
+    )
+
+
+def prices(study: Json) -> Table:
+    """What an hour of each chip costs, and where the price is from."""
+    return Table(
+        "prices",
+        f"Prices on the basis {study['price']['basis']}",
+        (
+            Column("chip", "chip"),
+            Column("usd_per_chip_hour", "USD per chip-hour", "chip_usd_per_hour"),
+            *(Column(key, key) for key in ("date", "rule", "note", "source")),
+        ),
+        [_filled(row, "date", "rule", "note", "source") for row in study["price"]["rows"]],
+    )
+
+
+def sources(study: Json) -> Table:
+    """Every figure of a chip that the study used."""
+    keys = ("figure", "kind", "date", "source")
+    rows = [_filled(row, *keys) for row in study["sources"]]
+    return Table("sources", "Figures", tuple(Column(key, key) for key in keys), rows)
+
+
+def _filled(row: Json, *keys: str) -> Json:
+    return {**row, **{key: row.get(key) or "" for key in keys}}
 
 
 def run_facts(folder: StudyFolder) -> list[tuple[str, str]]:

@@ -6,11 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dse.answer.answer import Block, Figure, Notes, Section, table_of_texts
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show
 from dse.answer.palette import BLUE, GREEN, ORANGE, VERMILION, plain
-from dse.render.folder import Json, StudyFolder
+from dse.questions.study.folder import Json, StudyFolder
 
+REGRET = (
+    "Regret of the points of the answer under each law: how much of the front's range a design "
+    "gives away against what that law itself would choose"
+)
+OWN_FRONTS = (
+    "Each law's own front, and the compromise that it would choose. Losses of different laws do "
+    "not compare."
+)
 DRAWN = 1_500
 HEIGHT_PX = 480
 
@@ -57,6 +66,33 @@ def law_sentences(study: Mapping[str, Any]) -> list[str]:
             f"{knee['worst_regret']:.3f} under its worst law ({knee['worst_law']})."
         )
     return said
+
+
+def laws_section(folder: StudyFolder) -> list[Section]:
+    """The front under each quality law; nothing where the laws were not compared."""
+    study = folder.study
+    said = law_sentences(study)
+    if not said:
+        return []
+    blocks: list[Block] = [*law_figures(folder)]
+    laws = study["laws"]
+    if laws["depends"]:
+        regret, own = regret_rows(folder), law_rows(folder)
+        blocks += [
+            table_of_texts("regret", REGRET, regret, (0, len(regret[0]) - 1)),
+            table_of_texts("laws", OWN_FRONTS, own, (0, 3, 4)),
+            Section(
+                "How this was worked out, and the laws",
+                [
+                    Notes(f"Searched: {laws['searched']}.", laws["definitions"]),
+                    Notes("Laws", [f"{row['law']}: {row['title']}" for row in laws["compared"]]),
+                ],
+                folded=True,
+                on_console=False,
+            ),
+        ]
+    title = "Does the answer depend on the law?"
+    return [Section(title, blocks, about=said, name="laws")]
 
 
 def _fronts(laws: Json) -> int:
@@ -116,11 +152,11 @@ def regret_rows(folder: StudyFolder) -> list[tuple[str, ...]]:
     return rows
 
 
-def law_figure(folder: StudyFolder) -> dict[str, Any]:
-    """{id: figure}: the front in two objectives, each design by the laws on whose front it is."""
+def law_figures(folder: StudyFolder) -> list[Figure]:
+    """The front in two objectives, each design by the laws on whose front it is."""
     laws = folder.study.get("laws")
     if not laws or not laws["depends"] or len(folder.objectives) < 2:
-        return {}
+        return []
     x, y = _axes(folder)
     count = _fronts(laws)
     step = max(1.0, len(folder.items) / DRAWN)
@@ -149,7 +185,8 @@ def law_figure(folder: StudyFolder) -> dict[str, Any]:
         "xaxis": {"title": {"text": axis_title(x)}, "type": _type(folder, x)},
         "yaxis": {"title": {"text": axis_title(y)}, "type": _type(folder, y)},
     }
-    return {"laws-plot": {"data": traces, "layout": layout}}
+    shows = "The front, each design marked by the laws on whose front it is."
+    return [Figure("laws-plot", "", {"data": traces, "layout": layout}, shows)]
 
 
 def _own_choices(laws: Json, x: str, y: str) -> dict[str, Any]:

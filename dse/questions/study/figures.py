@@ -7,20 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dse.answer.answer import Figure
 from dse.answer.labels import BOUND_NAMES
 from dse.answer.numbers import bytes_, time
-from dse.answer.palette import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    YELLOW,
-    hatch,
-    plain,
-)
-from dse.render.folder import Json, StudyFolder
+from dse.answer.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, hatch, plain
+from dse.questions.study.folder import Json, StudyFolder
 
 BOUND_COLOURS = {"compute": ORANGE, "memory": BLUE, "network": GREEN, "fixed": PURPLE}
 PART_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
@@ -30,16 +21,22 @@ PART_HATCHES = ("", "/", "x", ".", "-", "\\", "|")
 ROW_PX, FRAME_PX = 58, 130
 
 
-def figures(folder: StudyFolder) -> dict[str, dict[str, Any]]:
-    """Every figure of the chosen points by the id of its element."""
-    if not folder.chosen:
-        return {}
-    return {
-        "time-prefill": time_figure(folder, "prefill_s"),
-        "time-decode": time_figure(folder, "decode_s"),
-        "memory-plot": memory_figure(folder),
-        "floor-plot": floor_figure(folder),
-    }
+def time_figures(folder: StudyFolder) -> list[Figure]:
+    """Prefill and decode of the chosen points by operator; their scales differ."""
+    return [
+        Figure(
+            "time-prefill",
+            "Prefill: reading one prompt",
+            time_figure(folder, "prefill_s"),
+            "Prefill time by operator, a bar for each point.",
+        ),
+        Figure(
+            "time-decode",
+            "Decode: one step of the batch",
+            time_figure(folder, "decode_s"),
+            "Decode time by operator, a bar for each point.",
+        ),
+    ]
 
 
 def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
@@ -91,10 +88,10 @@ def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
             }
         )  # fmt: skip
     title = "prefill of one prompt (ms)" if key == "prefill_s" else "decode step (ms)"
-    return {"data": traces, "layout": _bars(folder, title)}
+    return {"data": traces, "layout": {**_bars(folder, title), "meta": "fit"}}
 
 
-def memory_figure(folder: StudyFolder) -> dict[str, Any]:
+def memory_figure(folder: StudyFolder) -> Figure:
     """One bar a chosen point, one segment a part of memory, a line at the chip's capacity (GB)."""
     parts = list(dict.fromkeys(r["part"] for c in folder.chosen for r in c.detail["memory"]))
     labels = _rows(folder)
@@ -127,10 +124,11 @@ def memory_figure(folder: StudyFolder) -> dict[str, Any]:
             "hovertext": [f"capacity: {bytes_(size)}" for size in capacities],
         }
     )  # fmt: skip
-    return {"data": traces, "layout": _bars(folder, "memory of one chip (GB)")}
+    drawn = {"data": traces, "layout": _bars(folder, "memory of one chip (GB)")}
+    return Figure("memory-plot", "", drawn, "Memory by part, a bar for each point.")
 
 
-def floor_figure(folder: StudyFolder) -> dict[str, Any]:
+def floor_figure(folder: StudyFolder) -> Figure:
     """Floor and prediction of the decode step with its 80% interval (ms)."""
     labels = _rows(folder)
     floors = [1e3 * chosen.detail["floor_s"] for chosen in folder.chosen]
@@ -142,11 +140,12 @@ def floor_figure(folder: StudyFolder) -> dict[str, Any]:
     gaps = [
         {
             "type": "scatter", "mode": "lines", "x": [low, high], "y": [name, name],
-            "line": {"color": "grid", "width": 6}, "hoverinfo": "skip", "showlegend": False,
+            "line": {"color": "grid", "width": 6}, "opacity": 0.4,
+            "hoverinfo": "skip", "showlegend": False,
         }
         for name, low, high in zip(labels, floors, predicted, strict=True)
     ]  # fmt: skip
-    return {
+    drawn = {
         "data": [
             *gaps,
             {
@@ -174,6 +173,8 @@ def floor_figure(folder: StudyFolder) -> dict[str, Any]:
         ],
         "layout": _bars(folder, "decode step (ms)"),
     }  # fmt: skip
+    shows = "Floor and prediction of the decode step, with its 80% interval."
+    return Figure("floor-plot", "", drawn, shows)
 
 
 def _bound(row: Json, key: str) -> str:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dse.answer.labels import (
-    BASES,
-    BOUNDS,
-    label,
-)
+from dse.answer.answer import Column, Table
+from dse.answer.labels import BASES, BOUNDS, label
 from dse.answer.numbers import show, significant
-from dse.problem.words import MIX, mix_words
-from dse.render.describe import MOST_TOKENS, brief_shape, dtypes, given_name
-from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.sure import percent
-from dse.render.views import view_answers
+from dse.problem.loads import held, loads_of
+from dse.problem.words import (
+    DEPLOYMENT_KEY,
+    DOMAIN_KEY,
+    HELD_KEY,
+    MIX,
+    mix_words,
+    short_deployment,
+)
+from dse.questions.study.describe import MOST_TOKENS, brief_shape, dtypes, given_name
+from dse.questions.study.folder import Chosen, Json, StudyFolder
+from dse.questions.study.sure import percent
+from dse.questions.study.views import view_answers
 
 CERTAINTY = ("measured", "fitted", "derived", "spec", "estimated", "claimed", "assumed")
 YEAR = 365 * 24 * 3600.0
@@ -82,23 +87,44 @@ def untrained(folder: StudyFolder) -> list[str]:
     ]
 
 
-def summary(folder: StudyFolder) -> list[tuple[str, ...]]:
-    """A head and a row for each chosen point: name, objectives, what its time rests on, design."""
+def summary(folder: StudyFolder) -> Table:
+    """A row for each chosen point: name, objectives, what its time rests on, shape, deployment."""
     wanted = [objective["metric"] for objective in folder.objectives]
-    rows = [("point", *(label(metric).text for metric in wanted), "efficiencies", "design")]
+    several = len({brief_shape(item) for item in folder.items}) > 1
+    held_too = held(loads_of(folder.study))
+    rows = []
     for chosen in folder.chosen:
-        d = chosen.item["deployment"]
         kinds = [kind for kind, share in efficiency_shares(chosen) if share >= 0.5]
         rows.append(
-            (
-                f"{chosen.label} ({chosen.item['point']})",
-                *(show(metric, chosen.metrics.get(metric)) for metric in wanted),
-                ", ".join(kinds) or "–",
-                f"{brief_shape(chosen.item)}, {d['chips']} × {d['chip']}"
-                + (f", domains of {d['scale_up_domain']}" if "scale_up_domain" in d else ""),
-            )
+            {
+                "point": f"{chosen.label} ({chosen.item['point']})",
+                **{metric: chosen.metrics.get(metric) for metric in wanted},
+                "efficiencies": ", ".join(kinds) or None,
+                "shape": brief_shape(chosen.item),
+                "deployment": short_deployment(chosen.item["deployment"], held_too),
+            }
         )
-    return rows
+    columns = (
+        Column("point", "point"),
+        *(Column(m, label(m).short, m, explain=label(m).text) for m in wanted),
+        Column("efficiencies", "efficiencies"),
+        *([Column("shape", "shape")] if several else []),
+        Column("deployment", "deployment"),
+    )
+    domain = DOMAIN_KEY if "rack" in folder.study else ""
+    key = f"{DEPLOYMENT_KEY}{domain}{HELD_KEY if held_too else ''}"
+    note = f"Deployment: {key}; degrees of 1 are left out. front.csv has every design of the front."
+    return Table("summary", "", columns, rows, notes=[note])
+
+
+def asked(folder: StudyFolder) -> str:
+    """The price basis first, then the workload and the limits, on one line."""
+    many = "Workloads" if folder.study["workload"] is None else "Workload"
+    limited = ", ".join(constraint["text"] for constraint in folder.study["constraints"])
+    return (
+        f"Prices: {price_basis(folder)}. {many}: {workload(folder).removesuffix('.')}. "
+        f"Limits: {limited or 'none'}."
+    )
 
 
 def price_basis(folder: StudyFolder) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from dse.answer.answer import Column, Facts, Table
 from dse.answer.labels import BOUND_NAMES, label
 from dse.answer.numbers import show, significant, time
 from dse.problem.loads import held, loads_of
 from dse.problem.quality import overtraining_words
 from dse.quality.laws import DEFAULT, predicted_loss
-from dse.render.describe import deployment, shape
-from dse.render.folder import Chosen, Json, StudyFolder
-from dse.render.words import basis, bottleneck, capital, chip_price, extreme, limits, span
+from dse.questions.study.describe import deployment, shape
+from dse.questions.study.folder import Chosen, Json, StudyFolder
+from dse.questions.study.words import basis, bottleneck, capital, chip_price, extreme, limits, span
 
 TITLES = {
     "cheapest": "Cheapest",
@@ -21,69 +20,55 @@ TITLES = {
     "best": "Best quality",
     "knee": "Knee: the compromise",
 }
-COSTS = ("usd_per_million_input_tokens", "usd_per_million_output_tokens",
-         "usd_per_million_total_tokens")  # fmt: skip
+COSTS = tuple(f"usd_per_million_{name}_tokens" for name in ("input", "output", "total"))
 BY_WORKLOAD = ("ttft_s", "tpot_s", *COSTS)
 ALL_IN = "usd_per_million_output_tokens_all_in"
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One chosen point: `stats` are (objective, value), `rows` are (heading, sentences),
-    `workloads` the table of a mix, its head first."""
-
-    title: str
-    names: tuple[str, ...]
-    why: str
-    point: int
-    stats: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
-    workloads: list[tuple[str, ...]]
-    command: str
+def cards(folder: StudyFolder) -> list[Facts]:
+    """The facts of each chosen point, in the order cheapest, fastest, best, knee."""
+    return [_card(folder, chosen) for chosen in folder.chosen]
 
 
-def cards(folder: StudyFolder) -> list[Card]:
-    """A card for each chosen point, in the order cheapest, fastest, best, knee."""
-    return [
-        Card(
-            " · ".join(_title(folder, name) for name in chosen.names),
-            chosen.names,
-            _why(folder, chosen),
-            chosen.item["point"],
-            tuple(
-                (label(o["metric"]).text, show(o["metric"], chosen.metrics.get(o["metric"])))
-                for o in folder.objectives
-            ),
-            (
-                ("Build", (shape(chosen.item),)),
-                (
-                    "Run it on",
-                    (deployment(chosen.item["deployment"], held(loads_of(folder.study))),),
-                ),
-                ("It costs", cost(folder, chosen)),
-                ("It gives", gives(folder, chosen.metrics)),
-                ("Bound by", bound(folder, chosen)),
-                ("Certainty", certainty(folder, chosen)),
-                *trade(folder, chosen),
-            ),
-            workload_table(chosen.item),
-            chosen.item["command"],
-        )
-        for chosen in folder.chosen
+def _card(folder: StudyFolder, chosen: Chosen) -> Facts:
+    title = " · ".join(_title(folder, name) for name in chosen.names)
+    why, loads = _why(folder, chosen), held(loads_of(folder.study))
+    rows = [
+        *([("Chosen as", (f"{why}.",))] if why else []),
+        ("Build", (shape(chosen.item),)),
+        ("Run it on", (deployment(chosen.item["deployment"], loads),)),
+        ("It costs", cost(folder, chosen)),
+        ("It gives", gives(folder, chosen.metrics)),
+        ("Bound by", bound(folder, chosen)),
+        ("Certainty", certainty(folder, chosen)),
+        *trade(folder, chosen),
     ]
+    wanted = [o["metric"] for o in folder.objectives]
+    return Facts(
+        f"{title} (point {chosen.item['point']})",
+        [(what, " ".join(said)) for what, said in rows],
+        strong=[(label(name).text, show(name, chosen.metrics.get(name))) for name in wanted],
+        command=chosen.item["command"],
+        marked="knee" in chosen.names,
+        on_console=False,
+    )
 
 
-def workload_table(item: Json) -> list[tuple[str, ...]]:
-    """A head and a row for each figure, a column for each workload of a mix; empty for one."""
-    loads = item.get("workloads")
-    if not loads:
-        return []
-    shares = (("share of requests", "weight"), ("share of the time", "chip_seconds_share"))
-    return [
-        ("", *(load["name"] for load in loads)),
-        *((text, *(f"{load[key] * 100:.3g}%" for load in loads)) for text, key in shares),
-        *((label(m).text, *(show(m, load[m]) for load in loads)) for m in BY_WORKLOAD),
-    ]
+def workload_tables(folder: StudyFolder) -> list[Table]:
+    """Of a mix, a table for each chosen point, with a row for each workload."""
+    found = []
+    for chosen in folder.chosen:
+        if loads := chosen.item.get("workloads"):
+            columns = (
+                Column("name", "workload"),
+                Column("weight", "share of requests", "share"),
+                Column("chip_seconds_share", "share of the time", "share"),
+                *(Column(metric, label(metric).text, metric) for metric in BY_WORKLOAD),
+            )
+            name = f"workloads-of-{chosen.item['point']}"
+            caption = f"Each workload: {chosen.label}"
+            found.append(Table(name, caption, columns, loads, on_console=False))
+    return found
 
 
 def cost(folder: StudyFolder, chosen: Chosen) -> tuple[str, ...]:
