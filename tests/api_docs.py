@@ -58,9 +58,11 @@ def example(documented: Any) -> str:
     for line in (inspect.getdoc(documented) or "").splitlines():
         if line.startswith("    "):
             lines.append(line[4:])
-        elif lines:
+        elif line and lines:
             break
-    return "\n".join(lines)
+        elif lines:
+            lines.append("")
+    return "\n".join(lines).rstrip()
 
 
 def signature(name: str, documented: Any) -> str:

@@ -64,10 +64,11 @@ def answer_html(answer: Answer) -> str:
 
 
 def answer_cell(answer: Answer) -> str:
-    """An answer in a notebook: the sentence, the first table and the first picture."""
+    """An answer in a notebook: the sentence, the first table, and the front to look around in or
+    the first picture."""
     parts = [Markup("<p><b>{}</b></p>").format(answer.headline)]
-    shown = [table for table in answer.tables if table.on_console][:1]
-    for one in shown:
+    tables = [table for table in answer.tables if table.on_console][:1]
+    for one in tables:
         head = Markup("").join(Markup("<th>{}</th>").format(title) for title in one.titles)
         rows = Markup("").join(
             Markup("<tr>{}</tr>").format(
@@ -75,14 +76,12 @@ def answer_cell(answer: Answer) -> str:
             )
             for row in one.texts()
         )
-        parts.append(
-            Markup("<table><caption>{}</caption><tr>{}</tr>{}</table>").format(
-                one.caption, head, rows
-            )
-        )
-    if answer.figures:
+        caption = Markup("<caption>{}</caption>").format(one.caption) if one.caption else ""
+        parts.append(Markup("<table>{}<tr>{}</tr>{}</table>").format(caption, head, rows))
+    shown = [answer.explorer] if answer.explorer else answer.figures[:1]
+    if shown:
         picture = replace(
-            answer, sentences=(), blocks=answer.figures[:1], certainty=(), rests=(), command=""
+            answer, sentences=(), blocks=shown, certainty=(), rests=(), command="", data=()
         )
         parts.append(
             Markup(

@@ -8,11 +8,11 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.files import write_text
@@ -27,7 +27,6 @@ from dse.study.folder import (
 )
 from dse.study.join import JOURNAL, posed_study
 from dse.study.run import run_study
-from dse.study.summary import Point, summary_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,6 +117,19 @@ def _from_here(space: Mapping[str, Any]) -> Any:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of a front: its number, the shape as a config object, where it runs, its metrics (SI
+    units) and the command that evaluates it again."""
+
+    point: int
+    names: tuple[str, ...]
+    model: Mapping[str, Any]
+    deployment: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    command: str
+
+
 class Study:
     """A finished study: what `dse.run` returns, or that of a folder.
 
@@ -125,7 +137,7 @@ class Study:
         study.best.metrics["predicted_loss"], study.knee.deployment
         study.front.to_pandas().plot.scatter("tpot_s", "predicted_loss")
 
-    A notebook shows the chosen points and a picture of the front (`summary`).
+    A notebook shows the answer, the chosen points and the front to look around in.
     """
 
     def __init__(self, folder: Path | str, catalog: Catalog | None = None) -> None:
@@ -183,20 +195,12 @@ class Study:
         return report(self.folder)
 
     def _repr_html_(self) -> str:
-        """In a notebook: the answer, the chosen points and the first picture."""
+        """In a notebook: the answer, the chosen points and the front."""
         return self.report()._repr_html_()
 
     def catalog(self) -> Catalog:
         """What the study was made with, as it is now."""
         return (self._catalog or load_catalog()).over(self.document)
-
-    @property
-    def summary(self) -> Answer:
-        """The chosen points and a picture of the front."""
-        return summary_of(self.document, list(self.front))
-
-    def _repr_html_(self) -> str:
-        return self.summary._repr_html_()
 
     def __repr__(self) -> str:
         return f"Study({str(self.folder)!r}: {self.document['space']}, {len(self.front)} points)"
