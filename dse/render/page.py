@@ -21,6 +21,8 @@ from dse.answer.numbers import kind_of
 PLOTLY = "plotly-basic.min.js"
 # A number of a shaded table is colourless from this many times the least on.
 PALE_AT, STRONGEST = 3.0, 60.0
+# A notebook's cell says the answer itself, so the page of its picture does not.
+PICTURE_ALONE = "<style>header, #answer { display: none }</style>"
 UNITS = {
     "time": "s",
     "days": "days",
@@ -80,13 +82,13 @@ def answer_cell(answer: Answer) -> str:
         parts.append(Markup("<table>{}<tr>{}</tr>{}</table>").format(caption, head, rows))
     shown = [answer.explorer] if answer.explorer else answer.figures[:1]
     if shown:
-        picture = replace(
-            answer, sentences=(), blocks=shown, certainty=(), rests=(), command="", data=()
-        )
+        alone = answer_html(
+            replace(answer, sentences=(), blocks=shown, certainty=(), rests=(), command="", data=())
+        ).replace("</head>", f"{PICTURE_ALONE}</head>", 1)
         parts.append(
             Markup(
                 '<iframe srcdoc="{}" style="width: 100%; height: 640px; border: 0"></iframe>'
-            ).format(answer_html(picture))
+            ).format(alone)
         )
     return str(Markup("").join(parts))
 
