@@ -5,8 +5,10 @@
     catalog = dse.load_catalog(prices="mine.csv", as_of="2026-10-01")
     e = dse.estimate("llama-3-70b", "h100_sxm", tp=8, concurrency=32, catalog=catalog)
     e.tpot_s, e.interval("tpot_s"), e.provenance
-    study = dse.run("tiny", catalog=catalog, seed=1)
-    study.front.to_pandas()
+    study = dse.run("tiny", catalog=catalog, seed=1)  # a name, a path, a dict
+    study.front.to_pandas().plot.scatter("tpot_s", "predicted_loss")
+    dse.whatif(study, {"chip.h100_sxm.price": "-20%"}).to_html("whatif.html")
+    dse.fleet("dense-70b-billion-tokens", catalog=catalog)  # shows itself in a notebook
 
 Each name below is imported when it is first asked for: `import dse` alone costs nothing.
 """

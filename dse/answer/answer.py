@@ -231,9 +231,19 @@ def _scalars(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Ce
             yield f"{prefix}{key}", value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
-    """What a question found. Texts are plain: each renderer escapes them for its own format."""
+    """What a question found: a sentence, tables and pictures, and how sure it is.
+
+        answer = dse.fleet("dense-70b-billion-tokens")
+        print(answer.to_text())
+        answer.to_html("fleet.html")
+        answer.document["usd"]
+
+    Each `to_` gives one format; `write` puts the files into a folder. `document` holds the numbers
+    in SI units. A notebook shows the sentence, the first table and the first picture. Texts are
+    plain: each renderer escapes them for its own format.
+    """
 
     question: str
     title: str
@@ -318,6 +328,9 @@ class Answer:
         from dse.render.files import write_answer_files
 
         return write_answer_files(self, Path(folder), formats)
+
+    def __repr__(self) -> str:
+        return f"Answer({self.question}: {self.headline})"
 
     def _repr_html_(self) -> str:
         """In a notebook: the sentence, the first table and the first picture."""

@@ -21,6 +21,8 @@ from dse.answer.numbers import kind_of
 PLOTLY = "plotly-basic.min.js"
 # A number of a shaded table is colourless from this many times the least on.
 PALE_AT, STRONGEST = 3.0, 60.0
+# A notebook's cell says the answer itself, so the page of its picture does not.
+PICTURE_ALONE = "<style>header, #answer { display: none }</style>"
 UNITS = {
     "time": "s",
     "days": "days",
@@ -64,10 +66,11 @@ def answer_html(answer: Answer) -> str:
 
 
 def answer_cell(answer: Answer) -> str:
-    """An answer in a notebook: the sentence, the first table and the first picture."""
+    """An answer in a notebook: the sentence, the first table, and the front to look around in or
+    the first picture."""
     parts = [Markup("<p><b>{}</b></p>").format(answer.headline)]
-    shown = [table for table in answer.tables if table.on_console][:1]
-    for one in shown:
+    tables = [table for table in answer.tables if table.on_console][:1]
+    for one in tables:
         head = Markup("").join(Markup("<th>{}</th>").format(title) for title in one.titles)
         rows = Markup("").join(
             Markup("<tr>{}</tr>").format(
@@ -75,19 +78,17 @@ def answer_cell(answer: Answer) -> str:
             )
             for row in one.texts()
         )
-        parts.append(
-            Markup("<table><caption>{}</caption><tr>{}</tr>{}</table>").format(
-                one.caption, head, rows
-            )
-        )
-    if answer.figures:
-        picture = replace(
-            answer, sentences=(), blocks=answer.figures[:1], certainty=(), rests=(), command=""
-        )
+        caption = Markup("<caption>{}</caption>").format(one.caption) if one.caption else ""
+        parts.append(Markup("<table>{}<tr>{}</tr>{}</table>").format(caption, head, rows))
+    shown = [answer.explorer] if answer.explorer else answer.figures[:1]
+    if shown:
+        alone = answer_html(
+            replace(answer, sentences=(), blocks=shown, certainty=(), rests=(), command="", data=())
+        ).replace("</head>", f"{PICTURE_ALONE}</head>", 1)
         parts.append(
             Markup(
                 '<iframe srcdoc="{}" style="width: 100%; height: 640px; border: 0"></iframe>'
-            ).format(answer_html(picture))
+            ).format(alone)
         )
     return str(Markup("").join(parts))
 

@@ -131,7 +131,14 @@ class Point:
 
 
 class Study:
-    """A finished study: what `dse.run` returns, or `dse.Study("studies/tiny")` of its folder."""
+    """A finished study: what `dse.run` returns, or that of a folder.
+
+        study = dse.Study("studies/tiny")
+        study.best.metrics["predicted_loss"], study.knee.deployment
+        study.front.to_pandas().plot.scatter("tpot_s", "predicted_loss")
+
+    A notebook shows the answer, the chosen points and the front to look around in.
+    """
 
     def __init__(self, folder: Path | str, catalog: Catalog | None = None) -> None:
         """Raises InputError for a folder that is no study, StorageError for one that is damaged."""
@@ -188,7 +195,7 @@ class Study:
         return report(self.folder)
 
     def _repr_html_(self) -> str:
-        """In a notebook: the answer, the chosen points and the first picture."""
+        """In a notebook: the answer, the chosen points and the front."""
         return self.report()._repr_html_()
 
     def catalog(self) -> Catalog:

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from dse.cli import VERBS
-from tests import command_blocks, schema_docs
+from tests import api_docs, command_blocks, schema_docs
 from tests.cli_docs import commands, page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,6 +64,11 @@ def test_command_page_is_fresh_and_complete():
 def test_page_of_fields_is_fresh():
     text = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
     assert text == schema_docs.page(), "run `python -m tests.schema_docs > docs/fields.md`"
+
+
+def test_page_of_the_library_is_fresh():
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert text == api_docs.page(), "run `python -m tests.api_docs > docs/api.md`"
 
 
 def test_commands_of_a_block():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dse
 from dse.errors import InputError
+from tests import api_docs
 
 HEAVY = ("numpy", "pandas", "optuna", "plotly", "scipy", "pydantic", "click", "rich")
 SPACE = {
@@ -49,11 +53,38 @@ def test_import_dse_is_fast():
     assert min(taken) < 0.06
 
 
-@pytest.mark.parametrize("name", [name for name in dse.__all__ if name != "Answer"])
-def test_every_name_has_a_docstring(name: str):
+@pytest.mark.parametrize("name", dse.__all__)
+def test_every_name_has_a_docstring_with_an_example(name: str):
     found = getattr(dse, name)
     assert found.__name__ == name
-    assert "dse." in (found.__doc__ or "")
+    shown = api_docs.example(found)
+    ast.parse(shown)
+    named = re.findall(r"\bdse\.(\w+)", shown)
+    assert named, f"dse.{name} has no example"
+    assert set(named) <= set(dse.__all__)
+
+
+def test_the_lines_of_the_docstring_run_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    columns = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+    price = "h100_sxm,rental_3yr,1.90,me,2026-09,a quote,\n"
+    Path("mine.csv").write_text(columns + price, encoding="utf-8")
+    *lines, last = filter(None, api_docs.example(dse).splitlines())
+    assert len(lines) == 7
+    names: dict[str, Any] = {}
+    exec("\n".join(lines), names)  # noqa: S102 - the lines of our own docstring
+    answer = eval(last, names)  # noqa: S307
+    assert names["catalog"].prices.select("rental_3yr")["h100_sxm"].usd_per_chip_hour == 1.9
+    assert "</html>" in Path("whatif.html").read_text(encoding="utf-8")
+    for shown in (answer, names["study"]):
+        cell = shown._repr_html_()
+        assert cell.index("<b>") < cell.index("<table>") < cell.index("<iframe")
+
+
+def test_what_is_found_is_one_line_in_a_console():
+    answer = dse.whatif("tiny")
+    assert repr(answer) == f"Answer(whatif: {answer.headline})"
 
 
 def test_a_study_of_a_space_that_is_no_file():

@@ -44,7 +44,7 @@ ARRIVAL_COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PointAnswer(Answer):
     """The answer of one point. Every key of its document is an attribute: `e.tpot_s`,
     `e.provenance`, `e.feasible`. `point` has the arrays behind it; None for pools."""

@@ -11,7 +11,7 @@ from dse.answer.answer import Answer, Notes
 from dse.files import write_text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Export(Answer):
     """`files` by name, the first one first; `notes` what a reader has to know besides."""
 
