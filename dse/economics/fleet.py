@@ -214,7 +214,7 @@ def solve(
 
 
 def many(plan: Plan, options: Sequence[Option]) -> bool:
-    """Whether the peak takes more than MANY instances, were all of the largest."""
+    """Whether the peak takes more than MANY instances, even if all are the largest."""
     needed = 0.0
     for one in plan.demand:
         most = max(option.requests_per_s for option in options if option.klass == one.name)
@@ -238,13 +238,13 @@ def _more(
 
 
 def _near(program: _Program, loose: Any, nodes: int, gap: float) -> Any:
-    """The best answer near one with split instances; None where there is none."""
+    """The best answer near one with split instances, or None."""
     found = program.run(nodes, gap, near=dict(zip(program.names, loose.x, strict=True)))
     return found if found.x is not None else None
 
 
 def limit_names(plan: Plan) -> list[str]:
-    """What might give where nothing is feasible."""
+    """Limits that may be relaxed if nothing is feasible."""
     known = ("watts", "racks", "chips", "usd_per_hour", "usd_per_quarter", "usd_total")
     names = [name for name in known if np.isfinite(getattr(plan.limits, name))]
     names += [f"{SUPPLY} {o.label}" for o in plan.offers if np.isfinite(o.chips_per_quarter)]
