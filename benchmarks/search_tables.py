@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dse.render.sure import percent
+from dse.questions.study.sure import percent
 
 Row = dict[str, Any]
 MARKS = (

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from dse.questions.fleet.ask import fleet
     from dse.questions.risk.ask import risk
     from dse.questions.scale.ask import scale
-    from dse.questions.traffic.ask import traffic
     from dse.questions.train.ask import train
-    from dse.questions.whatif.ask import whatif
+    from dse.questions.whatif.ask import require, whatif
+    from dse.questions.whatif.served import space_of_model
     from dse.schema.model_catalog import load_model
     from dse.schema.study import load_space
     from dse.study.result import Study, run
@@ -47,10 +47,11 @@ __all__ = [
     "load_catalog",
     "load_model",
     "load_space",
+    "require",
     "risk",
     "run",
     "scale",
-    "traffic",
+    "space_of_model",
     "train",
     "validate",
     "whatif",
@@ -67,10 +68,11 @@ _PLACES = {
     "load_catalog": "dse.catalog",
     "load_model": "dse.schema.model_catalog",
     "load_space": "dse.schema.study",
+    "require": "dse.questions.whatif.ask",
     "risk": "dse.questions.risk.ask",
     "run": "dse.study.result",
     "scale": "dse.questions.scale.ask",
-    "traffic": "dse.questions.traffic.ask",
+    "space_of_model": "dse.questions.whatif.served",
     "train": "dse.questions.train.ask",
     "validate": "dse.accuracy.ask",
     "whatif": "dse.questions.whatif.ask",

@@ -21,9 +21,8 @@ from pathlib import Path
 REPORTS = Path(__file__).resolve().parents[1] / "reports"
 KEPT = (
     "report.html", "report.md", "front.csv", "study.json", "scale.html", "compare.html",
-    "fleet.html", "fleet.csv", "fleet.json", "fleet.xlsx", "basket.html", "basket.md",
+    "compare.md", "fleet.html", "fleet.csv", "fleet.json", "fleet.xlsx",
     "whatif.html", "whatif.csv", "whatif.xlsx", "risk.html", "risk.csv", "risk.xlsx",
-    "traffic.html", "traffic.csv", "traffic.xlsx",
 )  # fmt: skip
 
 

@@ -32,7 +32,9 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
    `asked` is one line: model, workload, limits, price basis. `rests` is what the answer rests on,
    `certainty` how sure it is. `data` are tables for CSV alone, where it holds more than is shown.
    `words` explains terms of this question; `GLOSSARY` (dse/answer/glossary.py) the common ones.
-   A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text.
+   A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text,
+   `Facts` says one thing by its facts, `Explorer` is a front to look around in,
+   `Commands` are command lines to run next. `table_of` makes data of the document's own rows.
 6. `cli/VERB.py` is options, one call, and `deliver(answer, out=out, as_json=as_json)` of
    `dse.cli.printing`: files first, then words or the document.
 7. Delete `render/VERB.py`, its template, and what only they used. Compare `tools/snapshots.py`
@@ -56,13 +58,15 @@ FORMATS = ("json", "csv", "xlsx", "md", "html")
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: `key` names it in CSV and in the rows, `title` on paper. `kind` is a metric or a
-    key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind."""
+    key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind. `bar`: a
+    page draws its shares as bars behind the numbers."""
 
     key: str
     title: str
     kind: str = ""
     right: bool | None = None
     explain: str = ""
+    bar: bool = False
 
     @property
     def aligned_right(self) -> bool:
@@ -86,7 +90,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Raw values under `columns`. `name` is that of its CSV file and sheet; `notes` explain it."""
+    """Raw values under `columns`. `name` is that of its CSV file and sheet; `notes` explain it. Of
+    a `shaded` table a page colours the numbers, the strongest nearest to the least, and frames
+    the least."""
 
     name: str
     caption: str
@@ -94,6 +100,7 @@ class Table:
     rows: Sequence[Mapping[str, Cell]]
     notes: Sequence[str] = ()
     on_console: bool = True
+    shaded: bool = False
 
     @property
     def titles(self) -> list[str]:
@@ -110,6 +117,21 @@ class Table:
     def values(self) -> list[list[Cell]]:
         """The cells as they are."""
         return [[row.get(one.key) for one in self.columns] for row in self.rows]
+
+
+def table_of_texts(
+    name: str,
+    caption: str,
+    rows: Sequence[Sequence[str]],
+    words: Sequence[int] = (0,),
+    notes: Sequence[str] = (),
+) -> Table:
+    """A table of `rows` that are texts already, the titles first. Columns of `words` are aligned to
+    the left, all others hold numbers."""
+    head, *body = rows
+    columns = [Column(f"{k}", title, right=k not in words) for k, title in enumerate(head)]
+    cells = [{f"{k}": cell for k, cell in enumerate(row)} for row in body]
+    return Table(name, caption, columns, cells, notes, on_console=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +154,80 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
+class Commands:
+    """Command lines to run next."""
+
+    title: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One thing by its facts: `rows` are (what, sentence). `strong` are a few numbers, (what,
+    value), which a page prints large; `command` makes the thing again. Neighbours of this kind
+    stand side by side on a page."""
+
+    title: str
+    rows: Sequence[tuple[str, str]]
+    strong: Sequence[tuple[str, str]] = ()
+    command: str = ""
+    marked: bool = False
+    on_console: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Explorer:
+    """Many designs to look around in. `data` are the columns that the page's script draws as a
+    scatter, parallel axes, pairs and a table that filter each other (`explorer.js`); `table` is
+    what other formats show."""
+
+    table: Table
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
-    """Blocks that belong together, under a heading and an introduction."""
+    """Blocks that belong together, under a heading and an introduction; without a heading they
+    belong to the answer itself. `name` is its id on a page. A `folded` one opens on a click."""
 
     title: str
     blocks: Sequence[Block]
     about: Sequence[str] = ()
+    name: str = ""
+    folded: bool = False
+    on_console: bool = True
 
 
-Block = Table | Figure | Notes | Section
+Block = Table | Figure | Notes | Commands | Facts | Explorer | Section
+
+
+def table_of(name: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows of a document as data: every value under its key, that of an object inside it under both
+    keys with a dot between (`deployment.chip`). Lists are left out. Every row has every column."""
+    flat = [dict(_scalars(row)) for row in rows]
+    keys = dict.fromkeys(key for row in flat for key in row)
+    return Table(name, name, [Column(key, key) for key in keys], flat)
+
+
+def long_table(name: str, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    """The rows of several parts of a document as one table: part, row, quantity, value."""
+    rows = [
+        {"part": part, "row": k, "quantity": key, "value": value}
+        for part, found in parts.items()
+        for k, row in enumerate(found, 1)
+        for key, value in _scalars(row)
+        if value is not None
+    ]
+    keys = ("part", "row", "quantity", "value")
+    return Table(name, name, [Column(key, key) for key in keys], rows)
+
+
+def _scalars(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Cell]]:
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _scalars(value, f"{prefix}{key}.")
+        elif not isinstance(value, (list, tuple)):
+            yield f"{prefix}{key}", value
 
 
 @dataclass(frozen=True)
@@ -171,7 +258,12 @@ class Answer:
 
     @property
     def tables(self) -> list[Table]:
-        return [block for block in self._all() if isinstance(block, Table)]
+        found = [b.table if isinstance(b, Explorer) else b for b in self._all()]
+        return [block for block in found if isinstance(block, Table)]
+
+    @property
+    def explorer(self) -> Explorer | None:
+        return next((block for block in self._all() if isinstance(block, Explorer)), None)
 
     @property
     def figures(self) -> list[Figure]:

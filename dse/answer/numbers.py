@@ -161,6 +161,12 @@ def share(part: float, digits: int = 2) -> str:
     return f"{plain(100 * part, 2)}%"
 
 
+def signed(value: float, digits: int = 2) -> str:
+    """`+0.83`, an elasticity: two decimals."""
+    del digits
+    return f"{value:+.2f}"
+
+
 def count(number: float, digits: int = 3) -> str:
     """In full: `1,024`; a mean of counts in `digits`."""
     if number == round(number) or abs(number) >= 1000:
@@ -211,6 +217,9 @@ KINDS: Mapping[str, Callable[[float, int], str]] = {
     "number": plain,
     "ratio": ratio,
     "fixed": significant,
+    "signed": signed,
+    "change": lambda value, digits: tenths(value, sign=True),
+    "tenths": lambda value, digits: tenths(value),
 }
 
 

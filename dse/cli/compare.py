@@ -1,145 +1,111 @@
-"""dse compare: two studies side by side, or two fleets; what prices moved and what that changed."""
+"""dse compare: two studies, dates, fleets or chips side by side; a space and a published model."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dse.cli.options import json_option
-from dse.cli.printing import command_line, print_json, print_tables, say
+from dse.cli.options import (
+    json_option,
+    law_option,
+    out_option,
+    own_price_options,
+    read_catalog,
+    refuse,
+)
+from dse.cli.point import POINT_FLAGS, TOKENS, point_options
+from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
-if TYPE_CHECKING:
-    from dse.answer.text_table import Table
+FIGURES = ("settings", "price_basis", "chip_files")  # of chips without a model
 
 
 @click.command("compare")
-@click.argument("a", metavar="A|SPACE")
-@click.argument("b", required=False)
+@click.argument("what", nargs=-1, required=True, metavar="A [B ...]")
 @click.option(
-    "--as-of", "dates", multiple=True, metavar="DATE",
-    help="Of a SPACE, given twice: two studies of it, at the prices known then.",
-)  # fmt: skip
-@click.option(
-    "--out",
-    metavar="DIR",
-    help="Write compare.html, compare.json, compare.csv and compare.xlsx there; of a SPACE, also "
-    "both studies.",
+    "--as-of",
+    "dates",
+    multiple=True,
+    metavar="DATE",
+    help="Shipped prices as they were known then. Of a SPACE, given twice: two studies of it.",
 )
+@click.option(
+    "--by", metavar="chip", help="Of a SPACE of several chips: one shape for all of them."
+)
+@law_option("Quality law that predicts the loss; else that of the space.")
+@partial(point_options, prices=own_price_options)
+@out_option("compare")
 @json_option
-def command(a: str, b: str | None, dates: tuple[str, ...], out: str | None, as_json: bool) -> None:
-    """What changed from study A to study B: prices, the chosen designs, the front.
+def command(
+    what: tuple[str, ...],
+    dates: tuple[str, ...],
+    by: str | None,
+    law: str | None,
+    out: Path | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """What differs between two of anything: studies, dates, fleets, chips, a published model.
 
     \b
-    dse run quickstart --as-of 2026-06 --out studies/june
-    dse run quickstart --out studies/now
-    dse compare studies/june studies/now --out changes
-    dse compare quickstart --as-of 2026-06 --as-of 2026-11
-    dse fleet plan.yaml --out fleets/now; dse compare fleets/june fleets/now
+    dse compare studies/june studies/now --out changes           two studies
+    dse compare fleets/june fleets/now                           two fleets
+    dse compare quickstart --as-of 2026-06 --as-of 2026-11       a SPACE at two dates
+    dse compare h200_sxm b200_sxm mi355x                         chips: figures and prices
+    dse compare h200_sxm b200_sxm --model deepseek-v3 --tp 8     and a model on each
+    dse compare h200_sxm --set hbm_bandwidth=2x                  a chip and a hypothetical one
+    dse compare basket-h200-tpu-trn2 --by chip                   one shape for several chips
+    dse compare rediscovery/llama-3-70b                          a published model and the front
+    dse compare rediscovery                                      all shipped cases, a line each
+    dse compare my-space.yaml llama-3-8b                         a SPACE or STUDY and a model
 
-    A and B are folders that `dse run` or `dse fleet --out` wrote. Both studies have one price
-    basis. entered and left are points of B and A that the other does not have.
+    Studies and fleets are folders that `dse run` or `dse fleet --out` wrote. Both studies have one
+    price basis. entered and left are points of B and A that the other does not have.
+
+    CHIP is an id or the path of a chip file; the options of a point (--tp, --concurrency, ...) go
+    with --model. rediscovery/NAME is a shipped case, and a file of the same kind one of yours: a
+    published model, the SPACE that it is held against, and what was known when it was designed.
+    Exit code 3: nothing is feasible.
     """
-    from dse.errors import InputError
+    from dse.questions.compare.ask import SAID, compare, kind_of
 
-    if out == "":
-        raise InputError("--out is empty", accepted="a folder")
-    if b is not None and dates:
-        raise InputError("--as-of does not go with two folders", accepted="one of the two")
-    if b is not None:
-        _two(Path(a), Path(b), out, as_json)
-        return
-    if len(dates) != 2:
-        raise InputError(
-            "'B' is missing", accepted="a second folder, or --as-of twice with a space"
-        )
-    with tempfile.TemporaryDirectory() if out is None else nullcontext(out) as folder:
-        first, second = (_study(a, date, Path(folder)) for date in _in_order(dates))
-        called = None if out else (f"{a} as of {dates[0]}", f"{a} as of {dates[1]}")
-        _show(first, second, out, as_json, called)
-
-
-def _two(a: Path, b: Path, out: str | None, as_json: bool) -> None:
-    from dse.questions.compare.fleet import is_fleet
-
-    if is_fleet(a) or is_fleet(b):
-        _show_fleets(a, b, out, as_json)
+    catalog = read_catalog(flags["chip_files"])
+    kind = kind_of(what, dates, by, catalog)
+    given = {}
+    if kind == "chips":
+        refuse(["chip"], "chips that are compared, which are arguments")
+        if flags["model"] is None:
+            asked = [*(name for name in POINT_FLAGS if name not in FIGURES), "law"]
+            refuse(asked, "a comparison of figures: it takes --model")
+        if flags["serving"] == "poisson":
+            refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
+        if flags["workloads"]:
+            refuse(TOKENS, "--workload")
+        given = {name: flags[name] for name in flags if name not in ("chip", "chip_files")}
     else:
-        _show(a, b, out, as_json)
+        refuse(POINT_FLAGS, SAID[kind])
+    if kind in ("studies", "dates"):
+        refuse(["law"], SAID[kind])
+    if kind == "studies":
+        refuse(["prices", "costs", "efficiency"], f"{SAID[kind]}, which have theirs")
+    answer = compare(
+        *what,
+        as_of=dates,
+        by=by,
+        law=law,
+        out=out,
+        catalog=catalog,
+        progress=Progress(),
+        command=command_line(),
+        **given,
+    )
+    if kind == "dates" and out is not None:
+        from dse.questions.study import write_report
 
-
-def _in_order(dates: tuple[str, ...]) -> tuple[str, ...]:
-    from dse.errors import InputError
-    from dse.schema.own_prices import last_day
-
-    if last_day(dates[0]) >= last_day(dates[1]):
-        raise InputError(
-            f"read {' and '.join(dates)}", field="--as-of", accepted="the earlier date first"
-        )
-    return dates
-
-
-def _study(space: str, date: str, folder: Path) -> Path:
-    """A study of a space at the prices of a date, with its report, in a folder of that name."""
-    from dse.catalog import load_catalog
-    from dse.render import write_report
-    from dse.study.run import run_study
-
-    progress = Progress()
-
-    def count(done: int, total: int | None, front: int) -> None:
-        of = f" of at most {total:,}" if total else ""
-        progress(f"as of {date}: {done:,}{of} points evaluated; front {front:,}")
-
-    run_study(space, folder / date, catalog=load_catalog(as_of=date), progress=count)
-    write_report(folder / date)
-    return folder / date
-
-
-def _show(
-    a: Path, b: Path, out: str | None, as_json: bool, called: tuple[str, str] | None = None
-) -> None:
-    from dse.questions.compare.studies import compare
-    from dse.questions.compare.words import alike, facts, lead, tables
-
-    found = compare(a, b, called)
-    document = {**found.document, "answer": lead(found)}
-    _print(document, tables(found), [*facts(found), *alike(document)], as_json)
-    if out is not None:
-        from dse.render.compare import write_compared
-
-        page = write_compared(Path(out), found, {**document, "command": command_line()})
-        click.echo(f"Page: {page}", err=as_json)
-
-
-def _show_fleets(a: Path, b: Path, out: str | None, as_json: bool) -> None:
-    from dse.questions.compare.fleet import compare_fleets, tables
-    from dse.questions.compare.words import alike
-
-    document = compare_fleets(a, b)
-    _print(document, tables(document), alike(document), as_json)
-    if out is not None:
-        from dse.render.compare import write_fleets
-
-        page = write_fleets(Path(out), {**document, "command": command_line()})
-        click.echo(f"Page: {page}", err=as_json)
-
-
-def _print(
-    document: dict[str, Any], tables: Sequence[Table], rests: Sequence[str], as_json: bool
-) -> None:
-    if as_json:
-        print_json(document)
-        return
-    say(document["title"])
-    for sentence in document["answer"]:
-        say(f"- {sentence}", "  ")
-    print_tables(tables)
-    click.echo("\nHow the two compare:")
-    for sentence in rests:
-        say(f"- {sentence}", "  ")
+        for date in dates:
+            write_report(out / date)
+    formats = ("json", "csv", "xlsx", "md", "html")
+    deliver(answer, out=out, as_json=as_json, formats=formats)

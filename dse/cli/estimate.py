@@ -2,26 +2,86 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import json_option, law_option, read_catalog, refuse
-from dse.cli.point import POINT_FLAGS, POOL_FLAGS, estimate_flags, point_options, pool_options
-from dse.cli.printing import print_json, print_rests, print_table, print_workloads, say
+from dse.cli.options import DEGREE, json_option, law_option, read_catalog, refuse
+from dse.cli.point import (
+    POINT_FLAGS,
+    POOL_FLAGS,
+    TOKENS,
+    check_load,
+    estimate_flags,
+    point_options,
+    pool_options,
+)
+from dse.cli.printing import command_line, deliver, print_json
+
+if TYPE_CHECKING:
+    from dse.answer.answer import Answer
+
+FILES = (".csv", ".json", ".html", ".xlsx")
+NOTHING = 3  # exit code of a search with nothing feasible (`dse.errors.NothingFeasible`)
+# What --fit takes of a point; it tries the degrees itself.
+FIT_FLAGS = (
+    "model",
+    "chip",
+    "weight_dtype",
+    "kv_dtype",
+    *TOKENS,
+    "concurrency",
+    "weights_offload",
+    "kv_offload",
+    "offload_tier",
+    "backend",
+    "chip_files",
+)
+POOLS = {
+    "law": "it predicts no loss",
+    "pp": "its pools have no pipeline stages",
+    "settings": "it takes the file of `dse catalog chips derive`",
+    "replicas": "it has --prefill-workers and --decode-workers",
+    "workloads": "one closed loop",
+    "requests_per_second": "one closed loop",
+    "average_load": "two pools",
+    "peak_over_average": "two pools",
+    "detail": "two pools",
+    "energy_by_batch": "two pools",
+}
 
 
 @click.command("estimate")
 @click.argument("study", required=False)
 @click.argument("point", required=False)
+@click.option(
+    "--detail", is_flag=True, help="Also where time, memory, money and energy go, by operator."
+)
+@click.option(
+    "--energy-by-batch",
+    is_flag=True,
+    help="Also tokens per joule with 1, 2, 4, ... requests in flight, as far as memory admits "
+    "them.",
+)
+@click.option("--why-not", metavar="STUDY", help="Why is this point not on the front of STUDY?")
+@click.option("--fit", is_flag=True, help="The fewest chips that hold the model, all splits tried.")
+@click.option(
+    "--most-chips", type=DEGREE, metavar="N", help="The largest instance that --fit tries: 16,384."
+)
 @point_options
 @pool_options
 @law_option(
     "Quality law of the loss (docs/quality.md): leverage, hoffmann, cautious, joint, abnar."
 )
 @click.option("--points", metavar="IN", help="A file in the measurement format.")
-@click.option("--out", metavar="OUT", help="Where --points writes its answer.")
+@click.option(
+    "--out",
+    metavar="OUT",
+    help="The file that --points writes; else a folder for estimate.html, .json, .csv and .xlsx.",
+)
 @json_option
 def command(
     study: str | None,
@@ -35,97 +95,108 @@ def command(
 
     \b
     dse estimate --model llama-3-70b --chip h100_sxm --tp 8 --concurrency 32
-    dse estimate --model llama-3-70b --chip h200_sxm --set hbm_bandwidth=2x --tp 8
+    dse estimate --model llama-3-70b --chip h200_sxm --set hbm_bandwidth=2x --tp 8 --detail
     dse estimate studies/quickstart knee      a point of a study again
+    dse estimate --why-not studies/deploy-llama-3-70b --model llama-3-70b --chip h100_sxm --tp 4
+    dse estimate --fit --model llama-3-70b --chip groq_lpu_v1 --weight-dtype int8
     dse estimate --points IN.csv --out OUT.csv
     dse estimate --serving disaggregated --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8
       --prefill-tp 8 --prefill-workers 2
 
-    POINT is a number of front.csv or one of cheapest, fastest, best, knee.
+    POINT is a number of front.csv or one of cheapest, fastest, best, knee. Exit code 3: --fit, and
+    no instance holds the model.
     """
-    from dse.errors import InputError
-
     if points is not None:
-        from dse.accuracy.measurements import estimate_file
-
-        refuse((*POINT_FLAGS, *POOL_FLAGS, "study", "law"), "--points")
-        if out is None:
-            raise InputError("--out is missing", accepted="dse estimate --points IN.csv --out OUT")
-        counted = estimate_file(Path(points), Path(out), read_catalog())
-        if as_json:
-            print_json(counted)
-        else:
-            click.echo(f"{counted['ok']:,} of {counted['rows']:,} rows predicted, written to {out}")
+        _file(points, out, as_json)
         return
-    refuse(["out"], "an estimate of one point: it prints its answer")
+    if out is not None and (not out or Path(out).suffix in FILES):
+        from dse.errors import InputError
+
+        raise InputError(f"read {out!r}", field="--out", accepted="a folder")
+    answer = _answer(study, point, flags)
+    deliver(replace(answer, command=command_line()), out=out, as_json=as_json)
+    if answer.document.get("fits") is False:
+        sys.exit(NOTHING)
+
+
+def _answer(study: str | None, point: str | None, flags: dict[str, Any]) -> Answer:
+    from dse.questions.estimate.ask import estimate, fewest_chips
+
+    why_not, fit = flags.pop("why_not"), flags.pop("fit")
+    most = flags.pop("most_chips")
+    if not fit:
+        refuse(["most_chips"], "an estimate without --fit")
     if study is not None:
-        from dse.questions.estimate.again import estimate_again
-
-        refuse((*POINT_FLAGS, *POOL_FLAGS), "STUDY POINT")
-        if point is None:
-            raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
-        answer = estimate_again(Path(study), point, read_catalog(), law=flags["law"])
-    elif flags["serving"] == "disaggregated":
-        _pools(flags, as_json)
-        return
+        refuse((*POINT_FLAGS, *POOL_FLAGS, "why_not", "fit"), "STUDY POINT")
+        return _again(study, point, flags)
+    if why_not is not None:
+        return _why_not(why_not, flags)
+    if fit:
+        names = {*POINT_FLAGS, *POOL_FLAGS, "law", "detail", "energy_by_batch"} - {*FIT_FLAGS}
+        refuse(names, "--fit, which tries every split of one instance")
+        given = {name: flags[name] for name in FIT_FLAGS if name != "chip_files"}
+        if most is not None:
+            given["most_chips"] = most
+        return fewest_chips(**given, catalog=read_catalog(flags["chip_files"]))
+    if flags["serving"] == "disaggregated":
+        for name, reason in POOLS.items():
+            refuse([name], f"--serving disaggregated: {reason}")
     else:
         refuse(POOL_FLAGS, "one pool: it takes --serving disaggregated")
-        answer = estimate_flags(flags)
+    check_load(flags)
+    catalog = read_catalog(flags.pop("chip_files"))
+    return estimate(**flags, catalog=catalog)
+
+
+def _again(study: str, point: str | None, flags: dict[str, Any]) -> Answer:
+    """A point of a study."""
+    from dse.errors import InputError
+    from dse.questions.estimate.again import estimate_again
+    from dse.questions.estimate.present import point_answer
+
+    if point is None:
+        raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
+    detail, by_batch = flags["detail"], flags["energy_by_batch"]
+    found = estimate_again(Path(study), point, read_catalog(), keep=detail, law=flags["law"])
+    return point_answer(found, detail=detail, by_batch=by_batch)
+
+
+def _why_not(study: str, flags: dict[str, Any]) -> Answer:
+    """What of the point the study's limits, rules or front refuse, with the study's workload."""
+    from dse.problem.loads import held, loads_of
+    from dse.questions.estimate.present import why_not_answer
+    from dse.questions.estimate.why_not import why_not
+    from dse.schema.workloads import DETAILS
+    from dse.study.folder import STUDY, read_json
+
+    written = read_json(Path(study), STUDY)
+    loads = loads_of(written)
+    taken = {"price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS, *POOL_FLAGS}
+    taken |= {"jitter", "jitter_distribution", "law"}
+    if not held(loads):
+        taken.add("concurrency")
+    asked = {key: written.get(key) for key in ("price_basis", "costs")}
+    asked["law"] = written.get("quality_law")
+    if flags["domain"] is not None and "rack" in written:
+        taken.add("rack")
+        asked["rack"] = written["rack"]["named"]
+    refuse(taken, f"--why-not, which takes it from {study}")
+    refuse(("fit", "detail", "energy_by_batch"), "--why-not, which compares with a front")
+    found = estimate_flags(flags | asked, loads=loads, study=written)
+    return why_not_answer(why_not(Path(study), found), study)
+
+
+def _file(points: str, out: str | None, as_json: bool) -> None:
+    """Every row of a file in the measurement format."""
+    from dse.accuracy.measurements import estimate_file
+    from dse.errors import InputError
+
+    others = ("study", "law", "detail", "energy_by_batch", "why_not", "fit", "most_chips")
+    refuse((*POINT_FLAGS, *POOL_FLAGS, *others), "--points")
+    if out is None:
+        raise InputError("--out is missing", accepted="dse estimate --points IN.csv --out OUT")
+    counted = estimate_file(Path(points), Path(out), read_catalog())
     if as_json:
-        print_json(answer.as_json())
+        print_json(counted)
     else:
-        _print(answer.as_json())
-
-
-def _pools(flags: dict[str, Any], as_json: bool) -> None:
-    """Prefill and decode on pools of their own."""
-    from dse.problem.words import pool_heading, pool_lines
-    from dse.questions.estimate.pools import pools
-
-    refuse(["law"], "--serving disaggregated: it predicts no loss")
-    refuse(["pp"], "--serving disaggregated: its pools have no pipeline stages")
-    refuse(["settings"], "--serving disaggregated: it takes the file of `dse hardware derive`")
-    refuse(["replicas"], "--serving disaggregated: it has --prefill-workers and --decode-workers")
-    refuse(("workloads", "requests_per_second"), "--serving disaggregated: one closed loop")
-    refuse(("average_load", "peak_over_average"), "--serving disaggregated: two pools")
-    flags["serving"] = "continuous"
-    degrees = {axis: flags[f"prefill_{axis}"] for axis in ("tp", "dp", "ep")}
-    first = {"chip": flags["prefill_chip"] or flags["chip"], "replicas": flags["prefill_workers"]}
-    answer = pools(
-        estimate_flags(flags | degrees | first),
-        estimate_flags(flags | {"replicas": flags["decode_workers"]}),
-    )
-    if as_json:
-        print_json(answer)
-        return
-    for line in pool_heading(answer):
-        say(line)
-    print_table(("metric", "predicted", "80% interval"), pool_lines(answer), right=(1, 2))
-    words = "; ".join(row["constraint"] for row in answer["violations"])
-    click.echo(f"Not feasible: {words}." if words else "Feasible.")
-    print_rests(answer["assumed"])
-
-
-def _print(answer: dict[str, Any]) -> None:
-    from dse.cli.costs import load_words, print_price
-    from dse.problem.quality import quality_words
-    from dse.problem.words import heading, known_words, metric_lines, verdict
-
-    for line in heading(answer):
-        say(line)
-    print_workloads(answer)
-    print_table(
-        ("metric", "predicted", "80% interval", "known as"),
-        metric_lines(answer),
-        right=(1, 2),
-    )
-    say(known_words(answer), "  ")
-    if "at_average_load" in answer:
-        say(load_words(answer["at_average_load"]), "  ")
-    if "price" in answer:
-        print_price(answer["price"])
-    for sentence in quality_words(answer):
-        say(sentence, "  ")
-    for line in verdict(answer):
-        say(line, "  ")
-    print_rests(answer["assumed"])
+        click.echo(f"{counted['ok']:,} of {counted['rows']:,} rows predicted, written to {out}")

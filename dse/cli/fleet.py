@@ -1,18 +1,100 @@
-"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter."""
+"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter, or for a trace."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from dse.cli.options import json_option, out_option, price_options, read_catalog, refuse
-from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
+from dse.cli.options import (
+    LOAD,
+    Between,
+    Whole,
+    json_option,
+    out_option,
+    price_options,
+    read_catalog,
+    refuse,
+)
+from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
+
+STEADY = "steady"
+# Parameters that make a plan, beside one that is named.
+MAKE = (
+    "model",
+    "chip",
+    "trace",
+    "requests_per_second",
+    "demand",
+    "peak_over_average",
+    "prompt_tokens",
+    "output_tokens",
+    "ttft_limit",
+    "tpot_limit",
+    "percentile",
+    "window",
+    "windows",
+    "lengths",
+    "weight_dtype",
+    "kv_dtype",
+    "backend",
+    "largest_instance",
+    "price_basis",
+)
 
 
 @click.command("fleet")
-@click.argument("plan")
+@click.argument("plan", required=False)
+@click.option("--model", help="Without a plan: a catalog id, or the path of a config.json.")
+@click.option("--chip", multiple=True, metavar="CHIPS", help="Chips to choose from, or all.")
+@click.option("--trace", metavar="FILE", help="CSV of requests: time (s), prompt, output [cached].")
+@click.option(
+    "--requests-per-second", type=Between(1e-6, 1e9), help="Mean requests, in place of a trace."
+)
+@click.option("--demand", metavar="RATE", help="Mean tokens, prompt and output, such as 1B/day.")
+@click.option(
+    "--peak-over-average",
+    type=Between(1.0, 1000.0),
+    default=1.0,
+    help="Peak over the mean, of --requests-per-second or --demand.",
+)
+@click.option("--prompt-tokens", type=LOAD, help="Prompt length, where no trace says it.")
+@click.option("--output-tokens", type=LOAD, help="Output length, where no trace says it.")
+@click.option("--ttft-limit", default="2s", help="Longest time to first token.")
+@click.option("--tpot-limit", default="50ms", help="Longest time per output token.")
+@click.option(
+    "--percentile",
+    type=click.Choice(["50", "90", "99", STEADY]),
+    default="90",
+    help="Percent of first tokens in time, of requests that come at random; steady: the median of "
+    "an even load.",
+)
+@click.option("--window", default="60s", help="Arrivals of a trace are counted in such windows.")
+@click.option(
+    "--windows",
+    type=Between(0.0, 1.0),
+    default=1.0,
+    help="Share of the windows that the fleet is large enough for; 1 is the busiest.",
+)
+@click.option(
+    "--lengths",
+    type=Whole(1, 32),
+    help="Groups of prompt lengths of a trace, with two of output lengths in each; 1, 4 and 8 for "
+    "the median, the 90th and the 99th percentile if left out.",
+)
+@click.option("--weight-dtype", default="", help="Formats to choose from; else the model's.")
+@click.option("--kv-dtype", default="", help="Formats of the KV cache to choose from.")
+@click.option("--backend", default="current", help="Serving software (hardware/backends).")
+@click.option(
+    "--largest-instance", type=Whole(1, 1024), default=16, help="Most chips of one instance."
+)
+@click.option(
+    "--price-basis",
+    default="rental_3yr",
+    help="Basis of hardware/prices.csv, or owned_tco: chips are bought.",
+)
 @click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
@@ -21,7 +103,13 @@ from dse.cli.progress import Progress
 @price_options
 @json_option
 def command(
-    plan: str, chip_files: tuple[str, ...], show: bool, out: Path | None, as_json: bool
+    plan: str | None,
+    chip_files: tuple[str, ...],
+    show: bool,
+    out: Path | None,
+    as_json: bool,
+    percentile: str,
+    **flags: Any,
 ) -> None:
     """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.
 
@@ -29,40 +117,34 @@ def command(
     dse fleet dense-70b-billion-tokens
     dse fleet deepseek-v3-two-megawatts --out fleet
     dse fleet dense-70b-billion-tokens --show > plan.yaml
-    dse fleet plan.yaml --json
+    dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99
+    dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048 --output-tokens 512
 
     PLAN is a shipped plan or the path of a file: demand by class, the chips on offer, what is owned
-    already, and limits (docs/fleet.md). Exit code 3: nothing keeps the plan; what must give is
-    said.
+    already, and limits (docs/fleet.md). Without one, the other options make a plan of one quarter.
+    Exit code 3: nothing keeps the plan; the answer says what must change.
     """
     from dse.errors import NothingFeasible
-    from dse.questions.fleet.answer import assumptions, document
     from dse.questions.fleet.ask import fleet
-    from dse.questions.fleet.tables import tables
-    from dse.questions.fleet.words import lead
     from dse.schema.plan_reader import find_plan, load_plan
 
     catalog = read_catalog(chip_files)
-    if show:
+    if plan is not None:
+        refuse(MAKE, "a plan, which says it")
+        flags = {}
+    else:
+        flags["percentile"] = None if percentile == STEADY else int(percentile)
+        refuse(["show"], "a plan that is made from options")
+    if show and plan is not None:
         refuse(["out", "as_json"], "--show, which prints the plan's file alone")
         read = load_plan(find_plan(plan), catalog)
         click.echo(Path(read.file).read_text(encoding="utf-8"), nl=False)
         return
-    answer = fleet(plan, catalog=catalog, progress=Progress())
-    sentences = lead(answer)
-    written = document(answer, sentences)
-    if as_json:
-        print_json(written)
-    elif answer.counted is not None:
-        say(f"{answer.plan.title}")
-        for sentence in sentences:
-            say(f"- {sentence}", "  ")
-        print_tables(tables(answer))
-        print_rests(assumptions(answer))
-    if out is not None:
-        from dse.render.fleet import write_fleet
-
-        page = write_fleet(out, answer, {**written, "command": command_line()})
-        click.echo(f"Report: {page}", err=as_json)
-    if answer.counted is None:
-        raise NothingFeasible("\n".join(sentences))
+    found = fleet(plan, catalog=catalog, command=command_line(), progress=Progress(), **flags)
+    feasible = found.document["feasible"]
+    if feasible or as_json:
+        deliver(found, out=out, as_json=as_json)
+    elif out is not None:
+        found.write(out)
+    if not feasible:
+        raise NothingFeasible("\n".join((found.headline, *found.sentences)))

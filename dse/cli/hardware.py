@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dse.cli import collectives
-from dse.cli.fit import command as fit
-from dse.cli.hardware_compare import compare_chips
 from dse.cli.hardware_derive import derive_chip
 from dse.cli.hardware_prices import list_prices
-from dse.cli.hardware_require import require_chip
 from dse.cli.options import efficiency_option, json_option, price_options, read_catalog
 from dse.cli.printing import print_json, print_table, say
 from dse.cli.racks import rack
@@ -354,7 +351,5 @@ def new_chip(chip: str) -> None:
     click.echo(template(chip, sorted(c for c in classes if c.startswith("class_"))), nl=False)
 
 
-for _command in (
-    derive_chip, compare_chips, require_chip, rack, fit, collectives.command, list_prices,
-):  # fmt: skip
+for _command in (derive_chip, rack, collectives.command, list_prices):
     command.add_command(_command)

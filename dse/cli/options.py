@@ -18,6 +18,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no text.")
 
 
+model_option = click.option(
+    "--model", help="Catalog id (dse catalog models list), or the path of a config.json."
+)
+chip_option = click.option(
+    "--chip", help="Chip id (dse catalog chips list), or the path of a chip file."
+)
+
+
+def named_model(argument: str | None, option: str | None, name: str = "MODEL") -> str:
+    """The model of a verb that takes it as an argument or as --model. Raises InputError where
+    neither is given, or both."""
+    from dse.errors import InputError
+
+    if argument and option:
+        raise InputError(f"read {argument!r} and --model {option}", accepted="one of the two")
+    if not (found := argument or option):
+        raise InputError(
+            f"{name} is missing",
+            accepted="a catalog id (dse catalog models list), or the path of a config.json",
+        )
+    return found
+
+
 class Whole(click.ParamType):
     """A whole number from `least` to `most`."""
 
@@ -107,21 +130,36 @@ def space_catalog(space: str) -> Catalog:
     return read_catalog(chip_files_of(space))
 
 
+def _catalog_option(*names: str, help: str, metavar: str = "FILE", multiple: bool = True) -> Any:
+    """An option that `read_catalog` reads."""
+    return click.option(
+        *names,
+        multiple=multiple,
+        metavar=metavar,
+        callback=_of_catalog,
+        expose_value=False,
+        is_eager=True,
+        help=help,
+    )
+
+
 _PRICE_OPTIONS = (
-    click.option(
-        "--prices", multiple=True, metavar="FILE", callback=_of_catalog,
-        expose_value=False, is_eager=True,
+    _catalog_option(
+        "--prices",
         help="Prices of yours, with the columns of hardware/prices.csv, before the shipped ones.",
     ),
-    click.option(
-        "--as-of", metavar="DATE", callback=_of_catalog, expose_value=False, is_eager=True,
+    _catalog_option(
+        "--as-of",
+        metavar="DATE",
+        multiple=False,
         help="Shipped prices as they were known then: 2026, 2026-Q2, 2026-06 or 2026-06-30.",
     ),
-    click.option(
-        "--costs", metavar="FILE", callback=_of_catalog, expose_value=False, is_eager=True,
+    _catalog_option(
+        "--costs",
+        multiple=False,
         help="What owning costs you, before hardware/costs.yaml (docs/costs.md); for owned_tco.",
     ),
-)  # fmt: skip
+)
 
 
 def price_options(function: F) -> F:
@@ -131,11 +169,17 @@ def price_options(function: F) -> F:
     return function
 
 
-efficiency_option = click.option(
-    "--efficiency-file", "efficiency", multiple=True, metavar="FILE", callback=_of_catalog,
-    expose_value=False, is_eager=True,
+def own_price_options(function: F) -> F:
+    """--prices and --costs alone, of a command for which --as-of says more."""
+    prices, _, costs = _PRICE_OPTIONS
+    return prices(costs(function))
+
+
+efficiency_option = _catalog_option(
+    "--efficiency-file",
+    "efficiency",
     help="Kernel laws measured by dse calibrate, in place of the shipped ones of the chip.",
-)  # fmt: skip
+)
 
 
 def refuse(names: Iterable[str], reason: str) -> None:

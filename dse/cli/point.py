@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -13,7 +14,9 @@ from dse.cli.options import (
     Between,
     F,
     Whole,
+    chip_option,
     efficiency_option,
+    model_option,
     price_options,
     read_catalog,
     refuse,
@@ -42,15 +45,15 @@ TOKENS = ("prompt_tokens", "output_tokens")
 
 
 _POINT_OPTIONS = (
-    click.option("--model", help="Catalog id, or the path of a config.json."),
-    click.option("--chip", help="Chip id (dse hardware list), or the path of a chip file."),
+    model_option,
+    chip_option,
     click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
         help="A hypothetical chip, --chip with one figure changed: hbm_bandwidth=2x, "
-        "capacity=+20%, link=900GB/s (dse hardware derive).",
+        "capacity=+20%, link=900GB/s (dse catalog chips derive).",
     ),
     click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism."),
     click.option("--pp", type=DEGREE, default=1, help="Pipeline stages."),
@@ -60,7 +63,7 @@ _POINT_OPTIONS = (
     click.option(
         "--domain", type=DEGREE, help="Chips of a hypothetical scale-up domain, behind switches."
     ),
-    click.option("--rack", help="A rack that bounds it (dse hardware rack), or a rack file."),
+    click.option("--rack", help="A rack that bounds it (dse catalog racks list), or a rack file."),
     click.option(
         "--redundant-experts",
         type=Whole(0, 100_000),
@@ -162,23 +165,24 @@ _POINT_OPTIONS = (
 )
 
 
-POINT_FLAGS = (
-    "model", "chip", "settings",
-    "tp", "pp", "dp", "ep", "replicas", "domain", "rack", "redundant_experts", "routing_skew",
-    "weight_dtype", "kv_dtype",
-    "prompt_tokens", "output_tokens", "workloads", "concurrency", "serving", "backend",
-    "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
-    "network_overlap", "power_cap", "jitter", "jitter_distribution",
-    "price_basis", "average_load", "peak_over_average", "training_tokens", "chip_files",
-    "weights_offload", "kv_offload", "offload_tier",
-)  # fmt: skip
+def _names(options: Iterable[Callable[[Any], Any]]) -> tuple[str, ...]:
+    """The names of the parameters that options make."""
+
+    def holder() -> None: ...
+
+    for option in options:
+        option(holder)
+    return tuple(str(param.name) for param in getattr(holder, "__click_params__", ()))
 
 
-def point_options(function: F) -> F:
-    """The flags that describe one point."""
+POINT_FLAGS = _names(_POINT_OPTIONS)
+
+
+def point_options(function: F, prices: Callable[[F], F] = price_options) -> F:
+    """The flags that describe one point, and those of its prices."""
     for option in reversed((*_POINT_OPTIONS, efficiency_option)):
         function = option(function)
-    return price_options(function)
+    return prices(function)
 
 
 _POOL_OPTIONS = (
@@ -191,9 +195,7 @@ _POOL_OPTIONS = (
 )
 
 
-POOL_FLAGS = (
-    "prefill_chip", "prefill_tp", "prefill_dp", "prefill_ep", "prefill_workers", "decode_workers",
-)  # fmt: skip
+POOL_FLAGS = _names(_POOL_OPTIONS)
 
 
 def pool_options(function: F) -> F:
@@ -201,6 +203,14 @@ def pool_options(function: F) -> F:
     for option in reversed(_POOL_OPTIONS):
         function = option(function)
     return function
+
+
+def check_load(flags: dict[str, Any]) -> None:
+    """Raises InputError where the flags of the workload contradict each other."""
+    if flags["serving"] == "poisson":
+        refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
+    if flags["workloads"]:
+        refuse(TOKENS, "--workload")
 
 
 def estimate_flags(
@@ -214,10 +224,7 @@ def estimate_flags(
     (dse.problem.loads), with what a finished study was made with beneath the flags."""
     from dse.questions.estimate.ask import point_of
 
-    if flags["serving"] == "poisson":
-        refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
-    if flags["workloads"]:
-        refuse(TOKENS, "--workload")
+    check_load(flags)
     catalog = read_catalog(flags["chip_files"])
     if study is not None:
         catalog = catalog.over(study)

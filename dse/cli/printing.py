@@ -6,11 +6,14 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dse.answer.answer import Answer
     from dse.answer.text_table import Table
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 def deliver(
     answer: Answer,
     *,
-    out: str | None,
+    out: str | Path | None,
     as_json: bool,
     formats: Sequence[str] = ("json", "csv", "xlsx", "html"),
 ) -> None:
@@ -27,7 +30,10 @@ def deliver(
     written = answer.write(out, formats) if out is not None else []
     click.echo(answer.to_json() if as_json else answer.to_text(width()))
     if written:
-        click.echo(f"Written: {', '.join(map(str, written))}", err=as_json)
+        from dse.render.console import wrapped
+
+        text = f"Written: {', '.join(map(str, written))}"
+        click.echo(wrapped(text, width(), "  "), err=as_json)
 
 
 def print_json(document: Any) -> None:
@@ -39,13 +45,6 @@ def say(text: str, indent: str = "") -> None:
     from dse.render.console import wrapped
 
     click.echo(wrapped(text, width(), indent))
-
-
-def say_command(text: str) -> None:
-    """A command line, indented, that goes on after a backslash where it is too wide."""
-    from dse.render.console import command_text
-
-    click.echo(command_text(text, width()))
 
 
 def print_table(
@@ -72,16 +71,6 @@ def print_rests(texts: Iterable[str]) -> None:
     click.echo("\nRests on:")
     for text in texts:
         say(f"- {text}", "  ")
-
-
-def print_workloads(answer: dict[str, Any]) -> None:
-    """What an estimate says of each workload of a mix; nothing where there is one."""
-    from dse.problem.words import MIX, workload_table
-
-    if answer["workload"] is None:
-        titles, rows = workload_table(answer["workloads"])
-        print_table(titles, rows, right=range(1, len(titles)))
-        say(MIX, "  ")
 
 
 def command_line() -> str:

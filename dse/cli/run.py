@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +15,13 @@ from dse.cli.options import (
     json_option,
     lease_option,
     price_options,
+    refuse,
     space_catalog,
 )
-from dse.cli.printing import print_json, print_table, say, width
+from dse.cli.printing import print_json, say, width
+
+if TYPE_CHECKING:
+    from dse.answer.answer import Answer
 
 
 @click.command("run")
@@ -88,18 +93,23 @@ def command(
     \b
     dse run quickstart
     dse run my-space.yaml --out studies/mine --seed 1
+    dse run studies/mine
 
-    A study that was interrupted goes on where it stopped; a finished one is reported again, or
-    grows by more --trials. Other machines share one through --storage postgresql://... and
-    `dse worker` (docs/workers.md).
+    The folder of a finished study is reported again, and nothing is evaluated; --law all holds its
+    front against every quality law. A study that was interrupted goes on where it stopped, or
+    grows by more --trials, by the command that began it. Other machines share one through
+    --storage postgresql://... and `dse worker` (docs/workers.md).
     """
     from dse.errors import InputError
     from dse.files import write_json
     from dse.quality.laws import ALL
-    from dse.render import write_report
+    from dse.questions.study import write_report
     from dse.study.folder import STUDY
     from dse.study.result import run
 
+    if _is_folder(space):
+        _again(Path(space), laws, as_json)
+        return
     own = dict.fromkeys(name for name in laws if name != ALL)
     if len(own) > 1:
         raise InputError(
@@ -127,114 +137,68 @@ def command(
         ).document
         started = time.perf_counter()
         progress.say("writing the report")
-        write_report(folder)
+        answer = write_report(folder)
     spent = time.perf_counter() - started
     seconds = document["seconds"]
     seconds |= {"report": spent, "total": seconds["total"] + spent}
     write_json(folder, STUDY, document)
+    _print(answer, document, folder, as_json)
+
+
+def _print(answer: Answer, document: dict[str, Any], folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(document)
-    else:
-        _print(document, folder)
-
-
-def _print(document: dict[str, Any], folder: Path) -> None:
-    from dse.problem.loads import held as held_in
-    from dse.problem.loads import loads_of
-    from dse.problem.words import (
-        DEPLOYMENT_KEY,
-        DOMAIN_KEY,
-        HELD_KEY,
-        SHAPE_KEY,
-        SHORT,
-        mix_words,
-        short_shape,
-        show,
-    )
-    from dse.render.laws import law_sentences
-    from dse.render.sure import sentences
-    from dse.render.views import view_answers
-    from dse.study.folder import FRONT, read_json
-
-    items = read_json(folder, FRONT)["items"]
-    objectives = [str(row["metric"]) for row in document["objectives"]]
-    say(
-        f"{document['title']}: {document['evaluations']:,} of {document['size']:,} points "
-        f"evaluated ({document['engine']}), {document['front_size']:,} on the front; "
-        f"prices: {document['price_basis']}"
-    )
-    if document["workload"] is None:
-        say(f"Workloads: {mix_words(document['workloads'])}.", "  ")
-    for sentence in document.get("rack", {}).get("sentences", ()):
-        say(sentence, "  ")
-    held = held_in(loads_of(document))
-    one_shape = len({short_shape(item["model"]) for item in items}) == 1
-    if one_shape:
-        say(f"Model: {items[0]['model']['name']}")
-    else:
-        say(f"Shape: {SHAPE_KEY}.", "  ")
-    key = f"{DEPLOYMENT_KEY}{DOMAIN_KEY * ('rack' in document)}{HELD_KEY * held}"
-    say(f"Deployment: {key}; degrees of 1 are left out.", "  ")
-    shown = _shown(items)
-    titles = [SHORT.get(metric, metric) for metric in objectives]
-    values = [[show(m, item["metrics"][m]) for m in objectives] for item in shown]
-    if width() < WIDE:
-        for item, row in zip(shown, values, strict=True):
-            click.echo(f"\n{item['point']} {', '.join(item['names'])}".rstrip())
-            say("  " + ", ".join(f"{t} {v}" for t, v in zip(titles, row, strict=True)), "  ")
-            for line in _where(item, one_shape, held):
-                say(f"  {line}", "    ")
-        click.echo()
-    else:
-        print_table(
-            ("point", "", *titles, "deployment" if one_shape else "shape and deployment"),
-            [
-                (
-                    str(item["point"]),
-                    ", ".join(item["names"]),
-                    *row,
-                    "\n".join(_where(item, one_shape, held)),
-                )
-                for item, row in zip(shown, values, strict=True)
-            ],
-            right=(0, *range(2, 2 + len(objectives))),
-        )
-    for sentence in (*view_answers(document), *law_sentences(document)):
-        say(sentence, "  ")
-    if sure := sentences(document):
-        say(f"How sure: {' '.join(sure)}", "  ")
-    if len(shown) < len(items):
-        click.echo(f"{len(shown)} of {len(items):,} points shown; front.csv has all of them.")
+        return
+    click.echo(answer.to_text(width()))
     seconds = document["seconds"]
     parts = ", ".join(
         f"{part} {seconds[part] / seconds['total']:.0%}"
         for part in ("evaluate", "sample", "store", "proof", "views", "report")
         if part in seconds
     )
-    say(f"{seconds['total']:.1f} s: {parts}", "  ")
+    click.echo()
+    say(f"It took {seconds['total']:.1f} s: {parts}.", "  ")
     say(f"Report: {folder / 'report.html'}")
 
 
-def _where(item: dict[str, Any], one_shape: bool, held: bool) -> list[str]:
-    """The lines that say what a point is."""
-    from dse.problem.words import short_deployment, short_shape
+def _is_folder(space: str) -> bool:
+    """Whether the folder of a finished study is meant; the name of a shipped space is not."""
+    from dse.schema.study import shipped_spaces
+    from dse.study.folder import STUDY
 
-    shape = [] if one_shape else [short_shape(item["model"])]
-    return [*shape, short_deployment(item["deployment"], held)]
-
-
-WIDE = 90
-ROWS = 12
+    return bool(space) and (Path(space) / STUDY).is_file() and space not in shipped_spaces()
 
 
-def _shown(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The chosen points and others evenly spread along the front, in its order."""
-    chosen = [item for item in items if item["names"]]
-    others = [item for item in items if not item["names"]]
-    room = max(ROWS - len(chosen), 0)
-    step = max(len(others) / room, 1.0) if room else 1.0
-    spread = [others[int(k * step)] for k in range(min(room, len(others)))]
-    return sorted(chosen + spread, key=lambda item: item["point"])
+def _again(folder: Path, laws: tuple[str, ...], as_json: bool) -> None:
+    """Writes and prints the report of a finished study. For --law all the study's own command runs
+    again, which adds no trial."""
+    from dse.errors import InputError
+    from dse.quality.laws import ALL
+    from dse.questions.study import write_report
+    from dse.study.folder import read_study
+
+    document = read_study(folder)[0]
+    others = {str(param.name) for param in command.params} - {"space", "laws", "as_json"}
+    refuse(others, f"{folder}, a finished study, which is only reported again")
+    if not laws:
+        _print(write_report(folder), document, folder, as_json)
+        return
+    if laws != (ALL,):
+        raise InputError(
+            f"read {', '.join(laws)}: the front of another law is another study",
+            field="--law",
+            accepted=f"{ALL}, or dse run SPACE --law {laws[0]} --out DIR",
+        )
+    words = shlex.split(document.get("command", ""))
+    if words[:2] != ["dse", "run"]:
+        raise InputError(
+            f"{folder} does not say how it was made",
+            accepted=f"dse run {document['space']} --out {folder} --law all",
+        )
+    with command.make_context("run", words[2:]) as asked:
+        own = [name for name in asked.params["laws"] if name != ALL]
+        asked.params |= {"out": folder, "laws": (*own, ALL), "as_json": as_json}
+        command.invoke(asked)
 
 
 class _Progress:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,20 +14,23 @@ from dse.cli.options import (
     Whole,
     efficiency_option,
     json_option,
+    named_model,
+    out_option,
     price_options,
     read_catalog,
 )
-from dse.cli.printing import print_json, print_table, say
+from dse.cli.printing import command_line, deliver
 
 
 @click.command("train")
-@click.argument("model")
-@click.option("--chip", required=True, help="Chip id (dse hardware list), or a chip file.")
+@click.argument("model", required=False)
+@click.option("--model", "option", metavar="MODEL", help="The same as the argument.")
+@click.option("--chip", required=True, help="Chip id (dse catalog chips list), or a chip file.")
 @click.option("--chips", type=Whole(1, 10_000_000), required=True, help="Chips in all.")
 @click.option("--tokens", help="Tokens to train on, such as 15.6T; else the model's own.")
 @click.option("--sequence-length", type=Whole(1, 10**8), default=8192, help="Of a sequence.")
 @click.option("--global-batch-tokens", help="Tokens of a step, such as 16M; else 2,048 sequences.")
-@click.option("--dtype", default="bf16", help="bf16, fp8, fp8_block, mxfp8 or nvfp4 products.")
+@click.option("--precision", default="bf16", help="bf16, fp8, fp8_block, mxfp8 or nvfp4 products.")
 @click.option("--task", default="pretrain", help="pretrain, sft or lora.")
 @click.option("--lora-rank", type=Whole(1, 1_000_000), default=16, help="With --task lora.")
 @click.option("--optimizer", default="adam_fp32", help="adam_fp32, adam_bf16 or adam_8bit.")
@@ -64,43 +69,31 @@ from dse.cli.printing import print_json, print_table, say
 @click.option(
     "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or owned_tco."
 )
-@click.option("--memory", is_flag=True, help="Only the memory, of the model whole and of a chip.")
+@click.option(
+    "--memory",
+    "only_memory",
+    is_flag=True,
+    help="Only the memory, of the model whole and of a chip.",
+)
 @efficiency_option
 @price_options
+@out_option("train")
 @json_option
-def command(model: str, tokens: str | None, memory: bool, as_json: bool, **flags: Any) -> None:
+def command(
+    model: str | None, option: str | None, out: Path | None, as_json: bool, **flags: Any
+) -> None:
     """Train MODEL, a catalog id or the path of a config.json, on given chips.
 
     \b
     dse train llama-3.1-405b --chip h100_sxm --chips 16384 --tokens 15.6T
     dse train llama-3-70b --chip h200_sxm --chips 512 --memory
-    dse train deepseek-v3 --chip h800_sxm --chips 2048 --tokens 14.8T --dtype fp8_block
+    dse train deepseek-v3 --chip h800_sxm --chips 2048 --tokens 14.8T --precision fp8_block
 
     Evaluates every way to divide the run over the chips that a framework would accept, and shows
     the fastest that fits: memory, step time with every loss named, days, dollars, energy.
     """
-    from dse.cli.costs import print_price
     from dse.questions.train.ask import train
-    from dse.questions.train.words import memory_words, print_words
 
-    answer = train(
-        model, tokens=tokens, only_memory=memory, catalog=read_catalog(), **flags
-    ).as_json()
-    if as_json:
-        print_json(answer)
-    elif memory:
-        _write(memory_words(answer))
-    else:
-        _write(print_words(answer))
-        if "price" in answer:
-            print_price(answer["price"])
-
-
-def _write(parts: list[Any]) -> None:
-    """Sentences, and tables of (head, rows, columns to the right)."""
-    for part in parts:
-        if isinstance(part, str):
-            say(part, "  ")
-        else:
-            head, rows, right = part
-            print_table(head, rows, right=right)
+    model = named_model(model, option)
+    answer = train(model, catalog=read_catalog(), **flags)
+    deliver(replace(answer, command=command_line()), out=out, as_json=as_json)

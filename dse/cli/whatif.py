@@ -1,4 +1,4 @@
-"""dse whatif: what changes when a price, a figure, a demand or a limit does."""
+"""dse whatif: what changes the answer, how sure it is, and what a chip would need."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dse.cli.options import (
     DEGREE,
     LOAD,
     Between,
+    Whole,
     efficiency_option,
     json_option,
     out_option,
@@ -19,15 +20,44 @@ from dse.cli.options import (
     refuse,
     space_catalog,
 )
-from dse.cli.printing import command_line, print_json, print_rests, print_tables, say
-from dse.cli.progress import Progress
+from dse.cli.printing import command_line, deliver
+from dse.cli.progress import CountProgress, Progress
 
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
+VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
+FORMATS = ("json", "csv", "xlsx", "md", "html")
+# Options of a model in place of a STUDY, of changes, of --uncertain and of --require.
 OF_A_MODEL = (
-    "tp", "pp", "dp", "ep", "replicas", "concurrency", "weight_dtype", "kv_dtype", "prompt_tokens",
-    "output_tokens", "prefix_hit_rate", "requests_per_second", "backend", "price_basis",
-    "chip_files",
-)  # fmt: skip
+    "tp",
+    "pp",
+    "dp",
+    "ep",
+    "replicas",
+    "concurrency",
+    "weight_dtype",
+    "kv_dtype",
+    "prompt_tokens",
+    "output_tokens",
+    "prefix_hit_rate",
+    "requests_per_second",
+    "backend",
+    "price_basis",
+)
+OF_CHANGES = (
+    "settings",
+    "scenario",
+    "sweeps",
+    "sensitivities",
+    "break_even",
+    "equal",
+    "at",
+    "rack_power",
+    "peak_over_average",
+    "whole_servers",
+)
+OF_BOTH = ("limits", "objective", "demand")
+OF_UNCERTAIN = ("points", "draws", "seed", "price_interval", "retune")
+OF_REQUIRE = ("vary", "margin", "space")
 
 
 @click.command("whatif")
@@ -61,13 +91,42 @@ OF_A_MODEL = (
 )
 @click.option("--at", help="The amount of --equal: 100kW, 64, 30ms; else that of the winner.")
 @click.option("--rack-power", default="40kW", help="What one rack carries, for --equal racks.")
-@click.option("--demand", metavar="TOKENS/TIME", help="Input and output tokens to serve: 1B/day.")
+@click.option(
+    "--demand",
+    metavar="TOKENS/TIME",
+    help="Tokens to serve, 1B/day; of --uncertain 1B/day..4B/day.",
+)
 @click.option("--peak-over-average", metavar="X", help="Of the demand; else 1.")
 @click.option(
     "--whole-servers", is_flag=True, help="Chips for the demand in whole servers, not one by one."
 )
 @click.option("--limit", "limits", multiple=True, help='Another limit: "predicted_loss <= 1.9".')
 @click.option("--objective", help="What the winner is best in; else the cost.")
+@click.option("--uncertain", is_flag=True, help="How sure the best chip is, what to measure next.")
+@click.option(
+    "--point",
+    "points",
+    multiple=True,
+    metavar="POINT",
+    help="Of --uncertain: the STUDY's point whose shape it is; several compare.",
+)
+@click.option("--draws", type=Whole(1_000, 1_000_000), default=10_000, help="Of --uncertain.")
+@click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="Of the draws.")
+@click.option(
+    "--price-interval",
+    type=Between(0.0, 10.0),
+    help="Of every price, 80%: 0.2 is 20% either way. Else from the published rows of each chip.",
+)
+@click.option("--retune", is_flag=True, help="Choose configurations again in every draw.")
+@click.option("--require", metavar="CHIP", help="What a chip must have to enter STUDY's front.")
+@click.option("--vary", default=VARIED, show_default="all", help="Of --require: quantities.")
+@click.option(
+    "--margin",
+    default="0%",
+    metavar="SHARE",
+    help="Of --require: how much better than the front in cost, time or energy.",
+)
+@click.option("--space", metavar="FILE", help="Of --require: the study's space file, if moved.")
 @click.option("--tp", type=DEGREE, help="With --model: tensor parallelism; else looked for.")
 @click.option("--pp", type=DEGREE, help="Pipeline stages; else 1.")
 @click.option("--dp", type=DEGREE, help="Attention data parallelism; else looked for with experts.")
@@ -91,9 +150,16 @@ OF_A_MODEL = (
 @efficiency_option
 @out_option("whatif", "md")
 @json_option
-def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) -> None:
+def command(
+    study: str | None,
+    as_json: bool,
+    out: Path | None,
+    uncertain: bool,
+    require: str | None,
+    **flags: Any,
+) -> None:
     """What if a price, a figure, the demand or a limit changes: what enters and leaves the front,
-    who wins, by how much.
+    who wins, by how much. How sure the winner is, and what another chip would need.
 
     \b
     dse whatif deploy-llama-3-70b                            the winner and every input
@@ -102,38 +168,74 @@ def command(study: str | None, as_json: bool, out: Path | None, **flags: Any) ->
     dse whatif --model llama-3-70b --chip h100_sxm --chip mi300x --break-even
     dse whatif deploy-llama-3-70b --demand 1B/day --peak-over-average 2.5 --sweep demand=1x..9x:5
     dse whatif deploy-llama-3-70b --sensitivities --equal power --out whatif
+    dse whatif deploy-llama-3-70b --uncertain --demand 1B/day..4B/day
+    dse whatif studies/llama --require mi300x
 
     STUDY is a folder of dse run, a shipped space or a space file. The winner is the cheapest point
-    under the limits, deployed anew; under a demand, the one that is cheapest to buy as often as the
-    peak takes. Exit code 3: no point keeps the limits.
+    under the limits, deployed anew. Under a demand it is the one whose deployments, as many as the
+    peak takes, cost least. --uncertain draws prices, efficiency and demand from their intervals.
+    --require changes each quantity of CHIP alone, until a deployment keeps the limits and no point
+    of the front beats it. Exit code 3: no point keeps the limits.
     """
-    from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
-    from dse.questions.whatif.ask import whatif
-    from dse.questions.whatif.tables import tables
-    from dse.questions.whatif.words import heading
-
-    if study is not None and not (flags["model"] or flags["chips"]):
-        refuse(OF_A_MODEL, "a STUDY, which says it itself")
+    _check(study, uncertain, require, flags)
     chip_files = flags.pop("chip_files")
-    catalog = read_catalog(chip_files) if study is None else space_catalog(study)
-    document = whatif(study, **flags, catalog=catalog, progress=Progress())
-    if as_json:
-        print_json(document)
-    else:
-        for sentence in document["answer"]:
-            say(f"- {sentence}", "  ")
-        click.echo()
-        say(heading(document), "  ")
-        print_tables(tables(document))
-        print_rests(document["assumed"])
-        click.echo()
-        for note in [document["how"], *document["notes"]]:
-            say(f"{note[0].upper()}{note[1:]}.", "  ")
-        say(f"{DEPLOYMENT_KEY}{HELD_KEY}.", "  ")
-    if out is not None:
-        from dse.render.whatif import write_whatif
+    if require is not None:
+        from dse.questions.whatif.ask import require as required
 
-        document["command"] = command_line()
-        plain = tables(document, bars=False)
-        page = write_whatif(out, document, plain, heading(document))
-        click.echo(f"Page: {page}", err=as_json)
+        vary = [one.strip() for one in flags["vary"].split(",") if one.strip()]
+        found = required(
+            study,
+            require,
+            vary=vary,
+            margin=flags["margin"],
+            space=flags["space"],
+            catalog=read_catalog(chip_files),
+            command=command_line(),
+            progress=CountProgress(),
+        )
+        deliver(found, out=out, as_json=as_json, formats=FORMATS)
+        return
+    space: Any = study
+    model = {name: flags[name] for name in ("model", "chips", *OF_A_MODEL)}
+    shared = {name: flags[name] for name in OF_BOTH}
+    catalog = space_catalog(study) if study else read_catalog(chip_files)
+    if study is None:
+        from dse.questions.whatif.served import space_of_model
+
+        limits, objective = shared["limits"], shared["objective"]
+        space = space_of_model(**model, limits=limits, objective=objective, catalog=catalog)
+        shared["limits"] = ()
+    asked: dict[str, Any] = {**shared, "catalog": catalog, "command": command_line()}
+    if uncertain:
+        from dse.questions.risk.ask import risk
+
+        asked |= {name: flags[name] for name in OF_UNCERTAIN}
+        found = risk(space, **asked, progress=CountProgress())
+    else:
+        from dse.questions.whatif.ask import whatif
+
+        asked |= {name: flags[name] for name in OF_CHANGES}
+        found = whatif(space, **asked, progress=Progress())
+    deliver(found, out=out, as_json=as_json, formats=FORMATS)
+
+
+def _check(study: str | None, uncertain: bool, require: str | None, flags: dict[str, Any]) -> None:
+    """Raises InputError for options of another question than the one that is asked."""
+    from dse.errors import InputError
+
+    if study is not None:
+        for name, given in (("--model", flags["model"]), ("--chip", flags["chips"])):
+            if given:
+                raise InputError(f"{name} does not go with a STUDY", accepted="one of the two")
+        own = OF_A_MODEL if require else (*OF_A_MODEL, "chip_files")
+        refuse(own, "a STUDY, which says it itself")
+    if require is None:
+        refuse(OF_REQUIRE, "a question without --require")
+    else:
+        if study is None:
+            raise InputError("--require needs a STUDY", accepted="the folder of a finished study")
+        refuse(("uncertain", *OF_CHANGES, *OF_BOTH, *OF_UNCERTAIN), "--require")
+    if uncertain:
+        refuse(OF_CHANGES, "--uncertain")
+    else:
+        refuse(OF_UNCERTAIN, "a question without --uncertain")

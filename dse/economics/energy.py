@@ -15,8 +15,11 @@ Floats = NDArray[np.float64]
 
 # What `energy_metrics` gives, in the order of a table.
 COUNTED = (
-    "joules_per_output_token", "tokens_per_joule", "watts_per_chip", "energy_data_movement_share",
-)  # fmt: skip
+    "joules_per_output_token",
+    "tokens_per_joule",
+    "watts_per_chip",
+    "energy_data_movement_share",
+)
 
 
 @np.errstate(divide="ignore", invalid="ignore")

@@ -6,15 +6,53 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dse.answer.text_table import Table
+from dse.answer.answer import Column, Table
+from dse.answer.sentences import Sources
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
+from dse.schema.catalog import Source
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.own_prices import OWN
 from dse.schema.owning import lacks_for_owning
 
 # Titles of columns.
 SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
+UNSOLD = (
+    "announced",
+    "announced_ramping",
+    "announced_deprioritised",
+    "internal",
+    "restricted",
+    "limited",
+    "hypothetical",
+)
+
+
+def unsold(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
+    """Those of `chips` that are not on general sale, with what their files say."""
+    sale = {chip: catalog.chips[chip].availability for chip in chips}
+    return {chip: word.replace("_", ", ") for chip, word in sale.items() if word in UNSOLD}
+
+
+def unsold_sentences(unsold: Mapping[str, str], chips: Iterable[str]) -> list[str]:
+    """A warning for each of `chips` that is not on general sale."""
+    return [
+        f"{chip} is not on general sale ({unsold[chip]}): the next may have to do."
+        for chip in chips
+        if chip in unsold
+    ]
+
+
+def unsold_rests(unsold: Mapping[str, str]) -> list[str]:
+    """The same of all chips that were compared, as what an answer rests on."""
+    chips = ", ".join(f"{chip} ({word})" for chip, word in unsold.items())
+    return [f"not on general sale: {chips}"] if unsold else []
+
+
+def as_of_words(source: Source) -> list[str]:
+    """The day of the shipped prices, where it is not today."""
+    day = source.as_of
+    return [] if day is None else [f"prices as they were known in {day} (--as-of)"]
 
 
 def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
@@ -35,8 +73,7 @@ def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
         for kind, said in (("assumed", "that are assumed"), ("given", "that were given")):
             if names := ", ".join(one.name for one in inputs if one.kind == kind):
                 sentences.append(f"costs of owning {said}: {names}")
-    if own.as_of is not None:
-        sentences.append(f"prices as they were known in {own.as_of} (--as-of)")
+    sentences += as_of_words(own)
     mine = [row for row in catalog.prices.rows if row.note.startswith(OWN)]
     if own.prices and not any(row.basis == basis for row in mine):
         files = ", ".join(Path(file).name for file in own.prices)
@@ -62,33 +99,54 @@ def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[
     return [usd_per_chip_hour(catalog, chip, basis).as_json() for chip in chips if chip in priced]
 
 
-def parts_table(priced: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each chip with a column for each part of its price, in dollars an hour, and below
-    it what each price rests on. `priced` are documents of `Breakdown.as_json`, of one basis."""
-    names = [str(part["name"]) for part in priced[0]["parts"]]
+def price_parts(
+    prices: Sequence[Mapping[str, Any]], caption: str = "An owned chip-hour by its parts"
+) -> Table:
+    """A row for each chip with a column for each part of its price. `prices` are documents of
+    `Breakdown.as_json`, of one basis; `inputs_words` says what they rest on."""
+    names = [str(part["name"]) for part in prices[0]["parts"]]
     return Table(
-        "What an hour of a chip costs, by parts (USD)",
-        ("chip", "total", *(SHORT.get(name, name) for name in names)),
+        "parts",
+        caption,
+        (
+            Column("chip", "chip"),
+            *(Column(name, SHORT.get(name, name), "dollars") for name in names),
+            Column("total", "total", "dollars"),
+        ),
         [
-            (
-                one["chip"],
-                f"{one['usd_per_chip_hour']:.3f}",
-                *(f"{part['usd_per_chip_hour']:.3f}" for part in one["parts"]),
-            )
-            for one in priced
+            {"chip": price["chip"], "total": price["usd_per_chip_hour"]}
+            | {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
+            for price in prices
         ],
-        tuple(range(1, 2 + len(names))),
-        tuple(_rests_on(priced)),
+        ("Costs of hardware/costs.yaml, or yours in their place.",),
     )
 
 
-def _rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The figures of each chip, then the costs that are the same for all, then the sources."""
-    sources = list(dict.fromkeys(one["source"] for each in priced for one in each["inputs"]))
+def inputs_words(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str]:
+    """What owned hours rest on: every cost but one, then price and power of each chip."""
+    lines = [
+        (one["of"], f"{price['chip']} " if one["of"] == "chip" else "", one)
+        for price in prices
+        for one in price["inputs"]
+        if one["name"] != but
+    ]
+    return list(
+        dict.fromkeys(
+            f"owning: {whose}{one['name'].replace('_', ' ')} {one['text']} "
+            f"({', '.join(filter(None, (one['kind'], one['date'])))}; {one['source']})"
+            for _, whose, one in sorted(lines, key=lambda line: line[0])
+        )
+    )
+
+
+def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What prices rest on: the figures of each chip, the costs that are the same for all, sources
+    by number."""
+    sources = Sources()
 
     def words(one: Mapping[str, Any]) -> str:
         known = ", ".join(filter(None, (one["kind"], one["date"])))
-        return f"{one['name']} {one['text']} ({known}) [{sources.index(one['source']) + 1}]"
+        return f"{one['name']} {one['text']} ({known}) {sources(one['source'])}"
 
     of_chips = [
         f"{each['chip']}: {', '.join(words(one) for one in each['inputs'] if one['of'] == 'chip')}"
@@ -98,4 +156,39 @@ def _rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
         words(one) for each in priced for one in each["inputs"] if one["of"] == "cost"
     )
     of_all = [f"Costs: {', '.join(costs)}"] if costs else []
-    return [*of_chips, *of_all, *(f"[{k}] {source}" for k, source in enumerate(sources, 1))]
+    return [*of_chips, *of_all, *sources.notes]
+
+
+def part_table(price: Mapping[str, Any]) -> Table:
+    """One price by its parts: a line each, with its share and where it comes from."""
+    total = price["usd_per_chip_hour"]
+    rows = [
+        {"part": one["name"], "usd": one["usd_per_chip_hour"], "rule": one["rule"]}
+        | {"share": one["usd_per_chip_hour"] / total}
+        for one in price["parts"]
+    ]
+    columns = (
+        Column("part", "part"),
+        Column("usd", "$/chip-hour", "dollars"),
+        Column("share", "share", "share"),
+        Column("rule", "from"),
+    )
+    name = f"parts {price['basis']} {price['chip']}"
+    caption = f"{price['chip']}, {price['basis']}, dollars an hour that it is held"
+    every = [*rows, {"part": "total", "usd": total, "share": 1.0}]
+    return Table(name, caption, columns, every)
+
+
+def input_table(price: Mapping[str, Any]) -> Table:
+    """Every input of one price with its kind and date; sources by number."""
+    sources = Sources()
+    rows = [one | {"number": sources(one["source"])} for one in price["inputs"]]
+    columns = (
+        Column("name", "input"),
+        Column("text", "value", right=True),
+        Column("kind", "kind"),
+        Column("date", "date"),
+        Column("number", "source"),
+    )
+    name = f"inputs {price['basis']} {price['chip']}"
+    return Table(name, "What it rests on", columns, rows, sources.notes)

@@ -86,11 +86,19 @@ class Breakdown:
                 for p in self.parts
             ],
             "inputs": [
-                {"name": one.name, "of": of, "value": one.value, "text": one.text,
-                 "kind": one.kind, "source": one.source, "date": one.date, "note": one.note or None}
+                {
+                    "name": one.name,
+                    "of": of,
+                    "value": one.value,
+                    "text": one.text,
+                    "kind": one.kind,
+                    "source": one.source,
+                    "date": one.date,
+                    "note": one.note or None,
+                }
                 for one, of in rows
             ],
-        }  # fmt: skip
+        }
 
 
 def recovery_factor(rate: float, years: float) -> float:

@@ -17,7 +17,6 @@ SIZES = {
     "read": ("elements",),
 }
 STREAMS = {"copy": 2.0, "triad": 3.0, "read": 1.0}  # arrays that are read or written
-ROLES = ("grid", "aligned", "misaligned")
 
 
 @dataclass(frozen=True, slots=True)

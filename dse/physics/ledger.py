@@ -68,8 +68,8 @@ def busy_s(law: Law, compute_s: Floats, memory_s: Floats) -> Floats:
 
 
 class Ledger:
-    """Sums a step. `keep` retains every entry for `dse explain`; without `parts` only the seconds
-    are summed. Sums are made in place: this is where a search spends its time.
+    """Sums a step. `keep` retains every entry for `dse estimate --detail`; without `parts` only the
+    seconds are summed. Sums are made in place: this is where a search spends its time.
 
     For its energy (`dse.physics.power`): `peak_s`, seconds of its arithmetic at the dense peak,
     with padding; `bytes` through the device memory; `link_bytes` and `scale_out_bytes` that a chip

@@ -20,8 +20,6 @@ import numpy as np
 
 from dse.space.candidates import Floats
 
-SCHEDULERS = ("mixed", "prefill_first")
-
 
 @dataclass(frozen=True, slots=True)
 class Rank:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,10 @@ from dse.rules.registry import row
 from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import DTYPES
+from dse.schema.metrics import Limit
 from dse.schema.tiers import TIERS
 from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import CandidateBatch
 
 # Metrics that are given of each workload of a mix.
 BY_WORKLOAD = (
@@ -47,34 +47,16 @@ WHOLE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A constraint of the user: `metric` at most (sign 1) or at least (sign -1) `limit`; of one
-    `workload` of a mix where it is named, else of the worst."""
-
-    metric: str
-    sign: float
-    limit: float
-    text: str
-    workload: str = ""
-
-    def used(self, metrics: Metrics) -> Floats:
-        """(n,) the metric that is limited."""
-        of = (member.metrics for member in metrics.members if member.name == self.workload)
-        return next(of, metrics).values[self.metric]
-
-    def amount(self, metrics: Metrics) -> np.ndarray:
-        """(n,) used / limit - 1, positive where broken; an unknown value breaks it."""
-        used = self.used(metrics)
-        scale = abs(self.limit) or 1.0
-        amount = self.sign * (used - self.limit) / scale
-        return np.where(np.isnan(amount), 1.0, amount)
-
-
 def limits_of(study: Mapping[str, Any]) -> tuple[Limit, ...]:
     """The user's constraints as study.json holds them."""
     return tuple(
-        Limit(row["metric"], row["sign"], row["limit"], row["text"], row.get("workload", ""))
+        Limit(
+            row["metric"],
+            "<=" if row["sign"] > 0 else ">=",
+            row["limit"],
+            row["text"],
+            row.get("workload", ""),
+        )
         for row in study["constraints"]
     )
 

@@ -1,6 +1,6 @@
 """evaluate(batch, workload, machines): every metric and every rule of n candidates at once.
 
-The one path from a candidate to numbers: the search, `dse estimate` and `dse explain` all call it.
+The one path from a candidate to numbers: the search, `dse estimate` and its --detail all call it.
 `evaluate(batch)[i]` equals `evaluate(batch[i:i+1])` bit for bit.
 """
 

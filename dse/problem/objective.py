@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.physics.machines import Machines, compile_machines
-from dse.problem.describe import Limit
 from dse.problem.evaluate import Metrics
 from dse.problem.loads import mix_of
 from dse.problem.mix import Mix, evaluate_mix
 from dse.problem.protocol import Evaluation, Objective
 from dse.problem.trained import Trained, trained_of
 from dse.rules.registry import names
-from dse.schema.metrics import METRICS
+from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from dse.schema.study import Study
@@ -113,16 +112,7 @@ def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
         objectives=tuple(
             Objective(o.metric, o.direction, METRICS[o.metric].log) for o in study.objectives
         ),
-        limits=tuple(
-            Limit(
-                c.metric,
-                1.0 if c.operator.startswith("<") else -1.0,
-                c.limit,
-                c.text,
-                c.workload,
-            )
-            for c in study.constraints
-        ),
+        limits=study.constraints,
         model=None if study.model is None else resolve_model(study.model),
         trained=trained_of(study, catalog),
     )

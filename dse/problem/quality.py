@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dse.answer.numbers import large as amount
 from dse.answer.numbers import number, significant
 from dse.physics.intervals import EQUIVALENT_FACTOR
 from dse.problem.evaluate import Metrics
@@ -136,7 +137,7 @@ def _quantisation_words(answer: Mapping[str, Any]) -> list[str]:
 
 
 def overtraining_words(answer: Mapping[str, Any]) -> str:
-    """`Trained on 15 T tokens, 11 times the compute-optimal 1.3 T of its training compute: 0.01
+    """`Trained on 15T tokens, 11 times the compute-optimal 1.3T of its training compute: 0.01
     nats given up for a smaller model.`"""
     ratio, tokens = answer["overtraining_ratio"], answer["training_tokens"]
     best = answer["compute_optimal_tokens"]
@@ -148,20 +149,12 @@ def overtraining_words(answer: Mapping[str, Any]) -> str:
     )
 
 
-def amount(value: float) -> str:
-    """`15 T`, `318 B`, `57 M`."""
-    for scale, unit in ((1e12, " T"), (1e9, " B"), (1e6, " M")):
-        if value >= scale:
-            return f"{value / scale:.3g}{unit}"
-    return f"{value:.3g}"
-
-
 def _words(quantity: str) -> str:
     return quantity.replace("_", " ")
 
 
 def _range(quantity: str, low: float, high: float) -> str:
-    """`fitted on 820 M to 318 B`."""
+    """`fitted on 820M to 318B`."""
     if "flops" in quantity:
         return f"fitted on {low:.0e} to {high:.0e} FLOP".replace("e+", "e")
     if low <= 0.0 and high >= 1e6:

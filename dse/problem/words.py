@@ -64,14 +64,6 @@ SHOWN = {name: EVERY[name].label for name in (*LINES, *OF_POOLS)}
 SHORT = {name: row.short for name, row in EVERY.items()}
 # Shown where requests arrive at random.
 OF_ARRIVALS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation")
-WORKLOAD_COLUMNS = (
-    "ttft_s", "tpot_s", "usd_per_million_input_tokens", "usd_per_million_output_tokens",
-    "usd_per_million_total_tokens",
-)  # fmt: skip
-# The same where requests of one arrive at random.
-ARRIVAL_COLUMNS = (
-    "ttft_s", "ttft_p99_s", "utilisation", "tpot_s", "usd_per_million_total_tokens",
-)  # fmt: skip
 MIX = (
     "Several workloads share the deployment's time, each alone in its turn. Cost, energy and "
     "output rate are of the mix; latencies, memory and running requests of the worst workload."
@@ -118,18 +110,6 @@ def pool_heading(answer: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def pool_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """(name, value, interval) of every metric of disaggregated pools."""
-    lines = []
-    for metric in (*LINES, *OF_POOLS):
-        name = EVERY[metric].label
-        if answer.get(metric) is not None:
-            ends = answer["intervals"].get(metric)
-            between = f"{show(metric, ends[0])} .. {show(metric, ends[1])}" if ends else ""
-            lines.append((name, show(metric, answer[metric]), between))
-    return lines
-
-
 def load_words(load: Mapping[str, Any]) -> str:
     """`1,024 prompt and 512 output tokens, continuous serving`."""
     return (
@@ -162,23 +142,6 @@ def mix_words(loads: Sequence[Mapping[str, Any]]) -> str:
     return f"{', '.join(parts)}, by requests"
 
 
-def workload_table(
-    loads: Sequence[Mapping[str, Any]],
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """(titles, the row of each workload of a mix)."""
-    columns = WORKLOAD_COLUMNS if held(loads) else ARRIVAL_COLUMNS
-    titles = ("workload", "requests", "of the time", *(SHORT[metric] for metric in columns))
-    return titles, [
-        (
-            load["name"],
-            f"{load['weight'] * 100:.3g}%",
-            f"{load['chip_seconds_share']:.1%}",
-            *(show(metric, load[metric]) for metric in columns),
-        )
-        for load in loads
-    ]
-
-
 def verdict(answer: Mapping[str, Any]) -> list[str]:
     """The bottleneck, and whether the point is feasible: a line for each violation."""
     lines = [f"Bound by {answer['bottleneck']}."]
@@ -198,27 +161,12 @@ def violation_words(row: Mapping[str, Any]) -> str:
     return row_words(row)
 
 
-def metric_lines(answer: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """(name, value, interval, provenance) of every metric worth a line."""
-    lines = []
-    for metric in LINES:
-        name = EVERY[metric].label
-        if metric not in answer or (metric in OF_ARRIVALS and answer[metric] is None):
-            continue
-        ends = answer["intervals"].get(metric)
-        between = f"{show(metric, ends[0])} .. {show(metric, ends[1])}" if ends else ""
-        value = show(metric, answer[metric])
-        lines.append((name, value, between, answer["provenance"].get(metric, "")))
-    return lines
-
-
 def deployment_words(deployment: Mapping[str, Any], held: bool = True) -> str:
     """`8 x h200_sxm: TP 4, 2 replicas, fp8 weights, bf16 KV, 64 in flight`, the last where that
     number is held."""
     words = [f"TP {deployment['tensor_parallel']}"]
-    for name, short in (
-        ("pipeline_parallel", "PP"), ("data_parallel", "attention DP"), ("expert_parallel", "EP"),
-    ):  # fmt: skip
+    degrees = {"pipeline_parallel": "PP", "data_parallel": "attention DP", "expert_parallel": "EP"}
+    for name, short in degrees.items():
         if deployment[name] > 1:
             words.append(f"{short} {deployment[name]}")
     replicas = deployment["replicas"]
@@ -240,6 +188,13 @@ SHAPE_KEY = (
 DEPLOYMENT_KEY = (
     "TP tensor, PP pipeline, DP attention data, EP expert parallel, R replicas, weight/KV formats"
 )
+SHORT_DEGREES = {
+    "tensor_parallel": "TP",
+    "pipeline_parallel": "PP",
+    "data_parallel": "DP",
+    "expert_parallel": "EP",
+    "replicas": "R",
+}
 HELD_KEY = ", c requests in flight"
 DOMAIN_KEY = ", D hypothetical scale-up domain"
 
@@ -266,12 +221,9 @@ def short_deployment(deployment: Mapping[str, Any], held: bool = True) -> str:
     HELD_KEY; degrees of 1 are left out. `D64` is a hypothetical domain (DOMAIN_KEY)."""
     degrees = [
         f"{short}{deployment[name]}"
-        for name, short in (
-            ("tensor_parallel", "TP"), ("pipeline_parallel", "PP"), ("data_parallel", "DP"),
-            ("expert_parallel", "EP"), ("replicas", "R"),
-        )
+        for name, short in SHORT_DEGREES.items()
         if deployment[name] > 1
-    ]  # fmt: skip
+    ]
     return " ".join(
         (
             f"{deployment['chips']} {deployment['chip']}",

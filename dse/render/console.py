@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from dse.answer.answer import Answer, Block, Figure, Notes, Table
+from dse.answer.answer import Answer, Block, Commands, Explorer, Facts, Notes, Section, Table
 from dse.answer.shell import continued
 
 
@@ -25,14 +25,22 @@ def blocks_text(blocks: Sequence[Block], width: int) -> Iterator[str]:
     for block in blocks:
         if isinstance(block, Table):
             if block.on_console:
-                yield from ("", wrapped(block.caption, width))
+                yield from ("", wrapped(block.caption, width)) if block.caption else ("",)
                 yield f"\n{table_text(block.titles, block.texts(), block.right, width)}\n"
                 yield from (wrapped(note, width, "  ") for note in block.notes)
         elif isinstance(block, Notes):
             yield from ("", wrapped(block.title, width))
             yield from (wrapped(f"- {text}", width, "  ") for text in block.sentences)
-        elif not isinstance(block, Figure):
+        elif isinstance(block, Commands):
             yield from ("", wrapped(block.title, width))
+            yield from (command_text(line, width) for line in block.lines)
+        elif isinstance(block, Explorer):
+            yield from blocks_text([block.table], width)
+        elif isinstance(block, Facts) and block.on_console:
+            yield from ("", wrapped(block.title, width))
+            yield from (wrapped(f"- {what}: {said}", width, "  ") for what, said in block.rows)
+        elif isinstance(block, Section) and block.on_console:
+            yield from ("", wrapped(block.title, width)) if block.title else ()
             yield from (wrapped(text, width) for text in block.about)
             yield from blocks_text(block.blocks, width)
 

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from dse.answer.answer import Answer, Block, Figure, Notes, Table
+from dse.answer.answer import Answer, Block, Commands, Explorer, Facts, Figure, Notes, Table
 
 
 def answer_markdown(answer: Answer) -> str:
@@ -20,6 +20,8 @@ def answer_markdown(answer: Answer) -> str:
         lines += [f"## {title}", "", *_list(texts)] if texts else []
     if answer.command:
         lines += ["## How to reproduce", "", code(answer.command), ""]
+    if answer.words:
+        lines += ["## Words", "", *_list(f"{term}: {said}" for term, said in answer.words.items())]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -29,14 +31,23 @@ def blocks_markdown(blocks: Sequence[Block], level: int) -> list[str]:
     for block in blocks:
         if isinstance(block, Figure):
             continue
-        if isinstance(block, Table):
-            lines += [f"{mark} {escape(block.caption)}", ""]
-            lines += table(block.titles, block.texts(), block.right)
-            lines += [line for note in block.notes for line in (escape(note), "")]
+        if isinstance(block, Table | Explorer):
+            shown = block if isinstance(block, Table) else block.table
+            lines += [f"{mark} {escape(shown.caption)}", ""] if shown.caption else []
+            lines += table(shown.titles, shown.texts(), shown.right)
+            lines += [line for note in shown.notes for line in (escape(note), "")]
+        elif isinstance(block, Facts):
+            lines += [f"{mark} {escape(block.title)}", ""]
+            lines += [f"- {escape(what)}: {escape(said)}" for what, said in block.rows]
+            lines += [f"- Reproduce: {code(block.command)}"] if block.command else []
+            lines += [""]
         elif isinstance(block, Notes):
             lines += [f"{mark} {escape(block.title)}", "", *_list(block.sentences)]
-        else:
+        elif isinstance(block, Commands):
             lines += [f"{mark} {escape(block.title)}", ""]
+            lines += [line for text in block.lines for line in (code(text), "")]
+        else:
+            lines += [f"{mark} {escape(block.title)}", ""] if block.title else []
             lines += [line for text in block.about for line in (escape(text), "")]
             lines += blocks_markdown(block.blocks, level + 1)
     return lines

@@ -7,16 +7,31 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dse.answer.answer import Answer, Block
+from dse.answer.answer import Answer, Block, Column, Table
 from dse.answer.glossary import GLOSSARY
+from dse.answer.numbers import kind_of
 
 # The bundle of plotly.js that draws scatters and bars, as published, without maps and surfaces.
 PLOTLY = "plotly-basic.min.js"
+# A number of a shaded table is colourless from this many times the least on.
+PALE_AT, STRONGEST = 3.0, 60.0
+UNITS = {
+    "time": "s",
+    "days": "days",
+    "bytes": "bytes",
+    "bandwidth": "bytes/s",
+    "dollars": "USD",
+    "power": "W",
+    "energy": "J",
+    "kwh": "kWh",
+    "flop": "FLOP",
+}
 # Elements whose text is no prose: it is copied, clicked or already an explanation.
 UNEXPLAINED = ("a", "abbr", "b", "button", "code", "h1", "select", "summary")
 
@@ -25,14 +40,17 @@ def answer_html(answer: Answer) -> str:
     """The page of an answer: the sentences, the pictures, the tables, what it rests on, the command
     and the words that it uses, each explained at its first use and once in a list."""
     figures = {figure.name: figure.plotly for figure in answer.figures}
+    explorer = answer.explorer
+    data = {} if explorer is None else {"front": explorer.data}
+    scripts = ("common.js", "parallel.js", "explorer.js", "answer.js")
     text = (
         environment()
         .get_template("answer.html")
         .render(
             answer=answer,
-            plotly=template_text(PLOTLY) if figures else "",
-            page_json=script_json({"figures": figures}),
-            script=template_text("common.js", "answer.js"),
+            plotly=template_text(PLOTLY) if figures or explorer else "",
+            page_json=script_json({"figures": figures, **data}),
+            script=template_text(*(scripts if explorer else ("common.js", "answer.js"))),
             style=template_text("report.css"),
         )
     )
@@ -76,6 +94,28 @@ def answer_cell(answer: Answer) -> str:
 
 def _of_kind(blocks: Sequence[Block], *kinds: str) -> list[Block]:
     return [block for block in blocks if type(block).__name__ in kinds]
+
+
+def _runs(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
+    """(kind, neighbours of that kind), in the order given."""
+    return [(kind, list(run)) for kind, run in groupby(blocks, lambda one: type(one).__name__)]
+
+
+def _coloured(value: float, column: Column, table: Table) -> Markup:
+    """The attributes of a number's cell: its bar, or its shade in a shaded table."""
+    if column.bar:
+        return Markup(' style="--bar: {:.2f}%"').format(100.0 * min(max(value, 0.0), 1.0))
+    if not (table.shaded and column.kind):
+        return Markup("")
+    least = min(v for row in table.values() for v in row if isinstance(v, float))
+    strength = STRONGEST * max(0.0, (PALE_AT - value / least) / (PALE_AT - 1.0))
+    best = Markup(' data-least="1"') if value == least else Markup("")
+    return Markup(' style="--shade: {:.0f}%"').format(strength) + best
+
+
+def _unit(column: Column) -> str:
+    """The unit of the raw values of a column, for who copies them; empty for words and counts."""
+    return UNITS.get(kind_of(column.kind), "") if column.kind else ""
 
 
 def answer_page(
@@ -132,6 +172,9 @@ def environment() -> Environment:
     )
     made.filters["source"] = linked
     made.filters["of_kind"] = _of_kind
+    made.filters["runs"] = _runs
+    made.filters["coloured"] = _coloured
+    made.filters["unit"] = _unit
     return made
 
 

@@ -72,21 +72,3 @@ def lines(texts: Sequence[str]) -> list[list[Cell]]:
 def kept(*sheets: tuple[str, list[list[Cell]]]) -> list[tuple[str, list[list[Cell]]]]:
     """Those with a row."""
     return [(name, cells) for name, cells in sheets if cells]
-
-
-def flat(row: Row) -> dict[str, Any]:
-    """A row without objects inside it: an interval becomes its ends, a deployment its degrees;
-    command lines are left out."""
-    made: dict[str, Any] = {}
-    for name, value in row.items():
-        if name == "interval":
-            made["low"], made["high"] = value
-        elif name == "deployment":
-            made |= {
-                key: one
-                for key, one in (value or {}).items()
-                if key not in row and not isinstance(one, dict)
-            }
-        elif name != "commands":
-            made[name] = value
-    return made

@@ -34,7 +34,6 @@ CLIFF_BYTES = 16.0
 MEASURED_BYTES = 64.0  # aligned so far, widths were measured to be alike
 FULL_BYTES = 128.0  # what NVIDIA recommends from A100 on
 ELEMENT_BITS = np.array([int(BITS[dtype]) for dtype in DTYPES], dtype=np.int64)
-TPU_ROWS = 8.0
 
 
 def aligned_bytes(size: Floats, bits: np.ndarray) -> Floats:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from dse import units
 from dse.errors import InputError
 from dse.schema.loader import did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Direction = Literal["minimize", "maximize"]
 
@@ -87,16 +91,51 @@ _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _CONSTRAINT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*(.+?)\s*")
 
 
+class Measured(Protocol):
+    """Metrics of n candidates (`dse.problem.evaluate`): `values[metric]` (n,) in SI; `members` are
+    those of each workload of a mix."""
+
+    @property
+    def values(self) -> Mapping[str, NDArray[np.float64]]: ...
+
+    @property
+    def members(self) -> Sequence[Member]: ...
+
+
+class Member(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def metrics(self) -> Measured: ...
+
+
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class Limit:
     """`metric operator limit`, the limit in SI; `text` is what a person reads. `workload` names the
-    one of several that it limits; empty: all."""
+    one of several that it limits; empty: the worst."""
 
     metric: str
     operator: Literal["<=", ">="]
     limit: float
     text: str
     workload: str = ""
+
+    @property
+    def sign(self) -> float:
+        """1 where the metric is at most the limit, -1 where it is at least that."""
+        return 1.0 if self.operator == "<=" else -1.0
+
+    def used(self, metrics: Measured) -> NDArray[np.float64]:
+        """(n,) the metric that is limited."""
+        of = (member.metrics for member in metrics.members if member.name == self.workload)
+        return next(of, metrics).values[self.metric]
+
+    def amount(self, metrics: Measured) -> NDArray[np.float64]:
+        """(n,) used / limit - 1, positive where broken; an unknown value breaks it."""
+        amount = self.sign * (self.used(metrics) - self.limit) / (abs(self.limit) or 1.0)
+        amount[amount != amount] = 1.0  # NaN  # noqa: PLR0124
+        return amount
 
 
 def metric(name: object) -> Metric:
@@ -111,8 +150,8 @@ def row_of(name: str) -> Metric | None:
     return EVERY.get(name)
 
 
-def parse_constraint(text: object) -> Constraint:
-    """`ttft_s <= 2 s` -> Constraint. Raises InputError: the form, the metric, the unit, a limit
+def parse_constraint(text: object) -> Limit:
+    """`ttft_s <= 2 s` as a limit. Raises InputError: the form, the metric, the unit, a limit
     of zero (a constraint is scaled by its limit)."""
     match = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -124,7 +163,7 @@ def parse_constraint(text: object) -> Constraint:
     if value <= 0.0:
         raise InputError(f"read {text!r}: the limit is zero", accepted="a limit above zero")
     written = f"{name} {operator} {limit}"
-    return Constraint(name, "<=" if operator == "<=" else ">=", value, written)
+    return Limit(name, "<=" if operator == "<=" else ">=", value, written)
 
 
 def parse_limit(text: str, dimension: str) -> float:

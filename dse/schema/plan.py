@@ -4,7 +4,7 @@ must not be exceeded. `dse.schema.plan_reader` makes a `Plan` of the file."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ from dse.schema.reader import (
     WithText,
     Word,
 )
-from dse.schema.traffic import Class, mean_of
+from dse.schema.traffic import Requests, Windows, mean_of
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
 RENT, BUY = "rent", "buy"
@@ -41,12 +41,13 @@ class DemandClass:
 
     `streams` are its lengths, as shares that sum to 1; the tokens are those in the mean. `ttft_s`
     holds for the median of a steady load, or, with a `percentile`, for that percentile of requests
-    that arrive at random, in each of the streams."""
+    that arrive at random, in each of the streams. `source` and `windows` are of the trace that it
+    stands for."""
 
     name: str
     models: tuple[str, ...]
     requests_per_s: float
-    streams: tuple[Class, ...]
+    streams: tuple[Requests, ...]
     ttft_s: float
     tpot_s: float
     peak: float
@@ -56,19 +57,20 @@ class DemandClass:
     kv_dtypes: tuple[str, ...]
     percentile: int | None = None
     source: str = ""
+    windows: Windows | None = field(default=None, compare=False)
 
     @property
-    def mean(self) -> Class:
+    def mean(self) -> Requests:
         """All requests at their mean lengths."""
         return mean_of(self.streams)
 
     @property
     def prompt_tokens(self) -> float:
-        return self.mean.prompt
+        return self.mean.prompt_tokens
 
     @property
     def output_tokens(self) -> float:
-        return self.mean.output
+        return self.mean.output_tokens
 
     def mean_per_s(self, quarter: int) -> float:
         """Requests per second in the mean of a quarter, the first being 0."""
@@ -194,6 +196,8 @@ _DEMAND = Table(
     Field("output_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
     Field("trace", Text(), None, meaning="a CSV file of requests, in place of these lines"),
     Field("window", WithText(_TIME), (60.0, "60 s"), meaning="whose busiest a trace is sized for"),
+    Field("windows", Number(0.0, 1.0), 1.0, meaning="share of them no busier than that one"),
+    Field("lengths", Whole(1, 32), None, meaning="groups of prompt lengths of a trace"),
     Field("ttft", _TIME, meaning="time to first token at most"),
     Field("tpot", _TIME, meaning="time per output token at most"),
     Field("percentile", Then(Whole(), _percentile), None, meaning="of requests within ttft"),
@@ -267,7 +271,7 @@ PLAN = Table(
     Field("disaggregated", Flag(), False, meaning="pools of their own for prefill and decode"),
     Field("largest_instance", Whole(1, 1024), 16, meaning="chips"),
     Field("demand", Listed(_DEMAND, 1, 20)),
-    Field("chips", Listed(_CHIP, 1, 30)),
+    Field("chips", Listed(_CHIP, 1, 200)),
     Field("stock", Listed(_STOCK), ()),
     Field(
         "spares",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +29,33 @@ from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
 from dse.schema.server import LARGEST_DOMAIN, server_of
 from dse.schema.trace import read_trace
-from dse.schema.traffic import GROUPS, Class, traffic_of
+from dse.schema.traffic import GROUPS, Requests, Windows, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 
 DAY_S = 86400.0
+GIVEN = "the plan given"  # what messages call a plan that is no file
 LEAST_PER_S = 1e-3  # what is far less the program would round to no instance at all
 # Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
 TERMS = {
-    "on_demand": 1, "on_demand_marketplace": 1, "spot": 1, "capacity_block": 1,
-    "rental_1yr": 4, "reserved_1yr": 4, "rental_3yr": 12, "reserved_3yr": 12,
-}  # fmt: skip
+    "on_demand": 1,
+    "on_demand_marketplace": 1,
+    "spot": 1,
+    "capacity_block": 1,
+    "rental_1yr": 4,
+    "reserved_1yr": 4,
+    "rental_3yr": 12,
+    "reserved_3yr": 12,
+}
 # Lines of a class that a trace stands for.
 FROM_TRACE = (
-    "requests_per_second", "tokens_per_day", "prompt_tokens", "output_tokens", "peak_over_average",
+    "requests_per_second",
+    "tokens_per_day",
+    "prompt_tokens",
+    "output_tokens",
+    "peak_over_average",
     "prefix_hit_rate",
-)  # fmt: skip
-_Load = tuple[tuple[Class, ...], float, float, str]
+)
+_Load = tuple[tuple[Requests, ...], float, float, str, Windows | None]
 SERVERS_PER_RACK = 4
 
 
@@ -67,9 +78,10 @@ def find_plan(text: str) -> Path:
     )
 
 
-def load_plan(path: Path | str, catalog: Catalog) -> Plan:
-    """Reads and checks one plan. Raises InputError with file, line and field."""
-    document = load_yaml(path)
+def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog) -> Plan:
+    """Reads and checks one plan: a file, or what such a file says. Raises InputError with file,
+    line and field."""
+    document = Document(GIVEN, plan, None) if isinstance(plan, Mapping) else load_yaml(plan)
     return _Reader(document, read(PLAN, document), catalog).plan()
 
 
@@ -95,7 +107,10 @@ class _Reader:
             raise self._wrong(
                 ("backend",), f"unknown backend {backend!r}{near}", ", ".join(self.catalog.backends)
             )
-        self._rent_basis(("price_basis",), one.price_basis)
+        owned = {row.chip for row in one.stock} | {row.chip for row in one.chips if row.buy}
+        rents = any(row.rent or row.chip not in owned for row in one.chips)
+        if rents or one.price_basis not in COMPUTED:
+            self._rent_basis(("price_basis",), one.price_basis)
         plan = Plan(
             name=one.name,
             title=one.title,
@@ -195,15 +210,16 @@ class _Reader:
                 "pools of their own for prefill and decode are sized for a steady load",
                 "no percentile, or no `disaggregated`",
             )
-        streams, per_s, peak, source = (
+        streams, per_s, peak, source, windows = (
             self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
         )
         least = per_s * min(1.0, (1.0 + row.growth_per_quarter) ** (self.written.quarters - 1))
         if least < LEAST_PER_S:
             raise self._wrong(
-                at, f"a demand of {least:.3g} requests/s is too little for a fleet",
+                at,
+                f"a demand of {least:.3g} requests/s is too little for a fleet",
                 f"{LEAST_PER_S:g} requests/s or more in every quarter; 2B tokens are two billion",
-            )  # fmt: skip
+            )
         return DemandClass(
             name=row.name,
             models=tuple(names),
@@ -218,6 +234,7 @@ class _Reader:
             kv_dtypes=tuple(dict.fromkeys(row.kv_dtype or ())),
             percentile=row.percentile,
             source=source,
+            windows=windows,
         )
 
     def _lengths(self, at: KeyPath, row: Any) -> _Load:
@@ -226,8 +243,8 @@ class _Reader:
             if getattr(row, name) is None:
                 raise self._wrong((*at, name), "is missing", "tokens, or `trace: FILE.csv`")
         prompt, output = float(row.prompt_tokens or 0), float(row.output_tokens or 0)
-        one = Class(1.0, prompt, output, row.prefix_hit_rate)
-        return (one,), self._rate(at, row, prompt + output), row.peak_over_average, ""
+        one = Requests(1.0, prompt, output, row.prefix_hit_rate)
+        return (one,), self._rate(at, row, prompt + output), row.peak_over_average, "", None
 
     def _trace(self, at: tuple[str, int], row: Any, file: str) -> _Load:
         """What a trace says of them: the peak is its busiest window. Lengths are kept apart for a
@@ -237,17 +254,21 @@ class _Reader:
             name = sorted(taken)[0]
             raise self._wrong((*at, name), "a trace says it", "one of the two")
         window_s, window = row.window
-        groups = 1 if row.percentile is None else GROUPS[row.percentile]
+        groups = row.lengths or (1 if row.percentile is None else GROUPS[row.percentile])
         path = Path(self.document.file).parent / file
         try:
-            found = traffic_of(read_trace(path), window_s, 1.0, groups)
+            found = traffic_of(read_trace(path), window_s, row.windows, groups)
         except InputError as error:
             if error.file is not None:
                 raise
             field = (*at, "window")
             raise self._wrong(field, error.message, error.accepted or "a time") from None
-        source = f"{file}: {found.mean_per_s:.4g} requests/s, busiest {window} of it"
-        return found.classes, found.mean_per_s, found.busy_per_s / found.mean_per_s, source
+        sized = f"busiest {window} of it"
+        if row.windows < 1.0:
+            sized = f"{found.busy_per_s:.4g} in the {window} that {row.windows:.4g} do not exceed"
+        source = f"{file}: {found.mean_per_s:.4g} requests/s, {sized}"
+        peak = found.busy_per_s / found.mean_per_s
+        return found.classes, found.mean_per_s, peak, source, found.windows
 
     def _rate(self, at: KeyPath, row: Any, tokens_each: float) -> float:
         """Requests per second in the mean."""
@@ -310,9 +331,17 @@ class _Reader:
                 (*at, "chips_per_rack"), f"read {per_rack}", f"whole servers of {server} chips"
             )
         return FleetChip(
-            row.chip, server, watts, words, per_rack, rack, stock,
-            self._offers(at, row, owned, stock), tuple(row.classes), owned,
-        )  # fmt: skip
+            row.chip,
+            server,
+            watts,
+            words,
+            per_rack,
+            rack,
+            stock,
+            self._offers(at, row, owned, stock),
+            tuple(row.classes),
+            owned,
+        )
 
     def _no_costs(self, at: KeyPath, row: Any) -> None:
         """Raises InputError for a figure that is a cost, which the chip lines of `costs:` say."""
@@ -398,12 +427,17 @@ class _Reader:
         if term is None:
             raise self._wrong(at, f"the term of {basis} is not known", "`term_quarters: N`")
         return Offer(
-            chip, RENT, f"{chip}, rent on {name}" if name != "own price" else f"{chip}, rent", usd,
-            words, self._lead(at, one.lead_quarters), term_quarters=term,
+            chip,
+            RENT,
+            f"{chip}, rent on {name}" if name != "own price" else f"{chip}, rent",
+            usd,
+            words,
+            self._lead(at, one.lead_quarters),
+            term_quarters=term,
             chips_per_quarter=self._supply(one.chips_per_quarter),
             price_change=one.price_change_per_quarter,
             on_site=one.site == "own",
-        )  # fmt: skip
+        )
 
     def _buy(self, at: KeyPath, chip: str, one: Any, owned: Owning) -> Offer:
         life, price = self.costs.inputs["life"], owned.price
@@ -418,12 +452,16 @@ class _Reader:
             + f" x {owned.capital_usd / owned.server_usd:g} (network), {_source(price)}"
         )
         return Offer(
-            chip, BUY, f"{chip}, bought", owned.capital_usd, words,
+            chip,
+            BUY,
+            f"{chip}, bought",
+            owned.capital_usd,
+            words,
             self._lead(at, one.lead_quarters),
             life_quarters=life.value / HOUR / QUARTER_HOURS,
             chips_per_quarter=self._supply(one.chips_per_quarter),
             price_change=one.price_change_per_quarter,
-        )  # fmt: skip
+        )
 
     def _lead(self, at: KeyPath, lead: int) -> int:
         if lead >= self.written.quarters:
@@ -442,19 +480,30 @@ class _Reader:
     def _smallest_server(self, plan: Plan) -> None:
         """Raises InputError for a cap that not even one server of any chip meets."""
         least: Sequence[tuple[str, float, dict[str, float], str]] = (
-            ("power", plan.limits.watts, {
-                chip.chip: chip.watts * chip.server for chip in plan.chips
-                if chip.stock or any(offer.on_site for offer in chip.offers)
-            }, "W"),
+            (
+                "power",
+                plan.limits.watts,
+                {
+                    chip.chip: chip.watts * chip.server
+                    for chip in plan.chips
+                    if chip.stock or any(offer.on_site for offer in chip.offers)
+                },
+                "W",
+            ),
             ("chips", plan.limits.chips, {c.chip: float(c.server) for c in plan.chips}, "count"),
-            ("budget_per_hour", plan.limits.usd_per_hour, {
-                chip.chip: min(
-                    [offer.usd * chip.server for offer in chip.offers if offer.way == RENT],
-                    default=0.0,
-                )
-                for chip in plan.chips
-            }, "usd/h"),
-        )  # fmt: skip
+            (
+                "budget_per_hour",
+                plan.limits.usd_per_hour,
+                {
+                    chip.chip: min(
+                        [offer.usd * chip.server for offer in chip.offers if offer.way == RENT],
+                        default=0.0,
+                    )
+                    for chip in plan.chips
+                },
+                "usd/h",
+            ),
+        )
         provider = any(not offer.on_site for offer in plan.offers)
         for field, limit, needs, dimension in least:
             if not needs or (field == "power" and provider):

@@ -174,6 +174,28 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
     )
 
 
+def case_of(study: Study, expert: Model) -> Case:
+    """A space and a published model, of which nothing else is known. Raises InputError where the
+    model was not trained on the space's tokens."""
+    tokens = study.training_tokens
+    if tokens is None:
+        raise InputError(
+            "no training_tokens: a design and its rivals share a corpus",
+            file=str(study.path),
+            accepted="training_tokens in the space file",
+        )
+    if expert.training_tokens not in (None, tokens):
+        raise InputError(
+            f"its shapes are trained on {tokens:.4g} tokens, {expert.name} on "
+            f"{expert.training_tokens:.4g}",
+            file=str(study.path),
+            field="training_tokens",
+            accepted="the same tokens",
+        )
+    title = f"{expert.name} and {study.title or study.name}"
+    return Case(study.name, title, study, expert, (), {}, "", Path(study.path))
+
+
 def _code(axis: str, value: bool | int | str) -> float:
     """The number that stands for a value in a space."""
     return float(AXES[axis].names.index(value)) if isinstance(value, str) else float(value)

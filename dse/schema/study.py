@@ -22,7 +22,7 @@ from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.lifetime import LIFETIME, LifetimeTerms
 from dse.schema.load import DEMAND, Demand, check_idle_once
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
-from dse.schema.metrics import METRICS, Constraint, Direction, metric, parse_constraint
+from dse.schema.metrics import METRICS, Direction, Limit, metric, parse_constraint
 from dse.schema.model_catalog import resolve_model
 from dse.schema.own_chip import read_own_chip
 from dse.schema.owning import lacks_for_owning
@@ -99,7 +99,7 @@ class Study:
     model_axes: tuple[Axis, ...]
     deployment_axes: tuple[Axis, ...]
     objectives: tuple[ObjectiveSpec, ...]
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[Limit, ...]
     left_out: tuple[str, ...]
     why_left_out: Mapping[str, str]
     chip_files: tuple[str, ...]
@@ -546,11 +546,11 @@ def _check_serving(name: str, servings: Sequence[str]) -> None:
 
 def _constraints(
     written: Any, at: KeyPath, servings: Sequence[str], mistakes: Mistakes
-) -> tuple[Constraint, ...]:
+) -> tuple[Limit, ...]:
     if not isinstance(written, list | tuple):
         mistakes.add(at, "not a list", "- ttft_s <= 2 s")
         return ()
-    found: list[Constraint] = []
+    found: list[Limit] = []
     for position, text in enumerate(written):
         path = (*at, position)
         try:

@@ -53,8 +53,10 @@ def _read(reader: Iterator[list[str]], file: str) -> Trace:
         if name not in header:
             raise InputError(
                 f"no column {name!r}{did_you_mean(name, header)}",
-                file=file, line=1, accepted=f"{', '.join(NEEDED)} and, where known, {CACHED}",
-            )  # fmt: skip
+                file=file,
+                line=1,
+                accepted=f"{', '.join(NEEDED)} and, where known, {CACHED}",
+            )
     columns = [name for name in (*NEEDED, CACHED) if name in header]
     at = [header.index(name) for name in columns]
     rows: list[list[float]] = []
@@ -87,9 +89,12 @@ def _number(text: str, name: str, file: str, line: int) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise InputError(
-            f"read {text[:40]!r}", file=file, line=line, field=name,
+            f"read {text[:40]!r}",
+            file=file,
+            line=line,
+            field=name,
             accepted="seconds, such as 12.5" if name == "time" else "tokens, such as 1024",
-        )  # fmt: skip
+        )
     return value
 
 
@@ -117,5 +122,7 @@ def _check(trace: Trace, lines: Sequence[int]) -> None:
     if trace.span_s == 0.0:
         raise InputError(
             "all requests came at the same time",
-            file=trace.file, field="time", accepted="a trace over some time: a rate needs it",
-        )  # fmt: skip
+            file=trace.file,
+            field="time",
+            accepted="a trace over some time: a rate needs it",
+        )

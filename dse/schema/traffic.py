@@ -29,40 +29,32 @@ OUTPUTS = 2  # groups of output lengths in each
 
 
 @dataclass(frozen=True, slots=True)
-class Class:
+class Requests:
     """Requests alike: their share of all, mean lengths in tokens, share of the prompt cached."""
 
     share: float
-    prompt: float
-    output: float
-    cached: float
+    prompt_tokens: float
+    output_tokens: float
+    prefix_hit_rate: float = 0.0
 
 
-def mean_of(classes: Sequence[Class]) -> Class:
+def mean_of(classes: Sequence[Requests]) -> Requests:
     """All requests of them at their mean lengths."""
-    prompt = math.fsum(one.share * one.prompt for one in classes)
-    output = math.fsum(one.share * one.output for one in classes)
-    cached = math.fsum(one.share * one.prompt * one.cached for one in classes) / prompt
-    return Class(1.0, prompt, output, cached)
+    prompt = math.fsum(one.share * one.prompt_tokens for one in classes)
+    output = math.fsum(one.share * one.output_tokens for one in classes)
+    cached = math.fsum(one.share * one.prompt_tokens * one.prefix_hit_rate for one in classes)
+    return Requests(1.0, prompt, output, cached / prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Requests per second in the mean and in the window that the fleet is sized for."""
+    """What a trace says: lengths, requests per second in the mean and in the window that the fleet
+    is sized for, and every window."""
 
-    classes: tuple[Class, ...]
+    classes: tuple[Requests, ...]
     mean_per_s: float
     busy_per_s: float
-
-    @property
-    def tokens_per_request(self) -> tuple[float, float]:
-        """Mean prompt and output tokens."""
-        return self.mean.prompt, self.mean.output
-
-    @property
-    def mean(self) -> Class:
-        """All requests at their mean lengths."""
-        return mean_of(self.classes)
+    windows: Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +75,15 @@ def windows_of(trace: Trace, window_s: float) -> Windows:
     if windows < 2:
         raise InputError(
             f"the trace of {trace.span_s:g} s has {windows} whole windows of {window_s:g} s",
-            field="--window", accepted=f"at most {trace.span_s / 2.0:g} s",
-        )  # fmt: skip
+            field="--window",
+            accepted=f"at most {trace.span_s / 2.0:g} s",
+        )
     if windows > MOST_WINDOWS:
         raise InputError(
             f"{windows:,} windows of {window_s:g} s in the trace of {trace.span_s:g} s",
-            field="--window", accepted=f"at least {trace.span_s / MOST_WINDOWS:.3g} s",
-        )  # fmt: skip
+            field="--window",
+            accepted=f"at least {trace.span_s / MOST_WINDOWS:.3g} s",
+        )
     place = np.floor((trace.time_s - trace.time_s[0]) / window_s).astype(np.int64)
     return Windows(window_s, np.bincount(place[place < windows], minlength=windows))
 
@@ -100,11 +94,12 @@ def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traf
 
     Raises InputError where the trace has not two whole windows, or too many to count.
     """
-    busy = float(np.quantile(windows_of(trace, window_s).per_s, share, method="higher"))
-    return Traffic(_classes(trace, groups), (len(trace) - 1) / trace.span_s, busy)
+    windows = windows_of(trace, window_s)
+    busy = float(np.quantile(windows.per_s, share, method="higher"))
+    return Traffic(_classes(trace, groups), (len(trace) - 1) / trace.span_s, busy, windows)
 
 
-def _classes(trace: Trace, groups: int) -> tuple[Class, ...]:
+def _classes(trace: Trace, groups: int) -> tuple[Requests, ...]:
     """Cells of equal counts by prompt, and within these by output; alike ones become one."""
     cell = np.zeros(len(trace), dtype=np.int64)
     halves = OUTPUTS if groups > 1 else 1
@@ -119,7 +114,7 @@ def _classes(trace: Trace, groups: int) -> tuple[Class, ...]:
     share = np.bincount(which.ravel(), count[used]) / len(trace)
     return tuple(
         # An engine prefills the last token whatever is cached.
-        Class(float(part), float(p), float(o), float(min(c / p, 1.0 - 1.0 / max(p, 2.0))))
+        Requests(float(part), float(p), float(o), float(min(c / p, 1.0 - 1.0 / max(p, 2.0))))
         for part, (p, o, c) in zip(share, unlike, strict=True)
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -229,6 +229,3 @@ def _tallies(names: Sequence[str], outcomes: Sequence[Outcome]) -> tuple[Tally, 
         Tally(name, sum(o.violated[k] for o in outcomes), sum(o.only[k] for o in outcomes))
         for k, name in enumerate(names)
     )
-
-
-Execute = Callable[[Unit], Outcome]

@@ -31,6 +31,8 @@ from dse.study.run import run_study
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dse.answer.answer import Answer
+
 SPACE = "space.yaml"  # what a study folder calls the space that a program gave
 
 
@@ -178,6 +180,16 @@ class Study:
     def as_json(self) -> dict[str, Any]:
         """study.json."""
         return self.document
+
+    def report(self) -> Answer:
+        """The report as an Answer: words, tables and pictures in each format."""
+        from dse.questions.study import report  # noqa: PLC0415
+
+        return report(self.folder)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the answer, the chosen points and the first picture."""
+        return self.report()._repr_html_()
 
     def catalog(self) -> Catalog:
         """What the study was made with, as it is now."""

@@ -77,7 +77,7 @@ def test_a_study_from_check_to_explain(written: Path, tmp_path: Path) -> None:
             assert again[name] == item["metrics"][name]
         assert again["feasible"]
     latent = next(i for i in items if any(b["kind"] == "mla" for b in i["model"]["blocks"]))
-    said = dse("explain", out, latent["point"])
+    said = dse("estimate", "--detail", out, latent["point"])
     assert said.code == 0
     assert "latent attention (MLA, 512 numbers cached" in said.out
     header = (out / "front.csv").read_text().splitlines()[0].split(",")

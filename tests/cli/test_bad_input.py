@@ -114,11 +114,9 @@ def test_a_shape_that_never_divides_leaves_nothing_feasible(
         ((*POINT[1:], "--prompt-token", "3"), ["--prompt-tokens"]),
     ],
 )
-@pytest.mark.parametrize("verb", ["estimate", "explain"])
-def test_points(verb: str, arguments: tuple[str, ...], named: list[str]):
-    if verb == "explain" and "--out" in arguments:
-        named = ["No such option"]
-    said = dse(verb, *arguments)
+@pytest.mark.parametrize("more", [(), ("--detail",)])
+def test_points(more: tuple[str, ...], arguments: tuple[str, ...], named: list[str]):
+    said = dse("estimate", *more, *arguments)
     assert said.code == 2
     assert said.out == ""
     assert all(word in said.err for word in named), said.err
@@ -198,11 +196,10 @@ def test_own_configurations(tiny: Path, tmp_path: Path, key: str, value: object)
         (("hardware", "check", "none.yaml"), "no such file"),
         (("hardware", "check", "."), "directory"),
         (("estimate", "nostudy", "1"), "no study.json"),
-        (("explain", "nostudy", "1"), "no study.json"),
-        (("report", "nostudy"), "no study.json"),
+        (("estimate", "--detail", "nostudy", "1"), "no study.json"),
         (("compare", "nostudy", "nostudy"), "no study.json"),
         (("compare", "nostudy"), "'B'"),
-        (("explain", "--why-not", "nostudy", *POINT[1:]), "no study.json"),
+        (("estimate", "--why-not", "nostudy", *POINT[1:]), "no study.json"),
         (("estimate", "--points", "none.csv", "--out", "out.csv"), "none.csv"),
         (("estimate", "--points", "none.csv"), "--out is missing"),
     ],
@@ -228,9 +225,10 @@ def test_other_commands(
         (("estimate", "1", "--tp", "4"), "--tp"),
         (("estimate", "1", "extra"), "extra"),
         (("estimate", "1", "--points", "in.csv"), "--points"),
-        (("explain",), "which point?"),
-        (("explain", "0"), "a number from 1 to"),
-        (("explain", "1", "--why-not", "other"), "--why-not"),
+        (("estimate", "--detail"), "which point?"),
+        (("estimate", "0", "--detail"), "a number from 1 to"),
+        (("estimate", "1", "--why-not", "other"), "--why-not"),
+        (("estimate", "1", "--fit"), "--fit"),
     ],
 )
 def test_points_of_a_study(tiny: Path, arguments: tuple[str, ...], named: str):
@@ -271,9 +269,9 @@ def test_damaged_studies(tiny: Path, tmp_path: Path, name: str, content: bytes |
     damage(tmp_path, tiny, name, content)
     for command in (
         ("estimate", tmp_path, "1"),
-        ("explain", tmp_path, "1"),
+        ("estimate", "--detail", tmp_path, "1"),
         ("compare", tiny, tmp_path),
-        ("report", tmp_path),
+        ("run", tmp_path),
     ):
         said = dse(*command)
         assert said.code == 4, command

@@ -136,6 +136,17 @@ def test_a_config_that_is_none(tmp_path: Path):
     assert "LlamaForCausalLM" in ended.err
 
 
+def test_the_model_may_be_an_option_and_files_are_written(tmp_path: Path):
+    said = dse("check", "--model", QWEN[1], *QWEN[2:], "--json", "--out", tmp_path)
+    assert said.json() == dse(*QWEN, "--json").json()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"check.{end}" for end in ("html", "json", "csv", "xlsx")
+    }
+    both = dse(*QWEN, "--model", QWEN[1])
+    assert both.code == 2
+    assert "one of the two" in both.err
+
+
 def test_help_names_the_verb():
     assert "check" in dse("--help").out
     assert "CONFIG" in dse("check", "--help").out

@@ -172,7 +172,7 @@ def test_a_flag_out_of_range(flags: tuple[str, ...], says: str):
 
 
 def test_explain_shows_what_is_hidden():
-    said = dse("explain", *POINT[1:], "--network-overlap", "0.5", "--json").json()
+    said = dse("estimate", "--detail", *POINT[1:], "--network-overlap", "0.5", "--json").json()
     rows = {row["operator"]: row for row in said["breakdown"]}
     assert rows["network behind compute"]["decode_s"] < 0
     total = sum(row["decode_s"] for row in said["breakdown"])

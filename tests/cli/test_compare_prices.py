@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dse as dse_library
+from dse.answer.answer import Answer
 from dse.pareto import non_dominated
 from dse.questions.compare.studies import compare
-from dse.questions.compare.words import lead, tables
+from dse.questions.compare.tables import tables
+from dse.questions.compare.words import lead
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
 from tests.cli.conftest import Said, dse, fits
 
@@ -37,7 +40,7 @@ objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 constraints: [ttft_s <= 2 s]
 """
 COST = "usd_per_million_total_tokens"
-FILES = {"compare.html", "compare.json", "compare.csv", "compare.xlsx"}
+FILES = {"compare.html", "compare.json", "compare.csv", "compare.xlsx", "compare.md"}
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +242,7 @@ def test_older_chip_figures_are_not_taken_for_prices(
 def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = dse("compare", *pair, "--out", out)
-    assert said.out.endswith(f"Page: {out / 'compare.html'}\n")
+    assert said.out.endswith(f"{out / 'compare.html'}\n")
     assert {path.name for path in out.iterdir()} == FILES
     printed = dse("compare", *pair, "--json").json()
     written = json.loads((out / "compare.json").read_text(encoding="utf-8"))
@@ -252,13 +255,13 @@ def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path)
         assert found == printed[status]
     assert len(rows) == printed["front_a"] + len(printed["entered"])
     page = (out / "compare.html").read_text(encoding="utf-8")
-    assert page.index("moves from h200_sxm to h100_sxm") < page.index("<h2>Before and after</h2>")
+    assert page.index("moves from h200_sxm to h100_sxm") < page.index("<h2>In pictures</h2>")
     assert "An 8B model &lt;on&gt; rented chips" in page
     assert "<on>" not in page
     assert "mail of june" in page
     with zipfile.ZipFile(out / "compare.xlsx") as book:
         names = book.read("xl/workbook.xml").decode()
-    assert all(f'name="{name}"' in names for name in ("Answer", "Prices", "Designs"))
+    assert all(f'name="{name}"' in names for name in ("answer", "prices", "designs"))
 
 
 def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> None:
@@ -293,6 +296,7 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
         (("tiny", "--as-of", "june", "--as-of", "2026-06"), "read 'june': not a date"),
         (("a", "b", "--as-of", "2026-06"), "does not go with two folders"),
         (("none", "nor"), "not a finished study"),
+        (("none", "nor", "--law", "joint"), "--law does not go with two studies"),
         (("tiny", "--as-of", "2026", "--as-of", "2026-11", "--out", ""), "--out is empty"),
     ],
 )
@@ -302,6 +306,14 @@ def test_what_is_wrong_is_said_in_a_line(words: tuple[str, ...], says: str) -> N
     assert says in said.err
     assert len(said.err.strip().splitlines()) == 1
     assert said.out == ""
+
+
+def test_finished_studies_have_their_own_prices(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    costs = tmp_path / "costs.yaml"
+    costs.write_text("electricity: 0.30 USD/kWh\n", encoding="utf-8")
+    said = dse("compare", *pair, "--costs", costs)
+    assert said.code == 2
+    assert "--costs does not go with two studies" in said.err
 
 
 def fleet(folder: Path, rent: float, chips: int, **other: object) -> Path:
@@ -339,6 +351,15 @@ def test_two_fleets(tmp_path: Path) -> None:
     page = (out / "compare.html").read_text(encoding="utf-8")
     assert "A &lt;plan&gt;" in page
     assert "USD per chip" in page
+
+
+def test_two_answers_of_the_library_are_two_fleets(tmp_path: Path) -> None:
+    folders = fleet(tmp_path / "june", 3.0, 16), fleet(tmp_path / "now", 2.4, 24, plan="q")
+    fleets = [Answer("fleet", one.name, "", document=read_json(one, FLEET)) for one in folders]
+    answer, same = dse_library.compare(*fleets), dse_library.compare(*folders)
+    assert answer.document["names"] == {"a": "p", "b": "q"}
+    for key in ("ratio", "orders", "by_quarter", "prices"):
+        assert answer.document[key] == same.document[key]
 
 
 def test_fleets_of_other_plans_are_said(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -90,6 +91,20 @@ def test_a_point_of_a_study_cites_the_study(tiny: Path):
     said = dse("estimate", tiny, "cheapest")
     assert said.code == 0
     assert f"from {tiny / 'front.json'}, point" in said.out.replace("\n  ", " ")
+
+
+def test_files_of_a_point_hold_raw_numbers(tmp_path: Path):
+    said = dse("estimate", *POINT, "--detail", "--json", "--out", tmp_path)
+    document = said.json()
+    assert json.loads((tmp_path / "estimate.json").read_text(encoding="utf-8"))["command"]
+    rows = csv.DictReader((tmp_path / "estimate.csv").read_text(encoding="utf-8").splitlines())
+    values = {row["metric"]: row for row in rows}
+    assert float(values["tpot_s"]["value"]) == pytest.approx(document["tpot_s"], rel=1e-8)
+    low, high = document["intervals"]["tpot_s"]
+    assert float(values["tpot_s"]["low"]) == pytest.approx(low, rel=1e-8)
+    assert float(values["tpot_s"]["high"]) == pytest.approx(high, rel=1e-8)
+    page = (tmp_path / "estimate.html").read_text(encoding="utf-8")
+    assert "Where the time goes" in page
 
 
 HEADER = (

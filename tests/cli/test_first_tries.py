@@ -25,7 +25,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "config.json"
 
 
-@pytest.mark.parametrize("verb", ["estimate", "explain"])
+@pytest.mark.parametrize("more", [(), ("--detail",)])
 @pytest.mark.parametrize(
     ("model", "chip", "said"),
     [
@@ -35,8 +35,10 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("config.json", "h100_sxm", UNKNOWN_LAYER),
     ],
 )
-def test_one_point(config: str, verb: str, model: str, chip: str, said: list[str]) -> None:
-    answer = dse(verb, "--model", model, "--chip", chip)
+def test_one_point(
+    config: str, more: tuple[str, ...], model: str, chip: str, said: list[str]
+) -> None:
+    answer = dse("estimate", *more, "--model", model, "--chip", chip)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.count("\n") == 1
     assert all(words in answer.err for words in said), answer.err

@@ -219,13 +219,22 @@ def test_prices_and_costs_of_the_users_own_are_used_and_said(tmp_path: Path):
     assert bought[1]["usd_per_chip_hour"] < bought[0]["usd_per_chip_hour"]
     said = dse("fleet", plan, "--costs", str(costs))
     assert "20000 USD x 1.4 (server) x 1.19 (network)" in " ".join(said.out.split())
-    assert "What an owned chip costs by the hour" in said.out
+    assert "An owned chip-hour by its parts" in said.out
     assert dse("fleet", plan, "--out", str(tmp_path / "out")).code == 0
     with zipfile.ZipFile(tmp_path / "out/fleet.xlsx") as book:
         names = ET.fromstring(book.read("xl/workbook.xml"))  # noqa: S314
-    assert "Owned by the hour" in [node.get("name") for node in names.iter()]
-    rented = json.loads(dse("fleet", written(tmp_path, PLAN), "--json", "--prices", str(prices),
-                            "--as-of", "2026-06").out)  # fmt: skip
+    assert "parts" in [node.get("name") for node in names.iter()]
+    rented = json.loads(
+        dse(
+            "fleet",
+            written(tmp_path, PLAN),
+            "--json",
+            "--prices",
+            str(prices),
+            "--as-of",
+            "2026-06",
+        ).out
+    )
     offer = next(row for row in rented["prices"] if row["offer"].startswith("h100"))
     assert offer["usd"] == 0.9
     assert any("prices.csv" in text for text in rented["assumed"])
@@ -268,10 +277,21 @@ def test_random_arrivals_never_serve_more_than_a_steady_load(tmp_path: Path, mod
 def arriving(rate: float) -> tuple[float, float]:
     """The 99th percentile of the first token, and the time per token, of one H100."""
     said = dse(
-        "estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--serving", "poisson",
-        "--requests-per-second", str(rate), "--prompt-tokens", "1024", "--output-tokens", "256",
+        "estimate",
+        "--model",
+        "llama-3-8b",
+        "--chip",
+        "h100_sxm",
+        "--serving",
+        "poisson",
+        "--requests-per-second",
+        str(rate),
+        "--prompt-tokens",
+        "1024",
+        "--output-tokens",
+        "256",
         "--json",
-    )  # fmt: skip
+    )
     found = json.loads(said.out)
     return found["ttft_p99_s"], found["tpot_s"]
 

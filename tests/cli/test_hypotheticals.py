@@ -1,4 +1,4 @@
-"""`dse hardware derive / compare / require`, `--set`, and chip files with several mistakes."""
+"""`dse hardware derive / compare`, `dse whatif --require`, `--set`, and mistakes in chip files."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., 
         assert name in text, file
     with (out / "front.csv").open(encoding="utf-8", newline="") as stream:
         points = [row["point"] for row in csv.DictReader(stream) if row["chip"] == name]
-    told = dse("explain", out, points[0]).out
+    told = dse("estimate", "--detail", out, points[0]).out
     assert name in told
     assert fits(told, 100)
     assert name in dse("compare", out, out).out + told
@@ -94,16 +94,28 @@ def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., 
         (("derive", "--from", "h200_sxm", "--set", "tpd=2x"), "did you mean tdp"),
         (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out", "chip.txt"), ".yaml"),
         (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--name", "//"), "--name"),
-        (("compare",), "Missing argument"),
-        (("compare", "h200_sxm", "b200"), "did you mean b200_sxm"),
-        (("compare", "h200_sxm", "--tp", "2"), "--model"),
-        (("compare", "h200_sxm", "--model", "llama-3-8b", "--chip", "l4"), "--chip"),
-        (("compare", *["h200_sxm"] * 7), "at most 6"),
-        (("require", "none", "--from", "mi300x"), "not a finished study"),
     ],
 )
 def test_bad_input(arguments: tuple[str, ...], words: str):
     said = dse("hardware", *arguments)
+    assert said.code == 2, said.out
+    assert said.out == ""
+    assert words in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Missing argument"),
+        (("h200_sxm", "b200"), "did you mean b200_sxm"),
+        (("h200_sxm", "--tp", "2"), "--model"),
+        (("h200_sxm", "--model", "llama-3-8b", "--chip", "l4"), "--chip"),
+        ((*["h200_sxm"] * 7,), "at most 6"),
+    ],
+)
+def test_bad_input_of_chips_side_by_side(arguments: tuple[str, ...], words: str):
+    said = dse("compare", *arguments)
     assert said.code == 2, said.out
     assert said.out == ""
     assert words in said.err
@@ -121,7 +133,7 @@ def test_pools_take_no_setting():
 def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
     chips = ("h200_sxm", "b200_sxm", "mi300x", "sn40l")
     flags = ("--set", "hbm_bandwidth=2x", *POINT)
-    document = dse("hardware", "compare", *chips, *flags, "--out", tmp_path, "--json").json()
+    document = dse("compare", *chips, *flags, "--out", tmp_path, "--json").json()
     ids = [chip["id"] for chip in document["chips"]]
     assert ids == ["h200_sxm", "hypothetical_h200_sxm_hbm_bandwidth_2x", *chips[1:]]
     by = {chip["id"]: chip for chip in document["chips"]}
@@ -147,7 +159,7 @@ def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
     assert f"{fastest} writes fastest" in page
     assert "roof-decode" in page
     assert not re.findall(r'<(?:script|link|img|iframe)[^>]* (?:src|href)="(?!data:)', page)
-    said = dse("hardware", "compare", *chips, *flags)
+    said = dse("compare", *chips, *flags)
     assert said.code == 0
     assert fits(said.out, 100)
     assert "nan" not in said.out.lower().replace("hypothetical", "")
@@ -157,7 +169,7 @@ def test_a_hostile_chip_name_stays_text(tmp_path: Path):
     path = tmp_path / "x.yaml"
     hostile = "</script><img src=x onerror=alert(1)>"
     path.write_text(SHORT.replace("my_chip", f'"{hostile}"'), encoding="utf-8")
-    said = dse("hardware", "compare", path, "h200_sxm", "--model", "llama-3-8b", "--out", tmp_path)
+    said = dse("compare", path, "h200_sxm", "--model", "llama-3-8b", "--out", tmp_path)
     assert said.code == 0, said.err
     assert "<img src=x" not in (tmp_path / "compare.html").read_text(encoding="utf-8")
 
@@ -187,7 +199,7 @@ def on_front(folder: Path, space: Callable[..., Path], parent: str, setting: str
 def test_what_is_required_enters_and_two_percent_less_does_not(
     tmp_path: Path, space: Callable[..., Path], study: Path, chip: str
 ):
-    answer = dse("hardware", "require", study, "--from", chip, "--json").json()
+    answer = dse("whatif", study, "--require", chip, "--json").json()
     assert not answer["enters_as_it_is"]
     found = [row for row in answer["requirements"] if row["setting"]]
     assert "price" in {row["quantity"] for row in found}
@@ -207,14 +219,14 @@ def test_what_is_required_enters_and_two_percent_less_does_not(
         assert set(entry["objectives"]) == {"usd_per_million_total_tokens", "tpot_s"}
     for row in answer["requirements"]:
         assert (row["entry"] is None) == (row["why_not"] is not None)
-    said = dse("hardware", "require", study, "--from", chip)
+    said = dse("whatif", study, "--require", chip)
     assert said.code == 0
     assert fits(said.out, 100)
     assert f"{chip} enters the front of small" in said.out
 
 
 def test_what_is_on_the_front_needs_nothing(study: Path):
-    answer = dse("hardware", "require", study, "--from", "h100_sxm", "--json").json()
+    answer = dse("whatif", study, "--require", "h100_sxm", "--json").json()
     assert answer["on_front"]
     assert answer["requirements"] == []
     assert not answer["enters_as_it_is"]
@@ -222,21 +234,27 @@ def test_what_is_on_the_front_needs_nothing(study: Path):
 
 def test_requirements_of_shapes_are_those_of_the_front(tiny: Path, tmp_path: Path):
     answer = dse(
-        "hardware", "require", tiny, "--from", "mi250x", "--vary", "hbm_bandwidth, price", "--json"
+        "whatif", tiny, "--require", "mi250x", "--vary", "hbm_bandwidth, price", "--json"
     ).json()
     assert answer["shapes"] == answer["shapes_of_front"] > 1
     assert [row["quantity"] for row in answer["requirements"]] == ["hbm_bandwidth", "price"]
-    on = dse("hardware", "require", tiny, "--from", "b200_sxm", "--json").json()
+    on = dse("whatif", tiny, "--require", "b200_sxm", "--json").json()
     assert on["enters_as_it_is"]
     assert on["entry"]["shape"]
 
 
+def test_what_is_no_study_has_no_front():
+    said = dse("whatif", "none", "--require", "mi300x")
+    assert (said.code, said.out) == (2, "")
+    assert "not a finished study" in said.err
+
+
 def test_a_study_of_another_space_is_refused(study: Path, space: Callable[..., Path]):
     space("[1, 16, 64]", "[1, 16]")
-    said = dse("hardware", "require", study, "--from", "mi300x")
+    said = dse("whatif", study, "--require", "mi300x")
     assert said.code == 2
     assert "is not the space that" in said.err
-    said = dse("hardware", "require", study, "--from", "mi300x", "--vary", "pirce")
+    said = dse("whatif", study, "--require", "mi300x", "--vary", "pirce")
     assert "did you mean price" in said.err
 
 

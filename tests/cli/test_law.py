@@ -76,7 +76,7 @@ def test_the_penalty_of_quantised_weights_is_said_with_its_range():
     assert four["dense_equivalent_parameters"] == plain["dense_equivalent_parameters"]
     said = " ".join(dse(*point, "--weight-dtype", "int4").out.split())
     assert f"Of it {added:.4f} nats come from quantising the weights after training" in said
-    assert "fitted on 30 M to 220 M" in said
+    assert "fitted on 30M to 220M" in said
     assert "dense-equivalent parameters are those of the loss before that" in said
     assert "quantising" not in dse(*point).out
 
@@ -132,7 +132,7 @@ def test_a_model_of_unknown_tokens_says_nothing_of_them():
     assert dse("models", "show", "mixtral-8x7b", "--json").json()["loss_given_up"] is None
 
 
-@pytest.mark.parametrize("verb", ["estimate", "explain", "run", "worker"])
+@pytest.mark.parametrize("verb", ["estimate", "run", "worker"])
 def test_help_tells_of_the_law(verb: str):
     assert "--law NAME" in dse(verb, "--help").out
 
@@ -150,7 +150,7 @@ def test_two_laws_and_another_law_of_a_report_are_refused(tmp_path: Path, compar
     said = dse("run", "tiny", "--out", tmp_path / "s", "--law", "joint", "--law", "abnar")
     assert said.code == 2
     assert "read joint, abnar (accepted: one law, and all beside it)" in said.err
-    said = dse("report", compared, "--law", "joint")
+    said = dse("run", compared, "--law", "joint")
     assert said.code == 2
     assert "dse run SPACE --law joint" in said.err
 
@@ -270,7 +270,7 @@ def test_a_finished_study_is_held_against_every_law(tiny: Path, tmp_path: Path, 
     folder = tmp_path / "study"
     shutil.copytree(tiny, folder)
     before, items = both(folder)
-    said = dse("report", folder, "--law", "all")
+    said = dse("run", folder, "--law", "all")
     assert said.code == 0, said.err
     after, now = both(folder)
     assert after["trials"] == before["trials"]
@@ -278,7 +278,7 @@ def test_a_finished_study_is_held_against_every_law(tiny: Path, tmp_path: Path, 
     for old, new in zip(items, now, strict=True):
         assert old["metrics"] == new["metrics"]
     # The same seed draws the same errors.
-    said = dse("report", folder, "--law", "all")
+    said = dse("run", folder, "--law", "all")
     assert both(folder)[0]["laws"] == after["laws"]
     assert after["laws"]["compared"] == both(compared)[0]["laws"]["compared"]
 

@@ -1,4 +1,4 @@
-"""--prices, --as-of and --costs of dse train, basket, hardware require and worker."""
+"""--prices, --as-of and --costs of dse train, compare, whatif --require and worker."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_a_run_on_owned_chips_has_its_parts(costs: Path) -> None:
 def test_a_basket_says_what_its_prices_rest_on(tmp_path: Path, mine: Path, costs: Path) -> None:
     space = tmp_path / "two.yaml"
     space.write_text(TWO_CHIPS, encoding="utf-8")
-    own = dse("basket", space, "--prices", mine, "--json").json()
-    shipped = dse("basket", space, "--json").json()
+    own = dse("compare", space, "--by", "chip", "--prices", mine, "--json").json()
+    shipped = dse("compare", space, "--by", "chip", "--json").json()
     assert "own price of mine.csv" in own["facts"]
     assert "own price" not in shipped["facts"]
     # A price level of a chip cancels in a regret, and is all of the change of a price.
@@ -79,10 +79,10 @@ def test_a_basket_says_what_its_prices_rest_on(tmp_path: Path, mine: Path, costs
     assert other["regret"] == pytest.approx(one["regret"], rel=1e-9)
     assert other["price"] / one["price"] == pytest.approx(2.6 / 1.3)
     space.write_text(TWO_CHIPS.replace("rental_3yr", "owned_tco"), encoding="utf-8")
-    said = dse("basket", space, "--costs", costs)
+    said = dse("compare", space, "--by", "chip", "--costs", costs)
     assert fits(said.out, 100)
     assert "electricity 0.30 USD/kWh (given)" in " ".join(said.out.split())
-    found = dse("basket", space, "--costs", costs, "--json").json()
+    found = dse("compare", space, "--by", "chip", "--costs", costs, "--json").json()
     assert [row["chip"] for row in found["prices"]] == found["chips"]
 
 
@@ -91,7 +91,7 @@ def test_a_chip_enters_at_a_price_of_ones_own(
 ) -> None:
     study = tmp_path / "study"
     assert dse("run", space(), "--out", study).code == 0
-    asked = ("hardware", "require", study, "--from", "mi300x")
+    asked = ("whatif", study, "--require", "mi300x")
     shipped, own = dse(*asked, "--json").json(), dse(*asked, "--prices", mine, "--json").json()
     assert own["usd_per_chip_hour"] == 0.1
     assert own["enters_as_it_is"]
@@ -106,7 +106,7 @@ def test_requirements_are_priced_as_the_study_was(
 ) -> None:
     study = tmp_path / "study"
     assert dse("run", space(), "--out", study, "--prices", mine).code == 0
-    answer = dse("hardware", "require", study, "--from", "mi300x", "--json").json()
+    answer = dse("whatif", study, "--require", "mi300x", "--json").json()
     assert answer["usd_per_chip_hour"] == 0.1
     assert not answer["stale"]
 
@@ -133,7 +133,7 @@ def test_a_worker_joins_with_the_same_flags(
     "words",
     [
         ("train", "llama-3-8b", *RUN),
-        ("basket", "basket-h200-tpu-trn2"),
+        ("compare", "basket-h200-tpu-trn2", "--by", "chip"),
         ("worker", "tiny", "--storage", "sqlite:///none.db"),
     ],
 )

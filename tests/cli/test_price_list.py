@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dse.answer.numbers import dollars
 from dse.schema.prices import first_day
 from tests.cli.conftest import dse, fits
 
@@ -27,9 +28,8 @@ def test_owned_chips_are_listed_by_parts_that_make_up_their_price() -> None:
         parts = [part["usd_per_chip_hour"] for part in one["breakdown"]["parts"]]
         assert sum(parts) == pytest.approx(one["usd_per_chip_hour"], rel=1e-12)
         (line,) = [row for row in said.out.splitlines() if row.startswith(f"{one['chip']} ")]
-        printed = [float(word) for word in line.split()[1:]]
-        assert printed == pytest.approx([one["usd_per_chip_hour"], *parts], abs=6e-4)
-        assert f"\n{one['chip']}: " in said.out
+        assert line.split()[1:] == [dollars(usd) for usd in (*parts, one["usd_per_chip_hour"])]
+        assert f"{one['chip']}: " in said.out
 
 
 def test_a_chip_by_name_shows_every_input_with_its_source() -> None:
@@ -76,7 +76,7 @@ def test_changes_until_a_date_and_in_text() -> None:
     assert 0 < len(until["changes"]) < len(all_bases)
     assert until["as_of"] == "2026-07"
     nothing = dse("hardware", "prices", "--chip", "v100_sxm2_32", "--since", "2026-Q3")
-    assert nothing.out == "Since 2026-Q3: 0 of 2 prices changed.\n"
+    assert "Since 2026-Q3: 0 of 2 prices changed." in nothing.out
 
 
 def test_a_price_of_ones_own_has_no_date_to_change_at(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_an_estimate_in_a_hypothetical_domain() -> None:
 
 
 def test_explain_takes_the_domain_too() -> None:
-    said = dse("explain", *POINT, "--domain", 64)
+    said = dse("estimate", "--detail", *POINT, "--domain", 64)
     assert said.code == 0
     assert "hypothetical domain 64" in said.out
 
@@ -165,6 +165,6 @@ def test_why_not_takes_the_rack_of_the_study(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert dse("run", "rack-domain", "--out", out).code == 0
     flags = (*POINT, "--replicas", 2, "--weight-dtype", "fp8", "--kv-dtype", "fp8")
-    said = dse("explain", "--why-not", out, *flags, "--concurrency", 1024, "--domain", 128)
+    said = dse("estimate", "--why-not", out, *flags, "--concurrency", 1024, "--domain", 128)
     assert said.code == 0, said.err
     assert "breaks rack_cable_reach" in said.out

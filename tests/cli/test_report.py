@@ -1,7 +1,8 @@
-"""`dse report STUDY`."""
+"""`dse run STUDY` of a finished study."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -18,9 +19,24 @@ def test_the_report_is_written_again_and_nothing_else(tiny: Path, tmp_path: Path
     }
     for name in ("report.html", "report.md"):
         (folder / name).write_text("gone", encoding="utf-8")
-    said = dse("report", folder)
+    said = dse("run", folder)
     assert said.code == 0
-    assert said.out == f"{folder / 'report.html'}\n"
+    assert "knee" in said.out
+    assert said.out.endswith(f"Report: {folder / 'report.html'}\n")
     for name in ("report.html", "report.md"):
         assert "A small space to try things on" in (folder / name).read_text(encoding="utf-8")
     assert {name: (folder / name).read_bytes() for name in kept} == kept
+
+
+def test_what_a_search_takes_is_refused_of_a_finished_study(tiny: Path):
+    said = dse("run", tiny, "--trials", 5)
+    assert said.code == 2
+    assert "--trials" in said.err
+    assert "finished study" in said.err
+
+
+def test_the_document_of_a_finished_study_is_its_own(tiny: Path, tmp_path: Path):
+    folder = tmp_path / "study"
+    shutil.copytree(tiny, folder)
+    said = dse("run", folder, "--json")
+    assert said.json() == json.loads((folder / "study.json").read_text(encoding="utf-8"))

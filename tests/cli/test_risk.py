@@ -1,4 +1,4 @@
-"""dse risk as a person uses it."""
+"""`dse whatif --uncertain` as a person uses it."""
 
 from __future__ import annotations
 
@@ -11,35 +11,40 @@ from pathlib import Path
 import pytest
 
 from dse.data import search_spaces_dir
-from tests.cli.conftest import dse, fits, sheets, unmarked
+from tests.cli.conftest import Said, dse, fits, sheets, unmarked
+
+
+def risk(*arguments: object) -> Said:
+    return dse("whatif", *arguments, "--uncertain")
+
 
 TWO = ("chip: h100_sxm", "chip: [h100_sxm, h200_sxm]")
 
 
 def test_the_answer_comes_first_and_fits_the_console(space: Callable[..., Path]) -> None:
-    said = dse("risk", space(*TWO), "--draws", 1000)
+    said = risk(space(*TWO), "--draws", 1000)
     assert said.code == 0, said.err
-    assert said.out.splitlines()[1].startswith("- Take h")
+    assert said.out.split("\n- ")[1].startswith("Take h")
     assert "Measure next" in said.out
     assert "Seed 0" in said.out
     assert fits(said.out, 100)
 
 
 def test_the_document_says_the_same(space: Callable[..., Path]) -> None:
-    found = dse("risk", space(*TWO), "--draws", 1000, "--seed", 4, "--json").json()
+    found = risk(space(*TWO), "--draws", 1000, "--seed", 4, "--json").json()
     assert (found["draws"], found["seed"], len(found["choices"])) == (1000, 4, 2)
     assert sum(one["chance_first"] for one in found["choices"]) == pytest.approx(1.0)
     first = found["measure_next"][0]
     assert first["chance_wrong_after"] <= first["chance_wrong_now"]
     served = next(one for one in found["measure_next"] if one["what"] == "serving")
     assert any(line.startswith("vllm bench serve") for line in served["commands"])
-    again = dse("risk", space(*TWO), "--draws", 1000, "--seed", 4, "--json").json()
+    again = risk(space(*TWO), "--draws", 1000, "--seed", 4, "--json").json()
     assert again == found
 
 
 def test_a_certain_price_is_no_measurement(space: Callable[..., Path]) -> None:
     options = ("--draws", 1000, "--price-interval", 0, "--json")
-    found = dse("risk", space(*TWO), *options).json()
+    found = risk(space(*TWO), *options).json()
     assert {one["what"] for one in found["measure_next"]} == {"serving"}
     assert all(one["kind"] == "given" for one in found["prices"])
 
@@ -47,28 +52,28 @@ def test_a_certain_price_is_no_measurement(space: Callable[..., Path]) -> None:
 def test_demand_pays_for_whole_instances(space: Callable[..., Path]) -> None:
     def nominal(*options: object) -> list[float]:
         asked = ("--draws", 1000, "--json", *options)
-        return [one["predicted"] for one in dse("risk", space(*TWO), *asked).json()["choices"]]
+        return [one["predicted"] for one in risk(space(*TWO), *asked).json()["choices"]]
 
-    for full, partly in zip(nominal(), nominal("--demand", "1..2"), strict=True):
+    for full, partly in zip(nominal(), nominal("--demand", "1280/s..2560/s"), strict=True):
         assert partly >= full
 
 
 def test_a_shape_of_a_study_on_every_chip(tiny: Path) -> None:
-    found = dse("risk", tiny, "--point", "cheapest", "--draws", 1000, "--json").json()
+    found = risk(tiny, "--point", "cheapest", "--draws", 1000, "--json").json()
     assert {one["chip"] for one in found["choices"]} == {"h100_sxm", "h200_sxm"}
     assert found["point"] == "cheapest"
 
 
 def test_shapes_are_compared_where_their_quality_is_held(tiny: Path, tmp_path: Path) -> None:
     both = ("--point", "cheapest", "--point", "best")
-    said = dse("risk", tiny, *both)
+    said = risk(tiny, *both)
     assert said.code == 2
     assert "limits no quality" in said.err
     space, out = tmp_path / "held.yaml", tmp_path / "held"
     text = (search_spaces_dir() / "tiny.yaml").read_text("utf-8")
     space.write_text(text.replace("  - ttft_s", "  - predicted_loss <= 2.6\n  - ttft_s"), "utf-8")
     assert dse("run", space, "--seed", 1, "--out", out).code == 0
-    found = dse("risk", out, *both, "--draws", 1000, "--json").json()
+    found = risk(out, *both, "--draws", 1000, "--json").json()
     pairs = [(one["chip"], one["point"]) for one in found["choices"]]
     assert sorted(pairs) == [
         (chip, point) for chip in ("h100_sxm", "h200_sxm") for point in ("best", "cheapest")
@@ -77,24 +82,24 @@ def test_shapes_are_compared_where_their_quality_is_held(tiny: Path, tmp_path: P
     assert found["advised"].endswith("(cheapest)")
     assert len(found["prices"]) == 2
     assert any("predicted_loss <= 2.6" in text for text in found["rests_on"])
-    alone = dse("risk", out, "--point", "cheapest", "--draws", 1000, "--json").json()
+    alone = risk(out, "--point", "cheapest", "--draws", 1000, "--json").json()
     predicted = {one["chip"]: one["predicted"] for one in alone["choices"]}
     for one in found["choices"]:
         if one["point"] == "cheapest":
             assert one["predicted"] == predicted[one["chip"]]
-    said = dse("risk", out, *both, "--draws", 1000, "--out", tmp_path / "page")
+    said = risk(out, *both, "--draws", 1000, "--out", tmp_path / "page")
     assert fits(said.out, 100)
 
 
 def test_one_chip_has_no_rival(space: Callable[..., Path]) -> None:
-    said = dse("risk", space(), "--draws", 1000)
+    said = risk(space(), "--draws", 1000)
     assert said.code == 0, said.err
     assert "There is no other choice." in said.out
 
 
 def test_the_files_say_what_the_document_says(space: Callable[..., Path], tmp_path: Path) -> None:
     out = tmp_path / "risk"
-    found = dse("risk", space(*TWO), "--draws", 1000, "--json", "--out", out).json()
+    found = risk(space(*TWO), "--draws", 1000, "--json", "--out", out).json()
     written = json.loads((out / "risk.json").read_text("utf-8"))
     assert {name: written[name] for name in found} == found
     rows = list(csv.DictReader((out / "risk.csv").read_text("utf-8").splitlines()))
@@ -107,20 +112,21 @@ def test_the_files_say_what_the_document_says(space: Callable[..., Path], tmp_pa
     assert html.escape(found["answer"][0]) in unmarked(page)
     for plot in ("first", "margin", "regret", "measure"):
         assert f'id="{plot}"' in page
-    assert {"Answer", "Choices", "Measure next", "Prices"} <= set(sheets(out / "risk.xlsx"))
+    assert {"answer", "choices", "measure next", "prices"} <= set(sheets(out / "risk.xlsx"))
 
 
 def test_prices_of_ones_own_turn_the_choice(space: Callable[..., Path], tmp_path: Path) -> None:
-    before = dse("risk", space(*TWO), "--draws", 1000, "--json").json()
+    before = risk(space(*TWO), "--draws", 1000, "--json").json()
     other = next(one["chip"] for one in before["choices"] if one["chip"] != before["advised"])
     prices = tmp_path / "mine.csv"
     prices.write_text(
         "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
         f"{other},rental_3yr,0.05,us,2026-11,quote,\n", "utf-8",
     )  # fmt: skip
-    after = dse("risk", space(*TWO), "--draws", 1000, "--json", "--prices", prices).json()
+    after = risk(space(*TWO), "--draws", 1000, "--json", "--prices", prices).json()
     assert after["advised"] == other
-    assert f"prices of yours (mine.csv): {other}" in after["rests_on"]
+    rests = [text for text in after["rests_on"] if text.startswith(f"{other}: price on basis")]
+    assert "own price of mine.csv" in rests[0]
     assert after["prices_given"]["prices"] == [str(prices)]
 
 
@@ -130,24 +136,23 @@ def test_owned_chips_are_priced_by_their_parts(space: Callable[..., Path], tmp_p
     costs = tmp_path / "costs.yaml"
     costs.write_text("electricity: 0.30 USD/kWh\n", "utf-8")
     cheap, dear = (
-        dse("risk", path, "--draws", 1000, "--json", *given).json()
-        for given in ((), ("--costs", costs))
+        risk(path, "--draws", 1000, "--json", *given).json() for given in ((), ("--costs", costs))
     )
     for one, two in zip(cheap["price_parts"], dear["price_parts"], strict=True):
         total = one.pop("usd_per_chip_hour")
         chip = one.pop("chip")
         assert sum(one.values()) == pytest.approx(total)
         assert two["electricity"] > one["electricity"], chip
-    assert "costs of owning of yours: costs.yaml" in dear["rests_on"]
-    said = dse("risk", path, "--draws", 1000)
-    assert "What a chip-hour is made of" in said.out
+    assert "costs of owning that were given: electricity" in dear["rests_on"]
+    said = risk(path, "--draws", 1000)
+    assert "An owned chip-hour by its parts" in said.out
     assert fits(said.out, 100)
 
 
 def test_a_chip_that_is_only_announced_is_named(space: Callable[..., Path]) -> None:
     path = space("chip: h100_sxm", "chip: [h100_sxm, vr200_nvl72]")
     path.write_text(path.read_text("utf-8").replace("rental_3yr", "owned_tco"), "utf-8")
-    found = dse("risk", path, "--draws", 1000, "--json").json()
+    found = risk(path, "--draws", 1000, "--json").json()
     assert "not on general sale: vr200_nvl72 (announced, ramping)" in found["rests_on"]
     warned = any("vr200_nvl72 is not on general sale" in text for text in found["answer"])
     assert warned == (found["advised"] == "vr200_nvl72")
@@ -163,7 +168,7 @@ def test_a_study_keeps_the_prices_that_it_was_made_with(
     )  # fmt: skip
     out = tmp_path / "study"
     assert dse("run", space(*TWO), "--out", out, "--prices", prices).code == 0
-    found = dse("risk", out, "--draws", 1000, "--json").json()
+    found = risk(out, "--draws", 1000, "--json").json()
     assert {one["chip"]: one["usd_per_chip_hour"] for one in found["prices"]}["h200_sxm"] == 0.07
 
 
@@ -177,8 +182,11 @@ def test_a_study_keeps_the_prices_that_it_was_made_with(
         (("deploy-lama",), "deploy-llama-3-70b"),
         (("{}", "--point", "1"), "--point"),
         (("{}", "--objective", "usd"), "usd_per_million_total_tokens"),
-        (("{}", "--objective", "tpot_s", "--demand", "5..9"), "--demand"),
-        (("{}", "--demand", "9..5"), "LOW..HIGH"),
+        (("{}", "--objective", "tpot_s", "--demand", "5/s..9/s"), "--demand"),
+        (("{}", "--demand", "9/s..5/s"), "LOW..HIGH"),
+        (("{}", "--demand", "5..9"), "LOW..HIGH"),
+        (("{}", "--set", "chip.all.price=2x"), "--set does not go with --uncertain"),
+        (("--model", "llama-3-8b"), "--chip is missing"),
         (("{}", "--demand", "nan..inf"), "LOW..HIGH"),
         (("{}", "--draws", "10"), "1,000"),
         (("{}", "--price-interval", "-1"), "--price-interval"),
@@ -186,7 +194,7 @@ def test_a_study_keeps_the_prices_that_it_was_made_with(
     ],
 )
 def test_what_is_refused(space: Callable[..., Path], arguments, told: str) -> None:
-    said = dse("risk", *(str(space(*TWO)) if word == "{}" else word for word in arguments))
+    said = risk(*(str(space(*TWO)) if word == "{}" else word for word in arguments))
     assert said.code == 2
     assert told in said.err
     assert "Traceback" not in said.err
@@ -194,12 +202,12 @@ def test_what_is_refused(space: Callable[..., Path], arguments, told: str) -> No
 
 
 def test_a_study_of_shapes_asks_which_point(tiny: Path) -> None:
-    said = dse("risk", tiny)
+    said = risk(tiny)
     assert said.code == 2
     assert "--point" in said.err
 
 
 def test_limits_that_no_chip_keeps(space: Callable[..., Path]) -> None:
-    said = dse("risk", space("ttft_s <= 2 s", "ttft_s <= 1 us"))
+    said = risk(space("ttft_s <= 2 s", "ttft_s <= 1 us"))
     assert said.code == 3
     assert "no chip" in said.err

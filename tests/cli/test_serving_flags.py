@@ -66,7 +66,7 @@ def test_drafts_and_cached_prefixes_shorten_what_they_should() -> None:
     helped = dse(*POINT, "--concurrency", 1, *flags, "--json").json()
     assert helped["tpot_s"] < 0.6 * plain["tpot_s"]
     assert helped["prefill_s"] < plain["prefill_s"]
-    said = dse("explain", *POINT[1:], *flags)
+    said = dse("estimate", "--detail", *POINT[1:], *flags)
     assert fits(said.out, 100)
     assert "3 drafted tokens accepted at 0.8" in said.out
 
@@ -229,10 +229,10 @@ def test_a_study_of_arrivals_holds_no_number_in_flight(tmp_path: Path) -> None:
     assert " c1" not in said.out
     assert "in flight" not in said.out
     worse = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--pp", 8)
-    reasons = dse("explain", "--why-not", out, *worse)
+    reasons = dse("estimate", "--why-not", out, *worse)
     assert "at least as good" in reasons.out
     assert "in flight" not in reasons.out
-    refused = dse("explain", "--why-not", out, *worse, "--concurrency", 500)
+    refused = dse("estimate", "--why-not", out, *worse, "--concurrency", 500)
     assert refused.code == 2
     assert "--concurrency" in refused.err
     never = tmp_path / "never.yaml"
@@ -322,7 +322,8 @@ def test_a_cache_cannot_cross_a_link_without_a_figure() -> None:
     [
         ((*POOLS, "--pp", 2), "no pipeline stages"),
         ((*POOLS, "--replicas", 2), "--prefill-workers and --decode-workers"),
-        (("explain", *POOLS[1:7]), "estimated alone"),
+        ((*POOLS, "--detail"), "two pools"),
+        (("export", *POOLS[1:7], "--format", "vllm"), "estimated alone"),
     ],
 )
 def test_pools_are_refused_with_the_reason(flags, named) -> None:

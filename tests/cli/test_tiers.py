@@ -1,4 +1,4 @@
-"""Memory tiers and `dse hardware fit` as a person uses them."""
+"""Memory tiers and `dse estimate --fit` as a person uses them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_an_estimate_says_what_lies_where_and_what_that_rests_on() -> None:
     assert "offload_tier" not in plain["deployment"]
 
 
-def test_explain_shows_the_wait() -> None:
-    arguments = ("explain", *SPLIT[1:], "--offload-tier", "flash")
+def test_the_detail_shows_the_wait() -> None:
+    arguments = ("estimate", "--detail", *SPLIT[1:], "--offload-tier", "flash")
     answer = dse(*arguments, "--json").json()
     waits = next(r for r in answer["breakdown"] if r["operator"] == "wait for the memory tier")
     assert waits["decode_s"] == pytest.approx(answer["tier_wait_s"])
@@ -116,7 +116,11 @@ def test_the_backend_of_a_chip_is_taken_and_said() -> None:
     assert not any(text.startswith("backend") for text in gpu["assumed"])
 
 
-FIT = ("hardware", "fit", "groq_lpu_v1", "--model", "llama-3-70b", "--weight-dtype", "int8")
+FIT = (
+    "estimate", "--fit", "--chip", "groq_lpu_v1", "--model", "llama-3-70b", "--weight-dtype",
+    "int8", "--concurrency", 1,
+)  # fmt: skip
+ONE = ("--concurrency", 1)
 
 
 def test_fit_answers_first_and_its_command_reproduces_it() -> None:
@@ -124,7 +128,7 @@ def test_fit_answers_first_and_its_command_reproduces_it() -> None:
     assert said.code == 0
     assert fits(said.out, 100)
     answer = dse(*FIT, "--json").json()
-    assert said.out.startswith(f"groq_lpu_v1: {answer['fewest']['chips']:,} chips at least.")
+    assert f"\n- groq_lpu_v1: {answer['fewest']['chips']:,} chips at least." in said.out
     again = dse(*answer["command"].split()[1:], "--json").json()
     assert again["feasible"]
     assert again["tpot_s"] == answer["fewest"]["tpot_s"]
@@ -132,14 +136,16 @@ def test_fit_answers_first_and_its_command_reproduces_it() -> None:
 
 
 def test_fit_of_more_chips_than_a_domain_says_so() -> None:
-    said = dse("hardware", "fit", "groq3_lp30", "--model", "deepseek-v3")
+    said = dse("estimate", "--fit", "--chip", "groq3_lp30", "--model", "deepseek-v3", *ONE)
     assert "More chips than one scale-up domain has (256)" in said.out
 
 
 def test_a_model_that_does_not_fit_is_an_answer() -> None:
-    said = dse("hardware", "fit", "wse3", "--model", "deepseek-v3", "--most-chips", 4)
+    said = dse(
+        "estimate", "--fit", "--chip", "wse3", "--model", "deepseek-v3", "--most-chips", 4, *ONE
+    )
     assert said.code == 3
-    assert said.out.startswith("Does not fit: DeepSeek-V3")
+    assert "\n- Does not fit: DeepSeek-V3" in said.out
     assert "fill the memory of 16 chips" in said.out
 
 
@@ -156,6 +162,6 @@ def test_a_model_that_does_not_fit_is_an_answer() -> None:
     ],
 )
 def test_bad_input_of_fit_is_explained(arguments: tuple[object, ...], said: str) -> None:
-    wrong = dse("hardware", "fit", *arguments)
+    wrong = dse("estimate", "--fit", "--chip", *arguments)
     assert wrong.code == 2
     assert said in wrong.err

@@ -1,4 +1,4 @@
-"""dse traffic as a person uses it."""
+"""`dse fleet` for a trace of requests, as a person uses it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import csv
 import html
 import json
 import re
-from collections.abc import Callable
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,130 +29,166 @@ def requests(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_answer_comes_first_and_fits_the_console(
-    space: Callable[..., Path], requests: Path
-) -> None:
-    said = dse(
-        "traffic",
-        space(),
-        "--trace",
-        requests,
-        "--percentile",
-        99,
-        "--tpot",
-        "40ms",
-        "--lengths",
-        2,
-    )
+ASK = ("fleet", "--model", "llama-3-8b", "--chip", "h100_sxm,mi300x", "--tpot-limit", "40ms")
+LENGTHS = ("--prompt-tokens", 1024, "--output-tokens", 256)
+
+
+def test_the_answer_comes_first_and_fits_the_console(requests: Path) -> None:
+    said = dse(*ASK, "--trace", requests, "--percentile", 99, "--lengths", 2)
     assert said.code == 0, said.err
     said_so = " ".join(said.out.split())
-    assert said_so.split(" - ")[1].startswith("Take ")
+    assert said_so.split(" - ")[1].startswith("Rent ")
     assert "99th percentile of times to first token within 2 s" in said_so
     assert fits(said.out, 100)
 
 
-def test_the_document_holds_fleet_and_classes(space: Callable[..., Path], requests: Path) -> None:
-    found = dse("traffic", space(), "--trace", requests, "--tpot", "40ms", "--json").json()
-    best = found["fleets"][0]
-    assert best["ttft_percentile_s"] <= found["ttft_s"] == 2.0
-    assert best["tpot_s"] <= found["tpot_s"] == 0.04
-    assert found["requests_per_s"]["busy"] > found["requests_per_s"]["mean"]
-    assert len(found["classes"]) == 8
+def test_the_document_holds_fleet_and_classes(requests: Path) -> None:
+    found = dse(*ASK, "--trace", requests, "--json").json()
+    best, asked = found["fleets"][0], found["demand"][0]
+    assert best["ttft_percentile_s"] <= asked["ttft_s"] == 2.0
+    assert best["tpot_s"] <= asked["tpot_s"] == 0.04
+    assert asked["requests_per_s"]["busy"] > asked["requests_per_s"]["mean"]
+    assert len(asked["classes"]) == 8
+    assert found["quarters"] == 1
+    assert found["chips_by_means"] <= sum(one["chips"] for one in found["orders"])
 
 
-def test_a_rate_in_place_of_a_trace(space: Callable[..., Path]) -> None:
-    found = dse("traffic", space(), "--rate", 30, "--tpot", "40ms", "--json").json()
+def test_a_rate_or_tokens_in_place_of_a_trace() -> None:
+    found = dse(*ASK, "--requests-per-second", 30, *LENGTHS, "--json").json()["demand"][0]
     assert (found["prompt_tokens"], found["output_tokens"]) == (1024.0, 256.0)
     assert found["requests_per_s"] == {"mean": 30.0, "busy": 30.0}
+    words = ("--demand", f"{30 * 1280}/s", "--peak-over-average", 2)
+    tokens = dse(*ASK, *words, *LENGTHS, "--json").json()["demand"][0]
+    assert tokens["requests_per_s"]["mean"] == pytest.approx(30.0)
+    assert tokens["requests_per_s"]["busy"] == pytest.approx(60.0)
 
 
-def test_a_fleet_serves_at_least_what_it_is_sized_for(
-    space: Callable[..., Path], requests: Path
-) -> None:
-    """And no more than its load says; up to that the fleet is the same, beyond it another."""
+def test_a_window_that_most_do_not_exceed_asks_for_less(requests: Path) -> None:
+    busy = [
+        dse(*ASK, "--trace", requests, "--windows", share, "--json").json()["demand"][0]
+        for share in (1.0, 0.5)
+    ]
+    assert busy[0]["requests_per_s"]["busy"] > busy[1]["requests_per_s"]["busy"]
+
+
+def test_a_fleet_serves_at_least_what_it_is_sized_for() -> None:
+    """Up to the most that it serves the fleet is the same, beyond it another."""
 
     def asked(rate: float) -> dict:
-        found = dse("traffic", space(), "--rate", rate, "--tpot", "40ms", "--json").json()
-        return found["fleets"][0]
+        ask = ("--requests-per-second", rate, *LENGTHS, "--json")
+        return dse("fleet", "--model", "llama-3-8b", "--chip", "h100_sxm", *ask).json()
+
+    def used(found: dict) -> int:
+        return found["by_quarter"][0]["chips"]["h100_sxm"]["serving"]
 
     one = asked(100.0)
-    assert 100.0 <= one["most_requests_per_s"] <= 100.0 / one["load"]
-    same, more = (asked(share * one["most_requests_per_s"]) for share in (0.99, 1.05))
-    assert same["usd_per_hour"] == one["usd_per_hour"]
-    assert more["usd_per_hour"] > one["usd_per_hour"]
+    most = one["fleets"][0]["most_requests_per_s"]
+    assert most >= 100.0
+    same, more = asked(0.99 * most), asked(1.05 * most)
+    assert used(same) == used(one)
+    assert used(more) > used(one)
 
 
-def test_the_files_say_what_the_document_says(
-    space: Callable[..., Path], requests: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "traffic"
-    options = ("--trace", requests, "--tpot", "40ms", "--json", "--out", out)
-    found = dse("traffic", space(), *options).json()
-    written = json.loads((out / "traffic.json").read_text("utf-8"))
+def test_the_files_say_what_the_document_says(requests: Path, tmp_path: Path) -> None:
+    out = tmp_path / "fleet"
+    found = dse(*ASK, "--trace", requests, "--json", "--out", out).json()
+    written = json.loads((out / "fleet.json").read_text("utf-8"))
     assert {name: written[name] for name in found} == found
-    rows = list(csv.DictReader((out / "traffic.csv").read_text("utf-8").splitlines()))
-    assert [row["chip"] for row in rows] == [one["chip"] for one in found["fleets"]]
+    rows = list(csv.DictReader((out / "fleet.csv").read_text("utf-8").splitlines()))
+    assert {row["chip"] for row in rows} == {one["chip"] for one in found["orders"]}
     assert not any("{" in cell for row in rows for cell in row.values())
-    page = (out / "traffic.html").read_text("utf-8")
+    page = (out / "fleet.html").read_text("utf-8")
     assert html.escape(found["answer"][0]) in unmarked(page)
-    assert 'id="arrivals"' in page
-    names = {"Answer", "Fleets", "Classes", "Arrivals", "Rests on"}
-    assert names <= set(sheets(out / "traffic.xlsx"))
+    assert 'id="arrivals-requests"' in page
+    names = {"answer", "fleets", "classes", "demand", "options"}
+    assert names <= set(sheets(out / "fleet.xlsx"))
 
 
-def test_a_dearer_hour_is_paid_for(space: Callable[..., Path], tmp_path: Path) -> None:
+def test_whoever_stops_reading_has_the_files(tmp_path: Path) -> None:
+    """`dse fleet ... --out DIR | head -2`."""
+    out = tmp_path / "fleet"
+    words = [*ASK, "--requests-per-second", 30, *LENGTHS, "--out", out]
+    line = shlex.join([sys.executable, "-m", "dse", *map(str, words)])
+    shell = ["bash", "-o", "pipefail", "-c", f"{line} | head -2"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert {path.suffix for path in out.iterdir()} == {".html", ".json", ".csv", ".xlsx"}
+
+
+def test_a_dearer_hour_is_paid_for(tmp_path: Path) -> None:
     prices = tmp_path / "mine.csv"
     prices.write_text(
         "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
-        "h100_sxm,rental_3yr,100,us,2026-11,quote,\n", "utf-8",
-    )  # fmt: skip
-    options = ("--rate", 30, "--tpot", "40ms", "--json")
-    found = dse("traffic", space(), *options, "--prices", prices).json()
+        "h100_sxm,rental_3yr,100,us,2026-11,quote,\n",
+        "utf-8",
+    )
+    ask = ("fleet", "--model", "llama-3-8b", "--chip", "h100_sxm", "--requests-per-second", 30)
+    found = dse(*ask, *LENGTHS, "--json", "--prices", prices).json()
     best = found["fleets"][0]
     assert best["usd_per_hour"] == pytest.approx(100.0 * best["chips"])
-    assert "prices of yours (mine.csv): h100_sxm" in found["rests_on"]
+    assert any("mine.csv" in text for text in found["assumed"])
+
+
+def test_all_chips_are_compared_and_those_left_out_are_named() -> None:
+    ask = ("fleet", "--model", "llama-3-8b", "--chip", "all", "--requests-per-second", 30)
+    found = dse(*ask, *LENGTHS, "--price-basis", "owned_tco", "--json").json()
+    hourly = [one["usd_per_hour"] for one in found["fleets"] if one["chips"]]
+    assert len(hourly) > 5
+    assert hourly == sorted(hourly)
+    assert {one["way"] for one in found["orders"]} == {"buy"}
+    refused = {one["chip"]: one["reason"] for one in found["refused"]}
+    assert "peak_bf16" in refused["dgx_spark"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--rate", "3", "--tpot", "1s", "--out", ""), "--out"),
-        ((), "neither --trace nor --rate"),
-        (("--trace", "{}", "--rate", "3"), "one of the two"),
-        (("--rate", "3"), "--tpot"),
-        (("--rate", "3", "--tpot", "0s"), "above 0"),
-        (("--rate", "3", "--tpot", "9 GB"), "--tpot"),
-        (("--rate", "0", "--tpot", "1s"), "--rate"),
-        (("--trace", "{}", "--tpot", "1s", "--window", "1h"), "--window"),
-        (("--trace", "{}", "--tpot", "1s", "--window", "1ns"), "at least"),
-        (("--trace", "no.csv", "--tpot", "1s"), "no such file"),
-        (("--rate", "3", "--percentile", "95"), "--percentile"),
-        (("--rat", "3"), "--rate"),
+        (("--requests-per-second", "3", "--out", ""), "--out"),
+        ((), "no demand"),
+        (("--trace", "{}", "--requests-per-second", "3"), "--trace and --requests-per-second"),
+        (("--requests-per-second", "3"), "--prompt-tokens: is missing"),
+        (("--requests-per-second", "3", *LENGTHS, "--tpot-limit", "0s"), "--tpot-limit"),
+        (("--requests-per-second", "3", *LENGTHS, "--tpot-limit", "9 GB"), "--tpot-limit"),
+        (("--requests-per-second", "0"), "--requests-per-second"),
+        (("--demand", "1B", *LENGTHS), "--demand"),
+        (("--trace", "{}", "--prompt-tokens", "5"), "--prompt-tokens: a trace says it"),
+        (("--trace", "{}", "--window", "1h"), "--window"),
+        (("--trace", "{}", "--window", "1ns"), "at least"),
+        (("--trace", "no.csv"), "no such file"),
+        (("--requests-per-second", "3", *LENGTHS, "--chip", "h100"), "did you mean h100_sxm"),
+        (("--requests-per-second", "3", *LENGTHS, "--chip", "l40s"), "l40s has no price"),
+        (("--requests-per-second", "3", *LENGTHS, "--weight-dtype", "fp7"), "--weight-dtype"),
+        (("--requests-per-second", "3", *LENGTHS, "--price-basis", "rent"), "unknown price basis"),
+        (("--requests-per-second", "3", "--percentile", "95"), "--percentile"),
+        (("dense-70b-billion-tokens", "--demand", "1B/day"), "--demand does not go with a plan"),
+        (("--show",), "--show does not go with"),
+        (("--requests-per-secon", "3"), "--requests-per-second"),
     ],
 )
-def test_what_is_refused(
-    space: Callable[..., Path], requests: Path, arguments: tuple[str, ...], told: str
-) -> None:
+def test_what_is_refused(requests: Path, arguments: tuple[str, ...], told: str) -> None:
     words = [str(requests) if word == "{}" else word for word in arguments]
-    said = dse("traffic", space(), *words)
+    plan = bool(words) and not str(words[0]).startswith("-")
+    said = dse("fleet", *words) if plan else dse(*ASK, *words)
     assert said.code == 2
     assert told in said.err
     assert not said.out
 
 
-def test_shapes_are_not_searched() -> None:
-    said = dse("traffic", "tiny", "--rate", 3)
-    assert said.code == 2
-    assert "a fleet serves one" in said.err
+def test_a_chip_and_a_model_are_needed() -> None:
+    one = dse("fleet", "--requests-per-second", 3, *LENGTHS, "--model", "llama-3-8b")
+    assert (one.code, one.out) == (2, "")
+    assert "--chip is missing" in one.err
+    other = dse("fleet", "--requests-per-second", 3, *LENGTHS, "--chip", "h100_sxm")
+    assert (other.code, other.out) == (2, "")
+    assert "model" in other.err
 
 
-def test_targets_that_nothing_keeps(space: Callable[..., Path]) -> None:
-    said = dse("traffic", space(), "--rate", 3, "--tpot", "1us")
+def test_limits_that_nothing_keeps() -> None:
+    ask = (*ASK, "--requests-per-second", 3, *LENGTHS, "--percentile", "steady", "--tpot-limit")
+    said = dse(*ask, "1us")
     assert said.code == 3
-    assert "keeps the targets" in said.err
-    nearest = re.search(r"nearest is \w+, with .* and ([\d.]+) ms per token .*1 us", said.err)
+    assert "within its limits" in said.err
+    nearest = re.search(r"h100_sxm: one request alone takes ([\d.]+) ms a token", said.err)
     assert nearest is not None
-    assert dse("traffic", space(), "--rate", 3, "--tpot", f"{1.01 * float(nearest[1])}ms").code == 0
-    too_many = dse("traffic", space(), "--rate", "1e9", "--tpot", "1s")
-    assert too_many.code == 3
-    assert "each of so many is still overloaded" in too_many.err
+    assert dse(*ask, f"{1.01 * float(nearest[1])}ms").code == 0

@@ -38,8 +38,14 @@ def test_a_person_reads_it():
     said = dse(*RUN)
     assert said.code == 0, said.err
     assert fits(said.out, 100)
-    for words in ("days (", "MFU", "where a step goes", "memory of the fullest chip", "Rests on"):
+    for words in ("days (", "MFU", "Where a step goes", "memory of the fullest chip", "Rests on"):
         assert words in said.out
+
+
+def test_the_model_may_be_an_option():
+    said = dse("train", "--model", *RUN[1:], "--json")
+    assert said.json() == dse(*RUN, "--json").json()
+    assert "MODEL is missing" in dse("train", *RUN[2:]).err
 
 
 def test_a_held_plan():
@@ -87,7 +93,7 @@ def test_nothing_fits_is_an_answer():
         (("--cp", "3"), "chips_divide"),
         (("--mtbf-chip-hours", "0.001"), "interruptions_leave_time"),
         (("--micro-batch", "7"), "batch_divides"),
-        (("--dtype", "nvfp4"), "format_has_arithmetic"),
+        (("--precision", "nvfp4"), "format_has_arithmetic"),
         (("--sites", "3", "--site-bandwidth", "1GB/s"), "sites_divide_ranks"),
     ],
 )
@@ -157,7 +163,7 @@ def test_older_and_consumer_chips(chip: str):
         (("--tokens", "lots"), "--tokens: read 'lots'"),
         (("--tokens", "0"), "--tokens: read '0' (accepted: 1M to 1e18 tokens, such as 15T)"),
         (("--tokens", "15"), "did you mean 15T?"),
-        (("--dtype", "nvfp"), "--dtype: read 'nvfp'; did you mean nvfp4?"),
+        (("--precision", "nvfp"), "--precision: read 'nvfp'; did you mean nvfp4?"),
         (("--recompute", "ful"), "--recompute: read 'ful'; did you mean full?"),
         (("--stack", "megatrn"), "--stack: unknown training stack 'megatrn'"),
         (("--sites", "2"), "--site-bandwidth: 2 sites, bandwidth missing"),

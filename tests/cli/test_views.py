@@ -33,7 +33,7 @@ def test_a_study_with_views_says_them_first(tmp_path: Path) -> None:
     assert "Under each quality law" in Page(out / "report.html").text
     text = (out / "report.md").read_text(encoding="utf-8")
     assert text.index("## At equal predicted loss") < text.index("## Where the time goes")
-    again = dse("report", out)
+    again = dse("run", out)
     assert again.code == 0, again.err
     assert "At equal predicted loss" in (out / "report.html").read_text(encoding="utf-8")
 

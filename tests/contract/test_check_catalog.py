@@ -10,7 +10,7 @@ import pytest
 from dse.catalog import load_catalog
 from dse.questions.check.answer import Load, check, subject_of
 from dse.questions.check.nearest import nearest
-from dse.questions.check.words import answer, degree_lines, gemm_table, near_lines, rule_lines
+from dse.questions.check.present import check_answer
 from dse.schema.model_catalog import load_models
 
 CHIPS, MODELS = tuple(load_catalog().chips), tuple(load_models())
@@ -34,18 +34,23 @@ def test_every_chip_and_every_model(turn: int):
     if turn == 0:
         assert {chip for chip, _, _ in pairs} == set(CHIPS)
     for k, (chip, model, _) in enumerate(pairs):
-        one = subject_of(catalog, models[model], chip, DEGREES[k % 3], Load(2048, 512, 32))
+        load = Load(2048, 512, 32)
+        one = subject_of(catalog, models[model], chip, DEGREES[k % 3], load)
         document = check(one)
         document["nearest"] = nearest(one, catalog.backends[one.chip.backend])
         json.dumps(document, allow_nan=False)
-        assert answer(document).startswith(models[model].name)
+        answer = check_answer(document, load)
+        assert answer.headline.startswith(models[model].name)
+        assert answer.to_text()
         assert 1 in document["degrees"]["tp"], (chip, model)
         for phase in ("prefill", "decode"):
             if document[phase] is not None:
                 assert 0.0 < document[phase]["gemm_share"] <= 1.0, (chip, model)
                 assert 0.0 <= document[phase]["added_share"] < 1.0, (chip, model)
-            titles, rows = gemm_table(document, phase)
-            assert all(len(row) == len(titles) for row in rows)
-        assert degree_lines(document)
-        assert len(near_lines(document)) == len(document["nearest"])
-        rule_lines(document)
+        tables = {table.name: table for table in answer.tables}
+        assert len(tables["nearest"].rows if "nearest" in tables else ()) == len(
+            document["nearest"]
+        )
+        assert {f"{phase} products" for phase in ("prefill", "decode") if document[phase]} <= set(
+            tables
+        )

@@ -25,7 +25,7 @@ from dse.questions.check.words import rule_lines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
 from dse.questions.train.answer import train
-from dse.questions.train.words import print_words
+from dse.questions.train.words import sentences
 from dse.rules.case import Case, Training
 from dse.rules.kinds import MEGATRON, REGISTRY, SERVERS, Rule
 from dse.rules.registry import MEANINGS, judge, row_words
@@ -291,7 +291,7 @@ def _check_agrees(one: Candidate, rule: Rule, row: Mapping[str, Any]) -> None:
     else:
         assert not said["ok"]
     assert "does not fit" in check_sentence(said) or said["ok"]
-    refused = next(sentences for title, sentences in rule_lines(said) if title == "Refused")
+    refused = next(lines for title, lines in rule_lines(said) if title == "Refused")
     assert any(row_words(row) in sentence for sentence in refused)
 
 
@@ -317,7 +317,7 @@ def test_all_who_train_agree(rule: str):
     assert document["feasible"] is False
     rows = {row["constraint"]: row for row in document["violations"]}
     assert rows[rule]["meaning"] == MEANINGS[rule]
-    text = " ".join(part for part in print_words(document) if isinstance(part, str))
+    text = " ".join(sentences(document))
     assert row_words(rows[rule]) in text
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from dse.render import write_report
+from dse.questions.study import write_report
 
 pytestmark = pytest.mark.extra
 
@@ -309,7 +309,7 @@ def test_tables_copy_as_numbers(browser: Browser, report: str) -> None:
     study = json.loads((SAMPLE / "study.json").read_text())
     rows = {row["chip"]: row for row in study["chosen"]["cheapest"]["elsewhere"]}
     assert {chip for chip in rows if rows[chip]["metrics"]} == {line[0] for line in lines[1:]}
-    for chip, _, cost, tpot, _ in lines[1:]:
+    for chip, _, cost, tpot, *_ in lines[1:]:
         metrics = rows[chip]["metrics"]
         assert float(tpot) == pytest.approx(metrics["tpot_s"], rel=6e-3)
         assert float(cost) == pytest.approx(metrics["usd_per_million_total_tokens"], rel=6e-3)

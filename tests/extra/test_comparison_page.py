@@ -24,7 +24,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         encoding="utf-8",
     )
     said = dse(
-        "hardware", "compare", "h200_sxm", own, "--set", "hbm_bandwidth=2x", "--tp", 2,
+        "compare", "h200_sxm", own, "--set", "hbm_bandwidth=2x", "--tp", 2,
         "--model", "llama-3-8b", "--out", folder,
     )  # fmt: skip
     assert said.code == 0, said.err

@@ -126,4 +126,4 @@ def test_commands_from_the_root_folder(dse: Path, tmp_path: Path):
     assert document["front_size"] > 10
     assert (study / "report.html").stat().st_size > 1_000_000
     assert json.loads(run(dse, "estimate", study, "knee", "--json").stdout)["feasible"]
-    assert run(dse, "report", study).stdout.strip() == str(study / "report.html")
+    assert run(dse, "run", study).stdout.strip().endswith(str(study / "report.html"))

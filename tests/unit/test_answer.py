@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from dse.answer.answer import Answer, Column, Figure, Notes, Section, Table
+from dse.answer.answer import (
+    Answer,
+    Column,
+    Commands,
+    Figure,
+    Notes,
+    Section,
+    Table,
+    long_table,
+    table_of,
+)
 from dse.errors import StorageError
 
 HOSTILE = '<img src=x onerror="alert(1)">|`*'
@@ -43,6 +53,7 @@ ANSWER = Answer(
         Figure("dots", "Dots", {"data": [], "layout": {"height": 300}}, "two dots"),
         TABLE,
         Section("More", (Notes("Why", ("Because.",)),), about=("About it.",)),
+        Commands("Next", ("dse next --model '<b>'",)),
     ),
     certainty=("Within 20%.",),
     rests=("An assumption.",),
@@ -70,6 +81,25 @@ def test_csv_and_xlsx_hold_raw_values() -> None:
     with zipfile.ZipFile(io.BytesIO(ANSWER.to_xlsx())) as book:
         sheet = book.read("xl/worksheets/sheet2.xml").decode()
     assert "<v>0.008012345678912</v>" in sheet
+
+
+def test_command_lines_to_run_next_stand_in_every_text() -> None:
+    assert "  dse next --model '<b>'" in ANSWER.to_text().splitlines()
+    assert "`dse next --model '<b>'`" in ANSWER.to_markdown()
+    assert "dse next --model &#39;&lt;b&gt;&#39;" in ANSWER.to_html()
+
+
+def test_rows_of_a_document_are_data() -> None:
+    rows = [{"chip": "a", "at": {"tp": 2, "more": {"x": 0.5}}, "list": [1]}, {"none": None}]
+    table = table_of("data", rows)
+    assert [column.key for column in table.columns] == ["chip", "at.tp", "at.more.x", "none"]
+    assert table.values() == [["a", 2, 0.5, None], [None, None, None, None]]
+    long = long_table("data", {"winner": rows, "nobody": []})
+    assert long.values() == [
+        ["winner", 1, "chip", "a"],
+        ["winner", 1, "at.tp", 2],
+        ["winner", 1, "at.more.x", 0.5],
+    ]
 
 
 def test_text_of_others_is_escaped() -> None:

@@ -11,8 +11,9 @@ import pytest
 from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
 from dse.questions.basket.answer import basket
-from dse.questions.basket.words import document, lead, markdown
-from dse.render.basket import basket_page, level_figure, own_figure
+from dse.questions.basket.present import basket_answer
+from dse.questions.basket.words import document, lead
+from dse.render.markdown import escape
 from dse.schema.study import load_study
 
 SPACE = """
@@ -119,10 +120,12 @@ def test_one_chip_no_floor_and_nothing_for_all_are_refused(study):
 
 def test_page_text_and_document_say_the_same(found):
     sentence = lead(found)[0]
-    assert sentence in markdown(found, "dse basket two-chips")
-    assert sentence == document(found)["answer"][0]
-    page = basket_page(found, "dse basket <script>")
+    answer = basket_answer(found, "dse compare <script> --by chip")
+    assert escape(sentence) in answer.to_markdown()
+    assert sentence == document(found)["answer"][0] == answer.headline
+    page = answer.to_html()
     assert "<script>alert" not in page
-    assert "dse basket &lt;script&gt;" in page
-    assert len(own_figure(found)["data"]) == len(found.chips) + 1
-    assert len(level_figure(found)["data"]) == len(found.chips) + 1
+    assert "dse compare &lt;script&gt;" in page
+    own, levels = answer.figures
+    assert len(own.plotly["data"]) == len(found.chips) + 1
+    assert len(levels.plotly["data"]) == len(found.chips) + 1

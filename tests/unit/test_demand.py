@@ -16,14 +16,14 @@ from dse.economics.load import at_load
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.questions.whatif.answer import Questions, answer
-from dse.questions.whatif.breakeven import break_even
+from dse.questions.whatif.breakeven import COST, break_even
 from dse.questions.whatif.change import best, from_flags, read_sweep, sweep_rows
 from dse.questions.whatif.equal import equal, racks_held
 from dse.questions.whatif.inputs import Subject, apply, inputs_of, read_change
+from dse.questions.whatif.present import sentences
 from dse.questions.whatif.sensitivity import sensitivities
 from dse.questions.whatif.solve import all_points, describe, metrics_at, near, solve
-from dse.questions.whatif.subject import COST, Asked, of_study, under
-from dse.questions.whatif.words import sentences
+from dse.questions.whatif.subject import Asked, of_study, under
 from dse.schema.load import Demand, demand_words, rate_words, read_rate
 from dse.schema.owning import power_at_meter
 

@@ -24,15 +24,16 @@ from dse.economics.fleet_cost import (
     upkeep_usd,
 )
 from dse.economics.tco import usd_per_chip_hour
-from dse.questions.fleet.answer import answer_of, document
+from dse.questions.fleet.answer import answer_of
 from dse.questions.fleet.changes import entries, entry, loosened, with_offer
+from dse.questions.fleet.document import document
 from dse.questions.fleet.options import _efficient, options_of
 from dse.questions.fleet.words import lead
 from dse.schema.costs import Cost
 from dse.schema.owning import Owning
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Limits, Offer, Plan
 from dse.schema.plan_reader import load_plan
-from dse.schema.traffic import Class
+from dse.schema.traffic import Requests
 
 YEAR_S = 8760.0 * 3600.0
 
@@ -40,17 +41,31 @@ YEAR_S = 8760.0 * 3600.0
 def demand(name: str = "chat", per_s: float = 10.0, **more: float) -> DemandClass:
     given = {"peak": 1.0, "growth": 0.0} | more
     return DemandClass(
-        name, ("m",), per_s, (Class(1.0, 1000.0, 100.0, 0.0),), 1.0, 0.05, given["peak"],
-        given["growth"], math.inf, (), (),
-    )  # fmt: skip
+        name,
+        ("m",),
+        per_s,
+        (Requests(1.0, 1000.0, 100.0, 0.0),),
+        1.0,
+        0.05,
+        given["peak"],
+        given["growth"],
+        math.inf,
+        (),
+        (),
+    )
 
 
 COSTS = load_catalog().costs.changed(
     {
-        "life": 4.0 * YEAR_S, "cost_of_capital": 0.08, "resale": 0.0, "maintenance": 0.05,
-        "staff": 150.0, "space": 100.0, "electricity": 0.1,
+        "life": 4.0 * YEAR_S,
+        "cost_of_capital": 0.08,
+        "resale": 0.0,
+        "maintenance": 0.05,
+        "staff": 150.0,
+        "space": 100.0,
+        "electricity": 0.1,
     }
-)  # fmt: skip
+)
 FREE = COSTS.changed(dict.fromkeys(("maintenance", "staff", "space"), 0.0))
 
 
@@ -68,9 +83,16 @@ def chip(name: str, *offers: Offer, server: int = 2, stock: int = 0, watts: floa
     figure = Cost("price", 1.0, "", "assumed", "a test", "", "")
     owning = Owning(bought[0] if bought else 1e4, 0.0, watts, watts, figure, figure)
     return FleetChip(
-        name, server, watts, "", 4 * server, "", stock, offers,
+        name,
+        server,
+        watts,
+        "",
+        4 * server,
+        "",
+        stock,
+        offers,
         owning=owning if bought or stock else None,
-    )  # fmt: skip
+    )
 
 
 def option(chips: dict[str, int], rate: float, klass: str = "chat") -> Option:
@@ -79,14 +101,27 @@ def option(chips: dict[str, int], rate: float, klass: str = "chat") -> Option:
 
 def plan(*chips: FleetChip, **more) -> Plan:
     given = {
-        "quarters": 2, "discount_rate": 0.08, "costs": COSTS, "spare_servers": 0,
-        "spare_share": 0.0, "demand": (demand(),), "limits": Limits(),
-    } | more  # fmt: skip
+        "quarters": 2,
+        "discount_rate": 0.08,
+        "costs": COSTS,
+        "spare_servers": 0,
+        "spare_share": 0.0,
+        "demand": (demand(),),
+        "limits": Limits(),
+    } | more
     return Plan(
-        name="t", title="A test", description="", file="t.yaml", price_basis="rental_3yr",
-        backend="generic", disaggregated=False, largest_instance=8, chips=chips,
-        own=load_catalog().source, **given,
-    )  # fmt: skip
+        name="t",
+        title="A test",
+        description="",
+        file="t.yaml",
+        price_basis="rental_3yr",
+        backend="generic",
+        disaggregated=False,
+        largest_instance=8,
+        chips=chips,
+        own=load_catalog().source,
+        **given,
+    )
 
 
 def brute(one: Plan, options: list[Option], most: int = 3) -> float:
@@ -169,33 +204,40 @@ CASES = {
     ),
     "stock and spares": (
         plan(
-            chip("old", stock=4), chip("a", rent("a", 2.0)), spare_servers=1,
+            chip("old", stock=4),
+            chip("a", rent("a", 2.0)),
+            spare_servers=1,
             demand=(demand(per_s=5.0, growth=0.4),),
         ),
         [option({"old": 1}, 1.0), option({"a": 1}, 3.0)],
     ),
     "power, and pools on two chips": (
         plan(
-            chip("a", rent("a", 1.0), watts=900.0), chip("b", rent("b", 2.5), watts=500.0),
-            limits=Limits(watts=5e3), spare_share=0.1, quarters=1,
+            chip("a", rent("a", 1.0), watts=900.0),
+            chip("b", rent("b", 2.5), watts=500.0),
+            limits=Limits(watts=5e3),
+            spare_share=0.1,
+            quarters=1,
         ),
         [option({"a": 2}, 4.0), option({"b": 2}, 4.0), option({"a": 1, "b": 1}, 3.5)],
     ),
     "buy one and rent another": (
         plan(
-            chip("a", buy("a", 3e4, price_change=-0.1)), chip("b", rent("b", 2.6), stock=2),
+            chip("a", buy("a", 3e4, price_change=-0.1)),
+            chip("b", rent("b", 2.6), stock=2),
             demand=(demand(per_s=7.0, growth=0.5),),
         ),
         [option({"a": 2}, 4.0), option({"b": 1}, 2.0)],
     ),
     "cash": (
         plan(
-            chip("a", rent("a", 3.0), buy("a", 2e4)), quarters=1,
+            chip("a", rent("a", 3.0), buy("a", 2e4)),
+            quarters=1,
             limits=Limits(usd_per_quarter=7e4),
         ),
         [option({"a": 2}, 4.0)],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -215,9 +257,12 @@ USD_PER_HOUR = st.floats(0.5, 5.0)
 
 @settings(max_examples=15, deadline=None)
 @given(
-    capital=st.floats(1e3, 9e4), first=USD_PER_HOUR, second=USD_PER_HOUR,
-    stock=st.sampled_from([0, 2]), per_s=st.floats(1.0, 12.0),
-)  # fmt: skip
+    capital=st.floats(1e3, 9e4),
+    first=USD_PER_HOUR,
+    second=USD_PER_HOUR,
+    stock=st.sampled_from([0, 2]),
+    per_s=st.floats(1.0, 12.0),
+)
 def test_no_other_mix_is_cheaper_whatever_the_prices(
     capital: float, first: float, second: float, stock: int, per_s: float
 ):
@@ -225,8 +270,9 @@ def test_no_other_mix_is_cheaper_whatever_the_prices(
     one = plan(
         chip("a", buy("a", capital), rent("a", first, term_quarters=1), stock=stock),
         chip("b", rent("b", second)),
-        demand=(demand(per_s=per_s),), quarters=1,
-    )  # fmt: skip
+        demand=(demand(per_s=per_s),),
+        quarters=1,
+    )
     options = [option({"a": 2}, 5.0), option({"b": 1}, 3.0)]
     found = solve(one, options)
     assert found.mix is not None
@@ -346,8 +392,10 @@ def test_the_price_of_what_is_bought_moves_the_answer_as_arithmetic_says(stock: 
     def at(usd: float) -> Plan:
         rented = rent("b", 3.0, term_quarters=1)
         return plan(
-            chip("a", buy("a", usd), stock=stock), chip("b", rented), discount_rate=0.0,
-        )  # fmt: skip
+            chip("a", buy("a", usd), stock=stock),
+            chip("b", rented),
+            discount_rate=0.0,
+        )
 
     def hour(usd: float) -> float:
         years = math.log(1.08) / (1.0 - 1.08**-4)
@@ -434,7 +482,9 @@ def test_what_is_bought_is_said_at_what_it_takes_in_cash():
     bought = answer.counted.bought_usd
     chips = sum(row["chips"] for row in document(answer, [])["orders"])
     assert bought == chips * 40e3 == document(answer, [])["usd_bought"]
-    assert any(f"paid whole when it arrives, ${bought:,.0f};" in text for text in lead(answer))
+    assert any(
+        f"paid for in full on arrival: ${bought:,.0f} in cash" in text for text in lead(answer)
+    )
     assert answer.counted.usd < bought / 2
 
 

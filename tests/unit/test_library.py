@@ -67,7 +67,7 @@ def test_a_study_of_a_space_that_is_no_file():
     trials = study.trials.to_pandas()
     assert len(trials) == len(study.trials)
     assert trials["tpot_s"].min() == pytest.approx(front["tpot_s"].min(), rel=1e-8)
-    assert dse.whatif(study)["winner"]["chip"] == study.cheapest.deployment["chip"]
+    assert dse.whatif(study).document["winner"]["chip"] == study.cheapest.deployment["chip"]
     with pytest.raises(InputError, match="no point 'nearest'"):
         study.point("nearest")
 
@@ -88,6 +88,22 @@ def test_an_estimate_has_its_metrics():
     assert e.interval("feasible") is None
     with pytest.raises(AttributeError, match="tpot_ms"):
         e.tpot_ms  # noqa: B018
+
+
+def test_every_question_about_a_model_is_an_answer():
+    tokens, chip = "1T", "h100_sxm"
+    split = dse.estimate("llama-3-8b", chip, serving="disaggregated", prefill_workers=2)
+    assert split.prefill_pool["deployment"]["replicas"] == 2
+    for answer in (
+        dse.estimate("llama-3-8b", chip, detail=True),
+        split,
+        dse.check("llama-3-8b", chip),
+        dse.train("llama-3-8b", chip, 64, tokens=tokens),
+        dse.export("llama-3-8b", format="hf"),
+    ):
+        assert isinstance(answer, dse.Answer)
+        assert answer.headline in " ".join(answer.to_text().split())
+        assert answer._repr_html_()
 
 
 def test_a_model_may_be_a_mapping(tmp_path: Path):

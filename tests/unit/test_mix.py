@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from dse.catalog import load_catalog
 from dse.errors import InputError, InputErrors
 from dse.physics.workload import Workload
-from dse.problem.describe import Limit, describe_workloads, violations
+from dse.problem.describe import describe_workloads, violations
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
 from dse.problem.mix import Share, alone, evaluate_mix
 from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation
 from dse.problem.words import violation_words
+from dse.schema.metrics import Limit
 from dse.schema.study import Study, load_study
 from tests.helpers import CHIPS, deploy, machines, run, workload
 
@@ -131,14 +132,14 @@ def test_a_limit_of_one_workload_looks_at_that_one() -> None:
     assert (second > first).all()
     limit = float(first[0] + second[0]) / 2
     amounts = [
-        Limit("ttft_s", 1.0, limit, "", name).amount(found)[0] for name in ("part 0", "part 1", "")
+        Limit("ttft_s", "<=", limit, "", name).amount(found)[0] for name in ("part 0", "part 1", "")
     ]
     assert amounts[0] < 0.0 < amounts[1] == amounts[2]
 
 
 def test_an_unknown_value_breaks_a_limit_by_no_amount() -> None:
     offline = evaluate_mix(batch(), alone(workload(1000, 250, "offline")), ON)
-    row = violations(offline, 0, (Limit("ttft_s", 1.0, 2.0, "ttft_s <= 2 s"),))[-1]
+    row = violations(offline, 0, (Limit("ttft_s", "<=", 2.0, "ttft_s <= 2 s"),))[-1]
     assert (row["amount"], row["value"]) == (None, None)
     assert violation_words(row) == "breaks the limit ttft_s <= 2 s: it has no finite value"
 

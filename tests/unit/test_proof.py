@@ -15,7 +15,7 @@ from benchmarks.synthetic import GridSpace
 from dse.catalog import load_catalog
 from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation, Objective
-from dse.render.sure import history_svg, percent, sentences
+from dse.questions.study.sure import history_figures, percent, sentences
 from dse.schema.study import load_study, resolve_space
 from dse.search import search
 from dse.search.proof import against_truth, local_optimality, prove, restarts
@@ -117,9 +117,10 @@ def test_a_share_below_one_is_never_printed_as_all(share: float, text: str) -> N
 
 def test_the_picture_holds_every_point_of_the_history() -> None:
     rows = [{"evaluations": 10**k, "share": 1 - 0.5**k} for k in range(1, 6)]
-    picture = history_svg(rows)
-    assert picture.count("<circle") == 5
-    assert history_svg(rows[:2]) == ""
+    (picture,) = history_figures(rows)
+    assert picture.plotly["data"][0]["x"] == [row["evaluations"] for row in rows]
+    assert picture.plotly["data"][0]["y"] == [row["share"] for row in rows]
+    assert history_figures(rows[:2]) == []
 
 
 def test_the_history_ends_with_the_whole_and_never_falls(problem: Diagonal) -> None:

@@ -20,12 +20,13 @@ from dse.problem.shape_table import best_deployments, metrics_of, price_metric, 
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.expert import axis_values, places, stored_as
 from dse.questions.rediscovery.front import at_price, distance, exchange, front_of, price_at
-from dse.questions.rediscovery.page import document, markdown
+from dse.questions.rediscovery.present import design_answer, document
 from dse.questions.rediscovery.words import lead, step_words
 from dse.schema.rediscovery import load_case, shipped_cases
 from dse.schema.study import load_study
 from dse.search.run import search
 from dse.space.batches import batch_of
+from tools.rediscovery_page import page
 
 CASES = shipped_cases()
 SMALL = """
@@ -358,8 +359,8 @@ def test_a_front_that_wins_by_the_memory_of_the_card_says_so(card):
     sparsest = card.table.columns["activation_ratio"][card.front.rows].min()
     assert sparsest < 0.008
     assert f"share of experts used ({100 * sparsest:.3g}%; fitted on 0.8% to 100%)" in outside
-    page = markdown([card], "a test")
-    beside = page[: page.index("## gpt-oss")]  # the table of all cases
+    text = page([card])
+    beside = text[: text.index("## gpt-oss")]  # the table of all cases
     assert "down to 0.781%) than the law has seen (0.8%)" in beside
     assert "part of the cost is memory of the chip" in beside
 
@@ -371,9 +372,10 @@ def test_a_design_that_cannot_be_served_has_no_distance(tmp_path: Path):
     assert lead(slow) == [
         "Llama-3-8B cannot be served within the limits of the case on any deployment of the space."
     ]
-    (item,) = document([slow])
+    item = document(slow)
     assert (item["design"]["price"], item["standing"]) == (None, "not servable")
-    assert "not servable" in markdown([slow], "dse rediscover case.yaml")
+    assert "not servable" in page([slow])
+    assert "cannot be served" in design_answer(slow).to_markdown()
     json.dumps(item, allow_nan=False)
 
 

@@ -18,24 +18,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plotly.offline import get_plotlyjs
 
+from dse.answer.answer import Figure
 from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import label
 from dse.answer.numbers import show, significant
 from dse.cli import cli
 from dse.errors import StorageError
 from dse.quality.laws import predicted_loss
-from dse.render import write_report
-from dse.render.cards import cards, quantisation
-from dse.render.describe import deployment, shape, trained
-from dse.render.elsewhere import compared, elsewhere_rows, refused
-from dse.render.figures import figures
-from dse.render.folder import StudyFolder, read_study
-from dse.render.labels import label
+from dse.questions.study import write_report
+from dse.questions.study.cards import cards, quantisation
+from dse.questions.study.describe import deployment, shape, trained
+from dse.questions.study.elsewhere import compared, elsewhere_table, refused
+from dse.questions.study.figures import floor_figure, memory_figure, time_figures
+from dse.questions.study.folder import StudyFolder, read_study
+from dse.questions.study.roofline import operators, roofline_section, roofs
+from dse.questions.study.tables import front_data, tallies
+from dse.questions.study.words import lead, limits, price_basis, summary
 from dse.render.markdown import code, escape
-from dse.render.page import PLOTLY, Explainer, linked, template_text
-from dse.render.roofline import operators, roofs
-from dse.render.roofline import roofline_figures as figures_of_roofs
-from dse.render.tables import front_data, script_json, tallies
-from dse.render.words import lead, limits, price_basis, summary
+from dse.render.page import PLOTLY, Explainer, linked, script_json, template_text
 from dse.schema.metrics import EVERY
 from tests.finished_reports import REPORTS, command_of
 
@@ -143,32 +143,33 @@ def test_a_metric_that_is_not_listed_is_shown_by_its_own_name() -> None:
 
 
 def test_cards_say_what_to_build_and_what_it_costs(sample: StudyFolder) -> None:
-    by_name = {name: card for card in cards(sample) for name in card.names}
-    assert list(by_name) == ["cheapest", "fastest", "best", "knee"]
+    names = [chosen.label for chosen in sample.chosen]
+    assert names == ["cheapest", "fastest", "best", "knee"]
+    by_name = dict(zip(names, cards(sample), strict=True))
     metric = "usd_per_million_total_tokens"
     least = min(item["metrics"][metric] for item in sample.items)
     text = dict(by_name["cheapest"].rows)
-    assert f"${significant(least)} total" in text["It costs"][0]
-    assert "rental_3yr" in text["It costs"][0]
+    assert f"${significant(least)} total" in text["It costs"]
+    assert "rental_3yr" in text["It costs"]
     chips = sample.chosen[0].item["deployment"]
     rate = next(
         row["usd_per_chip_hour"]
         for row in sample.study["price"]["rows"]
         if row["chip"] == chips["chip"]
     )
-    assert f"${significant(rate * chips['chips'])} an hour" in " ".join(text["It costs"])
+    assert f"${significant(rate * chips['chips'])} an hour" in text["It costs"]
 
 
 def test_every_card_states_bound_interval_and_extrapolation(sample: StudyFolder) -> None:
     for card in cards(sample):
-        text = {heading: " ".join(sentences) for heading, sentences in card.rows}
+        text = dict(card.rows)
         assert re.search(r"(Memory bandwidth|Compute|Network|Fixed overhead) in", text["Bound by"])
         assert "80% interval" in text["Certainty"]
         assert "Extrapolated: predicted loss" in text["Certainty"]
         assert re.search(r"rests \d+% on \w+ efficiencies", text["Certainty"])
         assert "dense-equivalent" in text["It gives"]
         assert card.command.startswith("dse estimate ")
-        assert ("Against the knee" in text) == ("knee" not in card.names)
+        assert ("Against the knee" in text) == ("Knee" not in card.title)
 
 
 def test_the_lead_starts_from_the_knee(sample: StudyFolder) -> None:
@@ -236,9 +237,8 @@ def test_a_deployment_names_degrees_above_one() -> None:
 
 
 def test_the_summary_has_a_row_for_each_point(sample: StudyFolder) -> None:
-    head, *rows = summary(sample)
+    rows = summary(sample).texts()
     assert len(rows) == len(sample.chosen)
-    assert {len(row) for row in rows} == {len(head)}
     for row, chosen in zip(rows, sample.chosen, strict=True):
         assert row[0] == f"{chosen.label} ({chosen.item['point']})"
         assert show("tpot_s", chosen.metrics["tpot_s"]) in row
@@ -318,18 +318,20 @@ def test_the_bundle_is_of_the_version_whose_schema_figures_follow() -> None:
 
 
 def test_figures_follow_plotlys_schema(sample: StudyFolder) -> None:
-    for figure in (figures(sample) | figures_of_roofs(sample)).values():
-        text = json.dumps(figure).replace('"ink"', '"black"').replace('"grid"', '"grey"')
+    roofs_drawn = [one for one in roofline_section(sample)[0].blocks if isinstance(one, Figure)]
+    for figure in (
+        *time_figures(sample), memory_figure(sample), floor_figure(sample), *roofs_drawn,
+    ):  # fmt: skip
+        text = json.dumps(figure.plotly).replace('"ink"', '"black"').replace('"grid"', '"grey"')
         assert go.Figure(json.loads(text)).data
 
 
 def test_segments_of_a_bar_add_up(sample: StudyFolder) -> None:
-    drawn = figures(sample)
-    for key, name in (("prefill_s", "time-prefill"), ("decode_s", "time-decode")):
+    for key, figure in zip(("prefill_s", "decode_s"), time_figures(sample), strict=True):
         for chosen in sample.chosen:
             length = sum(
                 x
-                for trace in drawn[name]["data"]
+                for trace in figure.plotly["data"]
                 for x, y in zip(trace["x"], trace["y"], strict=True)
                 if y == "<br>".join(chosen.names) and x is not None
             )
@@ -364,10 +366,11 @@ def test_a_long_front_is_thinned_openly(sample: StudyFolder) -> None:
 
 
 def test_tallies_are_ordered_shares(sample: StudyFolder) -> None:
-    rows = tallies(sample)
+    rows = tallies(sample).rows
     counts = [row["violated"] for row in rows]
     assert counts == sorted(counts, reverse=True)
-    assert all(0 <= row["only_share"] <= row["share"] <= 1 for row in rows)
+    assert all(0 <= row["only"] <= row["violated"] for row in rows)
+    assert all(0 < row["share"] <= 1 for row in rows)
 
 
 def test_axes_run_from_choices_to_results(sample: StudyFolder) -> None:
@@ -392,8 +395,8 @@ def test_no_operator_is_above_its_roof(sample: StudyFolder) -> None:
             slope = operator.intensity * chosen.detail["hbm_bytes_per_s"]
             assert operator.attainable == pytest.approx(min(slope, operator.attainable))
             assert operator.achieved <= operator.attainable <= max(peaks)
-        drawn = figures_of_roofs(sample)
-        assert len(drawn) == len(sample.chosen)
+    drawn = [one for one in roofline_section(sample)[0].blocks if isinstance(one, Figure)]
+    assert len(drawn) == len(sample.chosen)
 
 
 def test_a_study_without_flops_or_other_chips_still_has_a_report(tmp_path: Path) -> None:
@@ -408,18 +411,21 @@ def test_a_study_without_flops_or_other_chips_still_has_a_report(tmp_path: Path)
 
 def test_other_chips_come_with_ratio_or_reason(sample: StudyFolder) -> None:
     for chosen in sample.chosen:
-        rows = elsewhere_rows(sample, chosen)
+        rows = elsewhere_table(sample, chosen).rows
         own = chosen.item["deployment"]["chip"]
-        assert rows[0].chip == own
-        assert rows[0].own
+        assert rows[0]["chip"] == own
+        assert rows[0]["verdict"].startswith("its own chip")
         chips = {row["chip"] for row in chosen.detail["elsewhere"]}
-        assert {row.chip for row in rows} == chips - {"small_chip"}
+        assert {row["chip"] for row in rows} == chips - {"small_chip"}
         assert refused(chosen) == "no figure for memory_bandwidth: small_chip"
-        assert [row.feasible for row in rows[1:]] == sorted(r.feasible for r in rows[1:])[::-1]
+        feasible = [row["feasible"] for row in rows[1:]]
+        assert feasible == sorted(feasible, reverse=True)
         metrics = [objective["metric"] for objective in compared(sample, chosen)]
         assert metrics == ["usd_per_million_total_tokens", "tpot_s"]
         for row in rows[1:]:
-            assert all(ratio.startswith("× ") for _, ratio in row.values)
+            for metric in metrics:
+                ratio = row[metric] / chosen.metrics[metric]
+                assert row[f"{metric}_ratio"] == pytest.approx(ratio)
 
 
 # -- the page --------------------------------------------------------------------------------
@@ -442,9 +448,8 @@ def test_the_answer_comes_first_and_the_inputs_last(written: Path, sample: Study
     page = Page(written / "report.html")
     sections = [attrs["id"] for tag, attrs in page.tags if tag == "section"]
     assert sections == [
-        "answer", "front", "parallel", "pairs", "time", "roofline", "memory", "floor", "elsewhere",
-        "constraints", "table",
-        "certainty", "inputs",
+        "answer", "front", "parallel", "pairs", "table", "time", "roofline", "memory", "floor",
+        "elsewhere", "constraints", "certainty", "asked", "inputs", "words",
     ]  # fmt: skip
     assert page.text.index("rental_3yr") < page.text.index("The answer")
     for text in (sample.study["data_digest"], *sample.study["left_out"]):
@@ -468,9 +473,9 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     folder = report_of(tmp_path, front, study)
     page = Page(folder / "report.html")
     assert [attrs.get("id") for tag, attrs in page.tags if tag == "script"] == [
-        "front-data", "page-data", None, None,
+        "page-data", None, None,
     ]  # fmt: skip
-    data = json.loads(page.scripts["front-data"])
+    data = json.loads(page.scripts["page-data"])["front"]
     assert next(c for c in data["columns"] if c["key"] == "model")["levels"] == [HOSTILE]
     outside_code = re.sub(r"(`+).*?\1", "", (folder / "report.md").read_text(encoding="utf-8"))
     assert "<script" not in outside_code
@@ -578,7 +583,7 @@ def test_markdown_tables_are_square(written: Path) -> None:
 def test_markdown_tells_the_same_answer(written: Path, sample: StudyFolder) -> None:
     text = (written / "report.md").read_text(encoding="utf-8")
     for card in cards(sample):
-        assert f"### {card.title} (point {card.point})" in text
+        assert f"## {card.title}" in text
         assert f"`{card.command}`" in text
     assert sample.study["data_digest"] in text
 

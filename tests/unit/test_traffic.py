@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.catalog import load_catalog
-from dse.errors import InputError, NothingFeasible
+from dse.errors import InputError
 from dse.physics.poisson import equilibrium, percentile, response
 from dse.physics.workload import Workload
 from dse.questions.estimate.point import estimate
-from dse.questions.traffic.answer import Targets, size_fleets, traffic_of_study
+from dse.questions.fleet.ask import fleet
+from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
-from dse.schema.study import Study, load_study, resolve_space
 from dse.schema.trace import Trace, read_trace
-from dse.schema.traffic import GROUPS, Class, Traffic, traffic_of
+from dse.schema.traffic import GROUPS, Requests, mean_of, traffic_of
+from dse.schema.workloads import CURRENT_BACKEND
 from tests import simulation
-from tests.cli.conftest import SMALL
 from tests.unit.test_poisson import rank
 from tests.unit.test_queueing import BUDGET, ROW, TOKEN, law
 
@@ -38,23 +38,26 @@ def trace(time, prompt, output, cached=None) -> Trace:
 @given(
     rows=st.lists(
         st.tuples(st.integers(1, 50_000), st.integers(1, 5_000), st.floats(0, 1)),
-        min_size=2, max_size=60,
+        min_size=2,
+        max_size=60,
     ),
     groups=st.integers(1, 6),
-)  # fmt: skip
+)
 def test_classes_keep_all_tokens_and_requests(rows, groups) -> None:
     prompt, output, share = np.array(rows).T
     time = np.linspace(0.0, 100.0, len(rows))
     found = traffic_of(trace(time, prompt, output, np.floor(share * prompt)), 10.0, 1.0, groups)
     assert sum(one.share for one in found.classes) == pytest.approx(1.0)
-    assert found.tokens_per_request == pytest.approx((prompt.mean(), output.mean()))
+    mean = mean_of(found.classes)
+    assert mean.prompt_tokens == pytest.approx(prompt.mean())
+    assert mean.output_tokens == pytest.approx(output.mean())
     assert len(found.classes) <= 2 * groups
-    assert all(0.0 <= one.cached < 1.0 for one in found.classes)
+    assert all(0.0 <= one.prefix_hit_rate < 1.0 for one in found.classes)
 
 
 def test_equal_requests_are_one_class() -> None:
     found = traffic_of(trace(range(101), [512] * 101, [64] * 101, [256] * 101), 10.0, 1.0, 8)
-    assert found.classes == (Class(1.0, 512.0, 64.0, 0.5),)
+    assert found.classes == (Requests(1.0, 512.0, 64.0, 0.5),)
 
 
 def test_the_busy_window_is_counted() -> None:
@@ -69,111 +72,118 @@ def test_the_busy_window_is_counted() -> None:
 def test_short_prompts_and_long_ones_are_told_apart() -> None:
     prompt = [100] * 50 + [10_000] * 50
     found = traffic_of(trace(range(100), prompt, [10] * 100), 10.0, 1.0, 2)
-    assert [(one.share, one.prompt) for one in found.classes] == [(0.5, 100.0), (0.5, 10_000.0)]
+    assert [(one.share, one.prompt_tokens) for one in found.classes] == [
+        (0.5, 100.0),
+        (0.5, 10_000.0),
+    ]
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    path = tmp_path_factory.mktemp("spaces") / "small.yaml"
-    path.write_text(SMALL.replace("chip: h100_sxm", "chip: [h100_sxm, l40s]"), "utf-8")
-    return load_study(path)
+LIMITS = {"ttft_limit": "500ms", "tpot_limit": "30ms"}
 
 
-TARGETS = Targets(90, 0.5, 0.03)
+def fleets(per_s: float, percentile: int = 90, **more: Any) -> list[dict[str, Any]]:
+    """The fleet on each chip alone, for requests of 1,024 and 256 tokens; the cheapest first."""
+    asked = {"chip": ["h100_sxm", "mi300x"], "prompt_tokens": 1024, "output_tokens": 256, **LIMITS}
+    found = fleet(
+        model="llama-3-8b", requests_per_second=per_s, percentile=percentile, **asked | more
+    )
+    return found.document["fleets"]
 
 
-def test_the_fleet_is_the_smallest_that_keeps_the_targets(study: Study) -> None:
-    """Every count below the answer, as one instance at its share of the rate, fails."""
+def test_the_fleet_is_the_smallest_that_keeps_the_limits() -> None:
+    """One instance fewer, each at its share of the rate, fails."""
     catalog = load_catalog()
-    best = size_fleets(study, catalog, traffic_of_study(study, 60.0), TARGETS).fleets[0]
-    assert best.instances > 1
-    of = best.deployment
-    for count in range(1, best.instances + 1):
+    best = fleets(120.0, largest_instance=1)[0]
+    count = best["instances"]
+    assert count > 1
+    for each in (count, count - 1):
         alone = estimate(
             catalog,
             resolve_model("llama-3-8b"),
-            best.chip,
+            best["chip"],
             Workload.of(
-                1024, 256, "poisson", catalog.backends["generic"], requests_per_second=60.0 / count
+                1024,
+                256,
+                "poisson",
+                find_backend(catalog.backends, CURRENT_BACKEND),
+                requests_per_second=120.0 / each,
             ),
-            {"tensor_parallel": float(str(of["tensor_parallel"])), "concurrency": 1.0},
-            weight_dtype=str(of["weight_dtype"]),
-            kv_dtype=str(of["kv_dtype"]),
+            {"concurrency": 1.0},
         ).metrics
         first, last = (float(alone.values[name][0]) for name in ("ttft_p90_s", "tpot_s"))
-        kept = alone.feasible[0] and first <= TARGETS.ttft_s and last <= TARGETS.tpot_s
-        assert kept == (count == best.instances), count
+        kept = alone.feasible[0] and first <= 0.5 and last <= 0.03
+        assert kept == (each == count), each
 
 
-def test_no_deployment_alone_is_cheaper_than_the_cheapest_of_all(
-    study: Study, tmp_path: Path
-) -> None:
-    """Dear deployments are dropped unfinished; each alone has nothing to be dropped for."""
-    catalog = load_catalog()
-    traffic = traffic_of_study(study, 150.0)
-    together = size_fleets(study, catalog, traffic, TARGETS)
-    alone: dict[str, float] = {}
-    text = study.path.read_text("utf-8")
-    for tensor_parallel in (1, 2, 4):
-        for dtype in ("bf16", "fp8"):
-            path = tmp_path / "one.yaml"
-            one = text.replace("[1, 2, 4]", str(tensor_parallel)).replace("[bf16, fp8]", dtype)
-            path.write_text(one, "utf-8")
-            for fleet in size_fleets(load_study(path), catalog, traffic, TARGETS).fleets:
-                known = alone.get(fleet.chip, np.inf)
-                alone[fleet.chip] = min(known, fleet.usd_per_hour)
-    assert {one.chip: one.usd_per_hour for one in together.fleets} == alone
+def test_no_format_alone_is_cheaper_than_the_cheapest_of_all() -> None:
+    together = {one["chip"]: one for one in fleets(150.0, weight_dtype="bf16,fp8")}
+    for dtype in ("bf16", "fp8"):
+        for one in fleets(150.0, weight_dtype=dtype):
+            assert together[one["chip"]]["usd_per_hour"] <= one["usd_per_hour"] * (1.0 + 1e-9)
 
 
-def test_more_requests_and_higher_percentiles_need_no_smaller_fleet(study: Study) -> None:
+def test_more_requests_and_higher_percentiles_need_no_smaller_fleet() -> None:
     def cheapest(rate: float, percentile: int) -> float:
-        targets = replace(TARGETS, percentile=percentile)
-        found = size_fleets(study, load_catalog(), traffic_of_study(study, rate), targets)
-        return found.fleets[0].usd_per_hour
+        return fleets(rate, percentile, chip="h100_sxm")[0]["usd_per_hour"]
 
-    by_rate = [cheapest(rate, 90) for rate in (5.0, 50.0, 200.0)]
-    by_percentile = [cheapest(50.0, percentile) for percentile in (50, 90, 99)]
+    by_rate = [cheapest(rate, 90) for rate in (5.0, 300.0, 302.0, 900.0)]
+    by_percentile = [cheapest(600.0, percentile) for percentile in (50, 90, 99)]
     assert by_rate == sorted(by_rate)
     assert by_rate[0] < by_rate[-1]
     assert by_percentile == sorted(by_percentile)
 
 
-def test_a_little_more_traffic_needs_no_smaller_fleet(tmp_path: Path) -> None:
-    """Where an instance more is needed, each is loaded near what it bears."""
-    text = resolve_space("deploy-llama-3-70b").read_text("utf-8")
-    path = tmp_path / "one-chip.yaml"
-    path.write_text(text.replace("chip: all", "chip: gb300_nvl72"), "utf-8")
-    study, catalog = load_study(path), load_catalog()
-    usd = [
-        size_fleets(study, catalog, traffic_of_study(study, rate), Targets(90, 2.0, 0.05))
-        for rate in np.arange(102.15, 102.25, 0.01)
-    ]
-    usd = [sized.fleets[0].usd_per_hour for sized in usd]
-    assert usd == sorted(usd)
+def test_money_and_tokens_agree() -> None:
+    for one in fleets(10.0, peak_over_average=4.0):
+        assert one["tokens_per_usd"] == pytest.approx(10.0 * 1280 * 3600.0 / one["usd_per_hour"])
+        assert one["usd_per_million_mean"] * one["tokens_per_usd"] == pytest.approx(1e6)
+        assert one["usd_per_million_mean"] == pytest.approx(4.0 * one["usd_per_million_busy"])
+        assert one["ttft_percentile_s"] <= 0.5
+        assert one["tpot_s"] <= 0.03
+        assert one["load"] == pytest.approx(40.0 / one["most_requests_per_s"])
+        assert one["load"] <= 1.0
 
 
-def test_money_and_tokens_agree(study: Study) -> None:
-    traffic = Traffic((Class(1.0, 1000.0, 250.0, 0.0),), 10.0, 40.0)
-    for one in size_fleets(study, load_catalog(), traffic, TARGETS).fleets:
-        assert one.tokens_per_usd == pytest.approx(10.0 * 1250.0 * 3600.0 / one.usd_per_hour)
-        assert one.usd_per_million_mean * one.tokens_per_usd == pytest.approx(1e6)
-        assert one.usd_per_million_mean == pytest.approx(4.0 * one.usd_per_million_busy)
-        assert one.chips == one.instances * float(str(one.deployment["tensor_parallel"]))
-        assert one.first_s <= TARGETS.ttft_s
-        assert one.load < 1.0
+def test_cached_prompts_need_no_larger_fleet() -> None:
+    """Of a plan that is a mapping."""
+
+    def rate(cached: float) -> float:
+        asked = {
+            "name": "chat",
+            "model": "llama-3-8b",
+            "requests_per_second": 100.0,
+            "prompt_tokens": 4000,
+            "output_tokens": 50,
+            "prefix_hit_rate": cached,
+            "ttft": "500 ms",
+            "tpot": "30 ms",
+            "percentile": 90,
+        }
+        plan = {
+            "name": "cached",
+            "title": "Cached prompts",
+            "quarters": 1,
+            "price_basis": "rental_3yr",
+            "demand": [asked],
+            "chips": [{"chip": "h100_sxm"}],
+        }
+        return fleet(plan).document["fleets"][0]["chips"]
+
+    assert rate(0.9) < rate(0.0)
 
 
-def test_cached_prompts_need_no_larger_fleet(study: Study) -> None:
-    def usd(cached: float) -> float:
-        traffic = Traffic((Class(1.0, 4000.0, 50.0, cached),), 100.0, 100.0)
-        return size_fleets(study, load_catalog(), traffic, TARGETS).fleets[0].usd_per_hour
-
-    assert usd(0.9) < usd(0.0)
-
-
-def test_targets_that_no_chip_keeps(study: Study) -> None:
-    with pytest.raises(NothingFeasible, match="no deployment"):
-        size_fleets(study, load_catalog(), traffic_of_study(study, 1.0), Targets(99, 1e-6, 1.0))
+def test_limits_that_no_chip_keeps() -> None:
+    found = fleet(
+        model="llama-3-8b",
+        chip="h100_sxm",
+        requests_per_second=1.0,
+        prompt_tokens=1024,
+        output_tokens=256,
+        tpot_limit="1us",
+    )
+    assert found.document["feasible"] is False
+    assert found.headline.startswith("No fleet serves requests within its limits")
+    assert "ms a token at best" in found.headline
 
 
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.7])
@@ -185,9 +195,12 @@ def test_the_slowest_class_stands_for_the_percentile_of_all(load: float) -> None
     output = np.clip(np.rint(rng.lognormal(5.3, 0.8, REQUESTS)), 1, 4_000)
     per_s = load / (TOKEN * prompt.mean() + ROW * output.mean())
     served = simulation.open_loop(
-        law, prompt.astype(int), output.astype(int), simulation.poisson(per_s, REQUESTS, 3),
+        law,
+        prompt.astype(int),
+        output.astype(int),
+        simulation.poisson(per_s, REQUESTS, 3),
         budget=BUDGET,
-    )  # fmt: skip
+    )
     measured = served.ttft_s[REQUESTS // 5 : -REQUESTS // 20]
     of = trace(np.linspace(0.0, 1000.0, REQUESTS), prompt, output)
     for percentile_, groups in GROUPS.items():
@@ -201,14 +214,16 @@ def _slowest(of: Trace, groups: int, load: float, share: float) -> float:
     """Percentile of the time to first token of the slowest class, each alone at the whole load."""
     found = []
     for one in traffic_of(of, 10.0, 1.0, groups).classes:
-        per_s = np.array([load / (TOKEN * one.prompt + ROW * one.output)])
+        per_s = np.array([load / (TOKEN * one.prompt_tokens + ROW * one.output_tokens)])
 
-        def met(rows: np.ndarray, one: Class = one, per_s: np.ndarray = per_s):
-            shape = (round(one.prompt), round(one.output))
+        def met(rows: np.ndarray, one: Requests = one, per_s: np.ndarray = per_s):
+            shape = (round(one.prompt_tokens), round(one.output_tokens))
             return response(rank(rows, *shape, "mixed"), per_s)
 
         rows = equilibrium(
-            lambda rows, per_s=per_s, met=met, one=one: 1 + per_s * one.output * met(rows).tpot_s,
+            lambda rows, per_s=per_s, met=met, one=one: (
+                1 + per_s * one.output_tokens * met(rows).tpot_s
+            ),
             np.array([4096.0]),
         )
         at = met(rows)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.answer.answer import Answer, Table
 from dse.catalog import load_catalog
 from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, pose
-from dse.render.views import level_rows, maps, view_answers
+from dse.questions.study.views import level_rows, maps, view_answers
 from dse.schema.study import load_study, resolve_space
 from dse.schema.views import View
 from dse.study.views import Fronts, _levels, describe_views
@@ -136,20 +137,21 @@ def test_words_of_a_comparison_and_of_a_map(problem) -> None:
     assert head[1:3] == ("dense", "sparse")
     assert len({len(row) for row in (head, *rows)}) == 1
     drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
-    told = [level for level in maps(drawn) if level["told"]]
+    told = [level for level in maps(0, drawn) if not level.folded]
     assert len(told) == 1
-    for table in told[0]["tables"]:
-        framed = [cell for _, cells in table["rows"] for cell in cells if cell[2]]
-        assert [strength for _, strength, _ in framed] == [60]
+    assert all(isinstance(table, Table) and table.shaded for table in told[0].blocks)
+    page = Answer("maps", "", "", {}, blocks=told).to_html()
+    assert page.count("--shade: 60%") == page.count('data-least="1"') >= len(told[0].blocks)
     (said,) = view_answers({"views": [drawn]})
     assert "h200_sxm" in said
 
 
 def test_a_map_over_formats_and_kinds_is_in_words(problem) -> None:
     drawn = seen(problem, View("sparse", ("weight_dtype", "chip")))
-    table = maps(drawn)[0]["tables"][0]
-    assert table["columns"] == ["h100_sxm", "h200_sxm"]
-    assert [head for head, _ in table["rows"]] == ["bf16", "fp8"]
+    table = maps(0, drawn)[0].blocks[0]
+    assert isinstance(table, Table)
+    assert table.titles[1:] == ["h100_sxm", "h200_sxm"]
+    assert [row["at"] for row in table.rows] == ["bf16", "fp8"]
     (said,) = view_answers({"views": [drawn]})
     assert "fp8 × h" in said
 

@@ -17,14 +17,14 @@ from dse.errors import InputError, NothingFeasible
 from dse.problem.objective import pose
 from dse.questions.whatif import solve as solving
 from dse.questions.whatif.answer import Questions, answer
-from dse.questions.whatif.breakeven import break_even, owning
+from dse.questions.whatif.breakeven import COST, break_even, owning
 from dse.questions.whatif.change import best, from_file, read_sweep, scenario_row, sweep_rows
 from dse.questions.whatif.change import from_flags as scenarios_of
 from dse.questions.whatif.equal import RATE, equal
 from dse.questions.whatif.inputs import apply, change_to, inputs_of, read_change
 from dse.questions.whatif.sensitivity import STEP, elasticity, sensitivities, shadow_prices
 from dse.questions.whatif.solve import all_points, near, require_winner, searched, solve
-from dse.questions.whatif.subject import COST, Asked, of_study
+from dse.questions.whatif.subject import Asked, of_study
 from dse.schema.costs import RULES
 from dse.schema.derive import derive
 from dse.schema.owning import power_at_meter

@@ -278,8 +278,8 @@ def test_trips_over_the_mesh_are_interconnect_of_a_wafer() -> None:
     found = sram.fitted("gpt-neox-20b", "wse3", "bf16")
     row = found["fastest"]
     explained = dse(
-        "explain", "--model", "gpt-neox-20b", "--chip", "wse3", "--weight-dtype", "bf16",
-        "--concurrency", 1, "--prompt-tokens", 1536, "--output-tokens", 512, "--json",
+        "estimate", "--model", "gpt-neox-20b", "--chip", "wse3", "--weight-dtype", "bf16",
+        "--concurrency", 1, "--prompt-tokens", 1536, "--output-tokens", 512, "--detail", "--json",
     ).json()  # fmt: skip
     assert row["interconnect_share"] == 0.0
     host = next(one for one in explained["breakdown"] if one["operator"].startswith("host"))

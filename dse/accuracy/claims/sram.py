@@ -38,7 +38,7 @@ SPLITS = {"fewest": "The fewest chips", "fastest": "The fastest number of chips"
 
 @cache
 def fitted(model: str, chip: str, precision: str) -> dict[str, Any]:
-    """The document of `dse hardware fit`: the fewest chips, and what more of them bring."""
+    """The document of `dse estimate --fit`: the fewest chips, and what more of them bring."""
     catalog = load_catalog()
     spec = catalog.chip(chip)
     load = Workload.of(PROMPT, OUTPUT, "continuous", catalog.backends[spec.backend])

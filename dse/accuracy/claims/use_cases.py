@@ -186,7 +186,7 @@ def _best(use: Use) -> Best:
 
 
 def _spread(use: Use) -> Best:
-    """Chips whose model is spread over as many as it takes (`dse hardware fit`)."""
+    """Chips whose model is spread over as many as it takes (`dse estimate --fit`)."""
     best: Best = {}
     for chip in SPREAD:
         fastest = fitted(use.model, chip, "8 bits")["fastest"]

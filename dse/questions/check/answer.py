@@ -94,10 +94,13 @@ class Subject:
             first = gemms.prefill(deployed, load.prompt_tokens / chunks, load.prompt_tokens)
             then = gemms.decode(deployed, requests, context)
             return Steps(
-                batch, self.filling, first, then,
+                batch,
+                self.filling,
+                first,
+                then,
                 judge_products(first, self.filling, tiled=True),
                 judge_products(then, self.filling, tiled=False),
-            )  # fmt: skip
+            )
 
 
 def subject_of(
@@ -207,11 +210,14 @@ def _deployment(batch: CandidateBatch) -> dict[str, Any]:
         **{
             axis: int(getattr(batch, axis)[0])
             for axis in (
-                "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
+                "tensor_parallel",
+                "pipeline_parallel",
+                "data_parallel",
+                "expert_parallel",
             )
         },
         "weight_dtypes": {part: DTYPES[batch.weight_dtype[part][0]] for part in WEIGHT_PARTS},
-    }  # fmt: skip
+    }
 
 
 def _step(steps: Steps | None, phase: str) -> dict[str, Any] | None:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.questions.check.answer import Load, subject_of
 from dse.questions.check.answer import check as check_subject
 from dse.questions.check.nearest import nearest
-from dse.questions.check.words import answer
+from dse.questions.check.present import check_answer
 from dse.questions.estimate.ask import known_dtypes, trained_on
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
@@ -32,17 +33,16 @@ def check(
     concurrency: int = 32,
     training_tokens: str | None = None,
     catalog: Catalog | None = None,
-) -> dict[str, Any]:
-    """What software refuses, alignment and waste, legal degrees and the nearest better shapes: the
-    document of `dse check --json`.
+) -> Answer:
+    """What software refuses, alignment and waste, legal degrees and the nearest better shapes.
 
-        dse.check("qwen2.5-7b", "h100_sxm", tp=8)["answer"]
+        dse.check("qwen2.5-7b", "h100_sxm", tp=8).headline
 
     `model` is a catalog id, the path of a config.json, or what such a file says. The other
     arguments are the options of `dse check`. Raises InputError for what cannot be read.
     """
     if not chip:
-        raise InputError("--chip is missing", accepted="an id that `dse hardware list` prints")
+        raise InputError("--chip is missing", accepted="an id that `dse catalog chips list` prints")
     dtypes: dict[str, Any] = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}
     known_dtypes(dtypes)
     catalog, chip = (catalog or load_catalog()).with_chip(chip)
@@ -61,4 +61,4 @@ def check(
     subject = subject_of(catalog, found, chip, degrees, load, **dtypes)
     document = check_subject(subject)
     document["nearest"] = nearest(subject, catalog.backends[subject.chip.backend])
-    return {"answer": answer(document), **document}
+    return check_answer(document, load)

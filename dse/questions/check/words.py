@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dse.answer.numbers import NONE, digits, tenths
+from dse.answer.numbers import tenths
+from dse.problem.words import SHORT_DEGREES
 from dse.rules.kinds import message
 
 SHOWN, REASONS = 3, 3  # refused degrees, and reasons of each
@@ -42,11 +43,11 @@ def answer(document: dict[str, Any]) -> str:
 
 
 def _degrees(deployment: dict[str, Any]) -> str:
-    short = {
-        "tensor_parallel": "TP", "pipeline_parallel": "PP", "data_parallel": "DP",
-        "expert_parallel": "EP",
-    }  # fmt: skip
-    used = [f"{name} {deployment[axis]}" for axis, name in short.items() if deployment[axis] > 1]
+    used = [
+        f"{name} {deployment[axis]}"
+        for axis, name in SHORT_DEGREES.items()
+        if deployment.get(axis, 1) > 1
+    ]
     formats = dict.fromkeys(deployment["weight_dtypes"].values())
     return ", ".join([*(used or ["one chip"]), " and ".join(formats)])
 
@@ -62,7 +63,7 @@ def degree_lines(document: dict[str, Any]) -> list[str]:
     lines = [_by(by_stack, "tp", f"Tensor parallelism, up to {degrees['up_to']}")]
     if degrees["tp_with_ep"] is not None:
         lines.append(
-            f"  with each expert whole on one rank (EP = TP): {spans(degrees['tp_with_ep'])}"
+            f"With each expert whole on one rank (EP = TP): {spans(degrees['tp_with_ep'])}"
         )
         lines.append(_by(by_stack, "ep", "Expert parallelism"))
     lines.append(_by(by_stack, "pp", "Pipeline stages"))
@@ -70,9 +71,9 @@ def degree_lines(document: dict[str, Any]) -> list[str]:
     for row in refused[:SHOWN]:
         more = len(row["because"]) - REASONS
         because = [*row["because"][:REASONS], *([f"and {more} more"] if more > 0 else [])]
-        lines.append(f"  not TP {row['tp']}: {'; '.join(because)}")
+        lines.append(f"Not TP {row['tp']}: {'; '.join(because)}")
     if len(refused) > SHOWN:
-        lines.append(f"  and {len(refused) - SHOWN} higher")
+        lines.append(f"And {len(refused) - SHOWN} higher degrees of tensor parallelism")
     return lines
 
 
@@ -137,76 +138,3 @@ def _sentence(row: dict[str, Any]) -> str:
     cost = " and ".join(costs) or "no time that shows"
     kind = f"{row['known']}; in every prediction" if row["in_predictions"] else row["known"]
     return f"{name}: {cost} ({kind}): {row['found']}"
-
-
-def gemm_table(
-    document: dict[str, Any], phase: str
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Titles and rows of the products of one phase; shares are of the step. Columns of what was not
-    judged are left out."""
-    fills, prefill = document["fills"], phase == "prefill"
-    judged = {
-        "bytes": fills == "tiles",
-        "aligned": fills == "tiles",
-        "tiles": fills == "tiles" and prefill,
-        "waves": fills == "tiles" and prefill,
-        "unit": fills == "matrix_unit" and prefill,
-        "share": True,
-        "added": fills is not None,
-    }
-    shown = [title for title, there in judged.items() if there]
-    rows = []
-    for row in document["gemms"]:
-        if row["phase"] != phase:
-            continue
-        cost = row["added_share"]
-        cells = {
-            "bytes": f"{row['aligned_bytes']:g}",
-            "aligned": f"{row['alignment_efficiency']:.0%}",
-            "tiles": f"{row['tile_efficiency']:.0%}",
-            "waves": f"{row['wave_efficiency']:.0%}",
-            "unit": f"{row['tile_efficiency']:.0%}",
-            "share": tenths(row["share"]),
-            "added": "0" if cost < SEEN else tenths(cost, sign=True),
-        }
-        name = row["name"].replace("projections", "proj.").replace("projection", "proj.")
-        rows_of = f"{_plain(row['m'])}{_groups(row['groups'])}"
-        sizes = (rows_of, f"{row['n']:,.0f}", f"{row['k']:,.0f}")
-        rows.append((name, *sizes, *(cells[title] for title in shown)))
-    return ("product", "M", "N", "K", *shown), rows
-
-
-def _plain(rows: float) -> str:
-    return f"{rows:,.0f}" if rows >= 100.0 or rows % 1.0 == 0.0 else digits(rows)
-
-
-def _groups(groups: float) -> str:
-    return f" x {groups:,.0f}" if groups > 1 else ""
-
-
-NEAR_TITLES = ("change", "parameters", "loss, nats", "prefill", "decode", "added, prefill")
-
-
-def near_lines(document: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Rows of the table of nearest shapes."""
-    rows = []
-    for near in document["nearest"]:
-        changes = "; ".join(
-            f"{name} {before:,} -> {after:,}" for name, (before, after) in near["change"].items()
-        )
-        loss = near["loss_nats"]
-        rows.append(
-            (
-                changes,
-                _percent(near["parameters_share"]),
-                NONE if loss is None else f"{loss:+.4f}",
-                _percent(near["prefill_step_share"]),
-                _percent(near["decode_step_share"]),
-                _percent(near["prefill_added_share"], sign=False),
-            )
-        )
-    return rows
-
-
-def _percent(share: float | None, sign: bool = True) -> str:
-    return NONE if share is None else tenths(share, sign=sign)

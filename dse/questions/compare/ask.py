@@ -1,27 +1,242 @@
-"""`dse.compare`: two studies, or two fleets, side by side."""
+"""`dse.compare`: two of anything side by side, one answer."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from dse.questions.compare.fleet import compare_fleets, is_fleet
+from dse.answer.answer import Answer
+from dse.catalog import Catalog, load_catalog
+from dse.errors import InputError
+from dse.questions.basket.answer import basket
+from dse.questions.basket.present import basket_answer
+from dse.questions.compare.chips import compare_chips
+from dse.questions.compare.chips_tables import chips_answer
+from dse.questions.compare.fleet import compare_fleets, fleets_answer, is_fleet
 from dse.questions.compare.studies import compare as compare_studies
-from dse.questions.compare.words import lead
+from dse.questions.compare.tables import studies_answer
+from dse.questions.estimate.ask import estimate
+from dse.questions.rediscovery import rediscover
+from dse.questions.rediscovery.present import design_answer, designs_answer
+from dse.questions.whatif.require import space_file_of
+from dse.schema.loader import load_yaml
+from dse.schema.model_catalog import load_model, resolve_model
+from dse.schema.own_prices import last_day
+from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
+from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
+from dse.study.folder import STUDY, read_json
+from dse.study.run import run_study
+
+Kind = Literal["studies", "dates", "chips", "by chip", "design", "model"]
+Say = Callable[[str], None]
+CASES = "rediscovery"  # all shipped cases; before a slash, one of them
+POINT = {
+    name: one.default
+    for name, one in signature(estimate).parameters.items()
+    if one.kind is Parameter.KEYWORD_ONLY and name not in ("catalog", "law")
+}
 
 
-def compare(a: Any, b: Any, *, called: tuple[str, str] | None = None) -> dict[str, Any]:
-    """What changed from A to B: prices, the chosen designs, the front. The document of
-    `dse compare A B --json`.
+def compare(
+    *what: Any,
+    as_of: Sequence[str] = (),
+    by: str | None = None,
+    law: str | None = None,
+    model: Any = None,
+    out: str | Path | None = None,
+    catalog: Catalog | None = None,
+    progress: Say = lambda text: None,
+    command: str = "",
+    **point: Any,
+) -> Answer:
+    """What differs between two studies, dates, fleets or chips, or from a published model.
 
-        dse.compare("studies/june", "studies/now")["answer"]
+        dse.compare("studies/june", "studies/now").headline
+        dse.compare("quickstart", as_of=("2026-06", "2026-11"))
+        dse.compare("h100_sxm", "h200_sxm", model="llama-3-70b", tp=8).to_html("chips.html")
+        dse.compare("basket-h200-tpu-trn2", by="chip")
+        dse.compare("rediscovery/llama-3-70b")
 
-    Each is what `dse.run` returned, or a folder that `dse run` or `dse fleet --out` wrote; `called`
-    is said in place of the folders. Raises InputError for studies of different objectives or price
-    bases, and for a folder that is neither.
+    `what` says what is compared:
+
+    - two folders that `dse run` or `dse fleet --out` wrote, or what `dse.run` or
+      `dse.fleet` returned: prices, the chosen designs, the front;
+    - a space, with two dates in `as_of`, the earlier first: two studies of it at the prices known
+      then, which `out` keeps;
+    - chips by id or by the path of a chip file, six at most, with `model` and the other arguments
+      of `dse.estimate`: figures, prices, and the model's operators on each;
+    - a space of several chips, with `by="chip"`: one shape for all of them, against each chip's own
+      best;
+    - a space of one chip or a study, and a published model: how far the front lands from it. A
+      shipped case (`rediscovery/NAME`) or the path of a case file says both, with what was known
+      when the model was designed; `rediscovery` alone is all of them. `law` is another quality law.
+
+    Raises InputError for what cannot be compared or read, NothingFeasible for a space none of whose
+    points is feasible.
     """
-    first, second = (Path(getattr(one, "folder", one)) for one in (a, b))
+    catalog = catalog or load_catalog()
+    kind = kind_of(what, as_of, by, catalog)
+    if kind != "chips" and (point or model is not None):
+        given = "model" if model is not None else next(iter(point))
+        raise InputError(f"{given} does not go with {SAID[kind]}", accepted="chips")
+    if kind == "studies":
+        return _studies(what[0], what[1], command)
+    if kind == "dates":
+        return _dates(str(what[0]), tuple(as_of), out, catalog, progress, command)
+    if len(as_of) == 1:
+        catalog = catalog.as_of(as_of[0])
+    if kind == "chips":
+        return chips_answer(
+            compare_chips(
+                catalog, list(map(str, what)), **{**POINT, "law": law, "model": model, **point}
+            ),
+            command,
+        )
+
+    def count(name: str, done: int, total: int) -> None:
+        progress(f"{name}: {done:,} of {total:,} shapes served")
+
+    if kind == "by chip":
+        study = load_study(resolve_space(str(what[0])), _for(what[0], catalog), law)
+        return basket_answer(basket(study, _for(what[0], catalog), count), command)
+    if kind == "model":
+        space = _space_of(what[0])
+        study = load_study(resolve_space(space), _for(space, catalog), law)
+        case = case_of(study, load_model(what[1]))
+        return design_answer(rediscover(case, _for(space, catalog), count), command)
+    name = str(what[0]).removeprefix(f"{CASES}/")
+    paths = list(shipped_cases().values()) if name == CASES else [resolve_case(name)]
+    cases = [load_case(path, law, catalog) for path in paths]
+    found = [rediscover(case, catalog, count) for case in cases]
+    return designs_answer(found, command) if name == CASES else design_answer(found[0], command)
+
+
+# What each kind of comparison is called in a message.
+SAID: dict[Kind, str] = {
+    "studies": "two studies or fleets",
+    "dates": "a space at two dates",
+    "chips": "chips",
+    "by chip": "a space by chip",
+    "design": "a published design",
+    "model": "a space and a published model",
+}
+
+
+def kind_of(what: Sequence[Any], as_of: Sequence[str], by: str | None, catalog: Catalog) -> Kind:
+    """What is compared. Raises InputError where that is not clear."""
+    if len(what) == 2 and all(isinstance(one, Answer) for one in what):
+        return "studies"
+    names = [str(getattr(one, "folder", one)) for one in what]
+    if by is not None and (by != "chip" or len(names) != 1):
+        raise InputError(f"read {by!r}", field="--by", accepted="chip, with one space")
+    if names and all(Path(name).is_dir() for name in names) and len(names) == 2:
+        kind: Kind = "studies"
+    elif by is not None:
+        kind = "by chip"
+    elif len(names) == 1 and _is_case(names[0]):
+        kind = "design"
+    elif any(_is_chip(name, catalog) for name in names) or len(names) > 2:
+        kind = "chips"
+    elif len(names) == 2 and _is_space(names[0], names[1]):
+        kind = "model"
+    elif len(names) == 2:
+        kind = "studies"
+    elif names and len(as_of) == 2:
+        kind = "dates"
+    else:
+        raise InputError(
+            "'B' is missing",
+            accepted="a second folder; of a space, --as-of twice, --by chip or a published model; "
+            "chips; rediscovery/NAME",
+        )
+    if kind == "studies" and as_of:
+        raise InputError("--as-of does not go with two folders", accepted="one of the two")
+    if len(as_of) > (2 if kind == "dates" else 1):
+        raise InputError(f"{len(as_of)} dates", field="--as-of", accepted="one, or two of a space")
+    return kind
+
+
+def _is_case(text: str) -> bool:
+    """`rediscovery`, `rediscovery/NAME`, or a file that names an expert."""
+    if text == CASES or text.startswith(f"{CASES}/"):
+        return True
+    return "expert" in _keys(text)
+
+
+def _is_chip(text: str, catalog: Catalog) -> bool:
+    """An id of the catalog, or a file that is neither a space nor a plan."""
+    keys = _keys(text)
+    return text in catalog.chips or (bool(keys) and not keys & {"workload", "workloads", "demand"})
+
+
+def _is_space(text: str, model: str) -> bool:
+    """A space, or a study beside the name of a published model."""
+    if text in shipped_spaces() or Path(text).is_file():
+        return True
+    if not (Path(text) / STUDY).is_file():
+        return False
+    try:
+        resolve_model(model)
+    except InputError:
+        return False
+    return True
+
+
+def _keys(text: str) -> set[str]:
+    """The keys of a YAML file, none of anything else."""
+    if not text.endswith((".yaml", ".yml")) or not Path(text).is_file():
+        return set()
+    written = load_yaml(text).data
+    return set(map(str, written)) if isinstance(written, dict) else set()
+
+
+def _for(space: Any, catalog: Catalog) -> Catalog:
+    """The catalog with the chip files that a space names."""
+    return catalog.with_files(chip_files_of(str(space)))
+
+
+def _space_of(text: Any) -> str:
+    """A space, or that of a finished study."""
+    if (Path(str(text)) / STUDY).is_file():
+        return str(space_file_of(read_json(Path(str(text)), STUDY), str(text)))
+    return str(text)
+
+
+def _studies(a: Any, b: Any, command: str) -> Answer:
+    if isinstance(a, Answer) and isinstance(b, Answer):
+        return fleets_answer(compare_fleets(a, b), command)
+    first, second = (Path(str(getattr(one, "folder", one))) for one in (a, b))
     if is_fleet(first) or is_fleet(second):
-        return compare_fleets(first, second)
-    found = compare_studies(first, second, called)
-    return {**found.document, "answer": lead(found)}
+        return fleets_answer(compare_fleets(first, second), command)
+    return studies_answer(compare_studies(first, second), command)
+
+
+def _dates(
+    space: str,
+    dates: tuple[str, ...],
+    out: str | Path | None,
+    catalog: Catalog,
+    progress: Say,
+    command: str,
+) -> Answer:
+    """Two studies of a space at the prices of two dates, kept under `out`."""
+    if last_day(dates[0]) >= last_day(dates[1]):
+        raise InputError(
+            f"read {' and '.join(dates)}", field="--as-of", accepted="the earlier date first"
+        )
+    with tempfile.TemporaryDirectory() if out is None else nullcontext(out) as folder:
+        sides = []
+        for date in dates:
+
+            def count(done: int, total: int | None, front: int, date: str = date) -> None:
+                of = f" of at most {total:,}" if total else ""
+                progress(f"as of {date}: {done:,}{of} points evaluated; front {front:,}")
+
+            sides.append(Path(folder) / date)
+            run_study(space, sides[-1], catalog=catalog.as_of(date), progress=count)
+        called = None if out else (f"{space} as of {dates[0]}", f"{space} as of {dates[1]}")
+        return studies_answer(compare_studies(sides[0], sides[1], called), command)

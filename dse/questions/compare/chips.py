@@ -6,27 +6,89 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dse.catalog import Catalog
+from dse.answer.numbers import number
+from dse.catalog import Catalog, with_own_chips
+from dse.economics.tco import with_basis
 from dse.errors import InputError
-from dse.problem.describe import number
+from dse.questions.estimate.ask import point_of
 from dse.questions.estimate.breakdown import breakdown
 from dse.questions.estimate.point import Estimate
 from dse.schema.chip import Chip, Figure
-from dse.schema.derive import PEAKS
+from dse.schema.derive import PEAKS, derive
 from dse.schema.system import FabricLevel, System
 
-# How a figure is known that is worth a mark beside it.
-FLAGGED = ("claimed", "estimated", "assumed", "derived", "fitted")
 POINT = (
-    "ttft_s", "tpot_s", "prefill_s", "decode_step_s", "output_tokens_per_s",
-    "output_tokens_per_s_per_chip", "output_tokens_per_s_per_user", "usd_per_million_input_tokens",
-    "usd_per_million_output_tokens", "usd_per_million_total_tokens", "joules_per_output_token",
-    "running_requests", "mfu", "mbu", "latency_floor_s",
-)  # fmt: skip
+    "ttft_s",
+    "tpot_s",
+    "prefill_s",
+    "decode_step_s",
+    "output_tokens_per_s",
+    "output_tokens_per_s_per_chip",
+    "output_tokens_per_s_per_user",
+    "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+    "usd_per_million_total_tokens",
+    "joules_per_output_token",
+    "running_requests",
+    "mfu",
+    "mbu",
+    "latency_floor_s",
+)
+MOST = 6  # chips side by side
+
+
+def compare_chips(catalog: Catalog, chips: Sequence[str], **point: Any) -> dict[str, Any]:
+    """Chips by id or by the path of a chip file, with the model on each where `point` (the
+    arguments of `dse.estimate`) has one; `settings` add the first of them with figures changed.
+
+    Raises InputError for more than MOST chips, a chip that does not exist, and what `dse.estimate`
+    refuses on any chip that lacks nothing for it.
+    """
+    if len(chips) > MOST:
+        raise InputError(f"{len(chips)} chips", field="CHIP", accepted=f"at most {MOST}")
+    names: list[tuple[str, Sequence[str]]] = []
+    for text in chips:
+        catalog, name = catalog.with_chip(text)
+        catalog.chip(name)
+        names.append((name, ()))
+    read, basis = catalog, point["price_basis"]
+    if point["settings"]:
+        own = derive(catalog, names[0][0], point["settings"])
+        catalog = with_own_chips(catalog, [own])
+        names.insert(1, (own.chip.id, tuple(point["settings"])))
+    catalog = with_basis(catalog, basis)
+    catalog.prices.select(basis)
+    names = list(dict.fromkeys(names))
+    document: dict[str, Any] = {
+        "chips": [chip_row(catalog, name, basis) for name, _ in names],
+        "price_basis": basis,
+        "model": None,
+        "points": [],
+        "leaders": None,
+    }
+    if point["model"] is None:
+        return document
+    for name, settings in names:
+        chip = names[0][0] if settings else name
+        found = _estimate(read, point | {"chip": chip, "settings": settings})
+        document["points"].append(point_row(name, found))
+        if not isinstance(found, InputError):
+            document["model"] = found.model.name
+    return document | {"leaders": leaders(document["points"])}
+
+
+def _estimate(catalog: Catalog, point: dict[str, Any]) -> Estimate | InputError:
+    """The estimate on one chip, or the error of a chip that lacks a figure for it."""
+    try:
+        return point_of(catalog, point, keep=True)
+    except InputError as error:
+        if catalog.refusal(point["chip"], point["tp"] * point["pp"] * point["dp"]):
+            return error
+        raise
 
 
 def chip_row(catalog: Catalog, name: str, basis: str) -> dict[str, Any]:
-    """One chip of `dse hardware compare --json`; `figures` maps a name to {value, unit, text,
+    """One chip of `dse compare CHIP... --json`; `figures` maps a name to {value, unit, text,
     kind}, a value of null where nobody published it."""
     chip = catalog.chip(name)
     system = catalog.systems[chip.system]
@@ -44,9 +106,11 @@ def chip_row(catalog: Catalog, name: str, basis: str) -> dict[str, Any]:
         if price is not None:
             assumed = any(note.startswith("assumed") for note in price.notes)
             prices[one] = {
-                "usd_per_chip_hour": price.usd_per_chip_hour, "rule": price.rule,
-                "date": price.newest_date, "kind": "assumed" if assumed else None,
-            }  # fmt: skip
+                "usd_per_chip_hour": price.usd_per_chip_hour,
+                "rule": price.rule,
+                "date": price.newest_date,
+                "kind": "assumed" if assumed else None,
+            }
     return {
         "id": chip.id,
         "name": chip.name,

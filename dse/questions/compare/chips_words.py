@@ -1,4 +1,4 @@
-"""Chips side by side in words: the tables of `dse hardware compare` and its page."""
+"""Chips side by side in sentences."""
 
 from __future__ import annotations
 
@@ -6,78 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse import units
-from dse.problem.words import SHOWN, show, violation_words
+from dse.answer.numbers import dollars, show
+from dse.problem.words import violation_words
 
-NAMES = {
-    "memory_capacity": "memory", "memory_bandwidth": "memory bandwidth",
-    "domain": "scale-up domain, chips", "topology": "its topology",
-    "link": "scale-up link, per direction", "link_latency": "latency of a hop",
-    "scale_out_bandwidth": "scale-out network", "tdp": "rated power",
-    "system_power": "power with its share of the system",
-}  # fmt: skip
-RATIOS = {
-    "ridge_flops_per_byte": "ridge at bf16, FLOP per byte",
-    "usd_per_hour_per_tb_per_s": "$/h per TB/s",
-    "usd_per_hour_per_pflop_per_s": "$/h per PFLOP/s at bf16",
-    "usd_per_hour_per_tb": "$/h per TB of memory",
-    "watts_per_tb_per_s": "W per TB/s",
-}
-MARKS = {"claimed": "c", "estimated": "e", "assumed": "a", "derived": "d", "fitted": "f"}
-MARKS_KEY = "(c) claimed, (e) estimated, (a) assumed, (d) derived; no mark: specified or measured."
 QUESTIONS = {
     "tpot_s": ("writes fastest", "per token"),
     "ttft_s": ("answers soonest", "to the first token"),
     "usd_per_million_total_tokens": ("is cheapest", "per million tokens"),
     "joules_per_output_token": ("takes least energy", "per output token"),
 }
-METRICS = (
-    "ttft_s", "tpot_s", "prefill_s", "output_tokens_per_s", "output_tokens_per_s_per_user",
-    "usd_per_million_total_tokens", "joules_per_output_token", "mfu", "mbu",
-)  # fmt: skip
-
-
-def figure_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """(figure, value on each chip)."""
-    chips = document["chips"]
-    names = list(dict.fromkeys(name for chip in chips for name in chip["figures"]))
-    order = ["memory_capacity", "memory_bandwidth"]
-    order += [name for name in names if name.startswith("peak_")]
-    order += [name for name in names if name not in order]
-    rows = [
-        (NAMES.get(name, name.replace("_", " ")), *(_cell(chip, name) for chip in chips))
-        for name in order
-    ]
-    for basis in dict.fromkeys(basis for chip in chips for basis in chip["prices"]):
-        cells = [_price(chip["prices"].get(basis)) for chip in chips]
-        published = all(cell != "-" and not cell.endswith("(a)") for cell in cells)
-        if basis == document["price_basis"] or published:
-            rows.append((f"$/h {basis}", *cells))
-    for key, name in RATIOS.items():
-        cells = [chip["ratios"][key] for chip in chips]
-        rows.append((name, *("-" if value is None else f"{value:,.3g}" for value in cells)))
-    laws = [
-        "its own, measured" if chip["laws_of"] == chip["id"] else f"of {chip['laws_of']}"
-        for chip in chips
-    ]
-    rows.append(("kernel efficiencies", *laws))
-    return rows
-
-
-def _cell(chip: Mapping[str, Any], name: str) -> str:
-    figure = chip["figures"].get(name)
-    if figure is None:
-        return "-"
-    text = figure["text"]
-    if figure["value"] is not None:
-        text = units.format(figure["value"], figure["unit"], 4)
-    mark = MARKS.get(figure["kind"])
-    return f"{text} ({mark})" if mark else text
-
-
-def _price(price: Mapping[str, Any] | None) -> str:
-    if price is None:
-        return "-"
-    return f"{price['usd_per_chip_hour']:.3g}" + (" (a)" if price["kind"] == "assumed" else "")
 
 
 def lead(document: Mapping[str, Any]) -> list[str]:
@@ -98,7 +35,7 @@ def lead(document: Mapping[str, Any]) -> list[str]:
     known = {chip: value for chip, value in known.items() if value is not None}
     if known:
         least = min(known.values())
-        words = f"the cheapest TB/s, ${least:.3g} an hour ({document['price_basis']})"
+        words = f"the cheapest TB/s, {dollars(least)} an hour ({document['price_basis']})"
         sentences.append((_first(known, least), words))
     return _by_chip(sentences, "has")
 
@@ -126,8 +63,6 @@ def _lead_of_points(document: Mapping[str, Any]) -> list[str]:
         if best is None:
             continue
         value = show(metric, best["value"])
-        value = f"${value}" if metric.startswith("usd") else value
-        value = f"{value} J" if metric.startswith("joules") else value
         behind = ""
         if best["next"]:
             behind = f" ({best['next']}: {best['times']:.2f} times that)"
@@ -149,47 +84,6 @@ def hypothetical_lines(document: Mapping[str, Any]) -> list[str]:
         for chip in document["chips"]
         if chip["hypothetical"]
     ]
-
-
-def metric_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """(metric, value on each estimated chip)."""
-    points = estimated(document)
-    rows = [
-        (SHOWN.get(metric, metric), *(show(metric, point["metrics"][metric]) for point in points))
-        for metric in METRICS
-    ]
-    rows.append(("bound by", *(point["bottleneck"] for point in points)))
-    rows.append(("feasible", *("yes" if point["feasible"] else "no" for point in points)))
-    return rows
-
-
-def operator_rows(document: Mapping[str, Any], phase: str) -> list[tuple[str, ...]]:
-    """(operator, time and bound on each estimated chip) in `prefill` or `decode`, longest on the
-    first chip first; last the sum."""
-    points = estimated(document)
-    tables = [{row["operator"]: row for row in point["operators"]} for point in points]
-    names = dict.fromkeys(name for table in tables for name in table)
-    key, bound = f"{phase}_s", "prefill_bound" if phase == "prefill" else "bound"
-
-    def seconds(table: Mapping[str, Any], name: str) -> float:
-        return table[name][key] if name in table else 0.0
-
-    ranked = sorted(names, key=lambda name: -seconds(tables[0], name))
-    rows = [
-        (
-            name,
-            *(
-                f"{show(key, seconds(table, name))} {table[name][bound]}"
-                if seconds(table, name)
-                else "-"
-                for table in tables
-            ),
-        )
-        for name in ranked
-        if any(seconds(table, name) for table in tables)
-    ]
-    totals = [sum(seconds(table, name) for name in table) for table in tables]
-    return [*rows, ("total", *(show(key, total) for total in totals))]
 
 
 def estimated(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

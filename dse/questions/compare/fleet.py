@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dse.answer.answer import Answer, Block, Column, Notes, Table, table_of
 from dse.answer.numbers import significant
-from dse.answer.text_table import Table
+from dse.questions.compare.pictures import chips_figure, price_figure
 from dse.questions.compare.prices import change, moved, moves_words, price_pairs
 from dse.questions.compare.studies import side_names
+from dse.questions.compare.words import alike
 from dse.study.folder import FLEET, STUDY, read_json
 
 Json = Mapping[str, Any]
 ALIKE = 1e-6  # relative: tokens of two plans that ask the same
+WORDS = {"offer": "a way to get a chip, and its price: rented by the hour, or bought"}
 
 
 def is_fleet(folder: Path) -> bool:
@@ -22,10 +25,14 @@ def is_fleet(folder: Path) -> bool:
     return (folder / FLEET).is_file() and not (folder / STUDY).is_file()
 
 
-def compare_fleets(a: Path, b: Path) -> dict[str, Any]:
-    """The document of `dse compare A B --json` of two folders with a fleet.json. Raises InputError
-    for a folder without one, StorageError for one that is damaged."""
-    first, second = (read_json(folder, FLEET) for folder in (a, b))
+def compare_fleets(a: Path | Answer, b: Path | Answer) -> dict[str, Any]:
+    """The document of `dse compare A B --json` of two folders with a fleet.json, or of what
+    `dse.fleet` returned. Raises InputError for a folder without one, StorageError for one that is
+    damaged."""
+    first, second = (
+        one.document if isinstance(one, Answer) else read_json(one, FLEET) for one in (a, b)
+    )
+    a, b = (Path(one.document["plan"]) if isinstance(one, Answer) else one for one in (a, b))
     names = dict(zip("ab", side_names(a, b), strict=True))
     pairs = [
         {**row, "per": _per(row["chip"], first, second)}
@@ -76,9 +83,9 @@ def _orders(a: Json, b: Json) -> list[dict[str, Any]]:
             key = (order["order_quarter"], order["offer"])
             row = rows.setdefault(
                 key,
-                {"quarter": key[0], "offer": key[1], "way": order["way"], "chip": order["chip"],
-                 "a": 0, "b": 0},
-            )  # fmt: skip
+                {"quarter": key[0], "offer": key[1]}
+                | {"way": order["way"], "chip": order["chip"], "a": 0, "b": 0},
+            )
             row[side] += order["chips"]
     return [rows[key] for key in sorted(rows)]
 
@@ -92,9 +99,9 @@ def _chips(a: Json, b: Json) -> list[dict[str, Any]]:
                 key = (quarter["quarter"], chip)
                 row = rows.setdefault(
                     key,
-                    {"quarter": key[0], "chip": chip, "rented_a": 0, "rented_b": 0, "owned_a": 0,
-                     "owned_b": 0},
-                )  # fmt: skip
+                    {"quarter": key[0], "chip": chip}
+                    | dict.fromkeys(("rented_a", "rented_b", "owned_a", "owned_b"), 0),
+                )
                 for way in ("rented", "owned"):
                     row[f"{way}_{side}"] = held[way]
     return [rows[key] for key in sorted(rows)]
@@ -170,37 +177,77 @@ def _cost_words(document: Json) -> str:
     return f"the fleet costs {share} {word} (${after:,.0f} {over}, before ${before:,.0f})"
 
 
+def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:
+    """What changed from one fleet to the other."""
+    names = document["names"]
+    blocks: list[Block] = []
+    for per, title in (("chip-hour", "Rents"), ("chip", "Prices of chips that are bought")):
+        if rows := [row for row in document["all_prices"] if row["per"] == per]:
+            blocks.append(price_figure(per, title, rows, document, per))
+    if document["by_quarter"]:
+        blocks.append(chips_figure(document))
+    said = document["answer"]
+    return Answer(
+        question="compare",
+        title=f"{document['title']}: what changed",
+        asked=f"{document['title']}: from {names['a']} ({document['a']}) to {names['b']} "
+        f"({document['b']})",
+        headline=said[0],
+        sentences=said[1:],
+        blocks=(*blocks, *tables(document), Notes("How the two compare", alike(document))),
+        command=command,
+        document=document,
+        data=(table_of("by quarter", document["by_quarter"]),),
+        words=WORDS,
+    )
+
+
 def tables(document: Json) -> list[Table]:
     """Prices of the offers, orders, and chips by quarter."""
     a, b = document["names"]["a"], document["names"]["b"]
     prices = [
-        (
-            row["chip"],
-            row["per"],
-            *("-" if row[side] is None else significant(row[side]) for side in "ab"),
-            "-" if row["ratio"] is None else "0" if row["ratio"] == 1.0 else change(row["ratio"]),
-            row["rule_b"] or row["rule_a"] or "",
-        )
+        {**row, "change": row["ratio"] and row["ratio"] - 1.0}
+        | {"rule": row["rule_b"] or row["rule_a"] or ""}
         for row in document["all_prices"]
     ]
-    orders = [
-        (str(row["quarter"]), row["offer"], f"{row['a']:,}", f"{row['b']:,}")
-        for row in document["orders"]
-    ]
-    chips = [
-        (str(row["quarter"]), row["chip"], *(f"{row[f'{way}_{side}']:,}" for way in
-                                            ("rented", "owned") for side in "ab"))
-        for row in document["by_quarter"]
-    ]  # fmt: skip
     made = [
-        Table("Prices of the offers, USD", ("offer", "per", a, b, "change", "stated"), prices,
-              (2, 3, 4)),
-        Table("Chips to order", ("quarter", "offer", a, b), orders, (0, 2, 3)),
         Table(
-            "Chips by quarter",
-            ("quarter", "chip", f"rented, {a}", f"rented, {b}", f"owned, {a}", f"owned, {b}"),
-            chips,
-            (0, 2, 3, 4, 5),
+            "prices",
+            "Prices of the offers, USD",
+            (
+                Column("chip", "offer"),
+                Column("per", "per"),
+                Column("a", a, "dollars"),
+                Column("b", b, "dollars"),
+                Column("change", "change", "change"),
+                Column("rule", "stated"),
+            ),
+            prices,
         ),
-    ]  # fmt: skip
+        Table(
+            "orders",
+            "Chips to order",
+            (
+                Column("quarter", "quarter", "count"),
+                Column("offer", "offer"),
+                Column("a", a, "count"),
+                Column("b", b, "count"),
+            ),
+            document["orders"],
+        ),
+        Table(
+            "chips",
+            "Chips by quarter",
+            (
+                Column("quarter", "quarter", "count"),
+                Column("chip", "chip"),
+                *(
+                    Column(f"{way}_{side}", f"{way}, {name}", "count")
+                    for way in ("rented", "owned")
+                    for side, name in (("a", a), ("b", b))
+                ),
+            ),
+            document["by_quarter"],
+        ),
+    ]
     return [table for table in made if table.rows]

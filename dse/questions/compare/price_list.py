@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
-from dse.answer.numbers import significant
-from dse.answer.text_table import Table
+from dse.answer.answer import Answer, Block, Column, Table, table_of
+from dse.answer.sentences import Sources
 from dse.catalog import Catalog
+from dse.economics.priced import input_table, part_table, price_parts, rests_on
 from dse.economics.tco import usd_per_chip_hour, with_basis
 from dse.errors import InputError
-from dse.questions.compare.prices import change, moved, price_pairs
+from dse.questions.compare.prices import change, moved, price_pairs, sources_of
 from dse.schema.own_prices import last_day
 from dse.schema.prices import COMPUTED, PriceRow, first_day
 
@@ -48,13 +50,20 @@ def price_list(catalog: Catalog, chips: Collection[str], basis: str | None) -> d
         "as_of": catalog.source.as_of,
         "files": list(catalog.source.prices),
         "prices": [
-            {"chip": row.chip, "basis": row.basis, "usd_per_chip_hour": row.usd_per_chip_hour,
-             "provider": row.provider, "date": row.date, "source": row.source,
-             "note": row.note or None, "counted": row in used}
+            {
+                "chip": row.chip,
+                "basis": row.basis,
+                "usd_per_chip_hour": row.usd_per_chip_hour,
+                "provider": row.provider,
+                "date": row.date,
+                "source": row.source,
+                "note": row.note or None,
+                "counted": row in used,
+            }
             for row in rows
         ],
         "paid": paid,
-    }  # fmt: skip
+    }
 
 
 def price_changes_since(
@@ -103,14 +112,20 @@ def _computed(catalog: Catalog, chips: Collection[str], basis: str | None) -> Ca
 
 def _paid(catalog: Catalog, chips: Collection[str], basis: str | None) -> list[dict[str, Any]]:
     return [
-        {"chip": chip, "basis": one, "usd_per_chip_hour": price.usd_per_chip_hour,
-         "rule": price.rule, "date": price.newest_date, "prices": len(price.rows),
-         "source": "; ".join(price.sources)}
+        {
+            "chip": chip,
+            "basis": one,
+            "usd_per_chip_hour": price.usd_per_chip_hour,
+            "rule": price.rule,
+            "date": price.newest_date,
+            "prices": len(price.rows),
+            "source": "; ".join(price.sources),
+        }
         for one in catalog.prices.bases()
         if basis in (None, one)
         for chip, price in sorted(catalog.prices.select(one).items())
         if not chips or chip in chips
-    ]  # fmt: skip
+    ]
 
 
 def _none(catalog: Catalog, chips: Collection[str], basis: str | None) -> InputError:
@@ -147,38 +162,99 @@ def lead_since(document: dict[str, Any]) -> str:
     return f"Since {document['since']}{until}: {', '.join(parts)}."
 
 
+def prices_answer(document: dict[str, Any], named: bool, command: str = "") -> Answer:
+    """`document` is that of `price_list`; of chips that were asked for by name (`named`) every
+    input of a computed price is shown."""
+    as_of = f", as of {document['as_of']}" if document["as_of"] else ""
+    count = len(document["prices"])
+    return Answer(
+        question="prices",
+        title="Prices of an hour of a chip",
+        asked=f"Prices of an hour of a chip{as_of}",
+        headline=f"{count:,} price{'s' * (count != 1)}{as_of}. Notes: --json.",
+        blocks=_price_tables(document, named),
+        command=command,
+        document=document,
+        data=(table_of("data", document["prices"]),),
+    )
+
+
+def _price_tables(document: dict[str, Any], named: bool) -> list[Block]:
+    sources = Sources()
+    rows = [
+        row | {"sources": sources(row["source"]) + ("" if row["counted"] else " not counted")}
+        for row in document["prices"]
+        if row["basis"] not in COMPUTED
+    ]
+    paid = [row for row in document["paid"] if "breakdown" not in row]
+    made: list[Block] = []
+    if rows:
+        columns = (
+            Column("chip", "chip"),
+            Column("basis", "basis"),
+            Column("usd_per_chip_hour", "$/chip-hour", "dollars"),
+            Column("date", "date"),
+            Column("provider", "provider"),
+            Column("sources", "source"),
+        )
+        made.append(Table("prices", "Published prices", columns, rows, sources.notes))
+        columns = (
+            Column("chip", "chip"),
+            Column("basis", "basis"),
+            Column("usd_per_chip_hour", "paid, $/chip-hour", "dollars"),
+            Column("date", "newest"),
+            Column("rule", "by"),
+        )
+        made.append(Table("paid", "What a chip costs by them", columns, paid))
+    for basis in COMPUTED:
+        priced = [one["breakdown"] for one in document["paid"] if one["basis"] == basis]
+        if priced and named:
+            for one in priced:
+                made += [part_table(one), input_table(one)]
+        elif priced:
+            caption = f"{basis}: an owned chip-hour by its parts"
+            made.append(replace(price_parts(priced, caption), name=basis, notes=rests_on(priced)))
+    return made
+
+
+def since_answer(document: dict[str, Any], command: str = "") -> Answer:
+    """`document` is that of `price_changes_since`."""
+    return Answer(
+        question="prices",
+        title=f"Prices since {document['since']}",
+        headline=lead_since(document),
+        blocks=tables_since(document),
+        command=command,
+        document=document,
+        data=(table_of("data", document["changes"]),),
+    )
+
+
 def tables_since(document: dict[str, Any]) -> list[Table]:
     """The changes, a table for each basis, with dates and sources of both sides by number."""
-    rows = document["changes"]
-    texts = [row[key] for row in rows for key in ("source_a", "source_b") if row[key]]
-    sources = list(dict.fromkeys(one for text in texts for one in text.split("; ")))
-
-    def numbers(*found: str | None) -> str:
-        named = [one for text in found if text for one in text.split("; ")]
-        return " ".join(f"[{sources.index(one) + 1}]" for one in dict.fromkeys(named))
-
-    bases = list(dict.fromkeys(row["basis"] for row in rows))
-    return [
-        Table(
-            f"{basis}, USD per chip-hour",
-            ("chip", "then", "now", "change", "newest then", "newest now", "sources"),
-            [
-                (
-                    row["chip"],
-                    "-" if row["a"] is None else significant(row["a"]),
-                    "-" if row["b"] is None else significant(row["b"]),
-                    "new" if row["a"] is None else change(row["ratio"]) if row["ratio"] else "gone",
-                    row["date_a"] or "-",
-                    row["date_b"] or "-",
-                    numbers(row["source_a"], row["source_b"]),
-                )
-                for row in rows
-                if row["basis"] == basis
-            ],
-            (1, 2, 3),
-            (MEDIAN, *(f"[{k}] {one}" for k, one in enumerate(sources, 1)))
-            if basis == bases[-1]
-            else (),
-        )
-        for basis in bases
+    sources, columns = (
+        Sources(),
+        (
+            Column("chip", "chip"),
+            Column("a", "then", "dollars"),
+            Column("b", "now", "dollars"),
+            Column("change", "change", right=True),
+            Column("date_a", "newest then"),
+            Column("date_b", "newest now"),
+            Column("sources", "sources"),
+        ),
+    )
+    by_basis: dict[str, list[Any]] = {}
+    for row in document["changes"]:
+        moved_by = change(row["ratio"]) if row["ratio"] else "gone"
+        cells = {
+            "change": "new" if row["a"] is None else moved_by,
+            "sources": sources(*sources_of(row)),
+        }
+        by_basis.setdefault(row["basis"], []).append(row | cells)
+    made = [
+        Table(basis, f"{basis}, per chip-hour", columns, rows) for basis, rows in by_basis.items()
     ]
+    if made:
+        made[-1] = replace(made[-1], notes=(MEDIAN, *sources.notes))
+    return made

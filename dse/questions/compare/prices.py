@@ -37,6 +37,11 @@ def price_pairs(a: Prices, b: Prices) -> list[dict[str, Any]]:
     return rows
 
 
+def sources_of(row: Mapping[str, Any]) -> list[str]:
+    """The sources of both sides of a pair, each by itself."""
+    return [one for side in "ab" for one in (row[f"source_{side}"] or "").split("; ")]
+
+
 def moved(pairs: Prices) -> list[Mapping[str, Any]]:
     """The rows whose price is another, or that only one side has."""
     return [row for row in pairs if row["a"] != row["b"]]

@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from dse import units
+from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.tco import with_basis
 from dse.errors import InputError
+from dse.physics.workload import Workload
 from dse.problem.loads import mix_of
 from dse.quality.laws import DEFAULT
 from dse.questions.estimate.energy import check_power_cap
+from dse.questions.estimate.fit import fit
+from dse.questions.estimate.fit_answer import fit_answer
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.point import estimate as estimate_point
+from dse.questions.estimate.pools import pools
+from dse.questions.estimate.present import PointAnswer, point_answer, pools_answer
+from dse.schema.backend import find_backend
 from dse.schema.costs import costs_of
 from dse.schema.derive import derive
 from dse.schema.dtypes import ALIASES, DTYPES
@@ -31,6 +38,7 @@ from dse.schema.tiers import find_tier
 from dse.schema.workloads import DETAILS, check_details
 from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
 
+MOST_CHIPS = 16_384  # of the largest instance that `fewest_chips` tries
 TOKENS = ("prompt_tokens", "output_tokens")
 
 
@@ -73,8 +81,16 @@ def estimate(
     peak_over_average: str | None = None,
     training_tokens: str | None = None,
     law: str | None = None,
+    prefill_chip: str | None = None,
+    prefill_tp: int = 1,
+    prefill_dp: int = 1,
+    prefill_ep: int = 1,
+    prefill_workers: int = 1,
+    decode_workers: int = 1,
+    detail: bool = False,
+    energy_by_batch: bool = False,
     catalog: Catalog | None = None,
-) -> Estimate:
+) -> PointAnswer:
     """Predicts one point: latency, throughput, memory, cost, energy and quality.
 
         e = dse.estimate("llama-3-70b", "h100_sxm", tp=8, concurrency=32)
@@ -85,11 +101,79 @@ def estimate(
     options of `dse estimate` and mean the same; `settings` are those of --set, and each of
     `workloads` has a name, a weight, prompt_tokens and output_tokens, in place of the lengths.
 
+    With `serving="disaggregated"`, `chip` and the degrees are those of the decode pool, and those
+    of the prefill pool begin with `prefill_`. `detail` adds where time, memory, money and energy
+    go, `energy_by_batch` the tokens per joule by requests in flight.
+
     A point that is not feasible is an answer: `e.feasible` is False and `e.violations` says why.
     Raises InputError for what cannot be read.
     """
     flags = {name: value for name, value in locals().items() if name != "catalog"}
-    return point_of(catalog or load_catalog(), flags)
+    catalog = catalog or load_catalog()
+    if serving == "disaggregated":
+        return pools_answer(_pools(catalog, flags))
+    found = point_of(catalog, flags, keep=detail)
+    return point_answer(found, detail=detail, by_batch=energy_by_batch)
+
+
+def _pools(catalog: Catalog, flags: dict[str, Any]) -> dict[str, Any]:
+    """The document of prefill and decode on pools of their own."""
+    flags = flags | {"serving": "continuous"}
+    first = {axis: flags[f"prefill_{axis}"] for axis in ("tp", "dp", "ep")}
+    first |= {"chip": flags["prefill_chip"] or flags["chip"], "replicas": flags["prefill_workers"]}
+    return pools(
+        point_of(catalog, flags | first),
+        point_of(catalog, flags | {"replicas": flags["decode_workers"]}),
+    )
+
+
+def fewest_chips(
+    model: str | Path | Mapping[str, Any] | Model,
+    chip: str,
+    *,
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    prompt_tokens: int = 2048,
+    output_tokens: int = 512,
+    concurrency: int = 32,
+    weights_offload: float | None = None,
+    kv_offload: float | None = None,
+    offload_tier: str | None = None,
+    backend: str | None = None,
+    most_chips: int = MOST_CHIPS,
+    catalog: Catalog | None = None,
+) -> Answer:
+    """The fewest chips that hold a model with `concurrency` requests, and what more of them bring.
+
+        fewest_chips("llama-3-70b", "groq_lpu_v1", weight_dtype="int8").document["fewest"]
+
+    All splits of one instance of at most `most_chips` are tried. The other arguments are those of
+    `estimate`. Raises InputError for what cannot be read.
+    """
+    flags = dict(locals())
+    _needed(flags)
+    known_dtypes(flags)
+    catalog, chip = (catalog or load_catalog()).with_chip(chip)
+    served = find_backend(catalog.backends, backend or catalog.chip(chip).backend)
+    document = fit(
+        catalog,
+        load_model(model),
+        chip,
+        Workload.of(prompt_tokens, output_tokens, "continuous", served),
+        concurrency=concurrency,
+        most_chips=most_chips,
+        weight_dtype=flags["weight_dtype"],
+        kv_dtype=flags["kv_dtype"],
+        offload=offload_of(flags, catalog, chip),
+    )
+    return fit_answer(document)
+
+
+def _needed(flags: Mapping[str, Any]) -> None:
+    for needed in ("model", "chip"):
+        if not flags[needed]:
+            listed = f"an id that `dse catalog {needed}s list` prints"
+            raise InputError(f"--{needed} is missing", accepted=listed)
 
 
 def _refuse_unused(catalog: Catalog, chip: str) -> None:
@@ -131,11 +215,7 @@ def point_of(
 ) -> Estimate:
     """The estimate that `flags` (the arguments of `estimate`) ask for, under `loads` where they are
     given (dse.problem.loads)."""
-    for needed, listed in (("model", "models"), ("chip", "hardware")):
-        if not flags[needed]:
-            raise InputError(
-                f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
-            )
+    _needed(flags)
     known_dtypes(flags)
     catalog, chip = catalog.with_chip(flags["chip"])
     if not flags.get("prefill_chip"):

@@ -26,6 +26,14 @@ LEVELS = {
 }
 MOVEMENT = ("on_chip", "memory", "links", "network")
 LARGEST_BATCH = 65_536
+BY_BATCH = (
+    "output_tokens_per_s_per_chip",
+    "tpot_s",
+    "watts_per_chip",
+    "joules_per_output_token",
+    "tokens_per_joule",
+    "energy_data_movement_share",
+)
 
 
 def energy_breakdown(metrics: Metrics, i: int) -> dict[str, Any] | None:
@@ -98,13 +106,9 @@ def energy_by_batch(answer: Estimate) -> list[dict[str, Any]]:
             break
         if metrics.values["running_requests"][i] < count:
             break
-        names = (
-            "output_tokens_per_s_per_chip", "tpot_s", "watts_per_chip", "joules_per_output_token",
-            "tokens_per_joule", "energy_data_movement_share",
-        )  # fmt: skip
         table.append(
             {"concurrency": int(count)}
-            | {name: number(metrics.values[name][i]) for name in names}
+            | {name: number(metrics.values[name][i]) for name in BY_BATCH}
             | {"bottleneck": BOTTLENECKS[one.performance.bottleneck[i]]}
         )
     return table

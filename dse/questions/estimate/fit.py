@@ -57,7 +57,7 @@ def fit(
     kv_dtype: str | None = None,
     offload: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The document of `dse hardware fit --json`. `workload` is continuous; `concurrency` requests
+    """The document of `dse estimate --fit --json`. `workload` is continuous; `concurrency` requests
     of its lengths are held at once. Raises InputError for a chip that lacks what an estimate needs.
     """
     subject = subject_of(

@@ -20,7 +20,7 @@ from dse.physics.blocks.moe import ROUTING_SKEW
 from dse.physics.jitter import with_jitter
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import POISSON, Workload
-from dse.problem.describe import Limit, describe_deployment, describe_metrics, describe_workloads
+from dse.problem.describe import describe_deployment, describe_metrics, describe_workloads
 from dse.problem.evaluate import Metrics
 from dse.problem.loads import load_row, one_load
 from dse.problem.mix import Mix, alone, evaluate_mix
@@ -34,6 +34,7 @@ from dse.schema.chip import GENERIC, Chip
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.efficiency import NOISY, Efficiency
 from dse.schema.load import Demand, check_idle_once
+from dse.schema.metrics import Limit
 from dse.schema.model import Model
 from dse.schema.own_config import config_of
 from dse.schema.rack import Rack
@@ -70,17 +71,6 @@ class Estimate:
         if self.jitter is None:
             return cap
         return cap | {"jitter_s": self.jitter[0], "jitter_distribution": self.jitter[1]}
-
-    def __getattr__(self, name: str) -> Any:
-        """A metric, and any other key of `as_json`: `tpot_s`, `provenance`, `feasible`."""
-        if not name.startswith("_") and name in (document := self.as_json()):
-            return document[name]
-        raise AttributeError(f"an estimate has no {name!r}")
-
-    def interval(self, metric: str) -> tuple[float, float] | None:
-        """(low, high) of a metric, 80%; None for one that has no interval."""
-        found = self.as_json()["intervals"].get(metric)
-        return None if found is None else (found[0], found[1])
 
     def as_json(self, objectives: tuple[str, ...] = ()) -> dict[str, Any]:
         """The document of `dse estimate --json`: the metrics, the `objectives` of a study among
@@ -164,9 +154,19 @@ def estimate(
     )
     load = None if demand is None else average_load(demand, metrics, 0, price)
     return Estimate(
-        model, batch, mix, machines, metrics, price_basis, tuple(limits), tuple(assumed),
-        power_cap_w, jitter, price, load,
-    )  # fmt: skip
+        model,
+        batch,
+        mix,
+        machines,
+        metrics,
+        price_basis,
+        tuple(limits),
+        tuple(assumed),
+        power_cap_w,
+        jitter,
+        price,
+        load,
+    )
 
 
 def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | None) -> Load:

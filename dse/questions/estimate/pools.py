@@ -10,7 +10,7 @@ from dse.economics.cost import cost
 from dse.errors import InputError
 from dse.physics.collectives import network_of
 from dse.physics.disaggregated import Disaggregated, in_one_domain, predict_disaggregated
-from dse.physics.intervals import CLASS, LABEL, interval
+from dse.physics.intervals import CLASS, ENERGY_METRICS, LABEL, POWER_METRICS, interval
 from dse.physics.ledger import Ledger
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import describe_deployment, number
@@ -20,9 +20,19 @@ from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
 
 TIMES = (
-    "ttft_s", "tpot_s", "e2e_s", "queue_s", "prefill_s", "transfer_s", "decode_step_s",
-    "output_tokens_per_s", "running_requests", "latency_floor_s", "mfu", "mbu",
-)  # fmt: skip
+    "ttft_s",
+    "tpot_s",
+    "e2e_s",
+    "queue_s",
+    "prefill_s",
+    "transfer_s",
+    "decode_step_s",
+    "output_tokens_per_s",
+    "running_requests",
+    "latency_floor_s",
+    "mfu",
+    "mbu",
+)
 
 
 def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
@@ -64,6 +74,10 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
         if value is not None:
             low, high = interval(metric, np.array([value]), worst, decode.metrics.spread)
             intervals[metric] = [float(low[0]), float(high[0])]
+    # As of one pool: no measured row has energy.
+    energy = dict.fromkeys(
+        (name for name in (*ENERGY_METRICS, *POWER_METRICS) if name in intervals), "assumed"
+    )
     return {
         **values,
         "prefill_pool": first,
@@ -73,7 +87,7 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
         "violations": violations,
         "intervals": intervals,
         "interval_kind": LABEL,
-        "provenance": dict.fromkeys(intervals, kind) | {"latency_floor_s": "derived"},
+        "provenance": dict.fromkeys(intervals, kind) | energy | {"latency_floor_s": "derived"},
         "assumed": list(dict.fromkeys([link, *prefill.assumed, *decode.assumed])),
         "model": decode.model.name,
         "workload": (one_load([load_row(share) for share in decode.mix]) or {})
@@ -137,9 +151,11 @@ def _money(
         parts = (seconds, none) if one is prefill else (none, seconds)
         usd.append(cost(*parts, prompt, output, machines.usd_per_chip_hour[chip]))
     names = (
-        "usd_per_million_input_tokens", "usd_per_million_output_tokens",
-        "usd_per_million_total_tokens", "usd_per_million_output_tokens_all_in",
-    )  # fmt: skip
+        "usd_per_million_input_tokens",
+        "usd_per_million_output_tokens",
+        "usd_per_million_total_tokens",
+        "usd_per_million_output_tokens_all_in",
+    )
     values = {name: number(sum(getattr(one, name)[0] for one in usd)) for name in names}
     return values | _energy(found, output)
 

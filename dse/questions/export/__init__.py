@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from dse.questions.export import megatron, sglang, trtllm, vllm
 from dse.questions.export.classes import as_published, class_notes
 from dse.questions.export.files import argument_list, config_text, script
 from dse.questions.export.legal import refuse_illegal
+from dse.questions.export.made import Export, exported
 from dse.questions.export.point import Launch, Point, Stack, point_of
 from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
@@ -32,16 +32,6 @@ STACKS: Mapping[str, tuple[Stack, Callable[[Point, str], Launch]]] = {
     "sglang": (sglang.SGLANG, sglang.launch),
     "trtllm": (trtllm.TRTLLM, trtllm.launch),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """`document` is what `--json` prints; `files` by name, the first one first; `notes` what a
-    reader has to know besides."""
-
-    document: Mapping[str, Any]
-    files: Mapping[str, str]
-    notes: tuple[str, ...]
 
 
 def export_config(
@@ -66,7 +56,7 @@ def export_config(
         "checked_with": f"transformers {TRANSFORMERS}",
         **_class_words(model, written),
     }
-    return Export(document, {CONFIG: config_text(written.config)}, tuple(notes))
+    return exported(document, {CONFIG: config_text(written.config)}, tuple(notes))
 
 
 def export_arguments(
@@ -100,7 +90,7 @@ def export_arguments(
         "arguments": [part for flag in flags for part in flag if part is not None],
     }
     comments = (title, *notes)
-    return Export(document, {ARGUMENTS: argument_list(comments, "MODEL_ARGS", flags)}, notes)
+    return exported(document, {ARGUMENTS: argument_list(comments, "MODEL_ARGS", flags)}, notes)
 
 
 def export_command(
@@ -146,7 +136,7 @@ def export_command(
     )
     text = script(comments, command.program, command.flags, command.others)
     files = {SCRIPT: text, **command.files, CONFIG: config_text(written.config)}
-    return Export(document, files, tuple(notes))
+    return exported(document, files, tuple(notes))
 
 
 def _hosts_words(point: Point, command: Launch) -> str:

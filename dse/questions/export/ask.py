@@ -56,7 +56,13 @@ def export(
         else:
             catalog, chip = catalog.with_chip(chip)
             options = {"backend": format, **options}
-            answer = estimate(subject, chip, catalog=catalog, **options)
+            answer = estimate(subject, chip, catalog=catalog, **options).point
+            if answer is None:
+                raise InputError(
+                    "pools of their own for prefill and decode are estimated alone",
+                    field="--serving",
+                    accepted="another kind of serving",
+                )
         return export_command(
             answer, format, catalog, checkpoint=checkpoint, architecture=architecture
         )

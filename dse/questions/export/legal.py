@@ -11,8 +11,10 @@ from dse.rules.registry import RULES, row_words
 from dse.space.candidates import CandidateBatch
 
 FLAGS = {
-    "tensor_parallel": "--tp", "pipeline_parallel": "--pp", "expert_parallel": "--ep",
-}  # fmt: skip
+    "tensor_parallel": "--tp",
+    "pipeline_parallel": "--pp",
+    "expert_parallel": "--ep",
+}
 
 
 def refuse_illegal(

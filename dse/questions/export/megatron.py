@@ -20,9 +20,11 @@ Flags = list[tuple[str, str | None]]
 # What a published class has beyond the sizes of a shape (`dse.schema.architectures`), as arguments;
 # of the rest a note is made. Biases of linear layers are there unless they are switched off.
 _BIASES = (
-    "biases of the attention output", "biases of the feed-forward", "biases of experts",
+    "biases of the attention output",
+    "biases of the feed-forward",
+    "biases of experts",
     "biases of the router",
-)  # fmt: skip
+)
 _BEYOND: Mapping[str, Flags] = {
     "norms of query and key heads": [("--qk-layernorm", None)],
     "gates of shared experts": [("--moe-shared-expert-gate", None)],
@@ -138,8 +140,9 @@ def _attention(shape: Shape) -> Flags:
     if shape.of("mla"):
         return _latent(shape)
     optional = ("output_gate",) if shape.of("delta_net") else ()
-    shape.only("gqa", "delta_net", "mlp", "moe", "positions",
-               optional=(*optional, "expert_hidden_size"))  # fmt: skip
+    shape.only(
+        "gqa", "delta_net", "mlp", "moe", "positions", optional=(*optional, "expert_hidden_size")
+    )
     sizes, window, types = shape.heads(bias=(0, 1), windows="any")
     flags: Flags = [
         ("--num-attention-heads", str(sizes["heads"])),

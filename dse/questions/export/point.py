@@ -164,10 +164,12 @@ def _hosts(batch: CandidateBatch, domain: int | None) -> tuple[int, tuple[str, .
     rank = int(batch.tensor_parallel[0] * batch.pipeline_parallel[0])
     most = TRAY if domain is None or domain > LARGEST_HOST else domain
     hosts = next(
-        n for n in range(1, chips + 1)
-        if chips % n == 0 and chips // n <= most
+        n
+        for n in range(1, chips + 1)
+        if chips % n == 0
+        and chips // n <= most
         and ((chips // n) % rank == 0 or rank % (chips // n) == 0)
-    )  # fmt: skip
+    )
     said = f"a host of a rack is taken to have {TRAY} chips (assumed)"
     return hosts, (said,) if hosts > 1 and most != domain else ()
 

@@ -16,14 +16,20 @@ SGLANG = Stack(
     vendors=("nvidia", "amd", "intel"),
     lacks=frozenset(
         {
-            "NemotronForCausalLM", "GPTNeoXForCausalLM", "BloomForCausalLM", "Dots1ForCausalLM",
-            "MiniMaxForCausalLM", "JambaForCausalLM",
+            "NemotronForCausalLM",
+            "GPTNeoXForCausalLM",
+            "BloomForCausalLM",
+            "Dots1ForCausalLM",
+            "MiniMaxForCausalLM",
+            "JambaForCausalLM",
         }
     ),
     windows={
-        "Gemma3ForCausalLM": "any", "Gemma4ForCausalLM": "any", "GptOssForCausalLM": "any",
+        "Gemma3ForCausalLM": "any",
+        "Gemma4ForCausalLM": "any",
+        "GptOssForCausalLM": "any",
     },
-)  # fmt: skip
+)
 PORT = 20000  # on which hosts meet, as in SGLang's own examples
 _CACHES = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
 

@@ -19,15 +19,23 @@ TRTLLM = Stack(
     vendors=("nvidia",),
     lacks=frozenset(
         {
-            "GPT2LMHeadModel", "OPTForCausalLM", "GPTNeoXForCausalLM", "BloomForCausalLM",
-            "Dots1ForCausalLM", "Llama4ForCausalLM", "MiniMaxForCausalLM", "JambaForCausalLM",
+            "GPT2LMHeadModel",
+            "OPTForCausalLM",
+            "GPTNeoXForCausalLM",
+            "BloomForCausalLM",
+            "Dots1ForCausalLM",
+            "Llama4ForCausalLM",
+            "MiniMaxForCausalLM",
+            "JambaForCausalLM",
             "GraniteMoeHybridForCausalLM",
         }
     ),
     windows={
-        "Gemma3ForCausalLM": "any", "Gemma4ForCausalLM": "any", "GptOssForCausalLM": "turns",
+        "Gemma3ForCausalLM": "any",
+        "Gemma4ForCausalLM": "any",
+        "GptOssForCausalLM": "turns",
     },
-)  # fmt: skip
+)
 OPTIONS = "options.yaml"
 
 

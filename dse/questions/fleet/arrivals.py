@@ -20,7 +20,7 @@ from dse.problem.instances import Subject, batch_at, evaluated
 from dse.problem.mix import Share, evaluate_mix
 from dse.questions.scale.sizes import Point, point
 from dse.schema.plan import DemandClass
-from dse.schema.traffic import PERCENTILES, Class
+from dse.schema.traffic import PERCENTILES, Requests
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.deployments import Deployments
 
@@ -84,13 +84,13 @@ def _served(subject: Subject, one: DemandClass, batch: CandidateBatch, rate: Flo
     return evaluate_mix(batch, mix, subject.machines)
 
 
-def _arriving(subject: Subject, stream: Class, rate: Floats) -> Workload:
+def _arriving(subject: Subject, stream: Requests, rate: Floats) -> Workload:
     workload = Workload.of(
-        stream.prompt,
-        stream.output,
+        stream.prompt_tokens,
+        stream.output_tokens,
         POISSON,
         subject.workload.backend,
-        prefix_hit_rate=stream.cached,
+        prefix_hit_rate=stream.prefix_hit_rate,
     )
     return replace(workload, requests_per_s=rate * stream.share)
 

@@ -1,27 +1,206 @@
-"""`dse.fleet`: what to buy or rent for a plan of demand."""
+"""`dse.fleet`: what to buy or rent for a plan of demand, or for a trace of requests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
-from dse.questions.fleet.answer import Answer, answered
-from dse.schema.plan_reader import find_plan, load_plan
+from dse.economics.tco import with_basis
+from dse.errors import InputError, InputErrors
+from dse.questions.fleet.answer import Refusal, answered
+from dse.questions.fleet.present import fleet_answer
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.load import read_demand
+from dse.schema.owning import lacks_for_owning, lacks_power
+from dse.schema.plan_reader import DAY_S, GIVEN, TERMS, find_plan, load_plan
+from dse.schema.server import LARGEST_DOMAIN, server_of
+
+ALL = "all"  # every chip that has a price and the other figures
+NAME = "requests"  # of the one class of a plan that is made from arguments
+# Lines of that plan whose option has another name.
+_OPTIONS = {"ttft": "--ttft-limit", "tpot": "--tpot-limit", "tokens_per_day": "--demand"}
 
 
 def fleet(
-    plan: str | Path,
+    plan: str | Path | Mapping[str, Any] | None = None,
     *,
+    model: str | Path | None = None,
+    chip: str | Sequence[str] = (),
+    trace: str | Path | None = None,
+    requests_per_second: float | None = None,
+    demand: str | None = None,
+    peak_over_average: float = 1.0,
+    prompt_tokens: int | None = None,
+    output_tokens: int | None = None,
+    ttft_limit: str = "2s",
+    tpot_limit: str = "50ms",
+    percentile: int | None = 90,
+    window: str = "60s",
+    windows: float = 1.0,
+    lengths: int | None = None,
+    weight_dtype: str | Sequence[str] = (),
+    kv_dtype: str | Sequence[str] = (),
+    backend: str = "current",
+    largest_instance: int = 16,
+    price_basis: str = "rental_3yr",
+    command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.
 
-        dse.fleet("dense-70b-billion-tokens").counted
+        dse.fleet("dense-70b-billion-tokens").to_html("fleet.html")
+        dse.fleet(model="llama-3-70b", chip=["h100_sxm", "mi300x"], trace="requests.csv")
 
-    `plan` is a shipped plan or the path of a file (docs/fleet.md). Where nothing keeps the plan,
-    `counted` of the answer is None. Raises InputError for a plan that is wrong.
+    `plan` is a shipped plan, the path of a file, or what such a file says (docs/fleet.md). Without
+    one, the other arguments make a plan of one quarter for one model on `chip` (names, or "all"):
+    a `trace` of requests, or `requests_per_second` or `demand` (tokens, "1B/day") of
+    `prompt_tokens` and `output_tokens` each. `percentile` of first tokens come within
+    `ttft_limit`; None is the median of a steady load. They are the options of `dse fleet`.
+
+    Where nothing keeps the plan, the document of the answer has `feasible` false. Raises InputError
+    for what cannot be read.
     """
     catalog = catalog or load_catalog()
-    return answered(load_plan(find_plan(str(plan)), catalog), catalog, progress)
+    if plan is not None:
+        found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
+        return fleet_answer(answered(found, catalog, progress), command)
+    catalog = with_basis(catalog, price_basis)
+    chips, refused = _chips([chip] if isinstance(chip, str) else chip, catalog, price_basis)
+    one: dict[str, Any] = {
+        "name": NAME,
+        "model": None if model is None else str(model),
+        "ttft": ttft_limit,
+        "tpot": tpot_limit,
+        "percentile": percentile,
+        "weight_dtype": _listed(weight_dtype),
+        "kv_dtype": _listed(kv_dtype),
+        **_load(trace, requests_per_second, demand, prompt_tokens, output_tokens),
+    }
+    if trace is not None:
+        one |= {"window": window, "windows": windows, "lengths": lengths}
+    else:
+        one["peak_over_average"] = peak_over_average
+    what = Path(trace).name if trace is not None else demand or f"{requests_per_second:g} a second"
+    written = {
+        "name": "requests",
+        "title": f"{model} for {what}",
+        "quarters": 1,
+        "price_basis": price_basis,
+        "backend": backend,
+        "largest_instance": largest_instance,
+        "demand": [{key: value for key, value in one.items() if value is not None}],
+        "chips": [_offered(name, catalog, price_basis) for name in chips],
+    }
+    try:
+        read = load_plan(written, catalog)
+    except InputError as error:
+        raise _of_option(error) from None
+    singly = [row["chip"] for row in written["chips"] if row.get("server") == 1]
+    if singly:
+        words = f"{', '.join(singly)}: taken chip by chip, not by the domain"
+        read = replace(read, assumed=(*read.assumed, words))
+    solved = answered(read, catalog, progress)
+    left_out = [Refusal(NAME, name, str(model), reason) for name, reason in refused.items()]
+    return fleet_answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+
+
+def _load(
+    trace: str | Path | None,
+    requests_per_second: float | None,
+    demand: str | None,
+    prompt_tokens: int | None,
+    output_tokens: int | None,
+) -> dict[str, Any]:
+    """The lines of the demand that say how many requests come, and how long they are."""
+    given = {
+        "--trace": trace,
+        "--requests-per-second": requests_per_second,
+        "--demand": demand,
+    }
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) != 1:
+        said = " and ".join(named) or "no demand"
+        raise InputError(said, accepted=f"a plan, or one of {', '.join(given)}")
+    lengths = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens}
+    if trace is not None:
+        return {"trace": str(Path(trace).absolute()), **lengths}
+    if demand is None:
+        return {"requests_per_second": requests_per_second, **lengths}
+    try:
+        rate = read_demand(demand, 1.0).average_tokens_per_s
+    except InputError as error:
+        raise InputError(error.message, field="--demand", accepted=error.accepted) from None
+    assert rate is not None
+    return {"tokens_per_day": f"{rate * DAY_S:.17g}", **lengths}
+
+
+def _listed(text: str | Sequence[str]) -> list[str] | None:
+    words = text.split(",") if isinstance(text, str) else text
+    return [word.strip() for word in words if word.strip()] or None
+
+
+def _chips(
+    named: Sequence[str], catalog: Catalog, basis: str
+) -> tuple[list[str], Mapping[str, str]]:
+    """Chips to choose from; of "all", those that cannot be, with the reason."""
+    wanted = [word.strip() for text in named for word in text.split(",") if word.strip()]
+    if not wanted:
+        raise InputError(
+            "--chip is missing", accepted="ids that `dse catalog chips` prints, or all"
+        )
+    priced = catalog.prices.select(basis)
+    if wanted != [ALL]:
+        for chip in wanted:
+            if chip in catalog.chips and chip not in priced:
+                raise InputError(
+                    f"{chip} has no price on the basis {basis}",
+                    field="--chip",
+                    accepted="--prices FILE with one, or another --price-basis",
+                )
+        return list(dict.fromkeys(wanted)), {}
+    reasons = {chip: _lacks(chip, catalog, basis) for chip in priced}
+    return (
+        [chip for chip, reason in reasons.items() if reason is None],
+        {chip: reason for chip, reason in reasons.items() if reason is not None},
+    )
+
+
+def _lacks(chip: str, catalog: Catalog, basis: str) -> str | None:
+    """Which figure of a chip is missing; None where all are there."""
+    try:
+        catalog.require(chip)
+    except InputError as error:
+        return error.message
+    lacks = lacks_for_owning if basis == OWNED else lacks_power
+    return lacks(catalog, chip, catalog.costs)
+
+
+def _offered(chip: str, catalog: Catalog, basis: str) -> dict[str, Any]:
+    """A chip of the plan: bought on the basis owned_tco, else rented; one that stands in a domain
+    that is not had whole is taken one by one."""
+    row: dict[str, Any] = {"chip": chip}
+    if basis == OWNED:
+        row["buy"] = {}
+    elif basis not in TERMS:
+        row["rent"] = {"basis": basis, "term_quarters": 1}
+    if chip in catalog.chips and server_of(catalog, chip) > LARGEST_DOMAIN:
+        row["server"] = 1
+    return row
+
+
+def _of_option(error: InputError) -> InputError:
+    """What is wrong in the plan that was made, as the option that said it."""
+    if isinstance(error, InputErrors):
+        return InputErrors([_of_option(one) for one in error.errors])
+    if error.file != GIVEN:
+        return error
+    line = re.sub(r"^(demand|chips)\[\d+\]\.?|\[\d+\]$", "", error.field or "")
+    line = "chip" if (error.field or "").startswith("chips") else line
+    option = _OPTIONS.get(line, f"--{line.replace('_', '-')}" if line else None)
+    return InputError(error.message, field=option, accepted=error.accepted)

@@ -72,9 +72,12 @@ def loosened(
             server = plan.chip(offer.chip).server
             after = max(chips * (1.0 + MORE), chips + server)
             rows.append(
-                (f"supply {offer.label}", chips,
-                 with_offer(plan, replace(offer, chips_per_quarter=after)))
-            )  # fmt: skip
+                (
+                    f"supply {offer.label}",
+                    chips,
+                    with_offer(plan, replace(offer, chips_per_quarter=after)),
+                )
+            )
     for one in plan.demand:
         more = replace(one, requests_per_s=one.requests_per_s * (1.0 + MORE))
         demand = tuple(more if row is one else row for row in plan.demand)

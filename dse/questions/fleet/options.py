@@ -87,7 +87,7 @@ def workload_of(plan: Plan, catalog: Catalog, one: DemandClass) -> Workload:
         one.output_tokens,
         "continuous",
         find_backend(catalog.backends, plan.backend),
-        prefix_hit_rate=one.mean.cached,
+        prefix_hit_rate=one.mean.prefix_hit_rate,
     )
 
 

@@ -1,54 +1,89 @@
-"""The answer to a plan in sentences, the recommendation first."""
+"""The answer to a plan in sentences, the recommendation first, and what it rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dse import units
-from dse.answer.numbers import significant
-from dse.economics.fleet import DEMAND, SUPPLY
+from dse.answer.numbers import dollars, share, significant, tenths, time
+from dse.economics.fleet import DEMAND, MANY, SUPPLY
 from dse.economics.fleet_cost import Counted
-from dse.questions.fleet.answer import Answer, per_million, split
-from dse.questions.fleet.changes import Entry
-from dse.schema.plan import BUY, FleetChip, Offer
+from dse.economics.priced import as_of_words, unsold_rests, unsold_sentences
+from dse.questions.fleet.answer import Solution, owned_prices, per_million, single, split
+from dse.questions.fleet.changes import EVEN, Entry, Loosened
+from dse.schema.plan import BUY, DemandClass, FleetChip, Offer, Plan
 
 LIMITS = {
-    "watts": "the power", "racks": "the racks", "chips": "the number of chips",
-    "usd_per_hour": "the budget per hour", "usd_per_quarter": "the budget per quarter",
-    "usd_total": "the budget in all",
-}  # fmt: skip
-EVEN = 1e-6  # a gap of rounding
+    "watts": "the power",
+    "racks": "the racks",
+    "chips": "the number of chips",
+    "usd_per_hour": "the budget per hour",
+    "usd_per_quarter": "the budget per quarter",
+    "usd_total": "the total budget",
+}
+# Costs of owning that the answer names, as `dse.schema.costs.RULES` does, in words.
+OWNED_COSTS = {
+    "resale": "resale",
+    "server_factor": "server over chips",
+    "network_share": "network",
+    "maintenance": "maintenance",
+    "staff": "staff",
+    "space": "space",
+    "electricity": "electricity",
+}
+ROUNDING = 1e-6  # of a gap
 _DIMENSION = {"watts": "W", "racks": "count", "chips": "count"}
+WORDS = {
+    "instance": "one copy of the model on as many chips as it is divided over",
+    "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
+    "divided, at its highest load within the latency limits",
+    "capital charge": "the price of what is bought, with its share of server and network, as "
+    "equal payments over its life, interest included",
+    "upkeep": "maintenance, staff and space of owned chips that are on",
+    "split": "counted as if instances need not be whole",
+    "peak": "the highest demand of a quarter, for which the fleet is sized",
+    "use": "demand over what the instances can serve within the latency limits",
+    "at the meter": "with the share of a chip in server, network and cooling",
+    "discounted": "later dollars counted for less, by the yearly rate of the plan",
+    "on-demand": "rented by the hour, given back at will",
+    "window": "a stretch of the trace of equal length, in which arrivals are counted",
+    "percentile": "of times to first token: as many percent of the requests wait no longer",
+    "class": "requests of one kind, with limits of their own",
+    "cached": "tokens of a prompt whose keys and values are there already, so that no prefill "
+    "is spent on them",
+}
 
 
-def lead(answer: Answer) -> list[str]:
+def lead(found: Solution) -> list[str]:
     """What to do, what it costs, how sure that is, what would change it."""
-    if answer.counted is None:
-        return _infeasible(answer)
-    return [_what(answer), _how_sure(answer), *_changes(answer)]
-
-
-def dollars(usd: float) -> str:
-    """$1,234, $1.23 million."""
-    if abs(usd) >= 999_500:
-        return f"${usd / 1e6:,.2f} million"
-    return f"${usd:,.0f}" if abs(usd) >= 100 else f"${usd:,.2f}"
+    if found.counted is None:
+        return _infeasible(found)
+    assert found.solved.mix is not None
+    ordered = {label for label, _ in found.solved.mix.orders}
+    chips = dict.fromkeys(offer.chip for offer in found.plan.offers if offer.label in ordered)
+    unsold = unsold_sentences(found.unsold, chips)
+    return [_what(found), *unsold, *_traffic(found), *_how_sure(found), *_changes(found)]
 
 
 def price(offer: Offer, usd: float) -> str:
     """A price of an offer with what it is paid for."""
-    return f"${usd:,.0f} a chip" if offer.way == BUY else f"${significant(usd)} per chip-hour"
+    return f"{dollars(usd)} a chip" if offer.way == BUY else f"${significant(usd)} per chip-hour"
 
 
 def value_words(name: str, value: float) -> str:
     """The value of a limit, a supply or a demand with its unit."""
     if name.startswith(DEMAND):
-        return f"{value:,.0f} requests/s" if value >= 100.0 else f"{value:.3g} requests/s"
+        return f"{rate_words(value)} requests/s"
     if name.startswith(SUPPLY):
         return f"{value:,.0f} chips a quarter"
     if name in _DIMENSION:
         return units.format(value, _DIMENSION[name], 4)
     return dollars(value)
+
+
+def rate_words(per_s: float) -> str:
+    """Requests per second, three digits or whole."""
+    return f"{per_s:,.0f}" if per_s >= 100.0 else f"{per_s:.3g}"
 
 
 def limit_words(name: str) -> str:
@@ -58,12 +93,53 @@ def limit_words(name: str) -> str:
     return f"the supply of {rest}" if kind == SUPPLY else LIMITS[name]
 
 
-def _what(answer: Answer) -> str:
-    plan, mix, counted = answer.plan, answer.solved.mix, answer.counted
+def percentile_words(one: DemandClass) -> str:
+    """For which first tokens the limit of a class holds."""
+    return "the median" if one.percentile in (None, 50) else f"{one.percentile}%"
+
+
+def asked_words(plan: Plan) -> str:
+    """The plan in one line."""
+    quarters = "One quarter" if plan.quarters == 1 else f"{plan.quarters} quarters"
+    parts = [plan.title.rstrip(".")]
+    if plan.description:
+        parts.append(plan.description.rstrip("."))
+    basis = f"rents on the basis {plan.price_basis} unless a chip says otherwise"
+    if all(offer.way == BUY for offer in plan.offers):
+        basis = "chips are bought, at the costs of owned_tco"
+    return ". ".join([*parts, f"{quarters}; {basis}", *map(upper, _limits(plan))]) + "."
+
+
+def _limits(plan: Plan) -> list[str]:
+    """The limits that are given, what is owned, and what is kept spare."""
+    after = {
+        "usd_per_hour": " an hour",
+        "usd_per_quarter": " a quarter",
+        "usd_total": " in all",
+        "watts": "",
+        "racks": " racks",
+        "chips": " chips",
+    }
+    found = [
+        f"at most {value_words(name, getattr(plan.limits, name))}{words}"
+        for name, words in after.items()
+        if getattr(plan.limits, name) != float("inf")
+    ]
+    found += [f"{chip.stock:,} {chip.chip} are owned" for chip in plan.chips if chip.stock]
+    if plan.spare_servers:
+        plural = "s" * (plan.spare_servers > 1)
+        found.append(f"{plan.spare_servers} spare server{plural} of each chip that is used")
+    if plan.spare_share:
+        found.append(f"{share(plan.spare_share)} spare chips")
+    return found
+
+
+def _what(found: Solution) -> str:
+    plan, mix, counted = found.plan, found.solved.mix, found.counted
     assert mix is not None
     assert counted is not None
     parts = [
-        _orders(answer, offer)
+        _orders(found, offer)
         for offer in plan.offers
         if any(label == offer.label for label, _ in mix.orders)
     ]
@@ -73,9 +149,8 @@ def _what(answer: Answer) -> str:
         what += f"; {and_(on)}"
     cost = sum(one.usd for one in counted.quarters)
     return (
-        f"{upper(what)}: {dollars(cost)} over {plan.quarters} "
-        f"quarter{'s' * (plan.quarters > 1)}, "
-        f"${significant(per_million(plan, counted))} per million tokens."
+        f"{upper(what)}: {dollars(cost)} over {plan.quarters} quarter{'s' * (plan.quarters > 1)}, "
+        f"{dollars(per_million(plan, counted))} per million tokens."
     )
 
 
@@ -91,11 +166,11 @@ def _on(chip: FleetChip, counted: Counted) -> str:
     return f"run up to {max(on):,} of {owned} ({ends})"
 
 
-def _orders(answer: Answer, offer: Offer) -> str:
+def _orders(found: Solution, offer: Offer) -> str:
     """Rent 24 h100_sxm on rental_3yr (16 in quarter 1, 8 in quarter 3)."""
-    mix = answer.solved.mix
+    mix = found.solved.mix
     assert mix is not None
-    server = answer.plan.chip(offer.chip).server
+    server = found.plan.chip(offer.chip).server
     when = sorted((q, n * server) for (label, q), n in mix.orders.items() if label == offer.label)
     what = offer.label.replace(", rent", "").replace(", bought", "")
     text = f"{offer.way} {sum(chips for _, chips in when):,} {what}"
@@ -110,117 +185,217 @@ def _orders(answer: Answer, offer: Offer) -> str:
     return f"{text} ({ordered}{and_(each)}{later})"
 
 
-def _how_sure(answer: Answer) -> str:
-    solved, counted = answer.solved, answer.counted
+def _traffic(found: Solution) -> list[str]:
+    """Of a plan of one class and quarter: what comes, what the fleet serves, how chips compare."""
+    counted, plan = found.counted, found.plan
+    if counted is None or not single(plan):
+        return []
+    one, quarter = plan.demand[0], counted.quarters[0]
+    first = "the median first token"
+    if one.percentile not in (None, 50):
+        first = f"the {one.percentile}th percentile of times to first token"
+    sentences = [
+        f"It serves up to {significant(quarter.capacity[one.name])} requests/s with {first} within "
+        f"{time(one.ttft_s)} and {time(one.tpot_s)} per token after it. It is sized for "
+        f"{significant(one.peak_per_s(0))} requests/s; the mean is "
+        f"{significant(one.requests_per_s)}."
+    ]
+    lengths = f"A request has {one.prompt_tokens:,.0f} prompt and {one.output_tokens:,.0f} output"
+    groups = f", in {len(one.streams)} groups of lengths" if len(one.streams) > 1 else ""
+    sentences.append(f"{lengths} tokens in the mean{groups}.")
+    kept = [row for row in found.alone if row.counted is not None]
+    if len(kept) > 1:
+        best, second = (row.counted.usd for row in kept[:2] if row.counted is not None)
+        dearer = f", {tenths(second / best - 1.0)} dearer" if best > 0.0 else ""
+        chips = f"{kept[0].chip} is cheapest, then {kept[1].chip}"
+        sentences.append(f"With one chip alone, {chips}{dearer}.")
+    chips = sum(quarter.chips_used.values())
+    if found.by_means is not None and found.by_means != chips:
+        sentences.append(
+            f"Planned by means alone (mean lengths, mean rate, median first token), "
+            f"{found.by_means:,} chips would serve instead of {chips:,}."
+        )
+    return sentences
+
+
+def _how_sure(found: Solution) -> list[str]:
+    solved, counted = found.solved, found.counted
     assert counted is not None
     if solved.status.startswith("feasible"):
         proven = (
-            f"the limit of nodes was reached: a mix up to {100 * solved.gap:.2g}% cheaper may exist"
+            f"the search stopped at its limit of nodes, and a mix up to {share(solved.gap)} "
+            "cheaper may exist"
         )
-    elif solved.gap > EVEN:
-        proven = f"no other mix of the options is more than {100 * solved.gap:.1g}% cheaper"
+    elif solved.gap > ROUNDING:
+        proven = f"no other mix of the options is more than {share(solved.gap)} cheaper"
     else:
         proven = "no other mix of the options is cheaper"
-    committed = ""
-    if counted.committed_usd:
-        committed = (
-            f" The rents signed bind for {dollars(counted.committed_usd)} more after the last "
-            "quarter."
+    sentences = [
+        f"Of {len(found.options)} options, {proven}. Discounted to today it costs "
+        f"{dollars(counted.usd)}; a separate count from the orders agrees."
+    ]
+    if counted.bought_usd:
+        charged = sum(one.capital for quarter in counted.quarters for one in quarter.spend.values())
+        sentences.append(
+            f"Chips that are bought are paid for in full on arrival: {dollars(counted.bought_usd)} "
+            f"in cash. The cost counts only their charge for these quarters, {dollars(charged)}."
         )
-    return (
-        f"Of {len(answer.options)} options, {proven}. Discounted to today it costs "
-        f"{dollars(counted.usd)}; a second count, from the orders, says the same."
-        + _paid_whole(counted)
-        + committed
-    )
+    if counted.committed_usd:
+        sentences.append(
+            f"The rental contracts run on after the last quarter and cost "
+            f"{dollars(counted.committed_usd)} more."
+        )
+    return sentences
 
 
-def _paid_whole(counted: Counted) -> str:
-    """What purchases take in cash, of which the cost has the charge of these quarters alone."""
-    bought = counted.bought_usd
-    if not bought:
-        return ""
-    charged = sum(one.capital for quarter in counted.quarters for one in quarter.spend.values())
-    return (
-        f" What is bought is paid whole when it arrives, {dollars(bought)}; the cost has its "
-        f"charge for these quarters alone, {dollars(charged)}."
-    )
-
-
-def _changes(answer: Answer) -> list[str]:
-    found = []
-    if split(answer):
-        found.append(
+def _changes(found: Solution) -> list[str]:
+    sentences = []
+    if split(found):
+        sentences.append(
             "The prices and savings that follow are of a program with split instances, which need "
             "not be whole: in so large a fleet, one makes little difference."
         )
-    unused = [e for e in answer.entries if not e.used and e.usd_at and not e.reason]
+    unused = [e for e in found.entries if not e.used and e.usd_at and not e.reason]
     if unused:
         nearest = max(unused, key=_ratio)
         assert nearest.usd_at is not None
-        found.append(
-            f"Next in line is {nearest.offer.label}: it enters below "
-            f"{price(nearest.offer, nearest.usd_at)}, now "
-            f"{price(nearest.offer, nearest.offer.usd)}."
+        sentences.append(
+            f"Next is {nearest.offer.label}: it would be used below "
+            f"{price(nearest.offer, nearest.usd_at)}; it costs "
+            f"{price(nearest.offer, nearest.offer.usd)} now."
         )
-    for row in answer.entries:
-        if row.reason.startswith("in or out"):
-            found.append(f"With or without {row.offer.label}, the cost is the same to the gap.")
-        elif row.used and row.usd_at is not None and row.without is not None:
-            found.append(
-                f"{row.offer.label} stays up to {price(row.offer, row.usd_at)}, now "
-                f"{price(row.offer, row.offer.usd)}; without it the fleet costs "
-                f"{row.without:.1%} more."
-            )
-        elif row.used:
-            found.append(f"{row.offer.label}: {row.reason}.")
-    for row in answer.loosened:
-        if row.status == "infeasible":
-            found.append(
-                f"Nothing keeps the plan where {limit_words(row.what)} is "
-                f"{value_words(row.what, row.after)} instead of "
-                f"{value_words(row.what, row.before)}."
-            )
-        if row.usd is not None and row.usd < -1e-3 * answer.solved.usd:
-            found.append(
-                f"{upper(limit_words(row.what))} binds: "
-                f"{value_words(row.what, row.after)} instead of "
-                f"{value_words(row.what, row.before)} saves {dollars(-row.usd)}."
-            )
-    return found
+    for row in found.entries:
+        sentences += _of_offer(row)
+    for row in found.loosened:
+        sentences += _of_limit(row, found.solved.usd)
+    return sentences
+
+
+def _of_offer(row: Entry) -> list[str]:
+    if row.reason == EVEN:
+        return [f"With or without {row.offer.label}, the cost is the same to the solver's gap."]
+    if row.used and row.usd_at is not None and row.without is not None:
+        return [
+            f"{row.offer.label} stays in the fleet up to {price(row.offer, row.usd_at)}; it costs "
+            f"{price(row.offer, row.offer.usd)} now. Without it the plan costs "
+            f"{tenths(row.without)} more."
+        ]
+    return [f"{row.offer.label}: {row.reason}."] if row.used else []
+
+
+def _of_limit(row: Loosened, usd: float) -> list[str]:
+    more = f"{value_words(row.what, row.after)} instead of {value_words(row.what, row.before)}"
+    if row.status == "infeasible":
+        return [f"No fleet keeps the plan if {limit_words(row.what)} is {more}."]
+    if row.usd is not None and row.usd < -1e-3 * usd:
+        return [f"{upper(limit_words(row.what))} binds: {more} saves {dollars(-row.usd)}."]
+    return []
 
 
 def _ratio(row: Entry) -> float:
     return (row.usd_at or 0.0) / row.offer.usd if row.offer.usd else 0.0
 
 
-def _infeasible(answer: Answer) -> list[str]:
-    if answer.unserved:
-        found = []
-        for name in answer.unserved:
-            why = [r for r in answer.refused if r.klass == name]
+def _infeasible(found: Solution) -> list[str]:
+    if found.unserved:
+        sentences = []
+        for name in found.unserved:
+            why = [r for r in found.refused if r.klass == name]
             rows = [f"{r.model} on {r.chip}: {r.reason}" for r in why] or ["no chip may serve it"]
-            found.append(f"No fleet serves {name} within its limits. {'; '.join(rows)}.")
-        return found
-    if answer.solved.status != "infeasible":
-        return [f"No fleet was found; {answer.solved.status}, so that one may exist."]
-    found = ["No fleet keeps this plan."]
-    alone = [row for row in answer.gives if row.alone]
+            sentences.append(f"No fleet serves {name} within its limits. {'; '.join(rows)}.")
+        return sentences
+    if found.solved.status != "infeasible":
+        return [f"No fleet was found; {found.solved.status}, so that one may exist."]
+    sentences = ["No fleet keeps this plan."]
+    alone = [row for row in found.gives if row.alone]
     if alone:
-        found[0] += " Any one of these is enough:" if len(alone) > 1 else " One thing must give:"
-    for row in answer.gives:
+        several = len(alone) > 1
+        sentences[0] += " Any one of these changes is enough:" if several else " One must change:"
+    for row in found.gives:
         parts = [
             f"{limit_words(name)} {'falls' if name.startswith(DEMAND) else 'rises'} from "
             f"{value_words(name, given)} to {value_words(name, needed)}"
             for name, given, needed in zip(row.limits, row.given, row.needed, strict=True)
         ]
-        least = "" if row.proven else " (not proven to be the least)"
-        found.append(upper(f"{and_(parts)}{least}.") if row.alone else
-                     f"No limit alone is enough; together: {and_(parts)}{least}.")  # fmt: skip
-    for label in answer.waits:
-        found.append(f"With no wait for {label}, the plan holds.")
-    if not answer.gives and not answer.waits:
-        found.append("Nothing that is listed arrives in time for the first quarter.")
+        least = "" if row.proven else " (a smaller change may be enough)"
+        together = "" if row.alone else "No limit alone is enough; together: "
+        text = f"{and_(parts)}{least}."
+        sentences.append(f"{together}{text}" if together else upper(text))
+    for label in found.waits:
+        sentences.append(f"With no wait for {label}, the plan holds.")
+    if not found.gives and not found.waits:
+        sentences.append("Nothing that is listed arrives in time for the first quarter.")
+    return sentences
+
+
+def assumptions(found: Solution) -> list[str]:
+    """What the answer rests on."""
+    plan = found.plan
+    rests = [
+        f"later quarters are discounted by {plan.discount_rate:.0%} a year",
+        *_owned_words(plan),
+        *_rate_words(plan),
+        "every instance of a class stands ready for its peak; requests go to any of them",
+    ]
+    if found.counted is not None and split(found):
+        rests.append(
+            f"more than {MANY} instances: the prices at which the mix changes, and what more of a "
+            "limit, a supply or a demand does, come from a program whose instances need not be "
+            "whole (split)"
+        )
+    rests += [f"prices of {file} before the shipped ones" for file in plan.own.prices]
+    rests += as_of_words(plan.own)
+    rests += [f"costs of owning of {file}" for file in plan.costs.files]
+    rests += unsold_rests(found.unsold)
+    rests += [f"{offer.label}: {offer.words}" for offer in plan.offers]
+    rests += [
+        f"{chip.chip}: {chip.watts / 1e3:.3g} kW a chip at the meter ({chip.power_words}); "
+        f"{chip.chips_per_rack} chips a rack ({chip.rack_words})"
+        for chip in plan.chips
+    ]
+    return list(dict.fromkeys([*rests, *plan.assumed]))
+
+
+def _rate_words(plan: Plan) -> list[str]:
+    """At which load each class is served."""
+    found = ["rates are predictions of the roofline model (dse validate says how close they are)"]
+    steady = [one.name for one in plan.demand if one.percentile is None]
+    if steady:
+        found.append(
+            f"{', '.join(steady)}: the highest steady load within the limits, in the median; "
+            "arrivals are taken as even within the peak"
+        )
+    found += [
+        f"{one.name}: the highest rate of random (Poisson) arrivals that keeps "
+        f"{percentile_words(one)} of first tokens in time; each instance takes its share at random"
+        + (f", in {len(one.streams)} groups of lengths" if len(one.streams) > 1 else "")
+        for one in plan.demand
+        if one.percentile is not None
+    ]
+    found += [
+        f"{one.name} from {one.source}" + (", at its mean lengths" if len(one.streams) == 1 else "")
+        for one in plan.demand
+        if one.source
+    ]
+    return found
+
+
+def _owned_words(plan: Plan) -> list[str]:
+    """How owned chips are counted, and which of their costs are assumed."""
+    if not owned_prices(plan):
+        return []
+    costs = plan.costs.inputs
+    given = ", ".join(f"{words} {costs[name].text}" for name, words in OWNED_COSTS.items())
+    found = [
+        "owned chips cost what the basis owned_tco says: capital as level payments over "
+        f"{costs['life'].text} at {costs['cost_of_capital'].text} a year (that of stock is sunk), "
+        "and maintenance, staff, space and electricity at the mean load while they are on. A chip "
+        "that is off pays its capital alone. Rents include all of it",
+        f"costs of owning: {given} (maintenance a year, staff a chip)",
+    ]
+    assumed = [name for name, one in costs.items() if one.kind == "assumed" and name in OWNED_COSTS]
+    if assumed:
+        found.append(f"of these, assumed: {', '.join(assumed)}")
     return found
 
 

@@ -44,10 +44,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Rediscovery:
-    """What `dse rediscover` found. `shapes` were looked at, `served` can be served within the
-    limits; `price_interval` is that of the design's price, 80%, and `known_as` how the kernel laws
-    behind it are known; `to_cheaper` and `to_better` lead from the expert to the nearest front
-    shapes."""
+    """What a comparison with a published design found. `shapes` were looked at, `served` can be
+    served within the limits. `price_interval` is the 80% interval of the design's price, and
+    `known_as` says how the kernel laws behind it are known. `to_cheaper` and `to_better` lead from
+    the expert to the nearest front shapes."""
 
     case: Case
     objective: str

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dse.answer.sentences import listed
 from dse.problem.quality import amount
 from dse.quality import LAWS
 from dse.questions.rediscovery.answer import Rediscovery
@@ -46,7 +47,7 @@ def outside(found: Rediscovery) -> list[str]:
     if not said:
         return []
     text = f"Of the {len(rows):,} shapes of the front the law extrapolates for {'; '.join(said)}"
-    return [f"{text}; for the design in {_joined(own)}." if own else f"{text}; not for the design."]
+    return [f"{text}; for the design in {listed(own)}." if own else f"{text}; not for the design."]
 
 
 def memory(found: Rediscovery) -> list[str]:
@@ -96,7 +97,3 @@ def _ends(values: Floats) -> Sequence[float]:
 
 def _share(value: float) -> str:
     return f"{100.0 * value:.3g}%"
-
-
-def _joined(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

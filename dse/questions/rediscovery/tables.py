@@ -1,10 +1,11 @@
-"""The tables of a rediscovery as text, which the console and the page both show."""
+"""The tables of a comparison with published designs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dse.answer.text_table import Table
+from dse.answer.answer import Cell, Column, Table
+from dse.answer.numbers import times
 from dse.questions.rediscovery.answer import Rediscovery
 from dse.questions.rediscovery.expert import Place
 from dse.questions.rediscovery.words import (
@@ -14,32 +15,37 @@ from dse.questions.rediscovery.words import (
     most_of_it,
     nats,
     standing,
-    times,
     value_words,
 )
 
 
 def summary(answers: Sequence[Rediscovery]) -> Table:
     """One line a case."""
+    columns = (
+        Column("case", "case"),
+        Column("standing", "the design is"),
+        Column("cost_ratio", "cost at equal quality", right=True),
+        Column("nats", "loss at equal cost", right=True),
+        Column("dense_equivalent", "dense equal, its / front's", right=True),
+        Column("beaten_by", "beaten by shapes", right=True),
+        Column("assumption", "cost with one assumption less"),
+    )
     rows = []
     for found in answers:
         away, served = found.distance, bool(found.table.served[found.expert])
+        own, ahead = billions(found.table.equivalent[found.expert]), billions(_ahead(found))
         rows.append(
-            (
-                found.case.title,
-                standing(away, served),
-                times(away.cost_ratio),
-                nats(away.nats),
-                f"{billions(found.table.equivalent[found.expert])} / {billions(_ahead(found))}",
-                f"{away.dominating:,} of {found.served:,}",
-                most_of_it(found),
-            )
+            {
+                "case": found.case.title,
+                "standing": standing(away, served),
+                "cost_ratio": times(away.cost_ratio),
+                "nats": nats(away.nats),
+                "dense_equivalent": f"{own} / {ahead}",
+                "beaten_by": f"{away.dominating:,} of {found.served:,}",
+                "assumption": most_of_it(found),
+            }
         )
-    titles = (
-        "case", "the design is", "cost at equal quality", "loss at equal cost",
-        "dense equal, its / front's", "beaten by shapes", "cost with one assumption less",
-    )  # fmt: skip
-    return Table("Distance to the front", titles, rows, (2, 3, 4, 5))
+    return Table("summary", "Distance to the front", columns, rows)
 
 
 def _ahead(found: Rediscovery) -> float | None:
@@ -48,37 +54,51 @@ def _ahead(found: Rediscovery) -> float | None:
 
 
 def known_table(found: Rediscovery) -> Table:
+    columns = (
+        Column("what", "what"),
+        Column("value", "value"),
+        Column("kind", "kind"),
+        Column("source", "source or reason"),
+    )
     rows = [
-        (one.what, one.value, one.kind, ", ".join(filter(None, (one.source, one.date))) or one.note)
+        {"what": one.what, "value": one.value, "kind": one.kind}
+        | {"source": ", ".join(filter(None, (one.source, one.date))) or one.note}
         for one in found.case.known
     ]
-    return Table("What was known", ("what", "value", "kind", "source or reason"), rows)
+    return Table("known", "What was known", columns, rows)
 
 
 def shape_table(found: Rediscovery) -> Table:
     """The design, where it lies on the grid, and the nearest shapes of the front."""
-    rows_of = [found.expert]
-    titles = ["", found.case.expert.name, "on the grid"]
+    rows_of = {"design": found.expert}
     for name, row in (("cheaper", found.distance.cheaper), ("better", found.distance.better)):
         if row is not None:
-            rows_of.append(row)
-            titles.append(f"front, {name}")
+            rows_of[name] = row
     where = {place.axis: place for place in found.places}
     values = found.table.values
-    rows: list[tuple[str, ...]] = []
+    rows: list[Mapping[str, Cell]] = []
     for axis in found.table.shape_axes:
-        cells = [float(values[axis][row]) for row in rows_of]
-        if not any(cells) or axis in ("vocab_size", "tied_embeddings", "attention_bias"):
+        cells = {name: float(values[axis][row]) for name, row in rows_of.items()}
+        if not any(cells.values()) or axis in ("vocab_size", "tied_embeddings", "attention_bias"):
             continue
-        words = [
-            value_words(axis, cell) if cell or axis in ("attention", "sparse") else "-"
-            for cell in cells
-        ]
-        rows.append((NAMES.get(axis, axis), words[0], _place(where.get(axis), axis), *words[1:]))
-    columns = [dict(figures(found, row)) for row in rows_of]
-    for name in columns[0]:
-        rows.append((name, columns[0][name], "", *(column[name] for column in columns[1:])))
-    return Table("The design and the nearest shapes of the front", tuple(titles), rows)
+        cell_of: dict[str, Cell] = {
+            "name": NAMES.get(axis, axis),
+            "grid": _place(where.get(axis), axis),
+        }
+        for name, cell in cells.items():
+            said = cell or axis in ("attention", "sparse")
+            cell_of[name] = value_words(axis, cell) if said else None
+        rows.append(cell_of)
+    columns = {name: figures(found, row) for name, row in rows_of.items()}
+    for title in columns["design"]:
+        rows.append({"name": title, "grid": ""} | {k: one[title] for k, one in columns.items()})
+    titles = (
+        Column("name", ""),
+        Column("design", found.case.expert.name),
+        Column("grid", "on the grid"),
+        *(Column(name, f"front, {name}") for name in rows_of if name != "design"),
+    )
+    return Table("shapes", "The design and the nearest shapes of the front", titles, rows)
 
 
 def _place(place: Place | None, axis: str) -> str:
@@ -94,30 +114,21 @@ def _place(place: Place | None, axis: str) -> str:
 
 def variant_table(found: Rediscovery) -> Table:
     away = found.distance
-    rows = [("as the case says", times(away.cost_ratio), nats(away.nats), f"{away.dominating:,}")]
-    rows += [
-        (
-            one.words,
-            times(one.distance.cost_ratio) if one.front_size else "no rival",
-            nats(one.distance.nats),
-            f"{one.distance.dominating:,}",
-        )
-        for one in found.variants
+    every = [("as the case says", away, True)]
+    every += [(one.words, one.distance, bool(one.front_size)) for one in found.variants]
+    rows = [
+        {
+            "with": words,
+            "cost_ratio": times(one.cost_ratio) if rivals else "no rival",
+            "nats": nats(one.nats),
+            "dominating": one.dominating,
+        }
+        for words, one, rivals in every
     ]
-    titles = ("with", "cost at equal quality", "loss above the front", "shapes that beat it")
-    return Table("The same with one assumption changed", titles, rows, (1, 2, 3))
-
-
-def markdown_table(table: Table) -> str:
-    """Without its caption."""
-    lines = [
-        "| " + " | ".join(table.titles) + " |",
-        "|" + "|".join("---:" if k in table.right else "---" for k in range(len(table.titles)))
-        + "|",
-        *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table.rows),
-    ]  # fmt: skip
-    return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    columns = (
+        Column("with", "with"),
+        Column("cost_ratio", "cost at equal quality", right=True),
+        Column("nats", "loss above the front", right=True),
+        Column("dominating", "shapes that beat it", "count"),
+    )
+    return Table("variants", "The same with one assumption changed", columns, rows)

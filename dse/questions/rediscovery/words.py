@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dse.answer.numbers import significant
-from dse.problem.words import show
+from dse.answer.numbers import NONE, dollars, plain, show, significant, times
 from dse.quality import LAWS
 from dse.questions.rediscovery.answer import Rediscovery
 from dse.questions.rediscovery.caveats import memory, outside
@@ -19,36 +18,46 @@ from dse.questions.rediscovery.variants import Variant
 LEVEL = 0.05  # a price within it of the front's is level with the front
 SMALL = 0.02  # a change of less is not named
 NAMES = {
-    "hidden_size": "hidden size", "num_hidden_layers": "layers", "attention": "attention",
-    "head_dim": "head size", "num_attention_heads": "query heads", "num_key_value_heads":
-    "KV heads", "q_lora_rank": "query rank", "kv_lora_rank": "KV rank", "sparse": "sparse",
-    "sliding_window": "window", "sliding_window_pattern": "full attention every n-th layer",
-    "intermediate_size": "dense feed-forward", "num_experts": "experts",
-    "num_experts_per_tok": "experts per token", "moe_intermediate_size": "expert width",
-    "num_shared_experts": "shared experts", "num_dense_layers": "dense layers",
-    "qk_nope_head_dim": "query-key head size", "qk_rope_head_dim": "rotary head size",
+    "hidden_size": "hidden size",
+    "num_hidden_layers": "layers",
+    "attention": "attention",
+    "head_dim": "head size",
+    "num_attention_heads": "query heads",
+    "num_key_value_heads": "KV heads",
+    "q_lora_rank": "query rank",
+    "kv_lora_rank": "KV rank",
+    "sparse": "sparse",
+    "sliding_window": "window",
+    "sliding_window_pattern": "full attention every n-th layer",
+    "intermediate_size": "dense feed-forward",
+    "num_experts": "experts",
+    "num_experts_per_tok": "experts per token",
+    "moe_intermediate_size": "expert width",
+    "num_shared_experts": "shared experts",
+    "num_dense_layers": "dense layers",
+    "qk_nope_head_dim": "query-key head size",
+    "qk_rope_head_dim": "rotary head size",
     "v_head_dim": "value head size",
-}  # fmt: skip
+}
 KINDS = {"attention": ("grouped", "latent"), "sparse": ("dense", "sparse")}
-# What may be why a price moves, with how it is shown: column, words, scale, unit.
+# What may be why a price moves: column, words.
 CAUSES = (
-    ("active_parameters", "active", 1e9, " B"),
-    ("total_parameters", "total", 1e9, " B"),
-    ("kv_bytes_per_token", "cache a token", 1e3, " kB"),
-    ("running_requests", "running", 1.0, ""),
+    ("active_parameters", "active"),
+    ("total_parameters", "total"),
+    ("kv_bytes_per_token", "cache a token"),
+    ("running_requests", "running"),
 )
 
 
-def times(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{significant(ratio)}x"
+RATIOS = ("granularity", "efficiency_leverage")  # columns that are no metric
 
 
 def billions(value: float | None) -> str:
-    return "-" if value is None else f"{significant(value / 1e9)} B"
+    return show("dense_equivalent_parameters", value)
 
 
 def nats(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.4f}"
+    return NONE if value is None else f"{value:+.4f}"
 
 
 def value_words(axis: str, value: float) -> str:
@@ -83,9 +92,8 @@ def lead(found: Rediscovery) -> list[str]:
     own = table.row(found.expert)
     where = standing(away, served=True)
     if away.cost_ratio is None:
-        gap = "" if away.nats is None else (
-            f"; at its price the best one is {abs(away.nats):.4f} nats worse"
-        )  # fmt: skip
+        worse = "" if away.nats is None else f"{abs(away.nats):.4f} nats worse"
+        gap = f"; at its price the best one is {worse}" if worse else ""
         first = (
             f"{name} is {where}: no shape of the space within the same budgets reaches its "
             f"predicted loss of {own['predicted_loss']:.4f}{gap}."
@@ -93,7 +101,7 @@ def lead(found: Rediscovery) -> list[str]:
     else:
         first = (
             f"{name} is {where}: it costs {times(away.cost_ratio)} what the front does at equal "
-            f"predicted quality (${significant(own['price'])} a million tokens)"
+            f"predicted quality ({dollars(own['price'])} a million tokens)"
         )
         if away.nats is not None:
             first += f", and at equal cost the front's loss is {_less(away.nats)}"
@@ -207,7 +215,7 @@ def _quality(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         return "quality as it was, for the law does not see it"
     terms = []
     if _moved(before, after, "active_non_embedding"):
-        terms.append(_arrow(before, after, "active_non_embedding", "active", 1e9, " B"))
+        terms.append(_arrow(before, after, "active_non_embedding", "active"))
     if _moved(before, after, "efficiency_leverage"):
         why = []
         if _moved(before, after, "activation_ratio"):
@@ -229,13 +237,13 @@ def _price(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     a, b = before["price"], after["price"]
     if not math.isfinite(b):
         return "cannot be served within the limits"
-    said = f"price {_change(a, b)} to ${significant(b)}"
+    said = f"price {_change(a, b)} to {dollars(b)}"
     if abs(b / a - 1.0) < SMALL / 2:
         return said
     named = ("active_non_embedding",) if _moved(before, after, "active_non_embedding") else ()
     causes = [
-        _arrow(before, after, column, words, scale, unit)
-        for column, words, scale, unit in CAUSES
+        _arrow(before, after, column, words)
+        for column, words in CAUSES
         if _moved(before, after, column) and not (named and column == "active_parameters")
     ]
     a, b = (_degrees(row["deployment"]) for row in (before, after))
@@ -254,13 +262,16 @@ def _moved(before: Mapping[str, Any], after: Mapping[str, Any], column: str) -> 
     return bool(a and b) and abs(math.log(b / a)) > SMALL / 2
 
 
-def _arrow(
-    before: Mapping[str, Any], after: Mapping[str, Any], column: str, words: str,
-    scale: float = 1.0, unit: str = "",
-) -> str:  # fmt: skip
-    a, b = (significant(row[column] / scale) for row in (before, after))
-    a, b = (text.removesuffix(".0") for text in (a, b))
-    return f"{words} {a} -> {b}{unit}"
+def _arrow(before: Mapping[str, Any], after: Mapping[str, Any], column: str, words: str) -> str:
+    a, b = (
+        show("active_parameters", row[column])
+        if column == "active_non_embedding"
+        else plain(row[column])
+        if column in RATIOS
+        else show(column, row[column])
+        for row in (before, after)
+    )
+    return f"{words} {a} -> {b}"
 
 
 def _change(a: float, b: float) -> str:
@@ -275,9 +286,9 @@ def looked_at(found: Rediscovery) -> str:
         f"the limits, {len(found.front.rows):,} on the front."
     )
     if found.table.served[found.expert]:
-        low, high = (significant(end) for end in found.price_interval)
+        low, high = (dollars(end) for end in found.price_interval)
         said += (
-            f" The 80% interval of the design's price is ${low} to ${high} (kernel laws: "
+            f" The 80% interval of the design's price is {low} to {high} (kernel laws: "
             f"{found.known_as}); shapes on one chip share much of that error."
         )
     return said
@@ -288,17 +299,17 @@ def law_words(found: Rediscovery) -> str:
     return f"Quality law: `{name}`, {LAWS[name].title[0].lower()}{LAWS[name].title[1:]}."
 
 
-def figures(found: Rediscovery, i: int) -> list[tuple[str, str]]:
-    """(name, value) of one row: quality, price, service, size."""
+def figures(found: Rediscovery, i: int) -> dict[str, str]:
+    """{name: value} of one row: quality, price, service, size."""
     row = found.table.row(i)
-    return [
-        ("price, $ a million tokens", significant(row["price"])),
-        ("predicted loss", f"{row['predicted_loss']:.4f}"),
-        ("dense-equivalent", billions(row["dense_equivalent_parameters"])),
-        ("active, total", f"{billions(row['active_parameters'])}, "
-         f"{billions(row['total_parameters'])}"),
-        ("cache a token", show("kv_bytes_per_token", row["kv_bytes_per_token"])),
-        ("per token, to the first", f"{show('tpot_s', row['tpot_s'])}, "
-         f"{show('ttft_s', row['ttft_s'])}"),
-        ("deployment", deployment_words(row["deployment"])),
-    ]  # fmt: skip
+    sizes = (show(name, row[name]) for name in ("active_parameters", "total_parameters"))
+    waits = (show(name, row[name]) for name in ("tpot_s", "ttft_s"))
+    return {
+        "price, $ a million tokens": dollars(row["price"]),
+        "predicted loss": f"{row['predicted_loss']:.4f}",
+        "dense-equivalent": billions(row["dense_equivalent_parameters"]),
+        "active, total": ", ".join(sizes),
+        "cache a token": show("kv_bytes_per_token", row["kv_bytes_per_token"]),
+        "per token, to the first": ", ".join(waits),
+        "deployment": deployment_words(row["deployment"]),
+    }

@@ -1,24 +1,26 @@
-"""`dse risk`: the choices of a space or study, how sure their order is, and what to measure."""
+"""The choices of a space or study, how sure their order is, and what to measure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dse.catalog import Catalog
+from dse.economics.priced import price_documents, prices_rest_on, unsold
 from dse.errors import InputError
 from dse.problem.objective import on_terms, pose
 from dse.questions.risk.measure_next import Measurement, measure_next
 from dse.questions.risk.price_spread import PriceSpread, price_spreads
 from dse.questions.whatif.choices import RETUNED, Choices, Progress, choices_of, joined
-from dse.questions.whatif.paid import Paid, paid_with
+from dse.questions.whatif.demand import tokens_per_request
 from dse.questions.whatif.require import space_file_of
 from dse.questions.whatif.robust import Demand, Robust, Uncertain, draw, robustness
+from dse.questions.whatif.subject import limit_from
+from dse.schema.load import read_rate
 from dse.schema.study import Study, load_study
 from dse.study.folder import find_item, read_study
 
@@ -29,14 +31,15 @@ BY_TORCH = ("NVIDIA", "AMD")  # whose chips PyTorch reaches as `dse calibrate` n
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What the answer rests on beside the space. `price_interval`: a share either way, None for
-    what the published rows say."""
+    what the published rows say. `demand`: LOW..HIGH in tokens, `limits` are further ones."""
 
     draws: int = 10_000
     seed: int = 0
     objective: str | None = None
     price_interval: float | None = None
-    demand: Demand | None = None
+    demand: str | None = None
     retune: bool = False
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +63,33 @@ class Risk:
     measurements: tuple[Measurement, ...]
     shapes: tuple[Shape, ...]  # none where the space has one model
     reached: frozenset[str]  # chips that `dse calibrate` can measure
-    paid: Paid
+    parts: tuple[Mapping[str, Any], ...]  # of each chip-hour, where chips are owned
+    prices_rest_on: tuple[str, ...]
+    prices_given: Mapping[str, Any]
+    unsold: Mapping[str, str]  # chips that are not on general sale, and why
 
     @property
     def objective(self) -> str:
         return self.uncertain.choices.objective
 
 
-def risk(
-    source: str,
+def found_of(
+    source: str | Mapping[str, Any],
     catalog: Catalog,
     points: Sequence[str],
     asked: Asked,
     progress: Progress = lambda what, done, total: None,
 ) -> Risk:
-    """Of a space (a shipped name or a path) or of the folder of a finished study; `points` of that
-    study name the shape, where the space searches shapes, or the shapes that are compared. What a
-    study was made with stands beneath the catalog.
+    """Of a space (a shipped name, a path or a dict) or of the folder of a finished study. `points`
+    of that study name the shape, where the space searches shapes, or the shapes that are compared.
+    What a study was made with stands beneath the catalog.
 
     Raises InputError for a wrong source, point, objective or demand, for several shapes of a study
     that limits no quality, and NothingFeasible where no chip keeps the limits.
     """
     study, catalog, shapes = _source(source, catalog, points)
+    more = tuple(limit_from(text) for text in asked.limits)
+    study = replace(study, constraints=(*study.constraints, *more))
     catalog = on_terms(catalog.with_files(study.chip_files), study)
     return risk_of(study, catalog, shapes, asked, progress)
 
@@ -105,8 +113,10 @@ def risk_of(
         choices = joined({shape.name: of(shape) for shape in shapes})
     else:
         choices = of(shapes[0] if shapes else None)
+    demand = None
     if asked.demand is not None:
         _check_demand(study, choices.priced)
+        demand = demand_of(asked.demand, tokens_per_request(problem))
     chips = list(dict.fromkeys(item.chip for item in choices.items))
     prices: tuple[PriceSpread, ...] = ()
     if choices.priced:
@@ -115,25 +125,39 @@ def risk_of(
     moved = np.array([sd.get(item.chip, 0.0) for item in choices.items])
     kin_of = dict(zip(problem.machines.ids, problem.machines.kin, strict=True))
     kin = tuple(kin_of[item.chip] for item in choices.items)
-    uncertain = Uncertain(choices, moved, asked.demand, kin)
+    uncertain = Uncertain(choices, moved, demand, kin)
     draws = draw(uncertain, asked.draws, asked.seed)
     robust = robustness(uncertain, draws)
     found = measure_next(uncertain, draws, robust, progress)
     reached = frozenset(chip for chip in chips if catalog.chips[chip].vendor in BY_TORCH)
-    paid = paid_with(catalog, study, chips)
-    return Risk(study, asked, uncertain, prices, robust, tuple(found), tuple(shapes), reached, paid)
+    basis = study.price_basis
+    return Risk(
+        study=study,
+        asked=asked,
+        uncertain=uncertain,
+        prices=prices,
+        robust=robust,
+        measurements=tuple(found),
+        shapes=tuple(shapes),
+        reached=reached,
+        parts=tuple(price_documents(catalog, chips, basis)),
+        prices_rest_on=tuple(prices_rest_on(catalog, chips, basis)),
+        prices_given=catalog.source.own_prices(),
+        unsold=unsold(catalog, chips),
+    )
 
 
 def _source(
-    source: str, catalog: Catalog, points: Sequence[str]
+    source: str | Mapping[str, Any], catalog: Catalog, points: Sequence[str]
 ) -> tuple[Study, Catalog, list[Shape]]:
-    folder = Path(source)
-    if not folder.is_dir():
+    folder = Path() if isinstance(source, Mapping) else Path(source)
+    if isinstance(source, Mapping) or not folder.is_dir():
         if points:
             raise InputError(
-                f"read {points[0]!r} of {source}, which is no study",
-                field="--point", accepted="the folder of a finished study as STUDY",
-            )  # fmt: skip
+                f"read {points[0]!r} of a space, which is no study",
+                field="--point",
+                accepted="the folder of a finished study as STUDY",
+            )
         return load_study(source, catalog), catalog, []
     document, _ = read_study(folder)
     catalog = catalog.over(document)
@@ -141,20 +165,22 @@ def _source(
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",
-            field="STUDY", accepted="a new `dse run` of this space",
-        )  # fmt: skip
+            field="STUDY",
+            accepted="a new `dse run` of this space",
+        )
     if not points and study.model is None:
         raise InputError(
             f"{folder} searched shapes: of which point?",
-            field="--point", accepted="its number in front.csv, or cheapest, fastest, best, knee",
-        )  # fmt: skip
+            field="--point",
+            accepted="its number in front.csv, or cheapest, fastest, best, knee",
+        )
     shapes = _shapes(folder, points)
     if len(shapes) > 1 and not quality_limits(study):
         raise InputError(
             f"{study.name} limits no quality, and the cheapest of several shapes is the smallest",
             field="--point",
             accepted=f"one point, or a space with a limit on {' or '.join(QUALITY)}",
-        )  # fmt: skip
+        )
     return study, catalog, shapes
 
 
@@ -189,20 +215,22 @@ def _check_demand(study: Study, priced: bool) -> None:
     if any(load.serving == "poisson" for load in study.workloads):
         raise InputError(
             "the workload has a rate of arrivals already",
-            field="--demand", accepted="a space whose serving is continuous, static or offline",
-        )  # fmt: skip
+            field="--demand",
+            accepted="a space whose serving is continuous, static or offline",
+        )
 
 
-def demand_of(text: str) -> Demand:
-    """`5..20`, or one number. Raises InputError."""
+def demand_of(text: str, tokens_per_request: float) -> Demand:
+    """Requests per second of `1B/day..4B/day`, or of one rate. Raises InputError."""
     low, dots, high = text.partition("..")
     try:
-        ends = (float(low), float(high if dots else low))
-    except ValueError:
-        ends = (math.nan, math.nan)
-    if not (0.0 < ends[0] <= ends[1] < 1e12):
+        ends = [read_rate(end.strip()) / tokens_per_request for end in (low, high if dots else low)]
+    except InputError:
+        ends = [1.0, 0.0]
+    if ends[0] > ends[1]:
         raise InputError(
-            f"read {text!r}", field="--demand",
-            accepted="requests per second, LOW..HIGH, both above 0: such as 5..20",
-        )  # fmt: skip
+            f"read {text!r}",
+            field="--demand",
+            accepted="tokens by time, LOW..HIGH: such as 1B/day..4B/day",
+        )
     return Demand(*ends)

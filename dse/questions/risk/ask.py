@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
-from dse.questions.risk.answer import Asked, Risk, demand_of
-from dse.questions.risk.answer import risk as risk_of
+from dse.questions.risk.answer import Asked, found_of
+from dse.questions.risk.present import risk_answer
 
 
 def risk(
-    source: Any,
+    study: Any,
     *,
     points: Sequence[str] = (),
     draws: int = 10_000,
@@ -21,25 +21,29 @@ def risk(
     price_interval: float | None = None,
     demand: str | None = None,
     retune: bool = False,
+    limits: Sequence[str] = (),
     catalog: Catalog | None = None,
+    command: str = "",
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
-) -> Risk:
+) -> Answer:
     """How often each chip stays the best choice when prices, efficiency and demand are drawn from
     their intervals, what a wrong choice costs, and which measurement would help most.
 
-        dse.risk("deploy-llama-3-70b", price_interval=0.25).robust
+        dse.risk("deploy-llama-3-70b", price_interval=0.25).headline
 
-    `source` is a shipped space, the path of a space file, what `dse.run` returned or a folder of
-    it. The other arguments are the options of `dse risk`. Raises InputError for what cannot be
-    read, NothingFeasible where no chip keeps the limits.
+    `study` is as in `dse.whatif`; `points` of a study that searched shapes name the shapes. The
+    other arguments are the options of `dse whatif --uncertain`. Raises InputError for what cannot
+    be read, NothingFeasible where no chip keeps the limits.
     """
     asked = Asked(
         draws=draws,
         seed=seed,
         objective=objective,
         price_interval=price_interval,
-        demand=None if demand is None else demand_of(demand),
+        demand=demand,
         retune=retune,
+        limits=tuple(limits),
     )
-    folder: str | Path = getattr(source, "folder", source)
-    return risk_of(str(folder), catalog or load_catalog(), points, asked, progress)
+    source = study if isinstance(study, Mapping) else str(getattr(study, "folder", study))
+    found = found_of(source, catalog or load_catalog(), points, asked, progress)
+    return risk_answer(found, command)

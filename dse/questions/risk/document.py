@@ -1,4 +1,4 @@
-"""`dse risk --json`: the answer as one document, and the commands that make a measurement."""
+"""The document of `dse whatif --uncertain --json`, and commands that make a measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dse.answer.numbers import number
 from dse.questions.risk.answer import Risk
 from dse.questions.risk.measure_next import Measurement
 from dse.questions.risk.words import MEANING, after, deployment, facts, lead, measured, rests_on
-from dse.questions.whatif.paid import paid_rows
 
 BINS, FARTHEST = 40, math.log(4.0)  # of the margin, as a logarithm
 
@@ -42,8 +41,8 @@ def _benchmark(load: Mapping[str, Any], deployment: Mapping[str, Any]) -> str:
 
 
 def document(found: Risk) -> dict[str, Any]:
-    """`dse risk --json`."""
-    robust, asked = found.robust, found.asked
+    """`dse whatif --uncertain --json`."""
+    robust, asked, demand = found.robust, found.asked, found.uncertain.demand
     items = found.uncertain.items
     return {
         "space": found.study.name,
@@ -58,8 +57,8 @@ def document(found: Risk) -> dict[str, Any]:
         "standard_error": float(robust.standard_error.max()),
         "retune": asked.retune,
         "demand": None
-        if asked.demand is None
-        else {"requests_per_s_low": asked.demand.low, "requests_per_s_high": asked.demand.high},
+        if demand is None
+        else {"requests_per_s_low": demand.low, "requests_per_s_high": demand.high},
         "answer": lead(found),
         "advised": items[robust.least_regret].name,
         "predicted_best": items[robust.predicted].name,
@@ -86,8 +85,12 @@ def document(found: Risk) -> dict[str, Any]:
             }
             for one in found.prices
         ],
-        "price_parts": paid_rows(found.paid),
-        "prices_given": found.paid.own.own_prices(),
+        "price_parts": [
+            {"chip": price["chip"], "usd_per_chip_hour": price["usd_per_chip_hour"]}
+            | {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
+            for price in found.parts
+        ],
+        "prices_given": found.prices_given,
         "left_out": {**found.study.why_left_out, **found.uncertain.choices.left_out},
         "rests_on": rests_on(found),
     }

@@ -1,29 +1,25 @@
-"""`dse risk` in sentences and tables."""
+"""`dse whatif --uncertain` in sentences and tables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from dse.answer.numbers import number, percent, priced, tenths
-from dse.answer.text_table import Table
+from dse.answer.numbers import number, percent, priced, share, tenths
+from dse.economics.priced import unsold_rests, unsold_sentences
 from dse.physics.kin import COMMON, MEASURED
 from dse.problem.loads import held
 from dse.problem.words import (
-    DEPLOYMENT_KEY,
-    HELD_KEY,
-    SHORT,
-    SHOWN,
     load_words,
     mix_words,
     short_deployment,
-    show,
 )
 from dse.questions.risk.answer import Risk, quality_limits
 from dse.questions.risk.measure_next import Measurement
 from dse.questions.whatif.choices import Choice
-from dse.questions.whatif.paid import left_out, paid_sentences, paid_tables, unsold_words
 
-MOST = 6  # measurements that a table shows
+NAMED = 8  # chips that are left out for one reason and named
 MEANING = (
     "Regret: what a choice costs in a draw over what the best choice of that draw costs, less 1. A "
     "choice that then keeps the limits with no deployment is counted with its own price and, on "
@@ -35,7 +31,7 @@ def lead(found: Risk) -> list[str]:
     """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
     chips = [item.name for item in found.uncertain.items]
     chip = found.uncertain.items[found.robust.least_regret].chip
-    words = [_advice(found, chips), *unsold_words(found.paid, chip)]
+    words = [_advice(found, chips), *unsold_sentences(found.unsold, [chip])]
     if len(chips) == 1:
         return [*words, "There is no other choice."]
     robust = found.robust
@@ -59,7 +55,7 @@ def _advice(found: Risk, chips: list[str]) -> str:
     item = found.uncertain.items[take]
     said = (
         f"Take {item.chip}, served on {deployment(found, item, item.best)}: "
-        f"{_figure(found.objective, robust.nominal[take])} at the prediction"
+        f"{priced(found.objective, number(robust.nominal[take]))} at the prediction"
     )
     chance = tenths(robust.chance_first[take])
     draws = f"{found.asked.draws:,} draws"
@@ -73,11 +69,6 @@ def _advice(found: Risk, chips: list[str]) -> str:
         f"the prediction and in {tenths(robust.chance_first[now])} of the draws, and costs more "
         "where it is not."
     )
-
-
-def _figure(objective: str, value: float) -> str:
-    """`$0.07 per million tokens`, `time per output token 20 ms`."""
-    return priced(objective, number(value))
 
 
 def _regret(found: Risk, chips: list[str]) -> str:
@@ -99,7 +90,7 @@ def _worst(found: Risk, chips: list[str]) -> str:
         f"With every interval at its end against it, {chips[regret]} has the least worst regret, "
         f"{_share(robust.worst_regret[regret])}"
     )
-    worst = _figure(found.objective, robust.worst_price[price])
+    worst = priced(found.objective, number(robust.worst_price[price]))
     name = "it has" if regret == price else f"{chips[price]} has"
     if not np.isfinite(robust.worst_price[price]):
         return said + "; no choice then keeps the limits."
@@ -125,11 +116,8 @@ def after(found: Risk, one: Measurement) -> tuple[float, float]:
     return max(wrong, 0.0), max(float(found.robust.expected_regret.min()) - one.regret_saved, 0.0)
 
 
-def _share(value: float) -> str:
-    """A regret in percent."""
-    if not np.isfinite(value):
-        return "unbounded"
-    return f"{100 * value:.3g}%" if value < 1.0 else f"{100 * value:,.0f}%"
+def _share(regret: float) -> str:
+    return "unbounded" if np.isinf(regret) else share(regret)
 
 
 def measured(found: Risk, one: Measurement) -> str:
@@ -143,10 +131,10 @@ def measured(found: Risk, one: Measurement) -> str:
 def deployment(found: Risk, item: Choice, row: int) -> str:
     """A row of a choice in short, with its shape where several are compared."""
     shape = f" ({item.shape})" if item.shape else ""
-    return short_deployment(item.deployments[row], held=_held(found)) + shape
+    return short_deployment(item.deployments[row], held=is_held(found)) + shape
 
 
-def _held(found: Risk) -> bool:
+def is_held(found: Risk) -> bool:
     return held([load.row() for load in found.study.workloads])
 
 
@@ -157,7 +145,7 @@ def facts(found: Risk) -> str:
     limits = "; ".join(limit.text for limit in found.study.constraints) or "none"
     points = ", ".join(shape.name for shape in found.shapes)
     shape = f"; {_plural(found, 'shape')} of {_plural(found, 'point')} {points}" if points else ""
-    demand = found.asked.demand
+    demand = found.uncertain.demand
     wanted = f"; demand {demand.low:g} to {demand.high:g} requests/s" if demand else ""
     chips = (len(choices.items) + len(choices.left_out)) // max(len(found.shapes), 1)
     return (
@@ -170,92 +158,6 @@ def facts(found: Risk) -> str:
 
 def _plural(found: Risk, word: str) -> str:
     return f"{word}s" if len(found.shapes) > 1 else word
-
-
-def tables(found: Risk) -> list[Table]:
-    """Choices, measurements, prices."""
-    return [
-        _choices(found),
-        *([_measurements(found)] if found.measurements else []),
-        *([_prices(found)] if found.uncertain.choices.priced else []),
-        *paid_tables(found.paid),
-    ]
-
-
-def _choices(found: Risk) -> Table:
-    robust, items = found.robust, found.uncertain.items
-    rows = [
-        (
-            deployment(found, items[i], items[i].best),
-            items[i].kind,
-            show(found.objective, number(robust.nominal[i])),
-            f"{show(found.objective, number(robust.low[i]))} to "
-            f"{show(found.objective, number(robust.high[i]))}",
-            percent(robust.chance_first[i]),
-            _times(robust.expected_regret[i]),
-            _times(robust.regret_95[i]),
-            _times(robust.worst_regret[i]),
-            percent(robust.chance_missed[i]),
-        )
-        for i in map(int, np.argsort(-robust.chance_first, kind="stable"))
-    ]
-    titles = (
-        "choice, as predicted", "laws", SHORT.get(found.objective, found.objective), "80% of draws",
-        "first", "regret", "95%", "worst", "misses limits",
-    )  # fmt: skip
-    key = DEPLOYMENT_KEY + (HELD_KEY if _held(found) else "")
-    return Table(
-        "Choices, the one most often first on top", titles, rows, (2, 4, 5, 6, 7, 8),
-        (
-            f"{key}. laws: how the kernel laws of the chip are known. The figure is "
-            f"{SHOWN.get(found.objective, found.objective)}. first: share of the draws in which it "
-            "is the best. regret: in the mean, its 95th percentile, and the worst with every "
-            "80% interval at its end against it. misses limits: share of the draws in which no "
-            "load keeps them.",
-        ),
-    )  # fmt: skip
-
-
-def _times(value: float) -> str:
-    return f"{100 * value:,.0f}%" if np.isfinite(value) else "-"
-
-
-def _measurements(found: Risk) -> Table:
-    rows = []
-    for one in found.measurements[:MOST]:
-        wrong, regret = after(found, one)
-        rows.append(
-            (
-                measured(found, one),
-                f"{100 * wrong:.1f}%",
-                f"{100 * max(one.chance_saved, 0.0):.1f}%",
-                f"{100 * regret:.0f}%",
-                f"{100 * max(one.regret_saved, 0.0):.0f}%",
-                percent(one.changes),
-            )
-        )
-    left = len(found.measurements) - len(rows)
-    titles = ("learn", "wrong after", "saved", "regret after", "saved", "changes the choice")
-    wrong = 100.0 * (1.0 - found.robust.chance_first.max())
-    regret = 100.0 * found.robust.expected_regret.min()
-    caption = (
-        f"Measure next: now a choice is wrong in {wrong:.1f}%, its expected regret {regret:.0f}%"
-        + (f" ({len(rows)} of {left + len(rows)} measurements)" if left else "")
-    )
-    return Table(caption, titles, rows, (1, 2, 3, 4, 5))
-
-
-def _prices(found: Risk) -> Table:
-    rows = [
-        (
-            one.chip, f"{one.usd_per_chip_hour:.3g}", f"{one.ends[0]:.3g} to {one.ends[1]:.3g}",
-            f"{one.rows}", one.kind,
-        )
-        for one in found.prices
-    ]  # fmt: skip
-    caption = f"Prices that were drawn, dollars per chip-hour on basis {found.study.price_basis}"
-    titles = ("chip", "price", "80% interval", "rows", "interval")
-    return Table(caption, titles, rows, (1, 3))
 
 
 def rests_on(found: Risk) -> list[str]:
@@ -290,7 +192,21 @@ def rests_on(found: Risk) -> list[str]:
             "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
             "the drawn rate needs"
         )
-    return [*words, *paid_sentences(found.paid), *left_out(found.study, choices.left_out)]
+    words += unsold_rests(found.unsold)
+    left = left_out({**found.study.why_left_out, **choices.left_out})
+    return [*words, *found.prices_rest_on, *left]
+
+
+def left_out(reasons: Mapping[str, str]) -> list[str]:
+    """Chips of the space that are no choice, by reason."""
+    chips: dict[str, list[str]] = {}
+    for chip, why in reasons.items():
+        reason = why.removeprefix(f"{chip} ").partition(";")[0]  # what follows is advice
+        chips.setdefault(reason, []).append(chip)
+    return [
+        f"left out, {why}: {', '.join(names) if len(names) <= NAMED else f'{len(names)} chips'}"
+        for why, names in chips.items()
+    ]
 
 
 def _kin(found: Risk) -> list[str]:

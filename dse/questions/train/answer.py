@@ -189,9 +189,12 @@ def parallelism(plans: Evaluated, i: int) -> dict[str, Any]:
     degrees = {
         name: int(getattr(batch.candidates, name)[i])
         for name in (
-            "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
+            "tensor_parallel",
+            "pipeline_parallel",
+            "data_parallel",
+            "expert_parallel",
         )
-    }  # fmt: skip
+    }
     return {
         **degrees,
         "context_parallel": int(batch.context_parallel[i]),
@@ -251,12 +254,15 @@ def _different(ranked: Ranked, count: int) -> np.ndarray:
         [
             ranked.table[name][order]
             for name in (
-                "tensor_parallel", "context_parallel", "pipeline_parallel", "expert_parallel",
+                "tensor_parallel",
+                "context_parallel",
+                "pipeline_parallel",
+                "expert_parallel",
                 "data_parallel",
             )
         ],
         axis=1,
-    )  # fmt: skip
+    )
     first = np.sort(np.unique(degrees, axis=0, return_index=True)[1])
     fits = ranked.miss[order[first]] <= 0.0
     return order[first[fits | (np.arange(len(first)) == 0)][:count]]

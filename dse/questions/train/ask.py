@@ -8,20 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from dse import units
+from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError
-from dse.questions.train.answer import Training
 from dse.questions.train.answer import train as train_on
+from dse.questions.train.present import train_answer
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.schema.training_run import TRAINING, training_terms
 
 # Arguments whose names differ from the fields of a `training:` section.
 FIELDS = {
-    "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "ep": "expert_parallel", "vpp": "virtual_stages", "dtype": "precision",
-}  # fmt: skip
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "cp": "context_parallel",
+    "ep": "expert_parallel",
+    "vpp": "virtual_stages",
+}
 _ARGUMENTS = {field: name for name, field in FIELDS.items()}
 
 
@@ -35,16 +39,16 @@ def train(
     only_memory: bool = False,
     catalog: Catalog | None = None,
     **options: Any,
-) -> Training:
+) -> Answer:
     """Evaluates every way to divide a run over the chips that a framework would accept, and gives
     the fastest that fits: memory, step time, days, dollars and energy.
 
-        dse.train("llama-3.1-405b", "h100_sxm", 16384, tokens="15.6T").as_json()["days"]
+        dse.train("llama-3.1-405b", "h100_sxm", 16384, tokens="15.6T").document["days"]
 
     `model` is a catalog id, the path of a config.json, or what such a file says. `tokens` are those
     that it was trained on where none are given. `options` are the other options of `dse train`,
-    with _ for - (tp, dtype, global_batch_tokens, ...). Raises InputError for what cannot be read or
-    divided.
+    with _ for - (tp, precision, global_batch_tokens, ...). Raises InputError for what cannot be
+    read or divided.
     """
     catalog, chip = (catalog or load_catalog()).with_chip(chip)
     catalog = with_basis(catalog, price_basis)
@@ -72,4 +76,4 @@ def train(
     if tokens is None and not only_memory:
         said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
         answer = replace(answer, assumed=(said, *answer.assumed))
-    return answer
+    return train_answer(answer, only_memory=only_memory)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dse.answer.numbers import number
+from dse.economics.priced import inputs_words
 from dse.economics.tco import usd_per_chip_hour
 from dse.physics.workload import POISSON
 from dse.problem.loads import load_row
@@ -103,7 +104,7 @@ def answer(
         "shadow_prices": None,
         "break_even": None,
         "equal": [],
-    }  # fmt: skip
+    }
     for scenario in questions.scenarios:
         progress(f"what if {scenario.name}")
         document["scenarios"].append(scenario_row(subject, scenario, points, before, objective))
@@ -123,10 +124,10 @@ def answer(
     document["assumed"] = _rests_on(asked, chosen)
     document["prices"] = _prices(subject, chosen)
     if document["prices"]:
-        document["assumed"] += _owning_rests_on(document["prices"])
+        document["assumed"] += inputs_words(document["prices"])
     elif document["break_even"]:  # in which utilisation is an answer, no input
         owning = [row["price"] for row in document["break_even"]["owning"]]
-        document["assumed"] += _owning_rests_on(owning, but="utilisation")
+        document["assumed"] += inputs_words(owning, but="utilisation")
     return document
 
 
@@ -243,23 +244,6 @@ def _rests_on(asked: Asked, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
             catalog, model, point["deployment"], problem.mix, kind, basis, problem.study.rack
         )
     return list(dict.fromkeys(sentences))
-
-
-def _owning_rests_on(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str]:
-    """What owned hours rest on: price and power of each chip, and every cost but one."""
-    lines = [
-        (one["of"], f"{price['chip']} " if one["of"] == "chip" else "", one)
-        for price in prices
-        for one in price["inputs"]
-        if one["name"] != but
-    ]
-    return list(
-        dict.fromkeys(
-            f"owning: {whose}{one['name'].replace('_', ' ')} {one['text']} "
-            f"({', '.join(filter(None, (one['kind'], one['date'])))}; {one['source']})"
-            for _, whose, one in sorted(lines, key=lambda line: line[0])
-        )
-    )
 
 
 def _sensitivities(

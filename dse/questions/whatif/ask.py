@@ -1,4 +1,4 @@
-"""`dse.whatif`: what changes when a price, a figure, a demand or a limit does."""
+"""`dse.whatif`, what changes when an input does, and `dse.require`, what a chip lacks."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from dse import units
+from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
-from dse.questions.estimate.ask import known_dtypes
 from dse.questions.whatif.answer import Questions, answer
-from dse.questions.whatif.change import from_file, from_flags, read_sweep
+from dse.questions.whatif.change import Scenario, Sweep, from_file, from_flags, read_sweep
+from dse.questions.whatif.equal import KINDS
 from dse.questions.whatif.inputs import inputs_of
-from dse.questions.whatif.subject import Asked, of_model, of_study, under
+from dse.questions.whatif.present import whatif_answer
+from dse.questions.whatif.require import QUANTITIES, required
+from dse.questions.whatif.show_require import require_answer
+from dse.questions.whatif.subject import of_study, under
 from dse.questions.whatif.subject import whole_servers as in_whole_servers
-from dse.questions.whatif.words import sentences
 from dse.schema.loader import did_you_mean
-
-KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
+from dse.schema.metrics import parse_limit
 
 
 def whatif(
-    study: Any = None,
+    study: Any,
     changes: Mapping[str, str] | None = None,
     *,
-    settings: Sequence[str] = (),
     scenario: str | None = None,
     sweeps: Sequence[str] = (),
     sensitivities: bool = False,
@@ -38,110 +39,115 @@ def whatif(
     whole_servers: bool = False,
     limits: Sequence[str] = (),
     objective: str | None = None,
-    model: str | Path | None = None,
-    chips: Sequence[str] = (),
-    tp: int | None = None,
-    pp: int | None = None,
-    dp: int | None = None,
-    ep: int | None = None,
-    replicas: int | None = None,
-    concurrency: int | None = None,
-    weight_dtype: str | None = None,
-    kv_dtype: str | None = None,
-    prompt_tokens: int = 2048,
-    output_tokens: int = 512,
-    prefix_hit_rate: float | None = None,
-    requests_per_second: float | None = None,
-    backend: str | None = None,
-    price_basis: str = "rental_3yr",
+    settings: Sequence[str] = (),
     catalog: Catalog | None = None,
+    command: str = "",
     progress: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """What a change does to the front and to the winner: the document of `dse whatif --json`.
+) -> Answer:
+    """What enters and leaves the front, who wins and by how much, where inputs change.
 
-        dse.whatif("tiny", {"chip.h100_sxm.price": "-20%"})["answer"]
+        dse.whatif("tiny", {"chip.h100_sxm.price": "-20%"}).to_html("whatif.html")
 
-    `study` is what `dse.run` returned, a folder of it, a shipped space, the path of a space file or
-    what such a file says; or `model` and `chips` stand in its place, with the arguments from `tp`
-    on. `changes` are inputs and what becomes of them, as --set takes them. The other arguments are
-    the options of `dse whatif`.
+    `study` is what `dse.run` returned, its folder, a shipped space, the path of a space file, or a
+    dict such as that of `dse.space_of_model`. `changes` are inputs and what becomes of them;
+    `settings` are the same as `--set` takes them. The other arguments are the options of
+    `dse whatif`.
 
     Raises InputError for what cannot be read, NothingFeasible where no point keeps the limits.
     """
-    flags = dict(locals())
-    flags["settings"] = [*settings, *(f"{name}={to}" for name, to in (changes or {}).items())]
-    asked = _under(_asked(study, catalog or load_catalog(), flags), demand, peak_over_average)
+    asked = of_study(_space(study), catalog or load_catalog(), limits, objective)
+    if demand is not None or peak_over_average is not None:
+        asked = under(asked, demand, peak_over_average)
     if whole_servers:
         asked = in_whole_servers(asked)
-    document = answer(asked, _questions(asked, flags), progress)
-    document["answer"] = sentences(document)
-    return document
-
-
-def _asked(study: Any, catalog: Catalog, flags: dict[str, Any]) -> Asked:
-    if study is None:
-        known_dtypes(flags)
-        return of_model(flags, catalog, flags["limits"], flags["objective"])
-    if flags["model"] or flags["chips"]:
-        given = "--model" if flags["model"] else "--chip"
-        raise InputError(f"{given} does not go with a STUDY", accepted="one of the two")
-    space = study if isinstance(study, Mapping) else getattr(study, "folder", study)
-    return of_study(space, catalog, flags["limits"], flags["objective"])
-
-
-def _under(asked: Asked, average: str | None, peak_over_average: str | None) -> Asked:
-    """The same under the demand of the flags."""
-
-    if average is None and peak_over_average is None:
-        return asked
-    try:
-        return under(asked, average, peak_over_average)
-    except InputError as error:
-        flags = {"average": "--demand", "peak_over_average": "--peak-over-average"}
-        flag = flags.get(str(error.field), error.field)
-        raise InputError(error.message, field=flag, accepted=error.accepted) from None
-
-
-def _questions(asked: Asked, flags: Mapping[str, Any]) -> Questions:
-
     known = inputs_of(asked.subject)
-    for kind in flags["equal"]:
+    made = [*settings, *(f"{name}={to}" for name, to in (changes or {}).items())]
+    scenarios = from_flags(made, known)
+    read = [read_sweep(text, known) for text in sweeps]
+    _check(scenarios, read, sensitivities, break_even, equal, at)
+    questions = Questions(
+        scenarios=[*scenarios, *(from_file(scenario, known) if scenario else [])],
+        sweeps=read,
+        fixed=scenarios[0].changes if scenarios and read else (),
+        sensitivities=sensitivities,
+        break_even=break_even,
+        equal=list(dict.fromkeys(equal)),
+        at=at,
+        rack_w=_rack_power(rack_power),
+    )
+    return whatif_answer(answer(asked, questions, progress), command)
+
+
+def require(
+    study: Any,
+    chip: str,
+    *,
+    vary: Sequence[str] = tuple(QUANTITIES),
+    margin: str = "0%",
+    space: str | None = None,
+    catalog: Catalog | None = None,
+    command: str = "",
+    progress: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> Answer:
+    """What bandwidth, capacity, FLOP/s, link, domain, price or power a chip must have to enter the
+    front of a finished study.
+
+        dse.require("studies/llama", "mi300x", margin="2%").headline
+
+    `chip` is an id or the path of a chip file; each of `vary` is changed alone; `space` is the
+    study's space file, where that has moved. Raises InputError.
+    """
+    try:
+        share = parse_limit(margin.strip(), "fraction")
+    except InputError:
+        share = 1.0
+    if share >= 1.0:
+        message = f"read {margin!r}"
+        raise InputError(message, field="--margin", accepted="a share below 100%, such as 2%")
+    known, name = (catalog or load_catalog()).with_chip(chip)
+    folder = Path(_space(study))
+    names = tuple(dict.fromkeys(vary))
+    found = required(folder, name, known, names, space=space, margin=share, progress=progress)
+    return require_answer(found, command)
+
+
+def _space(study: Any) -> Any:
+    return study if isinstance(study, Mapping) else getattr(study, "folder", study)
+
+
+def _check(
+    scenarios: Sequence[Scenario],
+    sweeps: Sequence[Sweep],
+    sensitivities: bool,
+    break_even: bool,
+    equal: Sequence[str],
+    at: str | None,
+) -> None:
+    """Raises InputError for questions that do not go together."""
+    for kind in equal:
         if kind not in KINDS:
             message = f"unknown kind {kind!r}{did_you_mean(kind, KINDS)}"
             raise InputError(message, field="--equal", accepted=", ".join(KINDS))
-    if flags["at"] and len(flags["equal"]) != 1:
+    if at and len(equal) != 1:
         raise InputError("--at needs one --equal", accepted="--equal power --at 100kW")
-    scenarios = from_flags(flags["settings"], known)
-    sweeps = [read_sweep(text, known) for text in flags["sweeps"]]
-    fixed = scenarios[0].changes if scenarios and sweeps else ()
+    changed = [change.input.name for one in scenarios for change in one.changes]
     for sweep in sweeps:
-        if sweep.input.name in [change.input.name for change in fixed]:
+        if sweep.input.name in changed:
             raise InputError(
                 f"{sweep.input.name} is set and swept", field="--sweep", accepted="one of the two"
             )
-    other = [
-        name
-        for name in ("sensitivities", "break_even", "equal")
-        if flags[name] and flags["settings"]
-    ]
-    if other:
+    asked = {"sensitivities": sensitivities, "break-even": break_even, "equal": equal}
+    other = [name for name, given in asked.items() if given]
+    if other and changed:
         raise InputError(
-            f"--{other[0].replace('_', '-')} is asked of the study as it stands",
-            field="--set", accepted="one of the two; --sweep goes with --set",
-        )  # fmt: skip
-    if flags["scenario"]:
-        scenarios += from_file(flags["scenario"], known)
-    rack_w = units.parse(flags["rack_power"], "W", field="--rack-power")
+            f"--{other[0]} is asked of the study as it stands",
+            field="--set",
+            accepted="one of the two; --sweep goes with --set",
+        )
+
+
+def _rack_power(text: str) -> float:
+    rack_w = units.parse(text, "W", field="--rack-power")
     if rack_w <= 0.0:
-        message = f"read {flags['rack_power']!r}"
-        raise InputError(message, field="--rack-power", accepted="a power above 0")
-    return Questions(
-        scenarios=scenarios,
-        sweeps=sweeps,
-        fixed=fixed,
-        sensitivities=flags["sensitivities"],
-        break_even=flags["break_even"],
-        equal=list(dict.fromkeys(flags["equal"])),
-        at=flags["at"],
-        rack_w=rack_w,
-    )
+        raise InputError(f"read {text!r}", field="--rack-power", accepted="a power above 0")
+    return rack_w

@@ -211,8 +211,9 @@ def break_even(subject: Subject, points: Points) -> dict[str, Any]:
     if len(rows) < 2 and not owned:
         raise InputError(
             "nothing to compare: one feasible chip, and no price to own it at",
-            field="--break-even", accepted="two chips, or one with a rent and a price to buy it at",
-        )  # fmt: skip
+            field="--break-even",
+            accepted="two chips, or one with a rent and a price to buy it at",
+        )
     silent = [chip for k, chip in enumerate(problem.machines.ids) if k not in best]
     return {
         "chips": rows,

@@ -242,9 +242,11 @@ def _listed(problem: Demanded, ids: np.ndarray, solved: Solved) -> dict[str, Any
     """How many, how many of each chip, and the first few by the objectives."""
     rows = np.flatnonzero(np.isin(solved.ids, ids))
     order = rows[np.lexsort((solved.ids[rows], *solved.F[rows].T[::-1]))] if len(rows) else rows
-    few = order[np.unique(np.linspace(0, len(order) - 1, MOST_LISTED).astype(int))] if len(
-        order
-    ) else order  # fmt: skip
+    few = (
+        order[np.unique(np.linspace(0, len(order) - 1, MOST_LISTED).astype(int))]
+        if len(order)
+        else order
+    )
     return {
         "count": len(ids),
         "chips": _chips(problem, ids),
@@ -294,11 +296,14 @@ def sweep_rows(
                     "after_step": k,
                     "value": None if at is None else at.after,
                     "factor": None if at is None or at.value is not None else at.factor,
-                    "words": None if at is None else show(one, at.after)
-                    if at.after is not None else f"{at.factor:.4g}x",
+                    "words": None
+                    if at is None
+                    else show(one, at.after)
+                    if at.after is not None
+                    else f"{at.factor:.4g}x",
                     "chip": _chip(rows[k - 1]) != _chip(rows[k]),
                 }
-            )  # fmt: skip
+            )
     return {
         "input": sweep.input.name,
         "unit": sweep.input.dimension,

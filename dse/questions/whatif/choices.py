@@ -2,15 +2,15 @@
 
 A choice is a chip in the configuration (degrees and formats) that is cheapest at the prediction.
 Requests in flight are chosen again in every draw, as an operator turns them until the latencies are
-met; the configuration is not, for which of several is best is only known to who has measured them
-all. A buyer who will do so may keep more configurations, to be chosen again as well: of independent
-errors the best of many is then a lucky one. Of requests in flight those are kept that no others of
-the same configuration beat in cost and in all limited times.
+met. The configuration is not: only a buyer who has measured several knows which is best. Such a
+buyer may keep more configurations, which are then chosen again as well; among many independent
+errors one is lucky, so that every chip looks cheaper. Requests in flight are kept unless others of
+the same configuration beat them in cost and in all limited times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from dse.errors import InputError, NothingFeasible
 from dse.pareto.front import non_dominated
 from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
-from dse.problem.describe import Limit, describe_deployment
+from dse.problem.describe import describe_deployment
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import evaluate_mix
 from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.schema.calibration import KINDS
-from dse.schema.metrics import METRICS
+from dse.schema.metrics import METRICS, Limit
 from dse.schema.own_config import model_of
 from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
 from dse.space.candidates import CandidateBatch, Floats
@@ -56,7 +56,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A limit on a metric that errors move; `sign` as in `dse.problem.describe.Limit`."""
+    """A limit on a metric that errors move; `sign` as in `dse.schema.metrics.Limit`."""
 
     metric: Moved
     sign: float
@@ -132,7 +132,8 @@ def choices_of(
     the limits.
     """
     named = _objective(problem, objective)
-    parts: list[_Part] = []
+    parts: list[_Rows] = []
+    batches: list[CandidateBatch] = []
     points = total = 0
     for batch, total in _batches(problem, config):
         metrics = evaluate_mix(
@@ -142,17 +143,19 @@ def choices_of(
             training_flops=problem.study.training_compute,
             law=problem.study.quality_law,
         )
-        parts.append(_part(problem, named, batch, metrics))
+        part, kept = _rows(problem, named, batch, metrics)
+        parts.append(part)
+        batches.append(kept)
         points += len(batch)
         progress("deployments", points, total)
-    table = _joined(parts)
+    table = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
     items, left_out = [], {}
     for code, chip in enumerate(problem.machines.ids):
-        rows = np.flatnonzero(table.chip == code)
-        if not (table.excess[rows] <= 1.0).any():
+        rows = np.flatnonzero(table["chip"] == code)
+        if not (table["excess"][rows] <= 1.0).any():
             left_out[chip] = "no deployment of the space keeps the limits at the prediction"
             continue
-        items.append(_choice(problem, chip, table, rows, configurations))
+        items.append(_choice(problem, chip, table, batches, rows, configurations))
     if not items:
         raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
     return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
@@ -216,57 +219,45 @@ def _batches(
         yield problem.batch(problem.space.unrank(ids)), size
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """n candidates that keep all but the limits in `held`, and these within LOOSE: `key` (n, j)
-    names configurations, `excess` (n,) is the largest used / limit."""
-
-    chip: NDArray[np.intp]
-    key: Floats
-    excess: Floats
-    cost: Moved
-    held: tuple[Held, ...]
-    requests_per_s: Floats
-    kind: NDArray[np.intp]
-    batches: tuple[CandidateBatch, ...]  # one behind the other
+# Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends
+# in (n,): `chip`; `key` (j, n) names configurations; `excess` is the largest used / limit; `cost`
+# and each of `held` (3, n) are the arrays of a Moved; `requests_per_s`; `kind`.
+_Rows = Mapping[str, NDArray[Any]]
 
 
-def _part(
+def _moving(problem: PhysicsProblem) -> list[Limit]:
+    """The limits on metrics that errors move."""
+    return [limit for limit in problem.limits if _as(limit.metric) in CLASS]
+
+
+def _rows(
     problem: PhysicsProblem, objective: str, batch: CandidateBatch, metrics: Metrics
-) -> _Part:
-    moving = [limit for limit in problem.limits if _as(limit.metric) in CLASS]
-    found = problem.judge(metrics)
-    fixed = [
-        j
-        for j, name in enumerate(problem.constraints)
-        if name != KNOWN and name not in [limit.text for limit in moving]
-    ]
-    held = tuple(_held(limit, metrics) for limit in moving)
-    excess = np.zeros(len(batch))
-    for one in held:
-        ratio = one.metric.value / one.limit
-        excess = np.maximum(excess, np.where(one.sign > 0.0, ratio, 1.0 / ratio))
+) -> tuple[_Rows, CandidateBatch]:
+    """The candidates of a batch that may be chosen."""
+    moving, found = _moving(problem), problem.judge(metrics)
+    texts = [limit.text for limit in moving]
+    fixed = [j for j, name in enumerate(problem.constraints) if name != KNOWN and name not in texts]
+    excess, held = np.zeros(len(batch)), {}
+    for k, limit in enumerate(moving):
+        used = limit.used(metrics)
+        used = np.where(np.isnan(used), np.inf if limit.sign > 0.0 else 1e-300, used)
+        ratio = used / limit.limit
+        excess = np.maximum(excess, ratio if limit.sign > 0.0 else 1.0 / ratio)
+        held[f"held {k}"] = np.stack([used, *ends(_as(limit.metric), metrics)])
     cost = metrics.values[objective]
     ok = (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE)
     output = sum(load.weight * load.output_tokens for load in problem.study.workloads)
+    columns = {
+        "chip": batch.chip,
+        "key": _key(batch),
+        "excess": excess,
+        "cost": np.stack([cost, *ends(objective, metrics)]),
+        **held,
+        "requests_per_s": metrics.values["output_tokens_per_s"] / output,
+        "kind": metrics.provenance,
+    }
     kept = np.flatnonzero(ok)
-    return _Part(
-        batch.chip[kept],
-        _key(batch)[kept],
-        excess[kept],
-        _rows(Moved(cost, *ends(objective, metrics)), kept),
-        tuple(Held(_rows(one.metric, kept), one.sign, one.limit) for one in held),
-        metrics.values["output_tokens_per_s"][kept] / output,
-        metrics.provenance[kept],
-        (batch[kept],),
-    )
-
-
-def _held(limit: Limit, metrics: Metrics) -> Held:
-    used = limit.used(metrics)
-    broken = np.inf if limit.sign > 0.0 else 1e-300
-    known = np.where(np.isnan(used), broken, used)
-    return Held(Moved(known, *ends(_as(limit.metric), metrics)), limit.sign, limit.limit)
+    return {name: column[..., kept] for name, column in columns.items()}, batch[kept]
 
 
 def _as(metric: str) -> str:
@@ -274,12 +265,8 @@ def _as(metric: str) -> str:
     return "ttft_s" if metric.startswith("ttft_") else metric
 
 
-def _rows(moved: Moved, rows: NDArray[np.intp]) -> Moved:
-    return Moved(moved.value[rows], moved.up[rows], moved.down[rows])
-
-
 def _key(batch: CandidateBatch) -> Floats:
-    """(n, j) columns that deployments with the same error share: all but requests in flight."""
+    """(j, n) columns that deployments with the same error share: all but requests in flight."""
     columns = [
         batch.tensor_parallel,
         batch.pipeline_parallel,
@@ -294,75 +281,55 @@ def _key(batch: CandidateBatch) -> Floats:
             if getattr(batch, name) is not None
         ),
     ]
-    return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
-
-
-def _joined(parts: list[_Part]) -> _Part:
-    def joined(of: Callable[[_Part], Any]) -> Any:
-        return np.concatenate([of(part) for part in parts])
-
-    def moved(of: Callable[[_Part], Moved]) -> Moved:
-        return Moved(
-            joined(lambda part: of(part).value),
-            joined(lambda part: of(part).up),
-            joined(lambda part: of(part).down),
-        )
-
-    held = tuple(
-        Held(moved(lambda part, k=k: part.held[k].metric), one.sign, one.limit)
-        for k, one in enumerate(parts[0].held)
-    )
-    return _Part(
-        joined(lambda part: part.chip),
-        joined(lambda part: part.key),
-        joined(lambda part: part.excess),
-        moved(lambda part: part.cost),
-        held,
-        joined(lambda part: part.requests_per_s),
-        joined(lambda part: part.kind),
-        tuple(batch for part in parts for batch in part.batches),
-    )
+    return np.stack([np.asarray(column, dtype=np.float64) for column in columns])
 
 
 def _choice(
     problem: PhysicsProblem,
     chip: str,
-    table: _Part,
+    table: _Rows,
+    batches: Sequence[CandidateBatch],
     rows: NDArray[np.intp],
     configurations: int,
 ) -> Choice:
     """The rows of one chip that may be chosen in some draw."""
-    _, configuration = np.unique(table.key[rows], axis=0, return_inverse=True)
+    limits = _moving(problem)
+    cost, excess = table["cost"][0], table["excess"]
+    _, configuration = np.unique(table["key"][:, rows], axis=1, return_inverse=True)
     configuration = configuration.ravel()
-    price = np.where(table.excess[rows] <= 1.0, table.cost.value[rows], np.inf)
+    price = np.where(excess[rows] <= 1.0, cost[rows], np.inf)
     least = np.full(configuration.max() + 1, np.inf)
     np.minimum.at(least, configuration, price)
     order = np.argsort(least, kind="stable")[:configurations]
     kept = []
     for which in order[np.isfinite(least[order])]:
         mine = rows[configuration == which]
-        columns = [table.cost.value[mine]]
-        columns += [one.sign * one.metric.value[mine] for one in table.held]
+        columns = [cost[mine]]
+        columns += [one.sign * table[f"held {k}"][0, mine] for k, one in enumerate(limits)]
         kept.append(mine[non_dominated(np.stack(columns, axis=1))])
     number = np.repeat(np.arange(len(kept)), [len(mine) for mine in kept])
     rows = np.concatenate(kept)
-    allowed = np.where(table.excess[rows] <= 1.0, table.cost.value[rows], np.inf)
-    best = int(np.argmin(allowed))
+    best = int(np.argmin(np.where(excess[rows] <= 1.0, cost[rows], np.inf)))
     return Choice(
         chip,
-        _rows(table.cost, rows),
-        tuple(Held(_rows(one.metric, rows), one.sign, one.limit) for one in table.held),
+        Moved(*table["cost"][:, rows]),
+        tuple(
+            Held(Moved(*table[f"held {k}"][:, rows]), one.sign, one.limit)
+            for k, one in enumerate(limits)
+        ),
         number,
-        table.requests_per_s[rows],
+        table["requests_per_s"][rows],
         best,
-        KINDS[table.kind[rows[best]]],
-        tuple(_described(problem, table, row) for row in rows),
+        KINDS[table["kind"][rows[best]]],
+        tuple(_described(problem, batches, row) for row in rows),
     )
 
 
-def _described(problem: PhysicsProblem, table: _Part, row: int) -> dict[str, Any]:
-    """The deployment under the names of the command line."""
-    for batch in table.batches:
+def _described(
+    problem: PhysicsProblem, batches: Sequence[CandidateBatch], row: int
+) -> dict[str, Any]:
+    """The deployment under the names of the command line; `batches` lie one behind the other."""
+    for batch in batches:
         if row < len(batch):
             return describe_deployment(batch, int(row), problem.machines)
         row -= len(batch)

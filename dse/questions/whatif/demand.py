@@ -30,9 +30,11 @@ from dse.space.candidates import CandidateBatch, Floats
 
 TOTAL = "usd_per_million_total_tokens"
 PRICES = (
-    "usd_per_million_input_tokens", "usd_per_million_output_tokens", TOTAL,
+    "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+    TOTAL,
     "usd_per_million_output_tokens_all_in",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,18 +90,19 @@ class Demanded(PhysicsProblem):
                 load_share=self.load_share[batch.chip],
                 server=self.server[batch.chip],
                 usd_per_million=(
-                    values[PRICES[0]] * slower, values[PRICES[1]] * slower, values[TOTAL] * slower,
+                    values[PRICES[0]] * slower,
+                    values[PRICES[1]] * slower,
+                    values[TOTAL] * slower,
                 ),
-            )  # fmt: skip
+            )
 
 
 def tokens_per_request(problem: PhysicsProblem) -> float:
     """Input and output tokens of a request, in the mean over the workloads."""
     return math.fsum(
-        share.weight
-        * float(share.workload.prompt_tokens[0] + share.workload.output_tokens[0])
+        share.weight * float(share.workload.prompt_tokens[0] + share.workload.output_tokens[0])
         for share in problem.mix
-    )  # fmt: skip
+    )
 
 
 def demanded(problem: PhysicsProblem, catalog: Catalog, demand: Demand | None) -> Demanded:

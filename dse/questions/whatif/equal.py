@@ -74,9 +74,11 @@ def draw(catalog: Catalog, chip: str, costs: Costs, at_meter: bool) -> Draw | No
     facility, server = costs.inputs["facility_factor"], costs.inputs["server_power_factor"]
     if figure.value == meter_w:
         of = "all in, at the meter"
-        return Draw(meter_w, figure, of) if at_meter else Draw(
-            server_w, figure, of, (facility,), over=True
-        )  # fmt: skip
+        return (
+            Draw(meter_w, figure, of)
+            if at_meter
+            else Draw(server_w, figure, of, (facility,), over=True)
+        )
     of, factors = "the chip with its share of the server", ()
     if figure.value != server_w:
         of, factors = "the chip alone, as rated", (server,)
@@ -104,10 +106,12 @@ def budget_of(subject: Subject, kind: str, rack_w: float) -> Budget:
         where = "power is that at the meter: the chip with its share of server, network and cooling"
         return Budget(watts, "W", (where, *notes), draws)
     where = "a rack holds the power of its servers; cooling is outside it"
-    racks = np.array([
-        1.0 / _chips_of_rack(catalog, chip, one, rack_w)
-        for chip, one in zip(machines.ids, watts, strict=True)
-    ])  # fmt: skip
+    racks = np.array(
+        [
+            1.0 / _chips_of_rack(catalog, chip, one, rack_w)
+            for chip, one in zip(machines.ids, watts, strict=True)
+        ]
+    )
     return Budget(racks, "racks", (where, *notes, RACK_NOTE), draws)
 
 
@@ -223,8 +227,9 @@ def _at_budget(
         accepted = f"at least {_counted(smallest, costs.words)}" if known else "another limit"
         raise InputError(
             f"{_counted(budget, costs.words)}: too little for any deployment that keeps the limits",
-            field="--at", accepted=accepted,
-        )  # fmt: skip
+            field="--at",
+            accepted=accepted,
+        )
     return _document(problem, kind, budget, costs.words, default, RATE, rows, list(costs.assumed))
 
 
@@ -276,9 +281,10 @@ def _at_level(
         at = one["metrics"][metric]
         if at is None:
             raise InputError(
-                f"the winner has no {metric}", field="--equal", accepted="--training-tokens, or "
-                "a space of shapes",
-            )  # fmt: skip
+                f"the winner has no {metric}",
+                field="--equal",
+                accepted="--training-tokens, or a space of shapes",
+            )
     best: Best = {}
     for ids, metrics, judged in chunks(problem, points.ids):
         good = metrics.values[metric] <= at * (1.0 + 1e-12)
@@ -298,8 +304,9 @@ def _at_level(
     if not rows:
         raise InputError(
             f"no chip keeps the limits at {metric} <= {show_limit(metric, at)}",
-            field="--at", accepted="a looser one",
-        )  # fmt: skip
+            field="--at",
+            accepted="a looser one",
+        )
     return _document(problem, kind, at, metric, default, COST, rows, [])
 
 

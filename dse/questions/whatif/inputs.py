@@ -30,7 +30,6 @@ from dse.economics.tco import owning
 from dse.errors import InputError
 from dse.physics.machines import compile_machines
 from dse.physics.workload import POISSON
-from dse.problem.describe import Limit
 from dse.problem.mix import Mix, Share
 from dse.problem.objective import on_terms
 from dse.problem.trained import trained_of
@@ -40,7 +39,7 @@ from dse.schema.costs import CHIP_RULES, RULES, Rule
 from dse.schema.derive import derive
 from dse.schema.load import Demand, rate_words, read_rate
 from dse.schema.loader import did_you_mean
-from dse.schema.metrics import METRICS, parse_limit
+from dse.schema.metrics import METRICS, Limit, parse_limit
 from dse.schema.study import Study
 
 ALL = "all"
@@ -69,7 +68,6 @@ COSTS = "costs."
 WAYS = "a factor (1.2x), a percentage (+10%) or a value with its unit"
 _FACTOR = re.compile(r"([-+0-9.eE]+)\s*[x×]|[x×]\s*([-+0-9.eE]+)")
 _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
-_NO_UNIT = ("fraction", "count", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +207,10 @@ def find_input(name: str, known: Mapping[str, Input], field: str = "--set") -> I
         return known[name]
     if name.startswith(COSTS) and not any(one.startswith(COSTS) for one in known):
         raise InputError(
-            f"{name}: costs of owning count on the price basis {OWNED} only", field=field,
+            f"{name}: costs of owning count on the price basis {OWNED} only",
+            field=field,
             accepted=f"{OWNED} as the price basis, or chip.ID.{PRICE} on this one",
-        )  # fmt: skip
+        )
     raise InputError(
         f"unknown input {name!r}{did_you_mean(name, known)}", field=field, accepted=_names(known)
     )
@@ -422,8 +421,12 @@ def with_figures(catalog: Catalog, settings: Mapping[str, Mapping[str, str]]) ->
         found = derive(catalog, chip, list(own.values()))
         grown = with_own_chips(catalog, [found])
         changed = replace(grown.chips[found.chip.id], id=chip)
-        catalog = replace(grown, chips={**catalog.chips, chip: changed}, prices=catalog.prices,
-                          purchases=catalog.purchases)  # fmt: skip
+        catalog = replace(
+            grown,
+            chips={**catalog.chips, chip: changed},
+            prices=catalog.prices,
+            purchases=catalog.purchases,
+        )
     return catalog
 
 
@@ -467,24 +470,20 @@ def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, .
     workload, _, metric = rest.rpartition(".")
     after = change.after
     assert after is not None
-    value = show_limit(metric, after)
+    value, prefix = show_limit(metric, after), f"{workload}: " if workload else ""
 
     def same(limit: Limit) -> bool:
         return (limit.metric, limit.workload) == (metric, workload)
 
     if any(same(limit) for limit in limits):
         return tuple(
-            replace(one, limit=after, text=f"{_side(one, workload)} {value}") if same(one) else one
+            replace(one, limit=after, text=f"{prefix}{metric} {one.operator} {value}")
+            if same(one)
+            else one
             for one in limits
         )
-    sign = 1.0 if METRICS[metric].direction == "minimize" else -1.0
-    text = f"{metric} {'<=' if sign > 0 else '>='} {value}"
-    return (*limits, Limit(metric, sign, after, text))
-
-
-def _side(limit: Limit, workload: str) -> str:
-    prefix = f"{workload}: " if workload else ""
-    return f"{prefix}{limit.metric} {'<=' if limit.sign > 0 else '>='}"
+    operator = "<=" if METRICS[metric].direction == "minimize" else ">="
+    return (*limits, Limit(metric, operator, after, f"{metric} {operator} {value}"))
 
 
 def show_limit(metric: str, value: float) -> str:

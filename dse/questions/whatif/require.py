@@ -71,7 +71,7 @@ QUANTITIES = {
 }
 
 
-def require(
+def required(
     folder: Path,
     chip: str,
     catalog: Catalog,
@@ -81,7 +81,7 @@ def require(
     margin: float = 0.0,
     progress: Progress = lambda name, done, total: None,
 ) -> dict[str, Any]:
-    """The document of `dse hardware require --json`.
+    """The document of `dse whatif --require --json`.
 
     Raises InputError for a folder that is no study, a space file that has changed since, a chip
     that lacks a figure of every estimate, and an unknown quantity.
@@ -101,8 +101,9 @@ def require(
     if study.fingerprint != document["fingerprint"]:
         raise InputError(
             f"{study.path} is not the space that {folder} was made from",
-            field="--space", accepted="that space file, or a new `dse run` of this one",
-        )  # fmt: skip
+            field="--space",
+            accepted="that space file, or a new `dse run` of this one",
+        )
     problem = pose(study, catalog)
     front = np.array(
         [[o.sign * item["metrics"][o.metric] for o in problem.objectives] for item in items]
@@ -157,9 +158,10 @@ def space_file_of(document: Mapping[str, Any], folder: Path | str) -> Path:
         return resolve_space(named)
     except InputError:
         raise InputError(
-            f"{folder} was made from the space file {named}, which is not here", field="STUDY",
+            f"{folder} was made from the space file {named}, which is not here",
+            field="STUDY",
             accepted="a command given where `dse run` was, or a new `dse run`",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _shapes(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -193,8 +195,9 @@ def _possible(trials: Trials) -> tuple[int, int]:
         links = " with a known link" if (sound & unlinked).any() else ""
         raise InputError(
             f"the study has no deployment{links} that {trials.chip} could run",
-            field="--from", accepted="a chip with the links that its instances need",
-        )  # fmt: skip
+            field="--from",
+            accepted="a chip with the links that its instances need",
+        )
     trials.batch = batch[keep]
     return len(keep), int((sound & unlinked).sum())
 
@@ -204,10 +207,17 @@ def _requirement(
 ) -> dict[str, Any]:
     """One row of `requirements`."""
     row: dict[str, Any] = {
-        "quantity": quantity.name, "now": None, "needed": None, "factor": None, "setting": None,
-        "method": "scan" if quantity.grid else "bisection", "tried_to": MOST if quantity.up else
-        1 / MOST, "entry": None, "why_not": None, "bound_by": None,
-    }  # fmt: skip
+        "quantity": quantity.name,
+        "now": None,
+        "needed": None,
+        "factor": None,
+        "setting": None,
+        "method": "scan" if quantity.grid else "bisection",
+        "tried_to": MOST if quantity.up else 1 / MOST,
+        "entry": None,
+        "why_not": None,
+        "bound_by": None,
+    }
     costs = np.isfinite(now.found.F).all(axis=1).any()
     if quantity.name != "price" and not costs:
         basis = trials.basis

@@ -101,9 +101,12 @@ class Draws:
 
     def first(self, count: int) -> Draws:
         return Draws(
-            self.chip[:count], tuple(own[:count] for own in self.own),
-            self.price[:count], self.demand[:count], self.within[:count],
-        )  # fmt: skip
+            self.chip[:count],
+            tuple(own[:count] for own in self.own),
+            self.price[:count],
+            self.demand[:count],
+            self.within[:count],
+        )
 
 
 def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:

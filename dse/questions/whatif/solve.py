@@ -210,11 +210,15 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
     busy = metrics if problem.demand is None else problem.busy.metrics(index)
     names = dict.fromkeys(
         [
-            *(one.metric for one in problem.objectives), *(one.metric for one in problem.limits),
-            "usd_per_million_total_tokens", "tpot_s", "output_tokens_per_s_per_chip",
-            "chip_usd_per_hour", *asked,
+            *(one.metric for one in problem.objectives),
+            *(one.metric for one in problem.limits),
+            "usd_per_million_total_tokens",
+            "tpot_s",
+            "output_tokens_per_s_per_chip",
+            "chip_usd_per_hour",
+            *asked,
         ]
-    )  # fmt: skip
+    )
     held = all(share.workload.serving != POISSON for share in problem.mix)
     found = []
     for i, point in enumerate(ids):

@@ -1,5 +1,7 @@
 // What every page shares: reading the page's colours, drawing with plotly, copying tables, printing.
 const config = { displayModeBar: false };
+// What draws the page again: on paper, in another width or another colour scheme.
+const draws = [];
 const element = (id) => document.getElementById(id);
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // Plotly reads a subset of HTML in its labels; names must come out as they are.
@@ -53,6 +55,7 @@ const tsv = (lines) => lines.map((line) => line.join("\t")).join("\n") + "\n";
 function tableText(table) {
   const lines = [...table.rows].map((row) => [...row.cells].map((cell) => flat(cell.dataset.value ?? cell.textContent)));
   const head = table.tHead ? lines[0] : [];
+  if (table.tHead) [...table.rows[0].cells].forEach((cell, k) => { if (cell.dataset.unit) head[k] += " (" + cell.dataset.unit + ")"; });
   const body = lines.slice(table.tHead ? 1 : 0);
   for (let k = 0; k < Math.max(0, ...body.map((line) => line.length)); k++) {
     const known = body.map((line) => line[k]).filter((text) => text && text !== "–").map(quantity);

@@ -1,0 +1,110 @@
+"""Traces and axes that the pictures of several questions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dse.answer.labels import axis_title, label
+from dse.answer.palette import PALETTE, SYMBOLS, plain
+
+Json = dict[str, Any]
+
+
+def scaled(metric: str, values: Sequence[float | None]) -> list[float | None]:
+    """Values in SI in the unit of the metric's axis."""
+    scale = label(metric).scale
+    return [None if value is None else value * scale for value in values]
+
+
+def metric_axis(metric: str, values: Sequence[float | None] = ()) -> Json:
+    """The axis of a metric; logarithmic where `values`, in the unit of the axis, are given."""
+    titled: Json = {"title": {"text": plain(axis_title(metric))}}
+    return titled | decades(values) if values else titled
+
+
+def decades(values: Sequence[float | None]) -> Json:
+    """A logarithmic axis with a label at each digit where there is room, else at 1, 2 and 5."""
+    known = [value for value in values if value]
+    every = bool(known) and max(known) / min(known) < 8.0
+    return {"type": "log", "tickformat": "~g", "dtick": "D1" if every else "D2"}
+
+
+def names_axis(names: Sequence[str]) -> Json:
+    """An upright axis of names, the last on top."""
+    return {
+        "type": "category",
+        "categoryarray": list(names),
+        "categoryorder": "array",
+        "automargin": True,
+    }
+
+
+def marks(k: int, name: str, x: Sequence[Any], y: Sequence[Any], hover: Sequence[str] = ()) -> Json:
+    """Marks of the `k`th colour and symbol, with a text to show over each."""
+    texts = {"hoverinfo": "text", "hovertext": [plain(text) for text in hover]} if hover else {}
+    marker = {
+        "color": PALETTE[k % len(PALETTE)],
+        "size": 12,
+        "symbol": SYMBOLS[k % len(SYMBOLS)],
+    }
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(name),
+        "x": list(x),
+        "y": list(y),
+        "marker": marker,
+        **texts,
+    }
+
+
+def line(k: int, name: str, x: Sequence[Any], y: Sequence[Any], dash: str = "solid") -> Json:
+    """A line of the `k`th colour."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": plain(name),
+        "x": list(x),
+        "y": list(y),
+        "line": {"color": PALETTE[k % len(PALETTE)], "width": 2, "dash": dash},
+    }
+
+
+def join(x: Sequence[Any], y: Sequence[Any], width: int = 2) -> Json:
+    """A quiet line that joins marks and has no entry in the legend."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": list(x),
+        "y": list(y),
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "line": {"color": "grid", "width": width},
+    }
+
+
+def bars(name: str, values: Sequence[float | None], names: Sequence[str], colour: str) -> Json:
+    """Bars to the right, one for each name."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": plain(name),
+        "x": list(values),
+        "y": list(names),
+        "marker": {"color": colour},
+    }
+
+
+def upright(x: float) -> Json:
+    """A dashed line across the picture at `x`."""
+    return {
+        "type": "line",
+        "x0": x,
+        "x1": x,
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "layer": "below",
+        "line": {"color": "grid", "width": 2, "dash": "dash"},
+    }

@@ -1,0 +1,26 @@
+"""Parts of sentences that several questions use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+class Sources:
+    """Sources by number, in the order of their first use: cells hold numbers, notes the texts."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def __call__(self, *texts: str | None) -> str:
+        """`[1] [3]`."""
+        named = dict.fromkeys(text for text in texts if text)
+        return " ".join(f"[{self._known.setdefault(one, len(self._known) + 1)}]" for one in named)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(f"[{number}] {text}" for text, number in self._known.items())

@@ -1,0 +1,245 @@
+"""The Answer of one shape for several chips: its pictures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dse.answer.answer import Answer, Cell, Column, Figure, Table
+from dse.answer.glossary import GLOSSARY
+from dse.answer.numbers import NONE, show
+from dse.answer.palette import PALETTE, plain
+from dse.answer.plots import line, marks
+from dse.economics.priced import price_parts, rests_on
+from dse.problem.words import SHOWN
+from dse.questions.basket.answer import Basket
+from dse.questions.basket.words import (
+    MEANING,
+    deployment_words,
+    document,
+    facts,
+    lead,
+    regret_words,
+    shape_words,
+    varying,
+)
+from dse.questions.rediscovery.words import NAMES, value_words
+from dse.schema.axes import AXES
+
+MOST = 12  # rows of the front that a table shows
+DENSE = "dense_equivalent_parameters"
+WORDS = {
+    "regret": "what a shape costs on a chip over what the chip's own cheapest shape costs there, "
+    "less 1",
+    "own best": "the shape that is cheapest on a chip, of all that are good enough",
+    "dense-equivalent": "the dense model of equal predicted loss and equal training tokens",
+    "experts": GLOSSARY["experts"],
+}
+
+
+def basket_answer(found: Basket, command: str = "") -> Answer:
+    """The shape that costs least over each chip's own best, and what it gives away."""
+    said, made = lead(found), document(found)
+    return Answer(
+        question="compare",
+        title=made["title"],
+        asked=f"{made['title']}: {facts(found)}",
+        headline=said[0],
+        sentences=[*said[1:], MEANING],
+        blocks=(_own_figure(found), _level_figure(found), *tables(found)),
+        command=command,
+        document=made,
+        data=(_data(found),),
+        words=WORDS,
+    )
+
+
+def tables(found: Basket) -> list[Table]:
+    made = [_own_table(found), _front_table(found), _level_table(found)]
+    if found.price_parts:
+        made.append(replace(price_parts(found.price_parts), notes=rests_on(found.price_parts)))
+    return made
+
+
+def _columns_of(found: Basket) -> list[tuple[str, int]]:
+    """(title, row) of each chip's own best and of the shape for all."""
+    own = [(f"best for {chip}", int(row)) for chip, row in zip(found.chips, found.own, strict=True)]
+    return [*own, ("for all", found.least_worst)]
+
+
+def _own_table(found: Basket) -> Table:
+    """Each chip's own best and the shape for all, on every chip."""
+    columns = _columns_of(found)
+    rows: list[dict[str, Cell]] = []
+
+    def add(name: str, texts: Sequence[str]) -> None:
+        cells = dict(zip((title for title, _ in columns), texts, strict=True))
+        rows.append({"name": name, **cells})
+
+    for axis in found.shape(0):
+        cells = [found.shape(row)[axis] for _, row in columns]
+        if AXES[axis].kind == "size" and len(set(cells)) > 1:
+            add(NAMES.get(axis, axis), [value_words(axis, cell) for cell in cells])
+    for j, chip in enumerate(found.chips):
+        per_token = found.metrics[j].values["tpot_s"]
+        add(f"on {chip}: regret", [regret_words(found.regret[row, j]) for _, row in columns])
+        add(
+            SHOWN.get(found.objective, found.objective),
+            [_shown(found.objective, found.price[row, j]) for _, row in columns],
+        )
+        add("deployment", [deployment_words(found, row, j) for _, row in columns])
+        add("per token", [show("tpot_s", per_token[row]) for _, row in columns])
+    add("dense-equivalent", [show(DENSE, found.equivalent[row]) for _, row in columns])
+    titles = [Column("name", ""), *(Column(title, title) for title, _ in columns)]
+    return Table("own", "Each chip's own best shape, and one for all", titles, rows)
+
+
+def _shown(metric: str, value: float) -> str:
+    return show(metric, value) if np.isfinite(value) else NONE
+
+
+def _regret_columns(found: Basket) -> list[Column]:
+    return [Column(chip, chip, right=True) for chip in found.chips]
+
+
+def _regrets(found: Basket, values: Iterable[float]) -> dict[str, Cell]:
+    return {chip: regret_words(value) for chip, value in zip(found.chips, values, strict=True)}
+
+
+def _front_table(found: Basket) -> Table:
+    """The shapes that are not dominated in (loss, worst regret), the first and others evenly."""
+    count = len(found.front)
+    kept = np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(int))
+    shown = [int(found.front[k]) for k in kept]
+    differ = varying(found, shown)
+    rows = [
+        {"predicted_loss": float(found.loss[i]), DENSE: float(found.equivalent[i])}
+        | _regrets(found, found.regret[i])
+        | {"mean": regret_words(found.mean[i]), "shape": shape_words(found.shape(i), differ)}
+        for i in shown
+    ]
+    of = "" if len(kept) == count else f", {len(kept)} of {count:,}"
+    columns = (
+        Column("predicted_loss", "loss", "predicted_loss"),
+        Column(DENSE, "dense equal", DENSE),
+        *_regret_columns(found),
+        Column("mean", "mean", right=True),
+        Column("shape", "shape, where they differ"),
+    )
+    caption = f"Better quality for more regret: shapes that no other beats in both{of}"
+    return Table("front", caption, columns, rows)
+
+
+def _level_table(found: Basket) -> Table:
+    """Where the shape for all changes."""
+    changed = [
+        level
+        for level, before in zip(found.levels, (None, *found.levels), strict=False)
+        if before is None or level.shape != before.shape
+    ]
+    differ = varying(found, [level.shape for level in changed])
+    rows = [
+        {"predicted_loss": level.loss}
+        | _regrets(found, level.regret)
+        | {"shape": shape_words(found.shape(level.shape), differ)}
+        for level in changed
+    ]
+    columns = (
+        Column("predicted_loss", "loss at most", "predicted_loss"),
+        *_regret_columns(found),
+        Column("shape", "shape for all, where they differ"),
+    )
+    caption = "The least worst regret where every chip's own best must be as good"
+    return Table("levels", caption, columns, rows)
+
+
+def _data(found: Basket) -> Table:
+    """Every shape of the front: its axes, loss, and regret on every chip."""
+    axes = list(found.shape(0))
+    rows = [
+        {**found.shape(i), "predicted_loss": float(found.loss[i])}
+        | {chip: float(value) for chip, value in zip(found.chips, found.regret[i], strict=True)}
+        | {"worst": float(found.worst[i]), "mean": float(found.mean[i])}
+        for i in map(int, found.front)
+    ]
+    keys = (*axes, "predicted_loss", *found.chips, "worst", "mean")
+    return Table("data", "The front", [Column(key, key) for key in keys], rows)
+
+
+def _own_figure(found: Basket) -> Figure:
+    """Regret on every chip of each chip's own best and of the shape for all, in percent."""
+    traces = []
+    for k, (name, row) in enumerate(_columns_of(found)):
+        values = [float(value) for value in found.regret[row]]
+        traces.append(
+            {
+                "type": "bar",
+                "name": plain(name),
+                "x": [plain(chip) for chip in found.chips],
+                "y": [100.0 * value if np.isfinite(value) else None for value in values],
+                "text": [regret_words(value) for value in values],
+                "textposition": "outside",
+                "cliponaxis": False,
+                "marker": {"color": PALETTE[k % len(PALETTE)]},
+                "hoverinfo": "text",
+                "hovertext": [
+                    plain(f"{name} on {chip}: {regret_words(value)}")
+                    for chip, value in zip(found.chips, values, strict=True)
+                ],
+            }
+        )
+    layout = {
+        "height": 380,
+        "barmode": "group",
+        "xaxis": {"title": {"text": "served on"}},
+        "yaxis": {"title": {"text": "regret (%)"}, "rangemode": "tozero"},
+    }
+    return Figure(
+        "own-best",
+        "Shapes made for one chip, served on another",
+        {"data": traces, "layout": layout},
+        "Regret on every chip of each chip's own best shape, and of one shape for all.",
+    )
+
+
+def _level_figure(found: Basket) -> Figure:
+    """The least regret of one shape for all, against how good it must be."""
+    losses = [level.loss for level in found.levels]
+    traces = []
+    for j, chip in enumerate(("worst of all", *found.chips)):
+        values = [level.worst if j == 0 else float(level.regret[j - 1]) for level in found.levels]
+        y = [100.0 * value for value in values]
+        hover = [
+            f"loss at most {show('predicted_loss', level.loss)} "
+            f"({show(DENSE, float(found.equivalent[level.shape]))} dense-equivalent): "
+            f"{chip} {regret_words(value)}"
+            for level, value in zip(found.levels, values, strict=True)
+        ]
+        trace: dict[str, Any] = line(j - 1, chip, losses, y) | marks(j, chip, losses, y, hover)
+        trace["mode"] = "lines+markers"
+        trace["marker"]["size"] = 8 if j == 0 else 6
+        of_all: Mapping[str, Any] = (
+            {"color": "ink"} if j == 0 else {"color": PALETTE[(j - 1) % len(PALETTE)]}
+        )
+        trace["marker"] |= of_all
+        trace["line"] |= {**of_all, "width": 3 if j == 0 else 1}
+        traces.append(trace)
+    layout = {
+        "height": 380,
+        "xaxis": {
+            "title": {"text": "predicted loss at most (better to the right)"},
+            "autorange": "reversed",
+            "tickformat": ".3f",
+        },
+        "yaxis": {"title": {"text": "least regret of one shape (%)"}, "rangemode": "tozero"},
+    }
+    return Figure(
+        "levels-plot",
+        "The same where better quality is asked",
+        {"data": traces, "layout": layout},
+        "Every chip's own best must be as good as is asked. Few shapes are that good, so the line "
+        "jumps with the grid of the space.",
+    )

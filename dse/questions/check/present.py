@@ -1,0 +1,122 @@
+"""The answer of `dse check`: its sentences and tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dse.answer.answer import Answer, Block, Cell, Column, Notes, Table
+from dse.answer.numbers import NONE, count, show_as, tenths
+from dse.questions.check.answer import Load
+from dse.questions.check.words import SEEN, answer, degree_lines, rule_lines
+
+ROUNDED = "Of the refused shape, a rank has its share of heads and widths rounded up."
+NOTHING_NEAR = (
+    "All of this software accepts no shape near it. The search changes up to three sizes, each by "
+    "at most half."
+)
+PHASES = {"prefill": "tokens", "decode": "requests"}
+
+
+def check_answer(document: dict[str, Any], load: Load, command: str = "") -> Answer:
+    """The answer whose document is `document` (`dse.questions.check.answer.check`, with the nearest
+    shapes), made for `load`."""
+    first = answer(document)
+    near = nearest_table(document)
+    blocks: list[Block] = [Notes(title, found) for title, found in rule_lines(document)]
+    blocks.append(Notes("Degrees that it admits", degree_lines(document)))
+    if near.rows:
+        blocks.append(near)
+    elif not document["ok"]:
+        blocks.append(Notes("Nearest shapes", [NOTHING_NEAR]))
+    blocks += [gemm_table(document, phase) for phase in PHASES if document[phase] is not None]
+    return Answer(
+        question="check",
+        title=f"{document['model']} on {document['chip']}: what refuses the shape, what it wastes",
+        asked=f"{document['model']} on {document['chip']}: {load.prompt_tokens:,} prompt and "
+        f"{load.output_tokens:,} output tokens, {load.concurrency:,} requests in flight",
+        headline=first,
+        blocks=blocks,
+        rests=document["assumed"],
+        command=command,
+        document={"answer": first, **document},
+        data=(degree_table(document),),
+    )
+
+
+def degree_table(document: dict[str, Any]) -> Table:
+    """check.csv: the degrees that each serving software admits."""
+    rows: list[dict[str, Cell]] = [
+        {"software": stack, **{axis: " ".join(map(str, found)) for axis, found in admitted.items()}}
+        for stack, admitted in document["degrees"]["by_stack"].items()
+    ]
+    keys = dict.fromkeys(key for row in rows for key in row) or {"software": None}
+    return Table("degrees", "Degrees by software", [Column(key, key) for key in keys], rows)
+
+
+def gemm_table(document: dict[str, Any], phase: str) -> Table:
+    """The products of one phase; shares are of its step. Columns of what was not judged are left
+    out."""
+    step, fills, prefill = document[phase], document["fills"], phase == "prefill"
+    tiles, filled = fills == "tiles", fills is not None and prefill
+    columns = (
+        (Column("name", "product"), True),
+        (Column("rows", "M", right=True), True),
+        (Column("n", "N", "count"), True),
+        (Column("k", "K", "count"), True),
+        (Column("aligned_bytes", "bytes", "count"), tiles),
+        (Column("alignment_efficiency", "aligned", "share"), tiles),
+        (Column("tile_efficiency", "tiles" if tiles else "unit", "share"), filled),
+        (Column("wave_efficiency", "waves", "share"), prefill and tiles),
+        (Column("share", "share", "share"), True),
+        (Column("added_share", "added", "share"), fills is not None),
+    )
+    title = f"Products of a {phase} step of {step['rows']:,.0f} {PHASES[phase]} on one chip"
+    return Table(
+        f"{phase} products",
+        f"{title}, {show_as('time', step['seconds'])}; shares of the step",
+        [column for column, shown in columns if shown],
+        [_product(row) for row in document["gemms"] if row["phase"] == phase],
+    )
+
+
+def _product(row: dict[str, Any]) -> dict[str, Cell]:
+    groups = f" x {row['groups']:,.0f}" if row["groups"] > 1 else ""
+    rows = row["m"] if row["m"] < 100.0 else round(row["m"])
+    return {
+        **row,
+        "name": row["name"].replace("projections", "proj.").replace("projection", "proj."),
+        "rows": f"{count(rows)}{groups}",
+        "added_share": row["added_share"] if row["added_share"] >= SEEN else 0.0,
+    }
+
+
+def nearest_table(document: dict[str, Any]) -> Table:
+    """Shapes near it that all software on the chip accepts, each against the one asked for."""
+
+    def row(near: dict[str, Any]) -> dict[str, Cell]:
+        changes = (
+            f"{name} {before:,} -> {after:,}" for name, (before, after) in near["change"].items()
+        )
+        loss, added = near["loss_nats"], near["prefill_added_share"]
+        shares = ("parameters_share", "prefill_step_share", "decode_step_share")
+        return {
+            "change": "; ".join(changes),
+            "loss_nats": NONE if loss is None else f"{loss:+.4f}",
+            "prefill_added_share": added,
+            **{name: tenths(near[name], sign=True) for name in shares},
+        }
+
+    return Table(
+        "nearest",
+        "Nearest shapes that all of this software accepts, against this one (steps with costs)",
+        (
+            Column("change", "change"),
+            Column("parameters_share", "parameters", right=True),
+            Column("loss_nats", "loss, nats", right=True),
+            Column("prefill_step_share", "prefill", right=True),
+            Column("decode_step_share", "decode", right=True),
+            Column("prefill_added_share", "added, prefill", "share"),
+        ),
+        [row(near) for near in document["nearest"]],
+        notes=() if document["ok"] else (ROUNDED,),
+    )

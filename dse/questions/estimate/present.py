@@ -1,0 +1,218 @@
+"""The answer of `dse estimate`: what is predicted of one point, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dse.answer.answer import Answer, Block, Cell, Column, Table
+from dse.answer.numbers import show
+from dse.problem.loads import held
+from dse.problem.price_words import average_load_words, price_tables
+from dse.problem.quality import quality_words
+from dse.problem.words import (
+    LINES,
+    MIX,
+    OF_ARRIVALS,
+    OF_POOLS,
+    SHORT,
+    heading,
+    known_words,
+    pool_heading,
+    violation_words,
+)
+from dse.questions.estimate.detail import batch_table, detail_blocks
+from dse.questions.estimate.energy import energy_by_batch
+from dse.questions.estimate.point import Estimate
+from dse.schema.metrics import EVERY
+
+WORKLOAD_COLUMNS = (
+    "ttft_s",
+    "tpot_s",
+    "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+    "usd_per_million_total_tokens",
+)
+# The same where requests of one arrive at random.
+ARRIVAL_COLUMNS = (
+    "ttft_s",
+    "ttft_p99_s",
+    "utilisation",
+    "tpot_s",
+    "usd_per_million_total_tokens",
+)
+
+
+@dataclass(frozen=True)
+class PointAnswer(Answer):
+    """The answer of one point. Every key of its document is an attribute: `e.tpot_s`,
+    `e.provenance`, `e.feasible`. `point` has the arrays behind it; None for pools."""
+
+    point: Estimate | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        document = self.__dict__.get("document", {})
+        if name in document:
+            return document[name]
+        raise AttributeError(f"an estimate has no {name!r}")
+
+    def interval(self, metric: str) -> tuple[float, float] | None:
+        """(low, high) of a metric, 80%; None for one that has no interval."""
+        found = self.document["intervals"].get(metric)
+        return None if found is None else (found[0], found[1])
+
+
+def point_answer(
+    found: Estimate, *, detail: bool = False, by_batch: bool = False, command: str = ""
+) -> PointAnswer:
+    """The answer of one point. `detail` adds where time, memory, money and energy go (of an
+    estimate that kept its entries), `by_batch` tokens per joule by requests in flight."""
+    estimated = found.as_json()
+    document = dict(estimated)
+    first, *rest = _lead(estimated)
+    loads = estimated.get("workloads", ())
+    blocks: list[Block] = [workload_table(loads)] if estimated["workload"] is None else []
+    blocks.append(metric_table(estimated))
+    if detail:
+        more, made = detail_blocks(found, estimated)
+        document |= more
+        blocks += made
+    if by_batch:
+        document["energy_by_batch"] = energy_by_batch(found)
+        blocks.append(batch_table(document["energy_by_batch"]))
+    if "price" in estimated:
+        blocks += price_tables(estimated["price"])
+    if "at_average_load" in estimated:
+        rest.append(average_load_words(estimated["at_average_load"]))
+    asked, *others = heading(estimated)
+    return PointAnswer(
+        question="estimate",
+        title=f"{estimated['model']} on {estimated['deployment']['chips']:,} x "
+        f"{estimated['deployment']['chip']}",
+        asked="; ".join((asked, *others)),
+        headline=first,
+        sentences=[*rest, *quality_words(estimated)],
+        blocks=blocks,
+        certainty=[known_words(estimated)],
+        rests=estimated["assumed"],
+        command=command,
+        document=document,
+        data=(data_table(estimated),),
+        point=found,
+    )
+
+
+def pools_answer(document: dict[str, Any], command: str = "") -> PointAnswer:
+    """The answer of disaggregated prefill and decode (`dse.questions.estimate.pools`)."""
+    first, *rest = _lead(document)
+    return PointAnswer(
+        question="estimate",
+        title=f"{document['model']}, prefill and decode on pools of their own",
+        asked="; ".join(pool_heading(document)),
+        headline=first,
+        sentences=rest,
+        blocks=[metric_table(document)],
+        rests=document["assumed"],
+        command=command,
+        document=document,
+        data=(data_table(document),),
+    )
+
+
+def _lead(document: Mapping[str, Any]) -> list[str]:
+    """The answer in one sentence, or the first rule that the point breaks; then the rest."""
+    bound = [f"Bound by {document['bottleneck']}."]
+    if not document["feasible"]:
+        broken = [f"Infeasible: {violation_words(row)}." for row in document["violations"]]
+        return [*broken, *bound]
+    money = document["usd_per_million_total_tokens"]
+    usd = show("usd_per_million_total_tokens", money)
+    cost = "" if money is None else f", {usd} per million tokens"
+    return [
+        f"Feasible. {show('tpot_s', document['tpot_s'])} per output token, "
+        f"{show('ttft_s', document['ttft_s'])} to the first token, "
+        f"{show('output_tokens_per_s', document['output_tokens_per_s'])} output tokens per second"
+        f"{cost}.",
+        *bound,
+    ]
+
+
+def _shown(document: Mapping[str, Any]) -> list[str]:
+    """The metrics of a document that are worth a line."""
+    pools = "prefill_pool" in document
+    return [
+        metric
+        for metric in (*LINES, *OF_POOLS)
+        if metric in document
+        and not ((pools or metric in OF_ARRIVALS) and document[metric] is None)
+    ]
+
+
+def metric_table(document: Mapping[str, Any]) -> Table:
+    """Every metric worth a line: its value, interval and how it is known."""
+    rows: list[dict[str, Cell]] = []
+    for metric in _shown(document):
+        ends = document["intervals"].get(metric)
+        rows.append(
+            {
+                "metric": EVERY[metric].label,
+                "predicted": show(metric, document[metric]),
+                "interval": " .. ".join(show(metric, end) for end in ends) if ends else "",
+                "known": document["provenance"].get(metric, ""),
+            }
+        )
+    return Table(
+        "metrics",
+        "What is predicted",
+        (
+            Column("metric", "metric"),
+            Column("predicted", "predicted", right=True),
+            Column("interval", "80% interval", right=True),
+            Column("known", "known as"),
+        ),
+        rows,
+    )
+
+
+def data_table(document: Mapping[str, Any]) -> Table:
+    """estimate.csv: the same numbers, raw and in SI."""
+    rows: list[dict[str, Cell]] = []
+    for metric in _shown(document):
+        low, high = document["intervals"].get(metric) or (None, None)
+        known = document["provenance"].get(metric)
+        rows.append(
+            {"metric": metric, "value": document[metric], "low": low, "high": high, "known": known}
+        )
+    keys = ("metric", "value", "low", "high", "known")
+    return Table("data", "Metrics in SI units", [Column(key, key) for key in keys], rows)
+
+
+def workload_table(loads: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each workload of a mix."""
+    metrics = WORKLOAD_COLUMNS if held(loads) else ARRIVAL_COLUMNS
+    return Table(
+        "workloads",
+        "Each workload of the mix",
+        (
+            Column("name", "workload"),
+            Column("weight", "requests", "share"),
+            Column("chip_seconds_share", "of the time", "share"),
+            *(Column(metric, SHORT[metric], metric) for metric in metrics),
+        ),
+        loads,
+        notes=(MIX,),
+    )
+
+
+def why_not_answer(document: dict[str, Any], study: str, command: str = "") -> Answer:
+    """The answer of `dse estimate --why-not STUDY` (`dse.questions.estimate.why_not`)."""
+    first, *rest = document["reasons"]
+    return Answer(
+        question="estimate",
+        title=f"Why the front of {study} lacks this point",
+        headline=first,
+        sentences=rest,
+        document=document,
+        command=command,
+    )

@@ -1,0 +1,286 @@
+"""The Answer of `dse whatif --uncertain`: its tables, pictures and commands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dse.answer.answer import Answer, Block, Column, Commands, Figure, Table, table_of
+from dse.answer.numbers import percent, share, show
+from dse.answer.palette import BLUE, VERMILION, hatch, plain
+from dse.answer.plots import bars, join, marks, names_axis
+from dse.economics.priced import price_parts
+from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHORT, SHOWN
+from dse.questions.risk.answer import Risk
+from dse.questions.risk.document import document
+from dse.questions.risk.words import MEANING, is_held
+
+Json = Mapping[str, Any]
+MOST, HELPS = 6, 0.0005  # choices and measurements shown; chance that one of these saves
+WORDS = {
+    "draw": "one guess of all that is not known: prices, errors of the model, demand",
+    "choice": "a chip in the configuration that is cheapest on it at the prediction",
+    "prediction": "what the model says, with every price as published",
+    "regret": "what a choice costs over what the best choice of the same draw costs, less 1",
+    "80% interval": "where the figure is taken to lie four times out of five",
+    "configuration": "degrees and number formats; requests in flight are chosen again in every "
+    "draw",
+    "standard error": "how far a chance may be off because draws are random",
+    "kernel laws": "how fast the chip runs matrix products, attention and collectives, by their "
+    "size",
+    "fitted": "the kernel laws were measured on the chip",
+}
+
+
+def risk_answer(found: Risk, command: str = "") -> Answer:
+    made = document(found)
+    steps = made["measure_next"][0]["commands"] if made["measure_next"] else []
+    blocks: list[Block] = [*_figures(made), _choices(found, made)]
+    if made["measure_next"]:
+        blocks.append(_measurements(made))
+    if made["prices"]:
+        blocks.append(_prices(made))
+    if found.parts:
+        blocks.append(price_parts(found.parts))
+    if steps:
+        title = "To make the first measurement, of a server that runs the deployment named"
+        blocks.append(Commands(title, steps))
+    return Answer(
+        question="risk",
+        title=f"How sure: {made['title']}",
+        asked=f"{made['title']}: {made['asked']}",
+        headline=made["answer"][0],
+        sentences=made["answer"][1:],
+        blocks=blocks,
+        rests=made["rests_on"],
+        command=command,
+        document=made,
+        data=(table_of("data", _with_ends(made["choices"])),),
+        words=WORDS,
+    )
+
+
+def _with_ends(rows: Sequence[Json]) -> list[dict[str, Any]]:
+    """Rows with the ends of their interval as `low` and `high`."""
+    return [{**row, "low": row["interval"][0], "high": row["interval"][1]} for row in rows]
+
+
+def _choices(found: Risk, made: Json) -> Table:
+    metric = made["objective"]
+    rows = [
+        {**row, "between": " to ".join(show(metric, end) for end in row["interval"])}
+        for row in sorted(made["choices"], key=lambda row: -row["chance_first"])
+    ]
+    key = DEPLOYMENT_KEY + (HELD_KEY if is_held(found) else "")
+    return Table(
+        "choices",
+        "Choices, the one most often first on top",
+        (
+            Column("words", "choice, as predicted"),
+            Column("efficiency", "laws"),
+            Column("predicted", SHORT.get(metric) or metric, metric),
+            Column("between", "80% of draws"),
+            Column("chance_first", "first", "share"),
+            Column("expected_regret", "regret", "share"),
+            Column("regret_95", "95%", "share"),
+            Column("worst_regret", "worst", "share"),
+            Column("chance_misses_limits", "misses limits", "share"),
+        ),
+        rows,
+        (
+            f"{key}. laws: how the kernel laws of the chip are known. The figure is "
+            f"{SHOWN.get(metric, metric)}. first: share of the draws in which it is the best. "
+            "regret: in the mean, its 95th percentile, and the worst with every 80% interval at "
+            "its end against it. misses limits: share of the draws in which no load keeps them.",
+            MEANING,
+        ),
+    )
+
+
+def _measurements(made: Json) -> Table:
+    rows = [
+        {
+            **row,
+            "chance_saved": max(row["chance_saved"], 0.0),
+            "expected_regret_saved": max(row["expected_regret_saved"], 0.0),
+        }
+        for row in made["measure_next"]
+    ]
+    wrong, most = rows[0]["chance_wrong_now"], rows[:MOST]
+    regret = min(row["expected_regret"] for row in made["choices"])
+    now = f"now a choice is wrong in {share(wrong)}, its expected regret {share(regret)}"
+    caption = f"Measure next: {now}"
+    if len(most) < len(rows):
+        caption += f" ({len(most)} of {len(rows)} measurements)"
+    return Table(
+        "measure next",
+        caption,
+        (
+            Column("words", "learn"),
+            Column("chance_wrong_after", "wrong after", "share"),
+            Column("chance_saved", "saved", "share"),
+            Column("expected_regret_after", "regret after", "share"),
+            Column("expected_regret_saved", "saved", "share"),
+            Column("changes_choice", "changes the choice", "share"),
+        ),
+        most,
+    )
+
+
+def _prices(made: Json) -> Table:
+    return Table(
+        "prices",
+        f"Prices that were drawn, per chip-hour on basis {made['price_basis']}",
+        (
+            Column("chip", "chip"),
+            Column("usd_per_chip_hour", "price", "dollars"),
+            Column("low", "80% from", "dollars"),
+            Column("high", "to", "dollars"),
+            Column("rows", "rows", "count"),
+            Column("kind", "interval"),
+        ),
+        _with_ends(made["prices"]),
+    )
+
+
+def _figures(made: Json) -> list[Figure]:
+    """None where there is one choice."""
+    if len(made["choices"]) == 1:
+        return []
+    found = [_first(made), _margin(made), _regret(made)]
+    return [*found, _measure(made)] if made["measure_next"] else found
+
+
+def _first(made: Json) -> Figure:
+    """The chance of each choice to be the best of a draw, the highest on top."""
+    rows = sorted(made["choices"], key=lambda one: one["chance_first"])
+    names, chance = [plain(one["name"]) for one in rows], [one["chance_first"] for one in rows]
+    trace = bars("", [100.0 * one for one in chance], names, BLUE)
+    trace |= {
+        "text": [percent(one) for one in chance],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hoverinfo": "skip",
+    }
+    across = {
+        "title": {"text": "share of draws (%)"},
+        "range": [0, min(112.0 * max(chance) + 1.0, 108.0)],
+    }
+    return Figure(
+        "first",
+        "How often each choice is the best",
+        _drawn([trace], names, 110 + 32 * len(rows), across),
+        "The share of the draws in which each choice is the best.",
+    )
+
+
+def _regret(made: Json) -> Figure:
+    """Expected regret, its 95th percentile, and the worst, of the choices where it is least."""
+    rows = sorted(made["choices"], key=lambda one: one["expected_regret"])[:MOST][::-1]
+    names = [plain(one["name"]) for one in rows]
+    kinds = (
+        ("in the mean", "expected_regret"),
+        ("in one draw of twenty, or more", "regret_95"),
+        ("every interval at its end", "worst_regret"),
+    )
+    traces = [
+        marks(k, name, [None if one[key] is None else 100.0 * one[key] for one in rows], names)
+        | {"hovertemplate": f"%{{y}}, {name}: %{{x:.3g}}%<extra></extra>"}
+        for k, (name, key) in enumerate(kinds)
+    ]
+    across = {"title": {"text": "costs more than the best of the draw (%)"}, "rangemode": "tozero"}
+    return Figure(
+        "regret",
+        "What being wrong costs: the least regrets",
+        _drawn(traces, names, 150 + 32 * len(rows), across),
+        "What each choice costs over the best of the draw: in the mean, in one draw of twenty, and "
+        "with every interval at its end against it.",
+    )
+
+
+def _margin(made: Json) -> Figure:
+    """How far the best other choice lies above or below the one that is advised, in the draws."""
+    take, rows = plain(made["advised"]), made["margin"]
+    chance = {plain(one["name"]): one["chance_first"] for one in made["choices"]}[take]
+    traces = []
+    for name, wins, colour, shape in (
+        (f"{take} is best: {percent(chance)}", True, BLUE, ""),
+        (f"another is: {percent(1.0 - chance)}", False, VERMILION, "/"),
+    ):
+        mine = [row for row in rows if (row["to"] > 0.0) == wins]
+        ends = [(math.log1p(row["from"]), math.log1p(row["to"])) for row in mine]
+        traces.append(
+            {
+                "type": "bar",
+                "name": name,
+                "x": [(a + b) / 2.0 for a, b in ends],
+                "width": [b - a for a, b in ends],
+                "y": [100.0 * row["share"] for row in mine],
+                "marker": {"color": colour, "pattern": hatch(shape)},
+                "hoverinfo": "text",
+                "hovertext": [
+                    f"{100 * row['from']:+.0f}% to {100 * row['to']:+.0f}%: "
+                    f"{100 * row['share']:.1f}%"
+                    for row in mine
+                ],
+            }
+        )
+    low, high = rows[0]["from"], rows[-1]["to"]
+    ticks = {low: f"{100 * low:.0f}%", -0.5: "-50%", 0.0: "same", 1.0: "+100%"}
+    ticks[high] = f"+{100 * high:.0f}%"
+    title = f"the best other choice costs, over {take}<br>(outermost bars: or beyond)"
+    layout = {
+        "height": 360,
+        "barmode": "overlay",
+        "bargap": 0,
+        "xaxis": {
+            "title": {"text": title},
+            "range": [math.log1p(low) - 0.2, math.log1p(high) + 0.2],
+            "tickvals": [math.log1p(tick) for tick in ticks],
+            "ticktext": list(ticks.values()),
+            "tickangle": 0,
+        },
+        "yaxis": {"title": {"text": "share of draws (%)"}},
+    }
+    return Figure(
+        "margin",
+        f"By how much {made['advised']} wins or loses",
+        {"data": traces, "layout": layout},
+        f"Shares of the draws by what the best other choice costs over {made['advised']}.",
+    )
+
+
+def _measure(made: Json) -> Figure:
+    """The chance of a wrong choice before and after each measurement, the most helpful on top."""
+    best, *others = made["measure_next"][:MOST]
+    rows = [*(one for one in others[::-1] if one["chance_saved"] >= HELPS), best]
+    names = [_two_lines(one["words"].removeprefix("serving on ")) for one in rows]
+    columns = [
+        [100.0 * one[key] for one in rows] for key in ("chance_wrong_now", "chance_wrong_after")
+    ]
+    traces = [join(ends, [name, name], 5) for name, *ends in zip(names, *columns, strict=True)] + [
+        marks(k, name, values, names)
+        | {"hovertemplate": f"%{{y}}, {name}: %{{x:.1f}}%<extra></extra>"}
+        for k, (name, values) in enumerate(zip(("now", "after it"), columns, strict=True))
+    ]
+    across = {"title": {"text": "chance of a wrong choice (%)"}}
+    return Figure(
+        "measure",
+        "What a measurement would help",
+        _drawn(traces, names, 140 + 44 * len(rows), across),
+        "The chance of a wrong choice now, and after each measurement.",
+    )
+
+
+def _drawn(
+    traces: Sequence[Json], names: Sequence[str], height: int, across: Json
+) -> dict[str, Any]:
+    layout = {"height": height, "xaxis": across, "yaxis": names_axis(names)}
+    return {"data": traces, "layout": layout}
+
+
+def _two_lines(words: str) -> str:
+    """Chips on one line, how they are used on the next."""
+    count, chip, *rest = words.split(" ", 2)
+    return "<br>".join(map(plain, (f"{count} {chip}", *rest)))

@@ -1,0 +1,245 @@
+"""What study.json and front.json say of a search: the front, and the points chosen from it."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse import __version__
+from dse.catalog import Catalog
+from dse.economics.tco import usd_per_chip_hour
+from dse.pareto import REFERENCE, Scale, choose, hypervolume
+from dse.problem.describe import (
+    describe_deployment,
+    describe_metrics,
+    describe_workloads,
+    number,
+)
+from dse.problem.evaluate import Metrics
+from dse.problem.loads import one_load
+from dse.problem.objective import PhysicsProblem
+from dse.problem.quality import fit_ranges
+from dse.problem.racks import study_rack
+from dse.problem.shapes import model_at
+from dse.quality.laws import LAWS
+from dse.questions.estimate.breakdown import breakdown
+from dse.questions.estimate.elsewhere import elsewhere
+from dse.questions.estimate.point import assumptions, average_load
+from dse.rules.registry import MEANINGS
+from dse.schema.catalog import LAWS as EFFICIENCY_FILES
+from dse.schema.catalog import PRICES, full_path
+from dse.schema.metrics import METRICS
+from dse.schema.own_config import config_of
+from dse.search.run import Result
+from dse.study.bounds import at_bounds
+from dse.study.demand import training_document
+from dse.study.robust import front_probability
+from dse.study.sources import price_parts, price_rows, source_rows
+from dse.study.unseen import unseen
+
+LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas")
+NAMES = {
+    "usd_per_million_total_tokens": "cheapest",
+    "usd_per_million_output_tokens": "cheapest",
+    "usd_per_million_output_tokens_all_in": "cheapest",
+    "tpot_s": "fastest",
+    "e2e_s": "fastest",
+    "ttft_s": "soonest",
+    "predicted_loss": "best",
+    "full_attention_share": "most full attention",
+}
+
+
+def _left_out(reasons: Mapping[str, str]) -> list[str]:
+    """One sentence a reason, with the chips that it leaves out by name."""
+    chips: dict[str, list[str]] = {}
+    for chip, reason in reasons.items():
+        chips.setdefault(reason.removeprefix(f"{chip} "), []).append(chip)
+    return [
+        f"{', '.join(names)}: {reason}" if len(names) > 1 else f"{names[0]} {reason}"
+        for reason, names in chips.items()
+    ]
+
+
+def describe(
+    problem: PhysicsProblem, catalog: Catalog, result: Result, identity: dict, out: Path
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(items of front.json, study.json) of a search."""
+    front, study = result.front, problem.study
+    metrics = problem.metrics(front.index, keep=True)
+    log = tuple(objective.log for objective in problem.objectives)
+    names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
+    chosen = choose(front.F, names, log)
+    items = _items(problem, catalog, metrics, front.index, chosen, out)
+    likely = front_probability(problem, front.index, identity["seed"])
+    for item, probability in zip(items, likely, strict=True):
+        item["front_probability"] = float(probability)
+        item["metrics"]["assumed"] += problem.trained.assumed if problem.trained else ()
+    scale = Scale.of(front.F, log)
+    loads = [load.row() for load in study.workloads]
+    law = LAWS[study.quality_law]
+    document = {
+        "space": study.name,
+        "title": study.title or study.name,
+        "description": study.description,
+        "size": problem.space.size,
+        "seed": identity["seed"],
+        "engine": result.engine,
+        "why_engine": result.why,
+        "price_basis": study.price_basis,
+        **({"costs": study.costs.as_json()} if study.costs else {}),
+        **({"demand": asdict(study.demand)} if study.demand else {}),
+        **({PRICES: catalog.source.own_prices()} if catalog.source.has_prices else {}),
+        **({"rack": study_rack(problem.machines)} if problem.machines.rack else {}),
+        "workload": one_load(loads),
+        **({"workloads": loads} if len(loads) > 1 else {}),
+        "training_compute": study.training_compute,
+        "training_tokens": study.training_tokens,
+        **training_document(problem, front.index),
+        "objectives": [
+            {
+                "metric": o.metric,
+                "direction": o.direction,
+                "log": o.log,
+                "unit": METRICS[o.metric].dimension,
+            }
+            for o in problem.objectives
+        ],
+        "constraints": [
+            {"text": c.text, "metric": c.metric, "sign": c.sign, "limit": c.limit}
+            | ({"workload": c.workload} if c.workload else {})
+            for c in problem.limits
+        ],
+        "constraint_tallies": [
+            {
+                "constraint": tally.constraint,
+                "meaning": MEANINGS.get(tally.constraint, "a limit of the space file"),
+                "violated": tally.violated,
+                "only": tally.only,
+            }
+            for tally in result.tallies
+        ],
+        "evaluations": result.evaluations,
+        "feasible": result.feasible,
+        "front_size": len(items),
+        "hypervolume": hypervolume(front.F, scale),
+        "reference_point": [REFERENCE] * len(problem.objectives),
+        "price": {
+            "basis": study.price_basis,
+            "rows": price_rows(catalog, problem),
+            **({"breakdowns": price_parts(catalog, problem)} if study.costs else {}),
+        },
+        "left_out": _left_out(study.why_left_out),
+        "chip_files": [full_path(file) for file in catalog.source.chips],
+        **({EFFICIENCY_FILES: list(laws)} if (laws := catalog.source.efficiency) else {}),
+        "quality_law": law.name,
+        "law": {
+            "name": law.title,
+            "sources": list(law.sources),
+            "fit_range": list(law.fit_range),
+            "not_seen": [*law.not_seen, *unseen(study.model_axes)],
+            "fit": fit_ranges(law.name),
+            **_law_use(metrics),
+            "at_bounds": at_bounds(problem, metrics, front.index),
+        },
+        "chosen": {
+            name: {
+                "point": row + 1,
+                **breakdown(metrics, row),
+                "peak_flops_per_s": dict(
+                    catalog.chips[items[row]["deployment"]["chip"]].peak_flops_per_s
+                ),
+                "elsewhere": elsewhere(problem, catalog, items[row]),
+            }
+            for name, row in chosen.items()
+        },
+        "sources": source_rows(catalog, problem),
+        "versions": {
+            "dse": __version__,
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            **{name: version(name) for name in LIBRARIES},
+        },
+        "data_digest": identity["data_digest"],
+        "fingerprint": identity["fingerprint"],
+    }
+    return items, document
+
+
+def _items(
+    problem: PhysicsProblem,
+    catalog: Catalog,
+    metrics: Metrics,
+    index: np.ndarray,
+    chosen: dict[str, int],
+    out: Path,
+) -> list[dict[str, Any]]:
+    batch = problem.batch(index)
+    asked = tuple(objective.metric for objective in problem.objectives)
+    items = []
+    for i in range(len(index)):
+        tokens = number(metrics.values["training_tokens"][i])
+        if problem.model is None:
+            model = model_at(batch, i, f"{problem.study.name}-{i + 1}", tokens)
+        else:
+            model = problem.model
+        deployment = describe_deployment(batch, i, problem.machines)
+        workloads = describe_workloads(metrics, i)
+        items.append(
+            {
+                "point": i + 1,
+                "names": [name for name, row in chosen.items() if row == i],
+                "model": config_of(model),
+                "deployment": deployment,
+                "metrics": {
+                    **describe_metrics(metrics, i, batch, problem.limits, asked),
+                    "assumed": assumptions(
+                        catalog,
+                        model,
+                        deployment,
+                        problem.mix,
+                        int(metrics.provenance[i]),
+                        problem.study.price_basis,
+                        problem.study.rack,
+                    ),
+                },
+                **({"workloads": workloads} if workloads else {}),
+                **_at_average_load(problem, catalog, metrics, i, deployment["chip"]),
+                "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",
+            }
+        )
+    return items
+
+
+def _at_average_load(
+    problem: PhysicsProblem, catalog: Catalog, metrics: Metrics, row: int, chip: str
+) -> dict[str, Any]:
+    study = problem.study
+    if study.demand is None:
+        return {}
+    price = None
+    if study.costs is not None:
+        price = usd_per_chip_hour(catalog, chip, study.price_basis, study.costs)
+    return {"at_average_load": average_load(study.demand, metrics, row, price).as_json()}
+
+
+def _law_use(metrics: Metrics) -> dict[str, Any]:
+    """How much of the front lies outside what the quality law was fitted on."""
+    quality = metrics.quality
+    outside = np.zeros(len(metrics.provenance), dtype=bool)
+    for flags in quality.extrapolates.values():
+        outside = outside | flags
+    return {
+        "extrapolated_share": float(outside.mean()),
+        "extrapolated": [
+            {"quantity": name, "share": float(flags.mean())}
+            for name, flags in quality.extrapolates.items()
+        ],
+    }

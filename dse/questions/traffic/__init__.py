@@ -1,1 +1,0 @@
-"""The fleet that a trace of requests needs."""

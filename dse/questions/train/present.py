@@ -1,0 +1,136 @@
+"""The answer of `dse train`: its sentences, picture and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dse.answer.answer import Answer, Block, Cell, Column, Figure, Table
+from dse.answer.bars import share_bars
+from dse.physics.training.at_scale import LOSSES_AT_SCALE
+from dse.problem.price_words import price_tables
+from dse.questions.train.answer import Training
+from dse.questions.train.words import (
+    SHORT_LOSSES,
+    heading,
+    memory_sentences,
+    plan_words,
+    sentences,
+)
+
+LEAST_SHARE = 0.0005  # of a step, below which a loss is not shown
+
+
+def train_answer(found: Training, *, only_memory: bool = False, command: str = "") -> Answer:
+    """The answer of a run; with `only_memory` that of its memory, of the model whole and a chip."""
+    document = found.as_json()
+    first, *rest = memory_sentences(document) if only_memory else sentences(document)
+    blocks: list[Block] = [memory_table(document)]
+    if only_memory:
+        blocks.insert(0, whole_table(document))
+    elif found.feasible:
+        blocks = [losses_figure(document), losses_table(document), *blocks]
+        if document["next_plans"]:
+            blocks.append(next_table(document))
+    if not only_memory:
+        blocks += price_tables(document["price"]) if "price" in document else []
+    return Answer(
+        question="train",
+        title=f"Training {document['model']} on {document['chips']:,} x {document['chip']}",
+        asked=heading(document),
+        headline=first,
+        sentences=rest,
+        blocks=blocks,
+        rests=document["assumed"],
+        command=command,
+        document=document,
+    )
+
+
+def losses_table(document: Mapping[str, Any]) -> Table:
+    rows: list[dict[str, Cell]] = [
+        {
+            "cause": SHORT_LOSSES[name],
+            "seconds": document["losses_s"][name],
+            "share": document["loss_shares"][name],
+        }
+        for name in _shown(document)
+    ]
+    return Table(
+        "step",
+        "Where a step goes",
+        (
+            Column("cause", "where a step goes"),
+            Column("seconds", "time", "time"),
+            Column("share", "share", "share"),
+        ),
+        rows,
+    )
+
+
+def losses_figure(document: Mapping[str, Any]) -> Figure:
+    shares = {SHORT_LOSSES[name]: document["loss_shares"][name] for name in _shown(document)}
+    return share_bars("step", "Where a step goes", "the step", shares)
+
+
+def _shown(document: Mapping[str, Any]) -> list[str]:
+    return [name for name in LOSSES_AT_SCALE if document["loss_shares"][name] >= LEAST_SHARE]
+
+
+def memory_table(document: Mapping[str, Any]) -> Table:
+    capacity = document["memory_capacity_bytes_per_chip"]
+    parts = dict(document["memory_bytes_per_chip_parts"])
+    parts["all of it"] = document["memory_bytes_per_chip"]
+    rows: list[dict[str, Cell]] = [
+        {"part": name, "bytes": size, "share": size / capacity}
+        for name, size in parts.items()
+        if size > 0.0
+    ]
+    rows.append({"part": "capacity", "bytes": capacity})
+    return Table(
+        "memory",
+        "Memory of the fullest chip",
+        (
+            Column("part", "memory of the fullest chip"),
+            Column("bytes", "memory", "bytes"),
+            Column("share", "of capacity", "share"),
+        ),
+        rows,
+    )
+
+
+def whole_table(document: Mapping[str, Any]) -> Table:
+    whole = document["memory_unsharded_bytes"]
+    names = {name: name for name in ("weights", "gradients", "optimizer", "total")}
+    names["master_copy"] = "FP32 master copy, beside it"
+    return Table(
+        "whole model",
+        "The whole model, not divided over chips",
+        (Column("part", "the whole model"), Column("bytes", "memory", "bytes")),
+        [{"part": text, "bytes": whole[name]} for name, text in names.items()],
+    )
+
+
+def next_table(document: Mapping[str, Any]) -> Table:
+    rows: list[dict[str, Cell]] = [
+        {
+            "plan": plan_words(row["parallelism"]),
+            "step_s": row["step_s"],
+            "mfu": row["mfu"],
+            "days": row["days"],
+            "memory_bytes_per_chip": row["memory_bytes_per_chip"],
+        }
+        for row in document["next_plans"]
+    ]
+    return Table(
+        "next plans",
+        "The next ways to divide it",
+        (
+            Column("plan", "plan"),
+            Column("step_s", "step", "time"),
+            Column("mfu", "MFU", "training_mfu"),
+            Column("days", "time", "training_days"),
+            Column("memory_bytes_per_chip", "memory", "memory_bytes_per_chip"),
+        ),
+        rows,
+    )

@@ -1,0 +1,171 @@
+"""A model on chips as a space: what is given is fixed, the other deployments are looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dse.catalog import Catalog, load_catalog
+from dse.errors import InputError, InputErrors
+from dse.questions.estimate.ask import known_dtypes
+from dse.questions.whatif.breakeven import COST
+from dse.schema.catalog import is_chip_file
+from dse.schema.metrics import METRICS
+from dse.schema.model import Model
+from dse.schema.model_catalog import resolve_model
+from dse.schema.study import load_study
+
+# The deployments of a model that are looked at where nothing is said of them.
+DENSE = {
+    "tensor_parallel": [1, 2, 4, 8],
+    "concurrency": {"from": 1, "to": 1024, "powers_of": 2},
+}
+SPARSE = {
+    "tensor_parallel": [1, 2, 4, 8],
+    "data_parallel": [1, 2, 4, 8, 16, 32, 64],
+    "expert_parallel": {"ratio_of": "tensor_parallel * data_parallel", "values": ["1/72", 1]},
+    "concurrency": {"from": 1, "to": 8192, "powers_of": 2},
+}
+MOST_CHIPS = 72
+LIMITS = ("ttft_s <= 2 s", "tpot_s <= 50 ms")
+# Axes and sections of a space, as flags.
+FLAGS = {
+    "tensor_parallel": "tp",
+    "pipeline_parallel": "pp",
+    "data_parallel": "dp",
+    "expert_parallel": "ep",
+    "constraints": "limit",
+    "objectives": "objective",
+}
+
+
+def space_of_model(
+    model: str | Path | None,
+    chips: Sequence[str],
+    *,
+    tp: int | None = None,
+    pp: int | None = None,
+    dp: int | None = None,
+    ep: int | None = None,
+    replicas: int | None = None,
+    concurrency: int | None = None,
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    prompt_tokens: int = 2048,
+    output_tokens: int = 512,
+    prefix_hit_rate: float | None = None,
+    requests_per_second: float | None = None,
+    backend: str | None = None,
+    price_basis: str = "rental_3yr",
+    limits: Sequence[str] = (),
+    objective: str | None = None,
+    catalog: Catalog | None = None,
+) -> dict[str, Any]:
+    """A space of the deployments of a model on one chip or several, for `dse.whatif`, `dse.risk`
+    and `dse.run`.
+
+        dse.whatif(dse.space_of_model("llama-3-70b", ["h100_sxm", "mi300x"], tp=8))
+
+    `model` is a catalog id or the path of a config.json, `chips` are ids or paths of chip files.
+    Degrees, `concurrency` and formats that are None are looked for; `limits` are LIMITS unless
+    given. Raises InputError for what no space can say.
+    """
+    for name, listed, given in (("model", "models", model), ("chip", "chips", chips)):
+        if not given:
+            ids = f"ids that `dse catalog {listed} list` prints"
+            raise InputError(
+                f"--{name} is missing", accepted=f"a STUDY, or --model and --chip: {ids}"
+            )
+    dtypes = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}
+    known_dtypes(dtypes)
+    resolved, catalog = resolve_model(str(model)), catalog or load_catalog()
+    named = []
+    for text in chips:
+        catalog, chip = catalog.with_chip(text)
+        catalog.require(chip)
+        named.append(chip)
+    if len(set(named)) < len(named):
+        raise InputError(f"read {', '.join(named)}", field="--chip", accepted="each chip once")
+    sparse = any(block.kind == "moe" for block in resolved.blocks)
+    axes: dict[str, Any] = {
+        **(SPARSE if sparse else DENSE),
+        "replicas": 1,
+        "weight_dtype": dtypes["weight_dtype"] or _own_format(resolved, sparse),
+        "kv_dtype": dtypes["kv_dtype"] or resolved.kv_dtype or "bf16",
+    }
+    given = {
+        "tensor_parallel": tp,
+        "pipeline_parallel": pp,
+        "data_parallel": dp,
+        "expert_parallel": ep,
+        "replicas": replicas,
+        "concurrency": concurrency if requests_per_second is None else 1,
+    }
+    axes |= {axis: value for axis, value in given.items() if value is not None}
+    workload: dict[str, Any] = {
+        "prompt_tokens": prompt_tokens,
+        "output_tokens": output_tokens,
+        "serving": "continuous",
+        "backend": backend or "current",
+    }
+    if prefix_hit_rate is not None:
+        workload["prefix_hit_rate"] = prefix_hit_rate
+    if requests_per_second is not None:
+        workload |= {"serving": "poisson", "requests_per_second": requests_per_second}
+    free = len(named) > 1 or any(isinstance(value, (list, dict)) for value in axes.values())
+    path = Path(str(model))
+    space = {
+        "name": "whatif",
+        "title": f"{resolved.name} on {', '.join(named)}",
+        "description": "what the flags leave open of the deployment is looked for" if free else "",
+        "workload": workload,
+        "price_basis": price_basis,
+        "model": str(path.resolve()) if path.exists() else str(model),
+        "deployment": {
+            "chip": [str(Path(one).resolve()) if is_chip_file(one) else one for one in chips],
+            **axes,
+        },
+        "objectives": _objectives(objective),
+        "constraints": [
+            *(limits or LIMITS),
+            *([f"chips <= {MOST_CHIPS}"] if sparse and dp is None else []),
+        ],
+    }
+    try:
+        study = load_study(space, catalog)
+    except InputError as error:
+        raise _as_flags(error) from None
+    if study.left_out:
+        raise InputError(
+            next(iter(study.why_left_out.values())),
+            field="--chip",
+            accepted="another --chip or --price-basis",
+        )
+    return space
+
+
+def _own_format(model: Model, sparse: bool) -> str:
+    own = model.weight_dtypes["experts" if sparse else "mlp"]
+    return "fp8" if own == "fp8_block" else own
+
+
+def _objectives(objective: str | None) -> dict[str, str]:
+    names = dict.fromkeys([objective or COST, COST, "tpot_s"])
+    unknown = [name for name in names if name not in METRICS]
+    if unknown:
+        raise InputError(
+            f"unknown metric {unknown[0]!r}", field="--objective", accepted=", ".join(METRICS)
+        )
+    return {name: METRICS[name].direction for name in names}
+
+
+def _as_flags(error: InputError) -> InputError:
+    """A mistake of the space that was made of flags, as one of the flags."""
+    first = error.errors[0] if isinstance(error, InputErrors) else error
+    section, _, name = (first.field or "").partition(".")
+    name = re.split(r"[.\[]", name or section)[0]
+    return InputError(
+        first.message, field=f"--{FLAGS.get(name, name).replace('_', '-')}", accepted=first.accepted
+    )

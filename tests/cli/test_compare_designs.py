@@ -1,0 +1,136 @@
+"""`dse compare` of a space with a published model, and of a space by chip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dse.render.markdown import escape
+from dse.schema.rediscovery import shipped_cases
+from tests.cli.conftest import dse, fits
+from tests.unit.test_basket import SPACE
+from tests.unit.test_rediscovery import CASE, SMALL
+from tools.rediscovery_page import COMMAND, main
+
+PAGE = Path(__file__).parents[2] / "docs" / "rediscovery.md"
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "case.yaml").write_text(CASE, encoding="utf-8")
+    return tmp_path / "case.yaml"
+
+
+def test_a_case_of_ones_own(case: Path):
+    said = dse("compare", case)
+    assert (said.code, said.err) == (0, "")
+    assert fits(said.out, 100)
+    for part in ("Llama-3-8B is", "on the grid", "one parameter at a time", "quality law `abnar`"):
+        assert part in said.out
+
+
+def test_the_document_has_everything_and_no_nan(case: Path):
+    document = dse("compare", case, "--json").json()
+    assert document["expert"] == "llama-3-8b"
+    assert document["cost_ratio"] > 0.0
+    assert document["cheaper"]["price"] <= document["design"]["price"]
+    assert document["cheaper"]["path"][-1]["price"] == document["cheaper"]["price"]
+    assert {one["key"] for one in document["variants"]} >= {"attention", "depth", "free", "tokens"}
+    assert all(one["inside"] for one in document["grid"] if one["axis"] != "intermediate_size")
+
+
+def test_another_law_changes_quality_and_no_price(case: Path):
+    base = dse("compare", case, "--json").json()
+    other = dse("compare", case, "--law", "hoffmann", "--json").json()
+    assert other["quality_law"] == "hoffmann"
+    assert other["design"]["price"] == base["design"]["price"]
+    assert other["design"]["predicted_loss"] != base["design"]["predicted_loss"]
+    assert "law leverage" in {one["key"] for one in other["variants"]}
+
+
+def test_the_page_of_a_case_is_the_same_bytes_twice(case: Path, tmp_path: Path):
+    texts = []
+    for name in ("a", "b"):
+        assert dse("compare", case, "--out", tmp_path / name).code == 0
+        written = (tmp_path / name / "compare.md").read_bytes()
+        texts.append(written.replace(str(tmp_path / name).encode(), b""))
+    assert texts[0] == texts[1]
+    assert b"# Llama-3-8B in a small space" in texts[0]
+
+
+def test_the_page_has_every_case_and_what_the_command_writes_today(tmp_path: Path):
+    """One case is run again; the others take longer."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page.startswith(f"<!-- {COMMAND} -->")
+    name = "llama-3-70b"
+    assert name in shipped_cases()
+    main([str(tmp_path / "one.md"), name])
+    one = (tmp_path / "one.md").read_text(encoding="utf-8")
+    section = one[one.index("## Llama") :].rstrip()
+    assert section in page
+    assert page.count("\n## ") == len(shipped_cases())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("compare", "rediscovery/deepseek-v4"), "did you mean deepseek-v3?"),
+        (("compare", "rediscovery/llama-3-70b", "--law", "hofmann"), "did you mean 'hoffmann'?"),
+        (("compare", "rediscovery/llama-3-70b", "--tp", "2"), "--tp does not go with"),
+        (("compare", "tiny", "llama-3-7b"), "near: llama-3-70b"),
+        (("compare", "tiny", "llama-3-8b"), "no training_tokens"),
+        (("compare", "basket-h200-tpu-trn1", "--by", "chip"), "did you mean basket-h200-tpu-trn2?"),
+        (("compare", "tiny", "--by", "chip"), "predicted_loss and one cost"),
+        (("compare", "tiny", "--by", "model"), "accepted: chip"),
+        (("compares", "tiny"), "Did you mean compare?"),
+    ],
+)
+def test_wrong_words_are_refused_with_what_is_near(arguments: tuple[str, ...], said: str):
+    found = dse(*arguments)
+    assert found.code == 2
+    assert said in found.err
+    assert "Traceback" not in found.err
+
+
+def test_a_file_that_cannot_be_written_is_code_4(case: Path, tmp_path: Path):
+    (tmp_path / "none").write_text("", encoding="utf-8")
+    found = dse("compare", case, "--out", tmp_path / "none" / "page")
+    assert found.code == 4
+    assert "none" in found.err
+
+
+def test_a_space_and_a_model_are_the_same_comparison_as_a_case(case: Path):
+    named = dse("compare", case.parent / "small.yaml", "llama-3-8b", "--json").json()
+    known = dse("compare", case, "--json").json()
+    assert (named["held"], named["known"]) == ({}, [])
+    assert named["design"] == known["design"]
+    free = next(one for one in known["variants"] if one["key"] == "free")
+    assert (named["cost_ratio"], named["nats"]) == (free["cost_ratio"], free["nats"])
+
+
+def test_a_study_and_a_model_are_the_space_and_the_model(case: Path, tmp_path: Path):
+    space, out = case.parent / "small.yaml", tmp_path / "study"
+    assert dse("run", space, "--out", out, "--engine", "random", "--trials", 20).code == 0
+    of_space, of_study = (
+        dse("compare", one, "llama-3-8b", "--json").json() for one in (space, out)
+    )
+    assert of_study == of_space
+
+
+def test_a_basket_in_text_json_and_files(tmp_path: Path):
+    path = tmp_path / "two-chips.yaml"
+    path.write_text(SPACE, encoding="utf-8")
+    said = dse("compare", path, "--by", "chip", "--out", tmp_path / "out")
+    assert said.code == 0
+    assert fits(said.out, 100)
+    assert "One shape for h100_sxm and mi300x costs at most" in said.out
+    document = dse("compare", path, "--by", "chip", "--json").json()
+    text = (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
+    assert escape(document["answer"][0]) in text
+    assert document["least_worst"]["worst_regret"] <= document["least_mean"]["worst_regret"]
+    assert set(document["own"]) == {"h100_sxm", "mi300x"}
+    page = (tmp_path / "out" / "compare.html").read_text(encoding="utf-8")
+    assert document["answer"][1] in page
+    assert 'src="http' not in page
