@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def write_text(folder: Path, name: str, text: str) -> None:
     write_bytes(folder, name, text.encode("utf-8"))
 
 
-def json_text(document: Mapping[str, Any]) -> str:
+def json_text(document: Mapping[str, Any] | Sequence[Any]) -> str:
     """A document as its file holds it."""
     return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 

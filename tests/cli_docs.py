@@ -31,18 +31,27 @@ def commands() -> list[tuple[tuple[str, ...], click.Command]]:
     """Every command with the words that call it, groups before their members."""
     found: list[tuple[tuple[str, ...], click.Command]] = []
     for verb in VERBS:
-        command = importlib.import_module(f"dse.cli.{verb}").command
-        found.append(((verb,), command))
-        if isinstance(command, click.Group):
-            found += [((verb, name), member) for name, member in command.commands.items()]
+        found += _members((verb,), importlib.import_module(f"dse.cli.{verb}").command)
+    return found
+
+
+def _members(
+    path: tuple[str, ...], command: click.Command
+) -> list[tuple[tuple[str, ...], click.Command]]:
+    """A command and those inside it."""
+    found = [(path, command)]
+    if isinstance(command, click.Group):
+        for name, member in command.commands.items():
+            found += _members((*path, name), member)
     return found
 
 
 def help_of(path: tuple[str, ...], command: click.Command) -> str:
     """The help as a terminal of 100 columns shows it."""
     parent = click.Context(cli, info_name="dse", terminal_width=100, show_default=True)
-    for name in path[:-1]:
-        parent = click.Context(dict(commands())[name,], info_name=name, parent=parent)
+    known = dict(commands())
+    for k, name in enumerate(path[:-1], 1):
+        parent = click.Context(known[path[:k]], info_name=name, parent=parent)
     return command.get_help(click.Context(command, info_name=path[-1], parent=parent))
 
 

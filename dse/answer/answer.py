@@ -29,7 +29,8 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
        Answer(question="verb", title=..., asked=..., headline=first, sentences=rest,
               blocks=(*figures, *tables), rests=assumed, document=document, command=command)
 
-   `asked` is one line: model, workload, limits, price basis. `rests` is what the answer rests on,
+   `asked` is one line: model, workload, limits, price basis; without it the console begins with
+   the headline. `rests` is what the answer rests on,
    `certainty` how sure it is. `data` are tables for CSV alone, where it holds more than is shown.
    `words` explains terms of this question; `GLOSSARY` (dse/answer/glossary.py) the common ones.
    A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text,
@@ -237,7 +238,7 @@ class Answer:
     question: str
     title: str
     headline: str
-    document: Mapping[str, Any]
+    document: Any  # a JSON object; of a list an array
     asked: str = ""
     sentences: Sequence[str] = ()
     blocks: Sequence[Block] = ()

@@ -16,20 +16,47 @@ from dse.errors import DseError
 VERBS = {
     "run": "search a space and write the Pareto-front report",
     "estimate": "predict one point, and where its time, memory, money and energy go",
-    "validate": "predictions against measurements",
-    "claims": "what people say of models and hardware, as numbers",
+    "validate": "predictions against measurements, and what people claim, as numbers",
     "check": "a shape on a chip: what refuses it, what it wastes, shapes near it",
     "export": "a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron",
     "train": "training: the best parallelism on given chips, memory, days, dollars",
-    "scale": "one large instance against many small ones: ceiling, replicas, experts, jitter",
+    "scale": "one large instance against many small ones; collectives; what ends a rack's domain",
     "whatif": "what changes the answer, how sure it is, and what a chip would need",
     "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
     "compare": "two studies, dates, fleets or chips side by side; a published model and the front",
     "worker": "join a study from another process or machine",
-    "hardware": "the chips: list, show, derive, fit, racks, collectives",
+    "catalog": "chips, models, search spaces, prices, racks: list, show, check, new, derive",
     "calibrate": "measure this machine and write an efficiency file of it",
-    "models": "the published models: list, show",
-    "spaces": "the search spaces: list, show, check",
+}
+
+# Verbs that are gone, and what to type instead.
+MOVED = {
+    "hardware list": "catalog chips list",
+    "hardware show": "catalog chips show",
+    "hardware check": "catalog chips check",
+    "hardware new": "catalog chips new",
+    "hardware derive": "catalog chips derive",
+    "hardware prices": "catalog prices list",
+    "hardware collectives": "scale --collectives --chip CHIP",
+    "hardware rack": "catalog racks list, or scale --rack RACK",
+    "hardware compare": "compare CHIP CHIP",
+    "hardware require": "whatif STUDY --require CHIP",
+    "hardware fit": "estimate --fit",
+    "hardware": "catalog chips",
+    "models": "catalog models",
+    "models list": "catalog models list",
+    "models show": "catalog models show",
+    "spaces": "catalog spaces",
+    "spaces list": "catalog spaces list",
+    "spaces show": "catalog spaces show",
+    "spaces check": "catalog spaces check",
+    "claims": "validate --claims",
+    "explain": "estimate --detail",
+    "risk": "whatif --uncertain",
+    "traffic": "fleet --model MODEL --chip CHIP --trace FILE",
+    "rediscover": "compare SPACE MODEL",
+    "basket": "compare SPACE --by chip",
+    "report": "run",
 }
 
 
@@ -47,6 +74,8 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if moved := _moved(args):
+            raise click.UsageError(moved, ctx)
         if args[0] not in VERBS and not args[0].startswith("-"):
             import difflib
 
@@ -69,6 +98,21 @@ class _Lazy(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
+def _moved(args: Sequence[str]) -> str:
+    """What a verb that is gone is called now; nothing for one that is there."""
+    there = args[0] in VERBS
+    for words in (args[:2], args[:1]):
+        new = MOVED.get(" ".join(words))
+        if new and there and len(words) == 2:
+            group = importlib.import_module(f"dse.cli.{args[0]}").command
+            new = "" if words[1] in getattr(group, "commands", {}) else new
+        elif there:
+            new = ""
+        if new:
+            return f"dse {' '.join(words)} is now dse {new}"
+    return ""
+
+
 @click.group(cls=_Lazy, context_settings={"max_content_width": 100, "show_default": True})
 @click.version_option(__version__, prog_name="dse", message="%(prog)s %(version)s")
 def cli() -> None:
@@ -77,7 +121,7 @@ def cli() -> None:
     \b
     dse run quickstart                                       search shapes and deployments
     dse estimate --model llama-3-70b --chip h100_sxm --tp 8  predict one point
-    dse spaces list                                          what can be searched
+    dse catalog spaces list                                  what can be searched
 
     `dse COMMAND --help` has the options of a command. Exit codes: 0 done, 2 bad input, 3 a search
     with nothing feasible, 4 a folder or storage that cannot be used.

@@ -51,7 +51,7 @@ def print_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
 ) -> None:
     """A plain table within the console's width; columns in `right` are right-aligned."""
-    from dse.render.console import table_text
+    from dse.render.plain_table import table_text
 
     click.echo(f"\n{table_text(header, rows, right, width())}\n")
 

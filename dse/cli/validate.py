@@ -4,175 +4,95 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
-from dse.cli.options import efficiency_option, json_option, read_catalog
-from dse.cli.printing import print_json, print_table, say, width
+from dse.cli.options import efficiency_option, json_option, read_catalog, refuse
+from dse.cli.printing import command_line, deliver
+from dse.cli.progress import Progress
 
-WORST = 10
-WIDE, NARROW = 100, (0, 1, 3, 4, 7, 9)  # columns of the console; columns of the scores below it
+FORMATS = ("json", "csv", "xlsx", "md", "html")
 
 
 @click.command("validate")
+@click.argument("numbers", metavar="[N]...", nargs=-1, type=int)
+@click.option(
+    "--claims", is_flag=True, help="What people claim of models and hardware, instead; or claim N."
+)
 @click.option("--data", metavar="FILE", help="A CSV file in the measurement format.")
 @click.option(
     "--cross-validate",
     is_flag=True,
     help="Also score groups, chips and models that a fit left out; takes minutes.",
 )
-@click.option("--out", metavar="DIR", help="Write accuracy.html, with plots, to this folder.")
-@click.option(
-    "--markdown", metavar="FILE", help="Write the tables as Markdown, pictures beside it."
-)
+@click.option("--out", metavar="DIR", help="Write validate.html, .md, .json, .csv and .xlsx there.")
+@click.option("--markdown", metavar="FILE", help="Write the claims, with evidence, as Markdown.")
 @efficiency_option
 @json_option
 def command(
-    data: str | None, cross_validate: bool, out: str | None, markdown: str | None, as_json: bool
+    numbers: tuple[int, ...],
+    claims: bool,
+    data: str | None,
+    cross_validate: bool,
+    out: str | None,
+    markdown: str | None,
+    as_json: bool,
 ) -> None:
     """Compare predictions with measurements.
 
     \b
     dse validate                     the measurements that come with dse
     dse validate --data rows.csv     your own rows, in the same format
-    dse validate --out accuracy      also writes accuracy/accuracy.html
+    dse validate --out accuracy      also writes accuracy/validate.html
+    dse validate --claims            what people claim of models and hardware, one line each
+    dse validate --claims 2          one claim, with its rule and its evidence
 
     Rows are of serving or of training, told apart by their columns: the format is described in
     hardware/measurements/README.md. Errors are fractions of the measured value; a group is one
-    model on one chip.
+    model on one chip. The verdict on a claim is computed from predictions and measured rows by a
+    rule that is printed with it.
     """
+    if claims:
+        refuse(("data", "cross_validate", "out", "efficiency"), "--claims")
+        _claims(numbers, markdown, as_json)
+        return
+    refuse(("numbers",), "measurements: a number is that of a claim (--claims)")
+    refuse(("markdown",), "measurements: it writes claims (--claims)")
     from dse.accuracy import measurements
-    from dse.accuracy.ask import predicted
-    from dse.render.accuracy_words import lead
+    from dse.accuracy.ask import held_out, predicted
+    from dse.accuracy.present import validate_answer
 
     catalog = read_catalog()
-    answer = predicted(data, catalog)
-    document = measurements.accuracy(answer)
+    rows = predicted(data, catalog)
+    document = measurements.accuracy(rows)
     if cross_validate:
-        document |= _held_out(answer, data, catalog)
-    words = lead(document, data)
-    written = []
-    if out is not None:
-        from dse.render.accuracy import write_accuracy
-
-        written.append(f"Plots: {write_accuracy(Path(out), document, answer, words)}")
-    if markdown is not None:
-        from dse.render.accuracy import write_tables
-
-        worst = measurements.worst_groups(answer)[:WORST]
-        own = data is not None
-        write_tables(Path(markdown), document, answer, worst, words, _given(catalog), own)
-        written.append(f"Tables: {markdown}")
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, answer, words)
-    for line in written:
-        click.echo(line, err=as_json)
+        document |= held_out(rows, data, catalog, Progress())
+    answer = validate_answer(document, rows, data, command_line())
+    deliver(answer, out=out, as_json=as_json, formats=FORMATS)
 
 
-def _given(catalog: Any) -> str:
-    """The command as it was given, flags alone."""
-    import shlex
+def _claims(numbers: tuple[int, ...], markdown: str | None, as_json: bool) -> None:
+    """The claims `numbers`, or all of them."""
+    from dse.accuracy.claims import engine
+    from dse.accuracy.claims.page import markdown as page
+    from dse.accuracy.claims.present import claim_answer, claims_answer
+    from dse.errors import StorageError
 
-    ctx = click.get_current_context()
-    words = ["dse validate"]
-    for param in ctx.command.params:
-        value = ctx.params.get(str(param.name))
-        if value:
-            words.append(
-                param.opts[0] if value is True else f"{param.opts[0]} {shlex.quote(value)}"
-            )
-    return " ".join([*words, *map(shlex.quote, catalog.source.flags())])
-
-
-def _held_out(answer: Any, data: str | None, catalog: Any) -> dict[str, Any]:
-    """Scores of predictions by fits that never saw the group, chip or model of a row; of the
-    shipped rows, the backtest too."""
-    from dse.accuracy import measurements
-    from dse.errors import InputError
-
-    rows = answer[answer["serving"] != "disaggregated"]
-    if measurements.covered(rows).empty:
-        raise InputError(
-            "no row that a fit could leave out",
-            file=data,
-            field="--cross-validate",
-            accepted="covered rows of static, continuous or offline serving, or of training",
-        )
-    last = time.monotonic()
-
-    def progress(text: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= 2.0:
+    asked = [engine.claim(n) for n in numbers or engine.claims()]
+    last, found = time.monotonic(), []
+    for k, one in enumerate(asked):
+        if time.monotonic() - last > 2.0:
             last = time.monotonic()
-            click.echo(text, err=True)
-
-    held = measurements.cross_validated(rows, progress, own=data is not None, catalog=catalog)
-    if data is not None:
-        return {"cross_validation": held}
-    from dse.accuracy.backtest import backtest
-    from dse.accuracy.tables import training_rows
-
-    served = rows[~training_rows(rows)]
-    return {"cross_validation": held, "backtest": backtest(served, held["chip"], progress)}
-
-
-def _print(document: dict[str, Any], answer: Any, words: list[str]) -> None:
-    from dse.accuracy import measurements
-    from dse.render.accuracy_claims import backtest_words
-    from dse.render.accuracy_words import (
-        COLUMNS,
-        HEADER,
-        HELD_HEADER,
-        RIGHT,
-        held_out_rows,
-        score_row,
-        speed_words,
-        worst_row,
-    )
-
-    for line in words:
-        say(line, "  ")
-    overall = [item for item in document["scores"] if item["by"] == "all"]
-    if overall:
-        shown = range(len(HEADER)) if width() >= WIDE else NARROW
-        print_table(
-            [HEADER[k] for k in shown],
-            [[score_row(item)[k] for k in shown] for item in overall],
-            right=[place for place, k in enumerate(shown) if k in RIGHT],
-        )
-        say(COLUMNS)
-        large = {(w["metric"], w["serving"]) for w in measurements.worst_groups(answer)}
-        small = [
-            f"{item['metric']} ({item['serving']})"
-            for item in overall
-            if (item["metric"], item["serving"]) not in large
-        ]
-        if small:
-            say(f"No group of {', '.join(small)} has 5 rows: theirs is over all groups.")
-    if "cross_validation" in document:
-        click.echo("\nHeld out (fitted without the row's group, chip or model), error by group:")
-        print_table(HELD_HEADER, held_out_rows(document), right=(2, 3, 4, 5))
-    if "backtest" in document:
-        click.echo("\nBefore the chip was measured (docs/accuracy.md, On the day of purchase):")
-        for line in backtest_words(document["backtest"]):
-            say(line, "  ")
-    worst = measurements.worst_groups(answer)[:WORST]
-    if worst:
-        click.echo("\nWorst groups with 5 rows or more:")
-        print_table(
-            ("metric", "serving", "group", "rows", "median", "bias"),
-            [worst_row(w) for w in worst],
-            right=(3, 4, 5),
-        )
-    for line in speed_words(document):
-        say(line, "  ")
-    if document["not_covered"]:
-        click.echo("\nNot covered:")
-        print_table(
-            ("rows", "reason"),
-            [(f"{item['rows']:,}", item["reason"]) for item in document["not_covered"]],
-            right=(0,),
-        )
+            click.echo(f"{k} of {len(asked)} done, now claim {one.number}", err=True)
+        found.append((one, one.found()))
+    if markdown is not None:
+        words = ["dse validate --claims", *map(str, numbers), "--markdown docs/claims.md"]
+        text = page(found, " ".join(words))
+        try:
+            Path(markdown).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"{markdown}: cannot be written: {error.strerror}") from error
+    answer = claim_answer(*found[0]) if len(numbers) == 1 else claims_answer(found)
+    deliver(answer, out=None, as_json=as_json)
+    if markdown is not None:
+        click.echo(f"Written: {markdown}", err=as_json)

@@ -60,7 +60,7 @@ def domain_assumptions(
     return [
         *sentences,
         f"the domain stands in the {label} {rack.id}, {count} of whose {len(rack.figures)} figures "
-        f"are assumed (dse hardware rack {rack.id})",
+        f"are assumed (dse catalog racks list {rack.id})",
     ]
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from dse.answer.answer import Answer, Block, Commands, Explorer, Facts, Notes, Section, Table
 from dse.answer.shell import continued
+from dse.render.plain_table import table_text
 
 
 def answer_text(answer: Answer, width: int = 100) -> str:
-    """What was asked, the answer first, then tables and what it rests on, within `width`."""
-    parts = [wrapped(answer.asked or answer.title, width)]
-    parts += [wrapped(f"- {text}", width, "  ") for text in (answer.headline, *answer.sentences)]
+    """What was asked, the answer first, then tables and what it rests on, within `width`. Where
+    nothing but the verb was asked, the answer is the first line."""
+    first, *rest = [*([answer.asked] if answer.asked else []), answer.headline, *answer.sentences]
+    parts = [wrapped(first, width, "  "), *(wrapped(f"- {text}", width, "  ") for text in rest)]
     parts += blocks_text(answer.blocks, width)
     for title, texts in (("How sure:", answer.certainty), ("Rests on:", answer.rests)):
         if texts:
@@ -56,30 +58,3 @@ def wrapped(text: str, width: int, indent: str = "") -> str:
 def command_text(command: str, width: int) -> str:
     """A command line, indented, that goes on after a backslash where it is too wide."""
     return textwrap.indent(continued(command, width - 2), "  ")
-
-
-def table_text(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int], width: int
-) -> str:
-    """A plain table within `width`; columns in `right` are right-aligned and stay on one line where
-    half the width is enough for them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table as RichTable
-
-    table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
-    rows = list(rows)
-    whole = sum(max(len(row[k]) for row in [header, *rows]) + 2 for k in right) <= width // 2
-    for k, title in enumerate(header):
-        table.add_column(
-            title,
-            justify="right" if k in right else "left",
-            overflow="fold",
-            no_wrap=whole and k in right,
-        )
-    for row in rows:
-        table.add_row(*row)
-    console = Console(width=width, highlight=False, markup=False)
-    with console.capture() as capture:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dse.answer.answer import Answer, Cell, Table
@@ -25,8 +25,9 @@ def _content(answer: Answer, name: str) -> bytes:
     if name == "xlsx":
         return answer.to_xlsx()
     if name == "json":
-        command = {"command": answer.command} if answer.command else {}
-        return json_text({**answer.document, **command}).encode("utf-8")
+        found, command = answer.document, {"command": answer.command} if answer.command else {}
+        named = {**found, **command} if isinstance(found, Mapping) else found
+        return json_text(named).encode("utf-8")
     made = {"csv": answer.to_csv, "md": answer.to_markdown, "html": answer.to_html}[name]
     return made().encode("utf-8")
 

@@ -407,7 +407,7 @@ _ACCEPTED = {
     "flag": "true or false",
     "ratio": 'numbers above zero, or fractions such as "1/96"',
     "dtype": ", ".join(DTYPES),
-    "chip": "chip ids, see `dse hardware list`",
+    "chip": "chip ids, see `dse catalog chips list`",
     "tier": ", ".join(TIERS),
     "tokens": "numbers of tokens, such as 15T, from 1M",
 }

@@ -197,7 +197,7 @@ class Catalog:
         raise InputError(
             f"unknown chip {name!r}{did_you_mean(name, self.chips)}",
             field="chip",
-            accepted="an id that `dse hardware list` prints, or the path of a chip file",
+            accepted="an id that `dse catalog chips list` prints, or the path of a chip file",
         )
 
     def refusal(self, name: str, chips_per_instance: float = 1.0) -> str | None:
@@ -222,7 +222,7 @@ class Catalog:
         reason = self.refusal(name, chips_per_instance)
         if reason is not None:
             fewer = "" if self.refusal(name) else "an instance of fewer chips, or "
-            accepted = f"{fewer}a chip file of yours with that figure (dse hardware new)"
+            accepted = f"{fewer}a chip file of yours with that figure (dse catalog chips new)"
             raise InputError(reason, file=self.chips[name].file, accepted=accepted)
 
 

@@ -288,7 +288,7 @@ def check_chips(costs: Costs, chips: Iterable[str], file: str | None = None) -> 
                 f"unknown chip {chip!r}{did_you_mean(chip, known)}",
                 file=file or (costs.files[-1] if costs.files else None),
                 field=where,
-                accepted="an id that `dse hardware list` prints",
+                accepted="an id that `dse catalog chips list` prints",
             )
 
 

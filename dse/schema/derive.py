@@ -29,7 +29,7 @@ from dse.schema.own_full import OwnChip, read_full_form
 from dse.schema.reader import UNDATED, together
 from dse.schema.system import TOPOLOGIES
 
-SOURCE = "dse hardware derive"
+SOURCE = "dse catalog chips derive"
 PEAKS = tuple(name for name in DIMENSION if name.startswith("peak_"))
 DEVICE = ("memory_capacity", "memory_capacity_driver_reported")
 # Quantities of the fabric: the level (0: scale-up, -1: scale-out), its field, its dimension.

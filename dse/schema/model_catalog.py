@@ -72,7 +72,7 @@ def resolve_model(text: str) -> Model:
         f"{text!r} is no model of the catalog and no file",
         field="model",
         accepted=(f"near: {', '.join(near)}; " if near else "")
-        + "an id that `dse models list` prints, or the path of a Hugging Face config.json",
+        + "an id that `dse catalog models list` prints, or the path of a Hugging Face config.json",
     )
 
 

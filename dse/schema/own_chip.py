@@ -202,7 +202,7 @@ def _system(found: dict[str, Any], links: dict[str, Any], document: Document) ->
 
 
 _TEMPLATE = """\
-# A chip of your own. `dse hardware check FILE` explains what is missing or wrong in it, and every
+# A chip of your own. `dse catalog chips check FILE` explains what is missing or wrong in it. Every
 # command takes its path for a chip: dse estimate --model llama-3-8b --chip ./FILE
 #
 # A figure is a number with its unit. Its kind is `assumed` and its source this file, unless you say

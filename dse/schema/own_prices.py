@@ -65,7 +65,7 @@ def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
         raise InputError(
             f"unknown chip {row.chip!r}{did_you_mean(row.chip, chips)}",
             file=file, line=row.line, field="chip",
-            accepted="an id that `dse hardware list` prints",
+            accepted="an id that `dse catalog chips list` prints",
         )  # fmt: skip
     if row.basis in COMPUTED:
         raise InputError(

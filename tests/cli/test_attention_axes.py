@@ -54,12 +54,12 @@ def written(tmp_path: Path) -> Path:
 
 
 def test_a_study_from_check_to_explain(written: Path, tmp_path: Path) -> None:
-    said = dse("spaces", "check", written)
+    said = dse("catalog", "spaces", "check", written)
     assert said.code == 0
     assert "no mistake found" in said.out
     assert "no law sees it: windows and chunks" in said.out
     assert fits(said.out, 100)
-    assert "5T, 15T" in dse("spaces", "show", written).out
+    assert "5T, 15T" in dse("catalog", "spaces", "show", written).out
     hypervolumes = []
     for engine in ("pareto-local", "exhaustive"):
         out = tmp_path / engine
@@ -105,7 +105,7 @@ def test_a_study_from_check_to_explain(written: Path, tmp_path: Path) -> None:
 def test_mistakes_name_their_line(written: Path, old: str, new: str, line: int, said: str) -> None:
     assert old in SPACE
     written.write_text(SPACE.replace(old, new), encoding="utf-8")
-    answer = dse("spaces", "check", written)
+    answer = dse("catalog", "spaces", "check", written)
     assert answer.code == 2
     assert said in answer.err
     assert f"kinds.yaml:{line}" in answer.err

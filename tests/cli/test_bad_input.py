@@ -44,7 +44,7 @@ POINT = ("estimate", "--model", "llama-3-8b", *ON)
         ("name: small", "a: " + "[" * 5000, ["nested too deep"]),
     ],
 )
-@pytest.mark.parametrize("verb", [("spaces", "check"), ("run",)])
+@pytest.mark.parametrize("verb", [("catalog", "spaces", "check"), ("run",)])
 def test_space_files(
     space: Callable[..., Path],
     tmp_path: Path,
@@ -153,7 +153,7 @@ def changed(name: str = "llama-3-8b.json", **keys: Any) -> str:
 def test_config_files(tmp_path: Path, text: str, named: str):
     path = tmp_path / "config.json"
     path.write_text(text, encoding="utf-8")
-    for command in (("models", "show", path), ("estimate", "--model", path, *ON)):
+    for command in (("catalog", "models", "show", path), ("estimate", "--model", path, *ON)):
         said = dse(*command)
         assert said.code == 2
         assert said.out == ""
@@ -190,11 +190,11 @@ def test_own_configurations(tiny: Path, tmp_path: Path, key: str, value: object)
         (("run", "tiny", "--seed", "-1"), "--seed"),
         (("run", "tiny", "--seed", "1.5"), "--seed"),
         (("run", "tiny", "--jobs", "0"), "--jobs"),
-        (("spaces", "show", "tinny"), "did you mean tiny"),
-        (("models", "show", "lama-3-8b"), "llama-3-8b"),
-        (("hardware", "show", "h100"), "did you mean h100_sxm"),
-        (("hardware", "check", "none.yaml"), "no such file"),
-        (("hardware", "check", "."), "directory"),
+        (("catalog", "spaces", "show", "tinny"), "did you mean tiny"),
+        (("catalog", "models", "show", "lama-3-8b"), "llama-3-8b"),
+        (("catalog", "chips", "show", "h100"), "did you mean h100_sxm"),
+        (("catalog", "chips", "check", "none.yaml"), "no such file"),
+        (("catalog", "chips", "check", "."), "directory"),
         (("estimate", "nostudy", "1"), "no study.json"),
         (("estimate", "--detail", "nostudy", "1"), "no study.json"),
         (("compare", "nostudy", "nostudy"), "no study.json"),
@@ -349,13 +349,13 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_reader_that_goes_away():
-    ended = shell("dse models list --json | true; echo ${PIPESTATUS[0]}")
+    ended = shell("dse catalog models list --json | true; echo ${PIPESTATUS[0]}")
     assert ended.stderr == ""
     assert ended.stdout.strip() in ("0", "1")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk():
-    ended = shell("dse models list > /dev/full")
+    ended = shell("dse catalog models list > /dev/full")
     assert ended.returncode == 4
     assert ended.stderr == "dse: cannot go on: No space left on device\n"

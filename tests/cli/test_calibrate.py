@@ -59,7 +59,9 @@ def test_a_cpu_is_measured_and_used(device: Callable, tmp_path: Path, monkeypatc
     answer = dse(*use, "--json").json()
     assert answer["deployment"]["chip"] == "my_cpu"
     assert answer["provenance"]["decode_step_s"] == "fitted"
-    shown = dse("hardware", "show", "my_cpu.yaml", "--efficiency-file", "my_cpu_efficiency.yaml")
+    shown = dse(
+        "catalog", "chips", "show", "my_cpu.yaml", "--efficiency-file", "my_cpu_efficiency.yaml"
+    )
     assert "measured here" in " ".join(shown.out.split())
 
 
@@ -118,10 +120,10 @@ def test_every_command_takes_the_file(mine: Path):
         dse("estimate", "--detail", *POINT, *flag).json()["decode_step_s"]
         == changed["decode_step_s"]
     )
-    shown = dse("hardware", "show", "h100_sxm", "--json", *flag).json()
+    shown = dse("catalog", "chips", "show", "h100_sxm", "--json", *flag).json()
     assert shown["measured_here"] == {"device": "a test"}
-    assert dse("hardware", "show", "h100_sxm", "--json").json()["measured_here"] is None
-    assert dse("hardware", "list", "--json", *flag).code == 0
+    assert dse("catalog", "chips", "show", "h100_sxm", "--json").json()["measured_here"] is None
+    assert dse("catalog", "chips", "list", "--json", *flag).code == 0
 
 
 def test_the_environment_changes_no_answer(mine: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""`dse hardware collectives`, and the flags of jitter and overlap."""
+"""`dse scale --collectives`, and the flags of jitter and overlap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POINT = (
 
 
 def collectives(*arguments: object):
-    return dse("hardware", "collectives", *arguments)
+    return dse("scale", "--collectives", "--chip", *arguments)
 
 
 def of(answer, size: float, name: str):

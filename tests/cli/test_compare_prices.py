@@ -273,7 +273,7 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
     changed = {
         row["chip"]: (row["a"], row["b"])
         for row in dse(
-            "hardware", "prices", "--since", "2026-06", "--as-of", "2026-11",
+            "catalog", "prices", "list", "--since", "2026-06", "--as-of", "2026-11",
             "--basis", "on_demand", "--json",
         ).json()["changes"]
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Prices and costs on the command line: dse hardware prices, --prices, --as-of, --costs, load."""
+"""Prices and costs on the command line: catalog prices list, --prices, --as-of, --costs, load."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_prices_of_a_chip_with_dates_and_sources() -> None:
-    result = dse("hardware", "prices", "--chip", "h100_sxm", "--basis", "on_demand")
+    result = dse("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
     assert result.code == 0
     lines = result.out.splitlines()
     assert max(len(line) for line in lines if "://" not in line) <= 100
     assert "[1] " in result.out
     assert "not counted" in result.out
-    found = document("hardware", "prices", "--chip", "h100_sxm", "--basis", "on_demand")
+    found = document("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
     assert all(row["source"] and row["date"] for row in found["prices"])
     (paid,) = found["paid"]
     counted = [row for row in found["prices"] if row["counted"]]
@@ -39,8 +39,8 @@ def test_prices_of_a_chip_with_dates_and_sources() -> None:
 
 
 def test_prices_as_of_a_date() -> None:
-    now = document("hardware", "prices", "--chip", "h100_sxm", "--basis", "on_demand")
-    then = document("hardware", "prices", "--chip", "h100_sxm", "--basis", "on_demand",
+    now = document("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
+    then = document("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand",
                     "--as-of", "2026-06")  # fmt: skip
     assert len(then["prices"]) < len(now["prices"])
     assert then["paid"] != now["paid"]
@@ -64,10 +64,10 @@ def test_owned_chips_are_priced_by_parts() -> None:
     price = answer["price"]
     parts = sum(part["usd_per_chip_hour"] for part in price["parts"])
     assert parts == pytest.approx(answer["chip_usd_per_hour"], rel=1e-12)
-    shown = dse("hardware", "show", "h100_sxm").out
+    shown = dse("catalog", "chips", "show", "h100_sxm").out
     assert "cost of capital" in shown
     assert "USD/kWh" in shown
-    assert "no owned_tco: trn2_16 has no price" in dse("hardware", "show", "trn2_16").out
+    assert "no owned_tco: trn2_16 has no price" in dse("catalog", "chips", "show", "trn2_16").out
     plain = document("estimate", *POINT)
     assert "price" not in plain
     assert "at_average_load" not in plain
@@ -149,37 +149,76 @@ def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
 
 
 def test_a_space_says_what_it_owns_at() -> None:
-    said = dse("spaces", "show", "consumer-fleet").out
+    said = dse("catalog", "spaces", "show", "consumer-fleet").out
     words = " ".join(said.split())
     assert "costs of its own: life 4 years (assumed: two generations of cards); " in words
     assert "staff 0 USD/year (assumed: its owner sees to it)" in words
-    assert document("spaces", "show", "tiny")["costs"] == []
+    assert document("catalog", "spaces", "show", "tiny")["costs"] == []
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["hardware", "prices", "--basis", "on_demnd"], "dse: unknown price basis 'on_demnd'"),
-        (["hardware", "prices", "--basis", "purchase"], "owned_tco prices a chip that is bought"),
-        (["train", "llama-3-8b", "--chip", "h100_sxm", "--chips", "8", "--tokens", "1T",
-          "--price-basis", "rental_3y"], "dse: unknown price basis 'rental_3y'; did you mean"),
-        (["hardware", "prices", "--chip", "h100_smx"], "did you mean h100_sxm?"),
-        (["hardware", "prices", "--as-of", "june"], "2025-06-30"),
-        (["hardware", "prices", "--as-of", "2020"], "--as-of: no price of any chip as of 2020"),
+        (
+            ["catalog", "prices", "list", "--basis", "on_demnd"],
+            "dse: unknown price basis 'on_demnd'",
+        ),
+        (
+            ["catalog", "prices", "list", "--basis", "purchase"],
+            "owned_tco prices a chip that is bought",
+        ),
+        (
+            [
+                "train",
+                "llama-3-8b",
+                "--chip",
+                "h100_sxm",
+                "--chips",
+                "8",
+                "--tokens",
+                "1T",
+                "--price-basis",
+                "rental_3y",
+            ],
+            "dse: unknown price basis 'rental_3y'; did you mean",
+        ),
+        (["catalog", "prices", "list", "--chip", "h100_smx"], "did you mean h100_sxm?"),
+        (["catalog", "prices", "list", "--as-of", "june"], "2025-06-30"),
+        (
+            ["catalog", "prices", "list", "--as-of", "2020"],
+            "--as-of: no price of any chip as of 2020",
+        ),
         (["estimate", *POINT, "--as-of", "2020"], "no price on basis 'rental_3yr' as of 2020"),
-        (["hardware", "prices", "--prices", "/"], "/: cannot be read: Is a directory"),
-        (["hardware", "prices", "--prices", "/dev/null"], "/dev/null:1: empty (accepted: chip,"),
-        (["hardware", "prices", "--prices", "none.csv"], "none.csv: no such file"),
+        (["catalog", "prices", "list", "--prices", "/"], "/: cannot be read: Is a directory"),
+        (
+            ["catalog", "prices", "list", "--prices", "/dev/null"],
+            "/dev/null:1: empty (accepted: chip,",
+        ),
+        (["catalog", "prices", "list", "--prices", "none.csv"], "none.csv: no such file"),
         (["estimate", *POINT, "--costs", "none.yaml"], "none.yaml"),
         (["estimate", *POINT, "--price-basis", "owned_toc"], "did you mean owned_tco?"),
         (["estimate", *POINT, "--average-load", "1B"], "1B/day"),
         (["estimate", *POINT, "--peak-over-average", "0.5"], "--peak-over-average"),
-        (["estimate", "--model", "llama-3-8b", "--chip", "trn2_16", "--price-basis", "owned_tco",
-          "--peak-over-average", "2"], "no price at average load"),
-        (["estimate", *POINT, "--serving", "disaggregated", "--average-load", "1/s"],
-         "does not go with"),
+        (
+            [
+                "estimate",
+                "--model",
+                "llama-3-8b",
+                "--chip",
+                "trn2_16",
+                "--price-basis",
+                "owned_tco",
+                "--peak-over-average",
+                "2",
+            ],
+            "no price at average load",
+        ),
+        (
+            ["estimate", *POINT, "--serving", "disaggregated", "--average-load", "1/s"],
+            "does not go with",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_in_a_line(words: list[str], says: str) -> None:
     result = dse(*words)
     assert result.code == 2

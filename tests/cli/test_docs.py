@@ -31,10 +31,9 @@ def mentioned(text: str) -> list[str]:
 
 
 def test_mentions_are_found():
-    text = (
-        "`dse run tiny` and\n\n```bash\nmake study\ndse spaces list\n```\n\n    dse models list\n"
-    )
-    assert mentioned(text) == ["dse run tiny", "dse spaces list", "dse models list"]
+    block = "```bash\nmake study\ndse catalog spaces list\n```"
+    text = f"`dse run tiny` and\n\n{block}\n\n    dse catalog models list\n"
+    assert mentioned(text) == ["dse run tiny", "dse catalog spaces list", "dse catalog models list"]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -43,7 +42,7 @@ def test_commands_in_the_documents_exist(path: Path):
         words = shlex.split(line, comments=True)[1:]
         if words[0].startswith("-") or words[0].isupper():
             continue
-        verb = tuple(words[:2]) if tuple(words[:2]) in COMMANDS else (words[0],)
+        verb = next(v for k in (3, 2, 1) if (v := tuple(words[:k])) in COMMANDS or k == 1)
         assert verb in COMMANDS, f"{path.name}: {line}"
         known = {"--help"} | {
             option

@@ -29,9 +29,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("model", "chip", "said"),
     [
-        ("llama-3-8b", "h100", ["'h100'", "did you mean h100_sxm?", "dse hardware list"]),
-        ("llama-3-8b", "zz9000", ["'zz9000'", "dse hardware list", "path of a chip file"]),
-        ("llama-9", "h100_sxm", ["'llama-9'", "near: llama-3-8b", "dse models list"]),
+        ("llama-3-8b", "h100", ["'h100'", "did you mean h100_sxm?", "dse catalog chips list"]),
+        ("llama-3-8b", "zz9000", ["'zz9000'", "dse catalog chips list", "path of a chip file"]),
+        ("llama-9", "h100_sxm", ["'llama-9'", "near: llama-3-8b", "dse catalog models list"]),
         ("config.json", "h100_sxm", UNKNOWN_LAYER),
     ],
 )
@@ -48,7 +48,7 @@ def test_one_point(
     ("old", "new", "said"),
     [
         ("h100_sxm", "h100", ["deployment.chip", "did you mean h100_sxm?"]),
-        ("h100_sxm", "zz9000", ["deployment.chip", "dse hardware list"]),
+        ("h100_sxm", "zz9000", ["deployment.chip", "dse catalog chips list"]),
         ("llama-3-8b", "llama-9", ["small.yaml", "near: llama-3-8b"]),
         ("llama-3-8b", "config.json", UNKNOWN_LAYER),
     ],

@@ -199,7 +199,7 @@ BUY = PLAN.replace(CHIPS, "  - {chip: h100_sxm, buy: {}}\n").replace("quarters: 
 
 
 def test_prices_and_costs_of_the_users_own_are_used_and_said(tmp_path: Path):
-    """What is bought costs what `dse hardware prices` says, with the file as without."""
+    """What is bought costs what `dse catalog prices list` says, with the file as without."""
     costs, prices = tmp_path / "costs.yaml", tmp_path / "prices.csv"
     costs.write_text("life: 4 years\nchips: {h100_sxm: {price: 20000 USD}}\n")
     prices.write_text(
@@ -214,7 +214,7 @@ def test_prices_and_costs_of_the_users_own_are_used_and_said(tmp_path: Path):
     assert [part["name"] for part in bought[0]["parts"]][:2] == ["server with chip", "network"]
     for price, flags in zip(bought, ((), ("--costs", str(costs))), strict=True):
         one = ("--chip", "h100_sxm", "--basis", "owned_tco")
-        listed = json.loads(dse("hardware", "prices", *one, "--json", *flags).out)["prices"]
+        listed = json.loads(dse("catalog", "prices", "list", *one, "--json", *flags).out)["prices"]
         assert price["usd_per_chip_hour"] == pytest.approx(listed[0]["usd_per_chip_hour"])
     assert bought[1]["usd_per_chip_hour"] < bought[0]["usd_per_chip_hour"]
     said = dse("fleet", plan, "--costs", str(costs))

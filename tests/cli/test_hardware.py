@@ -1,4 +1,4 @@
-"""`dse hardware list / show / check`."""
+"""`dse catalog chips list / show / check`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHIP = (hardware_dir() / "chips" / "h100_sxm.yaml").read_text(encoding="utf-8")
 
 
 def test_list_has_every_chip_file():
-    rows = dse("hardware", "list", "--json").json()
+    rows = dse("catalog", "chips", "list", "--json").json()
     files = {path.stem for path in (hardware_dir() / "chips").glob("*.yaml")}
     assert {row["id"] for row in rows} == files
     h100 = next(row for row in rows if row["id"] == "h100_sxm")
@@ -22,22 +22,22 @@ def test_list_has_every_chip_file():
 
 
 def test_list_fits_a_console():
-    said = dse("hardware", "list")
+    said = dse("catalog", "chips", "list")
     assert fits(said.out, 100)
     body = said.out.split("─\n")[1].split("\n\n")[0]
-    assert body.count("\n") == len(dse("hardware", "list", "--json").json()) - 1
+    assert body.count("\n") == len(dse("catalog", "chips", "list", "--json").json()) - 1
     assert "nan" not in said.out
     assert "TFLOP/s" in said.out
 
 
 @pytest.mark.parametrize("chip", ["h100_sxm", "mi300x", "tpu_v5p"])
 def test_show_gives_a_source_for_every_figure(chip: str):
-    document = dse("hardware", "show", chip, "--json").json()
+    document = dse("catalog", "chips", "show", chip, "--json").json()
     for figure in document["figures"]:
         assert figure["source"]
         assert figure["date"]
         assert figure["kind"]
-    said = dse("hardware", "show", chip)
+    said = dse("catalog", "chips", "show", chip)
     assert said.code == 0
     assert fits(said.out, 100)
     for source in {figure["source"] for figure in document["figures"]}:
@@ -47,7 +47,7 @@ def test_show_gives_a_source_for_every_figure(chip: str):
 def test_check_accepts_a_chip_of_the_user(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text(CHIP.replace("id: h100_sxm", "id: mine"), encoding="utf-8")
-    said = dse("hardware", "check", path)
+    said = dse("catalog", "chips", "check", path)
     assert (said.code, said.err) == (0, "")
     assert "mine is well-formed" in said.out
     mine = dse(
@@ -60,7 +60,7 @@ def test_check_accepts_a_chip_of_the_user(tmp_path: Path):
 def test_check_says_where_a_chip_is_wrong(tmp_path: Path):
     path = tmp_path / "mine.yaml"
     path.write_text(CHIP.replace("3.35 TB/s", "3.35 TB"), encoding="utf-8")
-    said = dse("hardware", "check", path)
+    said = dse("catalog", "chips", "check", path)
     assert said.code == 2
     assert "mine.yaml:" in said.err
     assert "memory_bandwidth" in said.err

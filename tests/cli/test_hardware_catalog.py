@@ -1,4 +1,4 @@
-"""dse hardware, and a chip of the user's own in every command, as a new user would try it."""
+"""dse catalog chips, and a chip of the user's own in every command, as a new user would try it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_list_shows_every_chip_within_100_columns() -> None:
-    listed = dse("hardware", "list")
+    listed = dse("catalog", "chips", "list")
     assert max(map(len, listed.out.splitlines())) <= 100
-    rows = dse("hardware", "list", "--json").json()
+    rows = dse("catalog", "chips", "list", "--json").json()
     assert len(rows) == len(list((hardware_dir() / "chips").glob("*.yaml"))) >= 82
     for row in rows:
         line = next(text for text in listed.out.splitlines() if text.split()[:1] == [row["id"]])
@@ -41,15 +41,17 @@ def test_list_shows_every_chip_within_100_columns() -> None:
 
 
 def test_list_filters_and_sorts() -> None:
-    rows = dse("hardware", "list", "--vendor", "amd", "--sort", "bandwidth", "--json").json()
+    rows = dse(
+        "catalog", "chips", "list", "--vendor", "amd", "--sort", "bandwidth", "--json"
+    ).json()
     assert {row["vendor"] for row in rows} == {"AMD"}
     speeds = [row["memory_bytes_per_s"] for row in rows]
     assert speeds == sorted(speeds, reverse=True)
     assert len(rows) >= 6
-    rows = dse("hardware", "list", "--family", "hopper", "--sort", "id", "--json").json()
+    rows = dse("catalog", "chips", "list", "--family", "hopper", "--sort", "id", "--json").json()
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert "h20" in {row["id"] for row in rows}
-    rows = dse("hardware", "list", "--sort", "price", "--json").json()
+    rows = dse("catalog", "chips", "list", "--sort", "price", "--json").json()
     prices = [row["usd_per_hour_rental_3yr"] for row in rows]
     known = [price for price in prices if price is not None]
     assert prices == sorted(known, reverse=True) + [None] * (len(prices) - len(known))
@@ -64,33 +66,33 @@ def test_list_filters_and_sorts() -> None:
     ],
 )
 def test_an_unknown_filter_is_explained(option: str, value: str, hint: str) -> None:
-    run = dse("hardware", "list", option, value)
+    run = dse("catalog", "chips", "list", option, value)
     assert run.code == 2
     assert hint in run.err
     assert option in run.err
 
 
 def test_list_says_what_is_missing() -> None:
-    run = dse("hardware", "list", "--vendor", "graphcore", "--missing")
+    run = dse("catalog", "chips", "list", "--vendor", "graphcore", "--missing")
     assert "refused" in run.out
     assert "peak_bf16" in run.out
     assert "2 lack a figure" in run.out
 
 
 def test_show_prints_every_figure_with_its_source() -> None:
-    document = dse("hardware", "show", "b300_sxm", "--json").json()
+    document = dse("catalog", "chips", "show", "b300_sxm", "--json").json()
     assert all(f["source"] and f["date"] and f["kind"] for f in document["figures"])
     int8 = next(f for f in document["figures"] if f["name"] == "peak_int8")
     assert 4500e12 in [other["value"] for other in int8["alternatives"]]
-    text = dse("hardware", "show", "h100_sxm").out
+    text = dse("catalog", "chips", "show", "h100_sxm").out
     for word in ("elsewhere", "purchase_low", "27,500", "rental_3yr", "[1] "):
         assert word in text
-    wafer = dse("hardware", "show", "wse3").out
+    wafer = dse("catalog", "chips", "show", "wse3").out
     assert "peak_fp8, not used" in wafer
     assert "assumed: peak_bf16: 16-bit weights are taken to run at the fp16 peak" in " ".join(
         wafer.split()
     )
-    ipu = dse("hardware", "show", "graphcore_bow").out
+    ipu = dse("catalog", "chips", "show", "graphcore_bow").out
     assert "no estimate: graphcore_bow has no peak_bf16" in ipu
 
 
@@ -99,10 +101,10 @@ def test_a_chip_that_does_not_exist(mine: Path) -> None:
     wrong = dse(*ESTIMATE, "my_chip")
     assert wrong.code == 2
     assert "unknown chip 'my_chip'" in wrong.err
-    fresh = dse("hardware", "new", "fresh")
+    fresh = dse("catalog", "chips", "new", "fresh")
     assert fresh.code == 0
     Path("fresh.yaml").write_text(fresh.out, encoding="utf-8")
-    empty = dse("hardware", "check", "fresh.yaml")
+    empty = dse("catalog", "chips", "check", "fresh.yaml")
     assert empty.code == 2
     assert "fresh.yaml:7: name" in empty.err
     assert "peak_bf16" in empty.err
@@ -112,21 +114,21 @@ def test_a_chip_that_does_not_exist(mine: Path) -> None:
     for figure in SHORT.splitlines()[3:]:
         filled = filled.replace(f"\n{figure.split(':')[0]}:  #", f"\n{figure}  #")
     Path("fresh.yaml").write_text(filled, encoding="utf-8")
-    checked = dse("hardware", "check", "fresh.yaml")
+    checked = dse("catalog", "chips", "check", "fresh.yaml")
     assert (checked.code, checked.err) == (0, "")
     assert "fresh is well-formed" in checked.out
     assert "no figure for" in checked.out
-    shown = dse("hardware", "show", "./fresh.yaml")
+    shown = dse("catalog", "chips", "show", "./fresh.yaml")
     assert "fresh: own Fresh" in shown.out
-    listed = {row["id"] for row in dse("hardware", "list", "--json").json()}
-    rows = dse("hardware", "list", "--chip-file", "fresh.yaml", "--json").json()
+    listed = {row["id"] for row in dse("catalog", "chips", "list", "--json").json()}
+    rows = dse("catalog", "chips", "list", "--chip-file", "fresh.yaml", "--json").json()
     assert {row["id"] for row in rows} == listed | {"fresh"}
     answer = dse(*ESTIMATE, "./fresh.yaml", "--json").json()
     assert answer["deployment"]["chip"] == "fresh"
     assert answer["provenance"]["tpot_s"] == "derived"
     same = dse(*ESTIMATE, "fresh", "--chip-file", "fresh.yaml", "--json").json()
     assert same["tpot_s"] == answer["tpot_s"]
-    taken = dse("hardware", "new", "h100_sxm")
+    taken = dse("catalog", "chips", "new", "h100_sxm")
     assert taken.code == 2
     assert "is the id of" in taken.err
 
@@ -163,7 +165,7 @@ objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 """,
         encoding="utf-8",
     )
-    space = dse("spaces", "show", "space.yaml", "--json").json()
+    space = dse("catalog", "spaces", "show", "space.yaml", "--json").json()
     assert space["left_out"] == ["v100_sxm2_32"]
     run = dse("run", "space.yaml", "--out", "study")
     assert run.code == 0, run.err

@@ -9,7 +9,7 @@ import sys
 import click
 import pytest
 
-from dse.cli import VERBS
+from dse.cli import MOVED, VERBS
 from tests.cli.conftest import dse, fits
 from tests.cli_docs import commands
 
@@ -66,7 +66,7 @@ print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("rnu", "run"), ("estimat", "estimate"), ("hardwares", "hardware")]
+    ("typed", "meant"), [("rnu", "run"), ("estimat", "estimate"), ("catalogue", "catalog")]
 )
 def test_a_misspelt_verb_gets_the_near_one(typed: str, meant: str):
     said = dse(typed)
@@ -74,8 +74,18 @@ def test_a_misspelt_verb_gets_the_near_one(typed: str, meant: str):
     assert f"Did you mean {meant}?" in said.err
 
 
+@pytest.mark.parametrize("old", MOVED)
+def test_a_verb_that_moved_says_its_new_name(old: str):
+    """In place of the old name, until another command takes that name."""
+    if tuple(old.split()) in dict(commands()):
+        pytest.skip(f"dse {old} is still there")
+    said = dse(*old.split(), "llama-3-8b", "--json")
+    assert (said.code, said.out) == (2, "")
+    assert f"dse {old} is now dse {MOVED[old]}" in said.err
+
+
 def test_a_misspelt_subcommand_gets_the_near_one():
-    said = dse("spaces", "sohw")
+    said = dse("catalog", "spaces", "sohw")
     assert said.code == 2
     assert "show" in said.err
 

@@ -1,4 +1,4 @@
-"""`dse hardware derive / compare`, `dse whatif --require`, `--set`, and mistakes in chip files."""
+"""Hypothetical chips: derive, compare, `whatif --require`, `--set`, and mistakes in chip files."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ prices: {rental_3yr: 1 USD/h}
 def derived(folder: Path, *settings: str, parent: object = "h200_sxm", name: str = "fast.yaml"):
     path = folder / name
     flags = [part for setting in settings for part in ("--set", setting)]
-    said = dse("hardware", "derive", "--from", parent, *flags, "--out", path)
+    said = dse("catalog", "chips", "derive", "--from", parent, *flags, "--out", path)
     assert said.code == 0, said.err
     return path
 
 
 def test_a_file_and_a_flag_are_the_same_chip(tmp_path: Path):
     path = derived(tmp_path, "hbm_bandwidth=2x", "link=1.5x")
-    assert "well-formed" in dse("hardware", "check", path).out
-    shown = dse("hardware", "show", path, "--json").json()
+    assert "well-formed" in dse("catalog", "chips", "check", path).out
+    shown = dse("catalog", "chips", "show", path, "--json").json()
     assert shown["derived_from"] == "h200_sxm"
     assert shown["availability"] == "hypothetical"
     file = dse("estimate", *POINT, "--chip", path, "--json").json()
@@ -47,7 +47,8 @@ def test_a_file_and_a_flag_are_the_same_chip(tmp_path: Path):
     assert file["deployment"]["chip"] == "hypothetical_h200_sxm_hbm_bandwidth_2x_link_1.5x"
     assert any("hypothetical, h200_sxm with memory_bandwidth 2 x" in s for s in file["assumed"])
     again = derived(tmp_path, "tdp=+10%", parent=path, name="again.yaml")
-    assert dse("hardware", "show", again, "--json").json()["changes"][:2] == shown["changes"]
+    twice = dse("catalog", "chips", "show", again, "--json").json()
+    assert twice["changes"][:2] == shown["changes"]
 
 
 def test_twice_the_bandwidth_speeds_up_decode_and_not_prefill():
@@ -97,7 +98,8 @@ def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., 
     ],
 )
 def test_bad_input(arguments: tuple[str, ...], words: str):
-    said = dse("hardware", *arguments)
+    derive = arguments[0] == "derive"
+    said = dse(*(("catalog", "chips") if derive else ("hardware",)), *arguments)
     assert said.code == 2, said.out
     assert said.out == ""
     assert words in said.err
@@ -303,7 +305,7 @@ def test_six_mistakes_get_six_messages_each_with_its_line(tmp_path: Path, form: 
         text = re.sub("id: .*\n", "id: mine\n", text, count=1)
         text = text.replace("availability: hypothetical", "availability: own")
     path.write_text(text, encoding="utf-8")
-    assert dse("hardware", "check", path).code == 0
+    assert dse("catalog", "chips", "check", path).code == 0
     lines = []
     for old, *_ in SIX[form]:
         assert old in text, old
@@ -312,7 +314,7 @@ def test_six_mistakes_get_six_messages_each_with_its_line(tmp_path: Path, form: 
         # An emptied line stays, so that the others keep their numbers.
         text = text.replace(old, new or "\n", 1)
     path.write_text(text, encoding="utf-8")
-    said = dse("hardware", "check", path)
+    said = dse("catalog", "chips", "check", path)
     assert (said.code, said.out) == (2, "")
     messages = said.err.strip().removeprefix("dse: ").splitlines()
     assert len(messages) == len(SIX[form]) >= 6
@@ -332,7 +334,7 @@ def test_the_label_cannot_be_taken_off_or_put_on(tmp_path: Path):
         ("availability: hypothetical", "availability: shipping"),
     ):
         path.write_text(text.replace(old, new, 1), encoding="utf-8")
-        said = dse("hardware", "check", path)
+        said = dse("catalog", "chips", "check", path)
         assert said.code == 2
         assert "an id that begins with hypothetical_" in said.err
 
@@ -340,7 +342,7 @@ def test_the_label_cannot_be_taken_off_or_put_on(tmp_path: Path):
 def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path: Path):
     (tmp_path / "taken.yaml").mkdir()
     said = dse(
-        "hardware", "derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out",
+        "catalog", "chips", "derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out",
         tmp_path / "taken.yaml",
     )  # fmt: skip
     assert said.code == 4

@@ -118,9 +118,9 @@ def test_overtraining_of_a_model_that_is_trained_long():
     assert ratio == pytest.approx(15e12 / best)
     assert 18 < best / (6.98e9 * ratio) < 22
     assert 0 < answer["loss_given_up"] < 0.1
-    shown = dse("models", "show", "llama-3-8b", "--json").json()
+    shown = dse("catalog", "models", "show", "llama-3-8b", "--json").json()
     assert shown["compute_optimal_tokens"] == best
-    assert "11 times the compute-optimal" in dse("models", "show", "llama-3-8b").out
+    assert "11 times the compute-optimal" in dse("catalog", "models", "show", "llama-3-8b").out
 
 
 def test_a_model_of_unknown_tokens_says_nothing_of_them():
@@ -129,7 +129,9 @@ def test_a_model_of_unknown_tokens_says_nothing_of_them():
     assert answer["predicted_loss"] is None
     assert answer["overtraining_ratio"] is answer["quantisation_loss"] is None
     assert "Loss by" not in dse("estimate", *point).out
-    assert dse("models", "show", "mixtral-8x7b", "--json").json()["loss_given_up"] is None
+    assert (
+        dse("catalog", "models", "show", "mixtral-8x7b", "--json").json()["loss_given_up"] is None
+    )
 
 
 @pytest.mark.parametrize("verb", ["estimate", "run", "worker"])
@@ -197,7 +199,7 @@ def test_a_wrong_law_in_a_space_is_named_with_its_line(tmp_path: Path):
         "price_basis:", "quality_law: jiont\nprice_basis:"
     )
     space.write_text(text, encoding="utf-8")
-    said = dse("spaces", "check", space)
+    said = dse("catalog", "spaces", "check", space)
     assert said.code == 2
     line = text.splitlines().index("quality_law: jiont") + 1
     assert f"space.yaml:{line}: quality_law: unknown quality law 'jiont'" in said.err

@@ -1,4 +1,4 @@
-"""dse hardware prices: computed prices by their parts, and what changed since a date."""
+"""dse catalog prices list: computed prices by their parts, and what changed since a date."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
 
 
 def document(*words: object) -> dict:
-    return dse("hardware", "prices", *words, "--json").json()
+    return dse("catalog", "prices", "list", *words, "--json").json()
 
 
 def test_owned_chips_are_listed_by_parts_that_make_up_their_price() -> None:
-    said = dse("hardware", "prices", "--basis", "owned_tco")
+    said = dse("catalog", "prices", "list", "--basis", "owned_tco")
     assert said.code == 0
     assert fits(said.out, 100)
     assert "…" not in said.out
@@ -33,14 +33,14 @@ def test_owned_chips_are_listed_by_parts_that_make_up_their_price() -> None:
 
 
 def test_a_chip_by_name_shows_every_input_with_its_source() -> None:
-    said = dse("hardware", "prices", "--chip", "h100_sxm", "--basis", "owned_tco")
+    said = dse("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "owned_tco")
     assert fits(said.out, 100)
     (paid,) = document("--chip", "h100_sxm", "--basis", "owned_tco")["paid"]
     text = " ".join(said.out.split())
     for one in paid["breakdown"]["inputs"]:
         assert one["name"] in text
         assert one["source"] in text
-    both = dse("hardware", "prices", "--chip", "h100_sxm").out
+    both = dse("catalog", "prices", "list", "--chip", "h100_sxm").out
     assert "cost of capital" in both
     assert "on_demand" in both
 
@@ -67,7 +67,7 @@ def test_what_changed_since_a_date_is_the_difference_of_two_lists() -> None:
 
 
 def test_changes_until_a_date_and_in_text() -> None:
-    said = dse("hardware", "prices", "--since", "2026-Q2")
+    said = dse("catalog", "prices", "list", "--since", "2026-Q2")
     assert said.code == 0
     assert fits(said.out, 100)
     all_bases = document("--since", "2026-Q2")["changes"]
@@ -75,7 +75,7 @@ def test_changes_until_a_date_and_in_text() -> None:
     until = document("--since", "2026-Q2", "--as-of", "2026-07")
     assert 0 < len(until["changes"]) < len(all_bases)
     assert until["as_of"] == "2026-07"
-    nothing = dse("hardware", "prices", "--chip", "v100_sxm2_32", "--since", "2026-Q3")
+    nothing = dse("catalog", "prices", "list", "--chip", "v100_sxm2_32", "--since", "2026-Q3")
     assert "Since 2026-Q3: 0 of 2 prices changed." in nothing.out
 
 
@@ -97,7 +97,7 @@ def test_a_price_of_ones_own_has_no_date_to_change_at(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(words: tuple[str, ...], says: str) -> None:
-    said = dse("hardware", "prices", *words)
+    said = dse("catalog", "prices", "list", *words)
     assert said.code == 2
     assert says in said.err
     assert len(said.err.strip().splitlines()) == 1

@@ -149,7 +149,7 @@ def test_every_distribution_of_jitter_is_taken(distribution: str):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ((), ["--model is missing", "dse models list"]),
+        ((), ["--model is missing", "dse catalog models list"]),
         (DENSE[:2], ["--chip is missing"]),
         (("--model", "llama-3-80b", *DENSE[2:]), ["llama-3-70b"]),
         ((*DENSE[:2], "--chip", "h100"), ["h100_sxm"]),

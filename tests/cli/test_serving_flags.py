@@ -155,7 +155,7 @@ def test_a_space_of_arrivals_is_searched_and_its_points_reproduce(tmp_path: Path
 def test_mistakes_of_a_space_are_named(tmp_path: Path, written, instead, named) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(SPACE.replace(written, instead), encoding="utf-8")
-    said = dse("spaces", "check", path)
+    said = dse("catalog", "spaces", "check", path)
     assert said.code == 2
     assert named in said.err
 

@@ -85,7 +85,7 @@ def test_ones_own_chip_brings_its_memories(tmp_path: Path, monkeypatch: pytest.M
     assert cxl["tier_capacity_bytes_per_chip"] == 1e12
     assert host["latency_floor_s"] == pytest.approx(2.5 * cxl["latency_floor_s"])
     Path("mine.yaml").write_text(text.replace("50 GB/s", "50 GB"), encoding="utf-8")
-    wrong = dse("hardware", "check", "mine.yaml")
+    wrong = dse("catalog", "chips", "check", "mine.yaml")
     assert wrong.code == 2
     assert "mine.yaml:10: extra_memories[1].bandwidth" in wrong.err
 
@@ -98,9 +98,9 @@ def test_pools_and_the_list_of_tiers() -> None:
     )
     assert split["tpot_s"] > plain["tpot_s"]
     assert split["provenance"]["tpot_s"] == "assumed"
-    words = " ".join(dse("hardware", "show", "gh200_141").out.split())
+    words = " ".join(dse("catalog", "chips", "show", "gh200_141").out.split())
     assert "memory tiers: host (host LPDDR5X) 480 GB at 384 GB/s; flash 3.84 TB" in words
-    tiers = dse("hardware", "show", "sn40l", "--json").json()["tiers"]
+    tiers = dse("catalog", "chips", "show", "sn40l", "--json").json()["tiers"]
     assert [tier["name"] for tier in tiers] == ["host", "attached", "flash"]
 
 

@@ -65,7 +65,7 @@ def test_a_space_too_large_for_views_is_refused_before_the_search(tmp_path: Path
 def test_a_wrong_view_is_named_with_its_line(tmp_path: Path) -> None:
     space = tmp_path / "space.yaml"
     space.write_text(TINY + "views:\n  - by: chipp\n", encoding="utf-8")
-    said = dse("spaces", "check", space)
+    said = dse("catalog", "spaces", "check", space)
     assert said.code == 2
     assert "views[0].by" in said.err or "views.0.by" in said.err
     assert "did you mean chip" in said.err

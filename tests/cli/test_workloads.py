@@ -189,13 +189,13 @@ def test_damaged_workloads(mixed: Path, tmp_path: Path, loads: object):
 
 def test_spaces(space: Callable[..., Path]):
     path = space(ONE, SEVERAL)
-    assert dse("spaces", "check", path).out == "small: 18 points, no mistake found\n"
-    row = dse("spaces", "show", path, "--json").json()
+    assert dse("catalog", "spaces", "check", path).out == "small: 18 points, no mistake found\n"
+    row = dse("catalog", "spaces", "show", path, "--json").json()
     assert row["constraints"] == ["ttft_s <= 2 s", "retrieval: ttft_s <= 1 s"]
     assert [load["weight"] for load in row["workloads"]] == [0.7, 0.3]
-    said = dse("spaces", "show", path)
+    said = dse("catalog", "spaces", "show", path)
     assert fits(said.out, 100)
     assert "30% retrieval" in said.out
-    wrong = dse("spaces", "check", space(ONE, SEVERAL.replace("weight: 3", "weight: 0")))
+    wrong = dse("catalog", "spaces", "check", space(ONE, SEVERAL.replace("weight: 3", "weight: 0")))
     assert wrong.code == 2
     assert ":5: workloads[1].weight" in wrong.err

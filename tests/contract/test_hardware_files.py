@@ -327,7 +327,7 @@ def test_the_links_of_a_mesh_or_torus_add_up(system: System) -> None:
 
 
 def test_every_system_serves_a_chip_and_every_chip_has_its_files() -> None:
-    # The same boxes on another network: named by `dse hardware collectives` or a file of one's own.
+    # The same boxes on another network: named by `dse scale --collectives` or a file of one's own.
     alone = {"hgx_b200_efa"}
     assert {chip.system for chip in CHIPS.values()} | alone == set(SYSTEMS)
     efficiencies = {path.stem for path in files("efficiency")}
@@ -366,7 +366,7 @@ def test_an_unknown_chip_is_answered_with_near_spellings(catalog: Catalog) -> No
     with pytest.raises(InputError) as caught:
         catalog.chip("h100_smx")
     assert "did you mean h100_sxm?" in str(caught.value)
-    assert "dse hardware list" in str(caught.value)
+    assert "dse catalog chips list" in str(caught.value)
     assert "mi300x" not in str(caught.value)
 
 

@@ -118,7 +118,7 @@ def test_data_is_found_inside_the_package(dse: Path):
 
 def test_commands_from_the_root_folder(dse: Path, tmp_path: Path):
     assert run(dse, "--version").stdout.startswith("dse ")
-    assert "quickstart" in run(dse, "spaces", "list").stdout
+    assert "quickstart" in run(dse, "catalog", "spaces", "list").stdout
     point = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--json")
     assert json.loads(run(dse, "estimate", *point).stdout)["feasible"]
     study = tmp_path / "study"

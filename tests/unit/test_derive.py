@@ -133,7 +133,7 @@ def test_a_file_reads_back_as_it_was_written_and_derives_again(
 ) -> None:
     first = derive(catalog, "h200_sxm", ["hbm_bandwidth=1.5x", "domain=72", "link=2x"])
     path = tmp_path / "first.yaml"
-    path.write_text(as_yaml(first, "dse hardware derive"), encoding="utf-8")
+    path.write_text(as_yaml(first, "dse catalog chips derive"), encoding="utf-8")
     read = read_own_chip(path)
     assert replace(read.chip, file="") == replace(first.chip, file="")
     assert read.system is not None
@@ -260,7 +260,7 @@ def test_what_a_chip_draws_is_kept_when_it_is_derived_from_again(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     first, path = derive(catalog, "h200_sxm", ["tdp=0.8x"]), tmp_path / "chip.yaml"
-    path.write_text(as_yaml(first, "dse hardware derive"), encoding="utf-8")
+    path.write_text(as_yaml(first, "dse catalog chips derive"), encoding="utf-8")
     second = derive(load_catalog(chips=[path]), first.chip.id, ["tdp=0.5x"])
     assert (second.chip.tdp_w, second.chip.matmul_w) == (280.0, 700.0)
 

@@ -156,7 +156,7 @@ def test_resolves_any_case_and_other_names(text):
 
 
 def test_near_spellings():
-    with pytest.raises(InputError, match=r"llama-3-70b.*dse models list"):
+    with pytest.raises(InputError, match=r"llama-3-70b.*dse catalog models list"):
         resolve_model("lama-3-70b")
     with pytest.raises(InputError, match="gpt-oss-120b"):
         resolve_model("openai/gpt-oss-120")

@@ -270,7 +270,7 @@ def test_a_sweep_of_the_price_switches_at_break_even(pair):
 
 
 def owned_at(chip: str, use: float) -> float:
-    """Dollars by the hour that it serves, as `dse hardware prices --basis owned_tco` says them."""
+    """Dollars by the hour that it serves, as `dse catalog prices list` says of owned_tco."""
     catalog = load_catalog()
     costs = catalog.costs.changed({"utilisation": use})
     return usd_per_chip_hour(catalog, chip, "owned_tco", costs).usd_per_chip_hour

@@ -3,8 +3,6 @@ that it hides is seen."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,9 +11,7 @@ from dse.accuracy import backtest, measurements, training_crossvalidate
 from dse.accuracy.calibrate import Problem, fit, pose
 from dse.accuracy.points import estimate_rows
 from dse.accuracy.tables import machines_of
-from dse.accuracy.training_points import estimate_training
-from dse.catalog import load_catalog
-from dse.render.accuracy_claims import (
+from dse.accuracy.targets import (
     BACKTEST_HEADER,
     ERRORS,
     Target,
@@ -23,9 +19,12 @@ from dse.render.accuracy_claims import (
     backtest_words,
     targets,
 )
+from dse.accuracy.training_points import estimate_training
+from dse.catalog import load_catalog
 from dse.schema.calibration import NONE
 from dse.schema.dtypes import CODE
 from tests.cli.conftest import dse
+from tools.accuracy_page import accuracy_markdown
 
 B200, GB200, MI300X, _ = backtest.CASES
 
@@ -142,7 +141,7 @@ def test_the_table(rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(item["held_out_by_chip"] is None for item in unknown[0]["scores"])
 
 
-def test_the_command_and_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_and_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the shipped rows, folds and learning that change nothing in place of the fits."""
 
     def folds(problem: Problem, _: object) -> dict[str, pd.DataFrame]:
@@ -155,12 +154,11 @@ def test_the_command_and_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(measurements, "cross_validate", folds)
     monkeypatch.setattr(training_crossvalidate, "cross_validate_training", trained_folds)
     monkeypatch.setattr(backtest, "learn", lambda _, known: backtest.Known(known, shipped))
-    path = tmp_path / "accuracy.md"
-    document = dse("validate", "--cross-validate", "--markdown", path, "--json").json()
+    document = dse("validate", "--cross-validate", "--json").json()
     assert [(case["chip"], case["laws"]) for case in document["backtest"]] == [
         (case.chip, case.laws) for case in backtest.CASES
     ]
-    page = path.read_text(encoding="utf-8")
+    page = accuracy_markdown(document, [], [], "", [], own=False)
     assert page.index("## Targets") < page.index("## What the fit has seen")
     for case in document["backtest"]:
         for item in case["scores"]:

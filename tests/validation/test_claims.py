@@ -34,7 +34,7 @@ from dse.accuracy.claims.sram import Shares
 from dse.answer.numbers import digits, percent, times
 from dse.catalog import load_catalog
 from dse.cli import cli
-from dse.cli.columns import wrapped
+from dse.render.plain_table import wrapped
 from dse.schema.rack import load_rack, shipped_racks
 from tests.cli.conftest import dse, fits
 
@@ -60,7 +60,7 @@ def test_a_claim_says_what_it_is(number: int) -> None:
     one = claim(number)
     assert one.text.endswith(".")
     assert one.rule.endswith(".")
-    assert one.commands[0] == f"dse claims {number}"
+    assert one.commands[0] == f"dse validate --claims {number}"
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_texts_name_figures() -> None:
 @pytest.mark.parametrize("number", QUICK)
 def test_the_page_is_what_the_command_makes_again(number: int) -> None:
     one = claim(number)
-    made = markdown([(one, one.found())], "dse claims").split("\n## ", 1)[1]
+    made = markdown([(one, one.found())], "dse validate --claims").split("\n## ", 1)[1]
     page = PAGE.read_text(encoding="utf-8")
-    assert f"\n## {made.rstrip()}\n" in page, "dse claims --markdown docs/claims.md"
+    assert f"\n## {made.rstrip()}\n" in page, "dse validate --claims --markdown docs/claims.md"
 
 
 def test_the_page_has_every_claim_once() -> None:
@@ -298,7 +298,10 @@ def test_the_domain_of_nvl72_is_one_stage_of_switches() -> None:
 
 @pytest.mark.parametrize("number", [10, 12])
 def test_tables_keep_words_whole(number: int) -> None:
-    item, said = dse("claims", number, "--json").json(), dse("claims", number)
+    item, said = (
+        dse("validate", "--claims", number, "--json").json(),
+        dse("validate", "--claims", number),
+    )
     assert fits(said.out, 100)
     shown = set(said.out.split())
     for table in item["tables"]:
@@ -307,18 +310,18 @@ def test_tables_keep_words_whole(number: int) -> None:
 
 
 def test_columns_break_between_words() -> None:
-    head, rows = wrapped(("name", "what it says"), [("a-long-name", "one two three")], 24, ())
+    head, rows = wrapped(("name", "what it says"), [("a-long-name", "one two three")], 22, ())
     assert head == ["name", "what it\nsays"]
     assert rows == [["a-long-name", "one two\nthree"]]
 
 
 def test_one_claim_as_json_and_as_text() -> None:
-    item = dse("claims", 14, "--json").json()
+    item = dse("validate", "--claims", 14, "--json").json()
     assert item["claim"] == 14
     assert item["verdict"] in VERDICTS
     assert item["figures"]["measured_cliff"] == pytest.approx(398.4 / 272.7 - 1.0)
     assert all(len(row) == len(t["head"]) for t in item["tables"] for row in t["rows"])
-    said = dse("claims", 14)
+    said = dse("validate", "--claims", 14)
     assert said.code == 0
     assert fits(said.out, 100)
     assert item["verdict"].capitalize() in said.out
@@ -326,14 +329,14 @@ def test_one_claim_as_json_and_as_text() -> None:
 
 @pytest.mark.parametrize("number", ["0", "27", "99"])
 def test_a_number_that_is_no_claim(number: str) -> None:
-    said = dse("claims", number)
+    said = dse("validate", "--claims", number)
     assert (said.code, said.out) == (2, "")
     assert said.err.count("\n") == 1
     assert "1 to 26" in said.err
 
 
 def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
-    said = dse("claims", 17, "--markdown", tmp_path / "no" / "claims.md")
+    said = dse("validate", "--claims", 17, "--markdown", tmp_path / "no" / "claims.md")
     assert said.code == 4
     assert "cannot be written" in said.err
 
@@ -341,7 +344,7 @@ def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
 def test_markdown_shows_text_as_it_is() -> None:
     one = replace(claim(7), text="A_b | c*.")
     found = Finding(CONFIRMED, "1 < 2", {"x": None}, "", (Table("T", ("a|b",), (("_",),)),), "", "")
-    text = markdown([(one, found)], "dse claims")
+    text = markdown([(one, found)], "dse validate --claims")
     assert "A\\_b \\| c\\*" in text
     assert "| a\\|b |" in text
     assert document([(one, found)])[0]["figures"] == {"x": None}

@@ -12,7 +12,7 @@ Found = Sequence[tuple[Claim, Finding]]
 
 
 def document(found: Found) -> list[dict[str, Any]]:
-    """What `dse claims --json` prints: one item a claim."""
+    """What `dse validate --claims --json` prints: one item a claim."""
     return [
         {
             "claim": claim.number,

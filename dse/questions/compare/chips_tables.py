@@ -35,7 +35,7 @@ RATIOS = {
 MARKS = {"claimed": "c", "estimated": "e", "assumed": "a", "derived": "d", "fitted": "f"}
 MARKS_KEY = (
     "(c) claimed, (e) estimated, (a) assumed, (d) derived; no mark: specified or measured. "
-    "`dse hardware show` gives the source of each figure."
+    "`dse catalog chips show` gives the source of each figure."
 )
 METRICS = (
     "ttft_s",

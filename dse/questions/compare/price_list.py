@@ -18,14 +18,14 @@ from dse.schema.prices import COMPUTED, PriceRow, first_day
 
 MEDIAN = (
     "A chip with several prices costs their median, of a provider the newest. It also moves where "
-    "another provider becomes known: dse hardware prices --chip CHIP --basis BASIS lists them."
+    "another provider becomes known: dse catalog prices list --chip CHIP --basis BASIS lists them."
 )
 
 
 def price_list(catalog: Catalog, chips: Collection[str], basis: str | None) -> dict:
-    """The document of `dse hardware prices --json`: `prices` are rows of the files, oldest first,
-    `paid` what a chip costs by them on each basis, with its `breakdown` where that is computed. Of
-    all chips where none is named.
+    """The document of `dse catalog prices list --json`: `prices` are rows of the files, oldest
+    first, `paid` what a chip costs by them on each basis, with its `breakdown` where that is
+    computed. Of all chips where none is named.
 
     Raises InputError for a chip or basis that does not exist, and where no price is left.
     """
@@ -69,8 +69,8 @@ def price_list(catalog: Catalog, chips: Collection[str], basis: str | None) -> d
 def price_changes_since(
     catalog: Catalog, since: str, chips: Collection[str], basis: str | None
 ) -> dict[str, Any]:
-    """The document of `dse hardware prices --since DATE --json`: what is paid by the prices that
-    were known then against those of now (of --as-of), where that differs.
+    """The document of `dse catalog prices list --since DATE --json`: what is paid by the prices
+    that were known then against those of now (of --as-of), where that differs.
 
     Raises InputError for a date that is none or not before that of now, and as `price_list`.
     """

@@ -130,7 +130,7 @@ def _link(prefill: Estimate, decode: Estimate) -> str:
             raise InputError(
                 f"{ids[-1]} has no bandwidth_per_direction of {name}, which the cache crosses "
                 "between the pools",
-                accepted="a chip file of yours with that figure (dse hardware new)",
+                accepted="a chip file of yours with that figure (dse catalog chips new)",
             )
     if ids[0] == ids[1]:
         return f"the cache crosses the {name} of {ids[0]}, not overlapped with the prefill"

@@ -52,7 +52,9 @@ def export(
             catalog = catalog.over(read_study(folder)[0])
             answer = estimate_again(folder, str(point), catalog)
         elif chip is None:
-            raise InputError("--chip is missing", accepted="an id that `dse hardware list` prints")
+            raise InputError(
+                "--chip is missing", accepted="an id that `dse catalog chips list` prints"
+            )
         else:
             catalog, chip = catalog.with_chip(chip)
             options = {"backend": format, **options}

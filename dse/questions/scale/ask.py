@@ -54,10 +54,10 @@ def scale(
     arguments are the options of `dse scale`; `command` is how the answer is made again. Raises
     InputError for what cannot be read, NothingFeasible where the model fits no size.
     """
-    for value, needed, listed in ((model, "model", "models"), (chip, "chip", "hardware")):
+    for value, needed, listed in ((model, "model", "models"), (chip, "chip", "chips")):
         if not value:
             raise InputError(
-                f"--{needed} is missing", accepted=f"an id that `dse {listed} list` prints"
+                f"--{needed} is missing", accepted=f"an id that `dse catalog {listed} list` prints"
             )
     assert model is not None
     dtypes: dict[str, Any] = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}

@@ -1,4 +1,4 @@
-"""What collectives cost on a fabric, beside what was measured: `dse hardware collectives`."""
+"""What collectives cost on a fabric, beside what was measured: `dse scale --collectives`."""
 
 from __future__ import annotations
 

@@ -7,21 +7,36 @@ from typing import Any
 from dse.answer.numbers import tenths
 
 HEADER = (
-    "metric", "serving", "groups", "rows", "group", "median", "90th", "bias", "rank", "in 80%",
+    "metric",
+    "serving",
+    "groups",
+    "rows",
+    "group",
+    "median",
+    "90th",
+    "bias",
+    "rank",
+    "in 80%",
     "± of it",
-)  # fmt: skip
+)
 RIGHT = tuple(range(2, len(HEADER)))
 FOLDS = ("group", "chip", "model")
 NAMES = {
-    "ttft_s": "time to first token", "tpot_s": "time per output token", "prefill_s": "prefill",
-    "decode_step_s": "decode step", "e2e_s": "request time",
+    "ttft_s": "time to first token",
+    "tpot_s": "time per output token",
+    "prefill_s": "prefill",
+    "decode_step_s": "decode step",
+    "e2e_s": "request time",
     "output_tokens_per_s": "output tokens per second",
     "input_tokens_per_s": "input tokens per second",
     "total_tokens_per_s": "tokens per second",
-    "tokens_per_s_per_chip": "tokens per second and chip", "tokens_per_s": "tokens per second",
-    "step_s": "training step", "mfu": "model FLOP utilisation", "chip_hours": "chip-hours of a run",
+    "tokens_per_s_per_chip": "tokens per second and chip",
+    "tokens_per_s": "tokens per second",
+    "step_s": "training step",
+    "mfu": "model FLOP utilisation",
+    "chip_hours": "chip-hours of a run",
     "model_flops_per_s_per_chip": "model FLOP/s and chip",
-}  # fmt: skip
+}
 BY_GROUP = (
     "That is the median error of a group, averaged over groups; a group is one model on one chip."
 )
@@ -51,12 +66,18 @@ def score_row(item: dict[str, Any]) -> tuple[str, ...]:
     """One score under HEADER."""
     rank = item["rank_correlation"]
     return (
-        short(item["metric"]), item["serving"], f"{item['groups']:,}", f"{item['rows']:,}",
-        tenths(item["group_median_error"]), tenths(item["median_error"]),
-        tenths(item["p90_error"]), tenths(item["bias"], sign=True),
-        "–" if rank is None else f"{rank:.2f}", tenths(item["interval_coverage"]),
+        short(item["metric"]),
+        item["serving"],
+        f"{item['groups']:,}",
+        f"{item['rows']:,}",
+        tenths(item["group_median_error"]),
+        tenths(item["median_error"]),
+        tenths(item["p90_error"]),
+        tenths(item["bias"], sign=True),
+        "–" if rank is None else f"{rank:.2f}",
+        tenths(item["interval_coverage"]),
         tenths(item["interval_width"]),
-    )  # fmt: skip
+    )
 
 
 def lead(document: dict[str, Any], data: str | None) -> list[str]:
@@ -120,9 +141,13 @@ def speed_words(document: dict[str, Any]) -> list[str]:
 def worst_row(worst: dict[str, Any]) -> tuple[str, ...]:
     """A group under `metric, serving, group, rows, median, bias`."""
     return (
-        short(worst["metric"]), worst["serving"], worst["group"], f"{worst['rows']:,}",
-        tenths(worst["median_error"]), tenths(worst["bias"], sign=True),
-    )  # fmt: skip
+        short(worst["metric"]),
+        worst["serving"],
+        worst["group"],
+        f"{worst['rows']:,}",
+        tenths(worst["median_error"]),
+        tenths(worst["bias"], sign=True),
+    )
 
 
 HELD_HEADER = ("metric", "serving", "nothing out", "group out", "chip out", "model out")

@@ -1,12 +1,16 @@
-"""The scores as a Markdown page, tables only: docs/accuracy.md."""
+"""The scores as a Markdown page with pictures: `python -m tools.accuracy_page docs/accuracy.md`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from dse.answer.numbers import tenths
-from dse.render.accuracy_claims import (
+from dse.accuracy import measurements
+from dse.accuracy.ask import held_out, predicted
+from dse.accuracy.present import BY, WORST
+from dse.accuracy.targets import (
     BACKTEST_HEADER,
     CHOICES,
     TARGET_HEADER,
@@ -14,40 +18,43 @@ from dse.render.accuracy_claims import (
     backtest_words,
     target_rows,
 )
-from dse.render.accuracy_words import (
+from dse.accuracy.words import (
     COLUMNS,
     HEADER,
     HELD_HEADER,
     held_out_rows,
+    lead,
     score_row,
     short,
     speed_words,
     worst_row,
 )
+from dse.answer.numbers import tenths
+from dse.files import write_text
 from dse.render.markdown import code, escape
+from tools.accuracy_svg import pictures
 
-BY = {"chip": "By chip", "model": "By model", "backend": "By serving software"}
 BY_HEADER = ("metric", "serving", "rows of", "groups", "rows", "group", "bias", "in 80%")
 
 
 def accuracy_markdown(
     document: dict[str, Any],
     worst: Sequence[dict[str, Any]],
-    lead: Sequence[str],
+    said: Sequence[str],
     command: str,
-    pictures: Iterable[str],
+    drawn: Iterable[str],
     own: bool,
 ) -> str:
-    """The page. `document` is that of `dse validate --json`, `worst` the groups to name, `lead` the
-    sentences that answer first, `command` what writes the page, `pictures` the files beside it that
+    """The page. `document` is that of `dse validate --json`, `worst` the groups to name, `said` the
+    sentences that answer first, `command` what writes the page, `drawn` the files beside it that
     it shows; `own`: the rows are the user's, which no constant has seen."""
     scores = document["scores"]
     lines = ["# Accuracy", "", f"Written by {code(command)}.", ""]
-    lines += [f"- {escape(sentence)}" for sentence in (*lead, *speed_words(document))]
+    lines += [f"- {escape(sentence)}" for sentence in (*said, *speed_words(document))]
     lines += ["", "## By metric", ""]
     lines += _table(HEADER, (score_row(item) for item in scores if item["by"] == "all"))
     lines += [escape(COLUMNS), ""]
-    lines += [f"![{escape(name)}]({name})" for name in pictures]
+    lines += [f"![{escape(name)}]({name})" for name in drawn]
     lines += [""]
     lines += _targets(document, own)
     lines += _seen(document, own)
@@ -58,14 +65,19 @@ def accuracy_markdown(
             BY_HEADER,
             (
                 (
-                    short(item["metric"]), item["serving"], item["key"], f"{item['groups']:,}",
-                    f"{item['rows']:,}", tenths(item["group_median_error"]),
-                    tenths(item["bias"], sign=True), tenths(item["interval_coverage"]),
+                    short(item["metric"]),
+                    item["serving"],
+                    item["key"],
+                    f"{item['groups']:,}",
+                    f"{item['rows']:,}",
+                    tenths(item["group_median_error"]),
+                    tenths(item["bias"], sign=True),
+                    tenths(item["interval_coverage"]),
                 )
                 for item in scores
                 if item["by"] == by
             ),
-        )  # fmt: skip
+        )
     lines += ["## Worst groups with 5 rows or more", ""]
     lines += _table(
         ("metric", "serving", "group", "rows", "median", "bias"), (worst_row(w) for w in worst)
@@ -75,12 +87,16 @@ def accuracy_markdown(
         ("chip", "over", "pairs", "measured speed", "predicted speed", "median error"),
         (
             (
-                pair["chip_a"], pair["chip_b"], f"{pair['pairs']:,}", f"{pair['measured']:.2f}",
-                f"{pair['predicted']:.2f}", tenths(pair["median_error"]),
+                pair["chip_a"],
+                pair["chip_b"],
+                f"{pair['pairs']:,}",
+                f"{pair['measured']:.2f}",
+                f"{pair['predicted']:.2f}",
+                tenths(pair["median_error"]),
             )
             for pair in document["speed_up"]["chips"]
         ),
-    )  # fmt: skip
+    )
     lines += ["## Not covered", ""]
     lines += _table(
         ("rows", "reason"),
@@ -107,8 +123,10 @@ def _seen(document: dict[str, Any], own: bool) -> list[str]:
     lines = ["## What the fit has seen", ""]
     if "cross_validation" not in document:
         return [
-            *lines, "Not measured here: `--cross-validate` adds the error of held-out rows.", "",
-        ]  # fmt: skip
+            *lines,
+            "Not measured here: `dse validate --cross-validate` adds the error of held-out rows.",
+            "",
+        ]
     if own:
         return [
             *lines,
@@ -183,3 +201,25 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
         *(f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows),
         "",
     ]
+
+
+def main(path: Path) -> None:
+    """Scores of the shipped rows, held-out ones among them, as `path` and pictures beside it."""
+    answer = predicted(None, None)
+    document = measurements.accuracy(answer)
+    document |= held_out(answer, None, None, lambda text: print(text, file=sys.stderr))
+    scored = answer[answer["status"] == "ok"]
+    drawn = {
+        f"{path.stem}-{name}.svg": picture
+        for name, picture in pictures(document["scores"], scored).items()
+    }
+    for name, picture in drawn.items():
+        write_text(path.parent, name, picture)
+    worst = measurements.worst_groups(answer)[:WORST]
+    command = f"python -m tools.accuracy_page {path}"
+    text = accuracy_markdown(document, worst, lead(document, None), command, drawn, own=False)
+    write_text(path.parent, path.name, text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

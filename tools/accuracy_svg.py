@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from markupsafe import escape
 
+from dse.accuracy.words import NAMES, unit
 from dse.answer.palette import PALETTE
-from dse.render.accuracy_words import NAMES, unit
 
 SIDE, LEFT, TOP, BELOW = 420, 62, 46, 48  # pixels: plot, and what is around it
 BAND = 0.2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dse.accuracy.words import short
 from dse.answer.numbers import tenths
-from dse.render.accuracy_words import short
 
 # What no fold undoes: chosen with these rows in sight, once for all chips and models.
 CHOICES = (
@@ -89,16 +89,18 @@ def targets(document: dict[str, Any]) -> list[Target]:
     ]
     found.append(
         _target(
-            "static serving, all metrics together", STATIC,
+            "static serving, all metrics together",
+            STATIC,
             [_of(part["static_all"], "group_median_error") for part in joined],
         )
-    )  # fmt: skip
+    )
     found.append(
         _target(
-            "speed of one chip over another", SPEED_UP,
+            "speed of one chip over another",
+            SPEED_UP,
             [part["speed_up"]["median_error"] for part in joined],
         )
-    )  # fmt: skip
+    )
     ranks = [part["rank_correlation"]["value"] for part in joined]
     found.append(_target("rank correlation of time per output token", RANK, ranks, most=False))
     inside = [_inside(by) for by in scores]
@@ -165,9 +167,20 @@ def target_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 BACKTEST_HEADER = (
-    "chip", "laws of", "metric", "serving", "groups", "rows", "group", "median", "bias", "in 80%",
-    "± of it", "its own laws", "in 80%",
-)  # fmt: skip
+    "chip",
+    "laws of",
+    "metric",
+    "serving",
+    "groups",
+    "rows",
+    "group",
+    "median",
+    "bias",
+    "in 80%",
+    "± of it",
+    "its own laws",
+    "in 80%",
+)
 
 
 def backtest_rows(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -176,12 +189,20 @@ def backtest_rows(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         for item in case["scores"]:
             today = item["held_out_by_chip"]
             yield (
-                case["chip"], case["laws"], short(item["metric"]), item["serving"],
-                f"{item['groups']:,}", f"{item['rows']:,}", tenths(item["group_median_error"]),
-                tenths(item["median_error"]), tenths(item["bias"], sign=True),
-                tenths(item["interval_coverage"]), tenths(item["interval_width"]),
-                tenths(_of(today, "group_median_error")), tenths(_of(today, "interval_coverage")),
-            )  # fmt: skip
+                case["chip"],
+                case["laws"],
+                short(item["metric"]),
+                item["serving"],
+                f"{item['groups']:,}",
+                f"{item['rows']:,}",
+                tenths(item["group_median_error"]),
+                tenths(item["median_error"]),
+                tenths(item["bias"], sign=True),
+                tenths(item["interval_coverage"]),
+                tenths(item["interval_width"]),
+                tenths(_of(today, "group_median_error")),
+                tenths(_of(today, "interval_coverage")),
+            )
 
 
 def backtest_words(cases: Sequence[dict[str, Any]]) -> list[str]:

@@ -1,0 +1,158 @@
+"""`dse catalog models`: the published shapes, and any config.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dse.answer.answer import Answer, Column, Table
+from dse.answer.numbers import bytes_, count, number, show
+from dse.physics.parameters import (
+    index_bytes_per_token,
+    kv_elements_per_token,
+    parameters,
+    state_bytes_per_request,
+)
+from dse.problem.evaluate import shape_quality_of
+from dse.problem.quality import describe_overtraining, overtraining_words
+from dse.quality.laws import DEFAULT
+from dse.schema.model import Model
+from dse.schema.model_catalog import load_models, resolve_model
+from dse.schema.own_config import config_of
+from dse.space.batches import DEPLOYMENT_AXES, batch_of
+
+MEANING = {
+    "gqa": "multi-head or grouped-query attention",
+    "mla": "multi-head latent attention",
+    "compressed": "attention over a compressed cache",
+    "delta_net": "linear attention with a matrix state",
+    "mamba": "Mamba state space",
+    "mlp": "dense feed-forward",
+    "moe": "mixture of experts",
+    "positions": "table of learned positions",
+}
+
+
+def list_models() -> Answer:
+    """Every model of the catalog with its size."""
+    facts = [_facts(model) for model in load_models().values()]
+    return Answer(
+        question="models",
+        title="Models",
+        headline=f"{len(facts)} published models.",
+        blocks=[
+            Table(
+                "models",
+                "Shapes",
+                (
+                    Column("id", "id"),
+                    Column("total_parameters", "total", "parameters"),
+                    Column("active_parameters", "active", "parameters"),
+                    Column("num_hidden_layers", "layers", "count"),
+                    Column("hidden_size", "hidden", "count"),
+                    Column("kv_elements_per_token", "KV/token", "count"),
+                    Column("kinds", "kinds of layers"),
+                ),
+                [{**row, "kinds": _kinds(row["blocks"])} for row in facts],
+                notes=(
+                    "total, active: parameters, active without the input table. KV/token: elements "
+                    f"of the cache for one token. {_key(facts)}",
+                ),
+            )
+        ],
+        document=facts,
+    )
+
+
+def show_model(text: str) -> Answer:
+    """One model, by id or by the path of a config.json. Raises InputError where it is neither."""
+    row = _facts(resolve_model(text))
+    held = [f"{count(row['kv_elements_per_token'])} elements of KV cache a token"]
+    if row["index_bytes_per_token"]:
+        held.append(f"keys of the indexer: {bytes_(row['index_bytes_per_token'])} a token")
+    if row["state_bytes_per_request"]:
+        held.append(f"states: {bytes_(row['state_bytes_per_request'])} a request, any length")
+    trained = []
+    if row["predicted_loss"] is not None:
+        trained = [f"{overtraining_words(row)} By the quality law {row['quality_law']}."]
+    dtypes = ", ".join(f"{part} {dtype}" for part, dtype in row["weight_dtypes"].items())
+    total, active = (show(key, row[key]) for key in ("total_parameters", "active_parameters"))
+    return Answer(
+        question="model",
+        title=row["name"],
+        asked=f"{row['name']} ({row['source']})",
+        headline=f"{total} parameters, {active} active (without the input table)",
+        sentences=[
+            *held,
+            f"hidden size {row['hidden_size']:,}, vocabulary {row['vocab_size']:,}",
+            *trained,
+            f"weights as published: {dtypes}",
+            *(f"not read: {key}" for key in row["unknown_keys"]),
+        ],
+        blocks=[
+            Table(
+                "layers",
+                "Layers",
+                (
+                    Column("count", "layers", "count"),
+                    Column("kind", "kind"),
+                    Column("sizes", "sizes"),
+                ),
+                [
+                    {"count": block["count"], "kind": block["kind"], "sizes": _sizes(block)}
+                    for block in row["blocks"]
+                ],
+                notes=(_key([row]),),
+            )
+        ],
+        rests=[f"assumed: {text}" for text in row["assumed"]],
+        document=row,
+    )
+
+
+def _facts(model: Model) -> dict[str, Any]:
+    ones = {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
+    batch = batch_of([model], np.zeros(1, dtype=np.intp), [None], ["bf16"], ones)
+    counted = parameters(batch)
+    return {
+        "id": model.id,
+        **config_of(model),
+        "total_parameters": float(counted.total[0]),
+        "active_parameters": float(counted.active[0]),
+        "kv_elements_per_token": float(kv_elements_per_token(batch)[0]),
+        "index_bytes_per_token": float(index_bytes_per_token(batch)[0]),
+        "state_bytes_per_request": float(state_bytes_per_request(batch)[0]),
+        "training_tokens": model.training_tokens,
+        **_trained(batch),
+        "source": model.source,
+        "assumed": list(model.assumed),
+        "unknown_keys": list(model.unknown_keys),
+    }
+
+
+def _trained(batch: Any) -> dict[str, Any]:
+    """Loss under the default quality law and how far the model is over-trained; null where its
+    training tokens are not known."""
+    tokens = batch.training_tokens
+    quality = shape_quality_of(batch, parameters(batch), tokens)
+    return {
+        "quality_law": DEFAULT,
+        "predicted_loss": number(quality.predicted_loss[0]),
+        "dense_equivalent_parameters": number(quality.dense_equivalent_parameters[0]),
+        **describe_overtraining(quality, 0, tokens[0]),
+    }
+
+
+def _kinds(blocks: list[dict[str, Any]]) -> str:
+    """`gqa, mlp, moe`: the kinds of layers, each once."""
+    return ", ".join(dict.fromkeys(b["kind"] for b in blocks if b["kind"] != "positions"))
+
+
+def _sizes(block: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {v:g}" for key, v in block.items() if key not in ("kind", "count"))
+
+
+def _key(facts: list[dict[str, Any]]) -> str:
+    used = {block["kind"] for row in facts for block in row["blocks"]}
+    return "; ".join(f"{kind}: {words}" for kind, words in MEANING.items() if kind in used) + "."
