@@ -61,8 +61,8 @@ DEMAND, SUPPLY = "demand", "supply"
 @dataclass(frozen=True, slots=True)
 class Solved:
     """The program's answer. `usd` is the discounted cost, `bound` the proven lowest, `gap` the
-    difference over `usd`; `relaxed` the share by which each limit that might give has given.
-    `mix` is None where there is none: `status` says whether that is proven."""
+    difference over `usd`; `relaxed` the share by which each relaxed limit is exceeded.
+    `mix` is None if none was found; `status` says whether that is proven."""
 
     mix: Mix | None
     usd: float
@@ -142,8 +142,8 @@ class _Program:
 
 @contextmanager
 def _nothing_printed() -> Iterator[None]:
-    """HiGHS prints a line of its own on standard output now and then, past Python's and whatever
-    its options say; one JSON document must stay alone there."""
+    """Silences HiGHS, which sometimes writes a line to standard output in spite of its options; a
+    JSON document must stay alone there."""
     c = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
     sys.stdout.flush()
     kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
@@ -166,8 +166,8 @@ def solve(
     gap: float | None = None,
     split: bool = False,
 ) -> Solved:
-    """The cheapest mix of `options` that keeps the plan. With `relax`, names of `limit_names`,
-    these may give, and what is minimised is the sum of the shares by which they do. With `split`,
+    """The cheapest mix of `options` that keeps the plan. With `relax` the limits of these names
+    (`limit_names`) may be exceeded, and the sum of the shares of excess is minimised. With `split`
     instances need not be whole: a lower bound, whose `instances` are rounded."""
     gap = gap or (LARGE_GAP if many(plan, options) and not split else GAP)
     program = _program(plan, options, relax)
@@ -214,7 +214,7 @@ def solve(
 
 
 def many(plan: Plan, options: Sequence[Option]) -> bool:
-    """Whether the peak takes more than MANY instances, were all of the largest."""
+    """Whether the peak takes more than MANY instances, even if all are the largest."""
     needed = 0.0
     for one in plan.demand:
         most = max(option.requests_per_s for option in options if option.klass == one.name)
@@ -238,13 +238,13 @@ def _more(
 
 
 def _near(program: _Program, loose: Any, nodes: int, gap: float) -> Any:
-    """The best answer near one with split instances; None where there is none."""
+    """The best answer near one with split instances, or None."""
     found = program.run(nodes, gap, near=dict(zip(program.names, loose.x, strict=True)))
     return found if found.x is not None else None
 
 
 def limit_names(plan: Plan) -> list[str]:
-    """What might give where nothing is feasible."""
+    """Limits that may be relaxed if nothing is feasible."""
     known = ("watts", "racks", "chips", "usd_per_hour", "usd_per_quarter", "usd_total")
     names = [name for name in known if np.isfinite(getattr(plan.limits, name))]
     names += [f"{SUPPLY} {o.label}" for o in plan.offers if np.isfinite(o.chips_per_quarter)]
@@ -263,8 +263,8 @@ def _mix(value: Mapping[tuple, float]) -> Mix:
 
 
 def settled(plan: Plan, options: Sequence[Option], mix: Mix) -> Mix:
-    """The same orders, each quarter served on the fewest chips: which instances stand on chips that
-    are there anyway costs nothing, so the program leaves it open."""
+    """The same orders, with each quarter served on the fewest chips. The program leaves this open,
+    since chips that are there anyway cost nothing."""
     instances: dict[tuple[int, int], int] = {}
     for q in range(plan.quarters):
         before = {(k, at): count for (k, at), count in mix.instances.items() if at == q}
@@ -409,8 +409,8 @@ def _servers(program: _Program, plan: Plan, options: Sequence[Option], chip: str
 
 
 def _enough(plan: Plan, options: Sequence[Option], chip: str) -> float:
-    """Servers of a chip beyond which more are never of use: every class at its highest peak on the
-    option that takes most of the chip, and the spares."""
+    """The most servers of a chip that a plan can use: every class at its highest peak on the option
+    that takes most of the chip, and the spares."""
     one = plan.chip(chip)
     chips = sum(
         max(

@@ -124,7 +124,7 @@ def rent_usd(offer: Offer, ordered: int) -> float:
 
 
 def capital_usd(plan: Plan, offer: Offer, ordered: int) -> float:
-    """Dollars per chip and quarter that a purchase is charged with over its life."""
+    """Dollars that a purchase costs per chip and quarter of its life."""
     rate, resale = plan.costs.value("cost_of_capital"), plan.costs.value("resale")
     return sum(yearly_capital(offer.usd_in(ordered), rate, offer.life_quarters / 4.0, resale)) / 4.0
 
@@ -145,7 +145,7 @@ def electricity_usd(plan: Plan, chip: str) -> float:
 
 
 def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
-    """Every quarter of a mix, its discounted cost, and what of the plan it breaks."""
+    """Every quarter of a mix, its discounted cost, and the limits of the plan that it breaks."""
     quarters = tuple(_quarter(plan, options, mix, q) for q in range(plan.quarters))
     committed = 0.0
     for (label, ordered), servers in mix.orders.items():

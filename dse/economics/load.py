@@ -106,7 +106,7 @@ def at_load(
 
 
 def _whole(held: Floats, chips: Floats, server: Floats) -> Floats:
-    """(n,) chips of the whole servers in which `held` deployments of `chips` stand."""
+    """(n,) chips of the whole servers that hold `held` deployments of `chips`."""
     each = np.floor(server / chips * (1.0 + 1e-12))
     with np.errstate(divide="ignore"):
         servers = np.where(each >= 1.0, np.ceil(held / each), np.ceil(held * chips / server))

@@ -64,7 +64,7 @@ class Breakdown:
 
     @property
     def load_share(self) -> float:
-        """Of the price, what an idle chip does not cost: electricity that depends on the load."""
+        """Share of the price that an idle chip saves: its load-dependent electricity."""
         named = {one.name: one.value for one in self.inputs}
         if not named:
             return 0.0
@@ -171,7 +171,7 @@ def upkeep_usd_per_hour(found: Owning, costs: Costs) -> dict[str, float]:
 
 
 def electricity_usd_per_hour(found: Owning, costs: Costs, busy: float = 1.0) -> float:
-    """Electricity of an owned chip by the hour, of which it serves the share `busy`."""
+    """Hourly electricity of an owned chip that serves in the share `busy` of its time."""
     drawn = 1.0 - costs.value("load_share") + costs.value("load_share") * busy
     return found.meter_w / 1000.0 * costs.value("electricity") * drawn
 

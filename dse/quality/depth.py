@@ -1,4 +1,4 @@
-"""What a model that is too shallow or too deep is worth, in parameters.
+"""How many parameters a too shallow or too deep model is worth.
 
 The term belongs to every law. It acts on the parameters and not on the loss, so that the part of
 the loss that no model removes is left alone; on the 76 public runs it was fitted to, that form was

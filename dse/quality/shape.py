@@ -58,7 +58,7 @@ class Shape:
 
     @property
     def embeddings(self) -> Floats:
-        """(n,) parameters of both tables; of 32,000 words each where nothing was given."""
+        """(n,) parameters of both tables, by default of 32,000 words each."""
         if self.embedding_parameters is None:
             return 2.0 * VOCABULARY * self.hidden_size
         return self.embedding_parameters

@@ -45,7 +45,7 @@ def find_law(name: object, field: str | None = "--law") -> Law:
 
 
 def predicted_loss(parameters: Floats, training_tokens: Floats, law: str = DEFAULT) -> Floats:
-    """(n,) nats per token of dense models of so many parameters, as the law counts them."""
+    """(n,) loss in nats per token of dense models with `parameters`, as the law counts them."""
     return LAWS[law].dense(parameters, training_tokens).loss
 
 
