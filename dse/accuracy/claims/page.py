@@ -49,17 +49,16 @@ def markdown(found: Found, command: str) -> str:
         "hardware, and what this model finds. Each",
         "verdict follows from the numbers by the rule in its section, and changes when they do.",
         "",
-        f"Of {len(found)}: {tally}.",
+        f"Of {len(found)}: {tally}. The first command of a section prints the tables behind its "
+        "verdict.",
         "",
         *_table(
-            ("", "claim", "verdict", "in numbers", "see it"),
+            ("", "claim", "verdict"),
             (
                 (
                     str(claim.number),
                     escape(claim.text),
                     f"[{finding.verdict}](#claim-{claim.number})",
-                    escape(finding.number),
-                    f"`{claim.commands[0]}`" if claim.commands else "–",
                 )
                 for claim, finding in found
             ),
@@ -85,9 +84,6 @@ def _section(claim: Claim, finding: Finding) -> list[str]:
             lines.append(f"- {name}: {escape(text)}")
     if claim.rule:
         lines.append("")
-    for table in finding.tables:
-        lines += [f"{escape(table.title)}:", ""]
-        lines += _table(map(escape, table.head), (map(escape, row) for row in table.rows))
     return lines
 
 
