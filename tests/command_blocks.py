@@ -31,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-COPIED = ("dse", "hardware", "search_spaces", "tests", "benchmarks", "pyproject.toml")
+COPIED = ("dse", "hardware", "search_spaces", "tests", "tools", "benchmarks", "pyproject.toml")
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 RUN = ("bash", "console")
 FILE = re.compile(r"# (\S+\.(?:yaml|py))\n")
