@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -130,6 +132,10 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: prints user errors without a traceback and ends with their exit code."""
+    codecs.register_error("dse", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="dse")
     try:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
         sys.stdout.flush()
@@ -149,6 +155,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo(f"dse: cannot go on: {error.strerror or error}", err=True)
         _silence()
         sys.exit(4)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """What a console without these characters shows in their place."""
+    assert isinstance(error, UnicodeEncodeError)
+    lost = error.object[error.start : error.end]
+    return "".join(_ASCII.get(character, "?") for character in lost), error.end
+
+
+_ASCII = {"─": "-", "–": "-", "×": "x", "µ": "u", "∞": "inf", "…": "..."}
 
 
 def _silence() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,14 @@ def test_a_small_space_is_enumerated_after_a_search(tmp_path: Path) -> None:
     assert proof["enumerated"]["true_front_size"] == every["front_size"]
     assert 0.0 <= proof["enumerated"]["additive_epsilon"] < 0.05
     whole = " ".join(said.out.split())
-    assert "How sure: Against all 32,256 points of the space" in whole
+    assert "How sure is this front Against all 32,256 points of the space" in whole
     page = (tmp_path / "report.html").read_text()
     section = page.split('<section id="sure">')[1].split("</section>")[0]
     assert "How sure is this front" in section
     assert "One parameter away from the front" in section
-    assert section.count("<circle") == len(proof["history"])
+    assert 'id="history"' in section
+    drawn = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.DOTALL)[1])
+    assert len(drawn["figures"]["history"]["data"][0]["x"]) == len(proof["history"])
     assert "optimal" not in section
     assert "## How sure is this front" in (tmp_path / "report.md").read_text()
 

@@ -84,7 +84,7 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path):
     assert {"hardware/prices.csv", "search_spaces/models.csv"} <= inside
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "dse").glob("**/*.py")}
     assert package <= set(names)
-    assert "dse/render/templates/report.html" in names
+    assert "dse/render/templates/answer.html" in names
 
 
 # The module of a distribution where the names differ; sqlalchemy comes with optuna,

@@ -26,13 +26,15 @@ READ = {
     "flop": ("flop", 1.0),
     "dollars": ("tokens", 1.0),
 }
+# Kinds of so many decimals and not of so many digits: half of the last place.
+PLACES = {"signed": 5.001e-3, "change": 5.001e-4, "tenths": 5.001e-4}
 SIZES = st.floats(1e-4, 1e14)
 
 
 def read(kind: str, text: str) -> float:
     """The value of a printed number."""
     text = text.replace(",", "").replace("$", "")
-    if kind == "share":
+    if text.endswith("%"):
         return float(text.removesuffix("%")) / 100.0
     if kind == "kwh":
         number, unit = text.split()
@@ -49,7 +51,9 @@ def test_a_number_is_read_back_within_its_digits(kind: str, value: float) -> Non
     off = 6e-3 if kind not in ("share", "count", "dollars", "large") else 6e-2
     if kind == "share":
         value = min(value, 1.0)
-    assert read(kind, show_as(kind, value)) == pytest.approx(value, rel=off, abs=1e-12)
+    assert read(kind, show_as(kind, value)) == pytest.approx(
+        value, rel=off, abs=PLACES.get(kind, 1e-12)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,7 +24,7 @@ def owned_tables(study: Mapping[str, Any]) -> list[Table]:
             seen[name, row["text"]] = (name, *rest)
     head = ("input", "value", "kind", "date", "note", "source")
     return [
-        replace(price_parts(found), name="price-parts"),
+        replace(price_parts(found, "What an hour of a chip costs, by parts"), name="price-parts"),
         table_of_texts("price-inputs", "What it rests on", [head, *seen.values()], range(6)),
     ]
 
