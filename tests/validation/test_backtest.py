@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy import backtest, measurements, training_crossvalidate
+from dse.accuracy import backtest, measurements
 from dse.accuracy.calibrate import Problem, fit, pose
 from dse.accuracy.points import estimate_rows
 from dse.accuracy.tables import machines_of
@@ -152,7 +152,7 @@ def test_the_command_and_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
     shipped = load_catalog().calibration
     monkeypatch.setattr(measurements, "cross_validate", folds)
-    monkeypatch.setattr(training_crossvalidate, "cross_validate_training", trained_folds)
+    monkeypatch.setattr(measurements, "cross_validate_training", trained_folds)
     monkeypatch.setattr(backtest, "learn", lambda _, known: backtest.Known(known, shipped))
     document = dse("validate", "--cross-validate", "--json").json()
     assert [(case["chip"], case["laws"]) for case in document["backtest"]] == [
