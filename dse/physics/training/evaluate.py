@@ -145,8 +145,9 @@ def _spend(
     room = np.maximum(traffic.room - hops_hidden / mean, 0.0)
     data, hides, update, data_sent = _states(step, elements, stages, m, room)
     # The stage whose work and what shows of its collectives take longest, not each of the two.
-    longest = np.maximum(m * of_ends - hides[0], m * of_layer * inner - hides[1])
-    data_hidden = m * fullest - longest
+    last = m * of_ends - hides[0] >= m * of_layer * inner - hides[1]
+    shorter = fullest - np.where(last, of_ends, of_layer * inner)
+    data_hidden = np.where(last, hides[0], hides[1]) + m * shorter
     launches = stack.host_s_per_layer * np.maximum(stages.last, inner)
     host = stack.host_s_per_step + m * (
         stack.host_s_per_micro_batch + np.maximum(launches - fullest, 0.0)
