@@ -49,7 +49,7 @@ def test_check_accepts_a_chip_of_the_user(tmp_path: Path):
     path.write_text(CHIP.replace("id: h100_sxm", "id: mine"), encoding="utf-8")
     said = dse("catalog", "chips", "check", path)
     assert (said.code, said.err) == (0, "")
-    assert "mine is well-formed" in said.out
+    assert "mine is well-formed" in " ".join(said.out.split())
     mine = dse(
         "estimate", "--model", "llama-3-8b", "--chip", "mine", "--chip-file", path, "--json"
     ).json()
