@@ -18,6 +18,15 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
            notes=("Jitter is an input.",),
        )
 
+   or, where rows are objects or a column is computed, `Table.of`: one column, its title, its kind
+   and where its value comes from in one place:
+
+       Table.of(
+           "demand", "What is asked for", plan.demand,
+           (Column("name", "class"), Column("prompt_tokens", "prompt", "count"),
+            Column("peak", "peak", "rate", of=lambda one: one.peak_per_s(last))),
+       )
+
    A column's `kind` is a metric or a key of `numbers.KINDS`; without one its cells are words (or
    numbers that are printed as they are). A cell that is already text stays as it is in any column.
    None is a dash. Units stand in the cells, so titles need none.
@@ -44,7 +53,7 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,7 +69,8 @@ FORMATS = ("json", "csv", "xlsx", "md", "html")
 class Column:
     """One column: `key` names it in CSV and in the rows, `title` on paper. `kind` is a metric or a
     key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind. `bar`: a
-    page draws its shares as bars behind the numbers."""
+    page draws its shares as bars behind the numbers. `of` takes the value from an item of
+    `Table.of`; None: its attribute or entry `key`."""
 
     key: str
     title: str
@@ -68,10 +78,17 @@ class Column:
     right: bool | None = None
     explain: str = ""
     bar: bool = False
+    of: Callable[[Any], Cell] | None = None
 
     @property
     def aligned_right(self) -> bool:
         return bool(self.kind) if self.right is None else self.right
+
+    def value(self, item: Any) -> Cell:
+        """The cell of an item of `Table.of`."""
+        if self.of is not None:
+            return self.of(item)
+        return item.get(self.key) if isinstance(item, Mapping) else getattr(item, self.key)
 
     def text(self, value: Cell) -> str:
         """A cell as every format but CSV, XLSX and JSON shows it."""
@@ -102,6 +119,22 @@ class Table:
     notes: Sequence[str] = ()
     on_console: bool = True
     shaded: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        caption: str,
+        items: Iterable[Any],
+        columns: Sequence[Column],
+        notes: Sequence[str] = (),
+        *,
+        on_console: bool = True,
+        shaded: bool = False,
+    ) -> Table:
+        """One row for each of `items`, whose columns say how their values follow from it."""
+        rows = [{column.key: column.value(item) for column in columns} for item in items]
+        return cls(name, caption, columns, rows, notes, on_console, shaded)
 
     @property
     def titles(self) -> list[str]:
