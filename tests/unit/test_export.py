@@ -278,7 +278,7 @@ def test_a_file_keeps_the_class_that_it_names():
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_servers_name_classes_that_exist(name: str):
-    stack = STACKS[name][0]
+    stack = STACKS[name]
     assert stack.lacks | set(stack.windows) <= set(ARCHITECTURES)
     assert not stack.lacks & set(stack.windows)
 
