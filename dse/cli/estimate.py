@@ -24,7 +24,7 @@ from dse.cli.printing import command_line, deliver, print_json
 if TYPE_CHECKING:
     from dse.answer.answer import Answer
 
-FILES = (".csv", ".json", ".html", ".xlsx")
+FILES = (".csv", ".json", ".html", ".xlsx", ".md")
 NOTHING = 3  # exit code of a search with nothing feasible (`dse.errors.NothingFeasible`)
 # What --fit takes of a point; it tries the degrees itself.
 FIT_FLAGS = (
@@ -80,7 +80,7 @@ POOLS = {
 @click.option(
     "--out",
     metavar="OUT",
-    help="The file that --points writes; else a folder for estimate.html, .json, .csv and .xlsx.",
+    help="The file that --points writes; else a folder for estimate.html, .md, .json, .csv, .xlsx.",
 )
 @json_option
 def command(

@@ -103,7 +103,7 @@ MOST_CHIPS = 4096
     type=Whole(1, 16_384),
     help="Chips of a collective, 64 if left out; or of a domain of the rack, bound by bound.",
 )
-@click.option("--out", metavar="DIR", help="Write scale.html, .json, .csv and .xlsx there.")
+@click.option("--out", metavar="DIR", help="Write scale.html, .md, .json, .csv and .xlsx there.")
 @json_option
 def command(as_json: bool, out: str | None, **flags: Any) -> None:
     """Scale up or scale out: how large one instance should be, and what stops it.

@@ -140,7 +140,7 @@ def test_the_model_may_be_an_option_and_files_are_written(tmp_path: Path):
     said = dse("check", "--model", QWEN[1], *QWEN[2:], "--json", "--out", tmp_path)
     assert said.json() == dse(*QWEN, "--json").json()
     assert {path.name for path in tmp_path.iterdir()} == {
-        f"check.{end}" for end in ("html", "json", "csv", "xlsx")
+        f"check.{end}" for end in ("html", "md", "json", "csv", "xlsx")
     }
     both = dse(*QWEN, "--model", QWEN[1])
     assert both.code == 2

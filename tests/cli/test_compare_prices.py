@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 
 import dse as dse_library
 from dse.answer.answer import Answer
+from dse.catalog import load_catalog
 from dse.pareto import non_dominated
+from dse.questions.compare.ask import kind_of
 from dse.questions.compare.studies import compare
 from dse.questions.compare.tables import tables
 from dse.questions.compare.words import lead
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
 from tests.cli.conftest import Said, dse, fits
+from tests.cli.test_fleet import PLAN
 
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
 SPACE = """\
@@ -360,6 +363,25 @@ def test_two_answers_of_the_library_are_two_fleets(tmp_path: Path) -> None:
     assert answer.document["names"] == {"a": "p", "b": "q"}
     for key in ("ratio", "orders", "by_quarter", "prices"):
         assert answer.document[key] == same.document[key]
+
+
+def test_two_plans_are_solved_and_compared(tmp_path: Path) -> None:
+    """Plans go by name or by path, and a fleet that was written stands beside a plan."""
+    shipped = ("dense-70b-billion-tokens", "a100-owner-grows")
+    assert kind_of(shipped, (), None, load_catalog()) == "plans"
+    a, b = tmp_path / "small.yaml", tmp_path / "large.yaml"
+    a.write_text(PLAN, encoding="utf-8")
+    b.write_text(PLAN.replace("60", "200").replace("name: small", "name: large"), "utf-8")
+    said = dse("compare", a, b, "--out", tmp_path / "out", "--json")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
+    document = said.json()
+    assert document["names"] == {"a": "small", "b": "large"}
+    alone = [dse("fleet", one, "--json", "--out", tmp_path / one.stem).json() for one in (a, b)]
+    assert [document[f"usd_{side}"] for side in "ab"] == [one["usd"] for one in alone]
+    assert document["ratio"] > 1.0
+    mixed = dse("compare", tmp_path / "small", b, "--json").json()
+    assert mixed["ratio"] == document["ratio"]
+    assert "--law does not go with two plans" in dse("compare", a, b, "--law", "abnar").err
 
 
 def test_fleets_of_other_plans_are_said(tmp_path: Path) -> None:

@@ -179,7 +179,6 @@ def _cost_words(document: Json) -> str:
 
 def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:
     """What changed from one fleet to the other."""
-    names = document["names"]
     blocks: list[Block] = []
     for per, title in (("chip-hour", "Rents"), ("chip", "Prices of chips that are bought")):
         if rows := [row for row in document["all_prices"] if row["per"] == per]:
@@ -190,8 +189,7 @@ def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:
     return Answer(
         question="compare",
         title=f"{document['title']}: what changed",
-        asked=f"{document['title']}: from {names['a']} ({document['a']}) to {names['b']} "
-        f"({document['b']})",
+        asked=f"{document['title']}: from {_place(document, 'a')} to {_place(document, 'b')}",
         headline=said[0],
         sentences=said[1:],
         blocks=(*blocks, *tables(document), Notes("How the two compare", alike(document))),
@@ -200,6 +198,11 @@ def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:
         data=(table_of("by quarter", document["by_quarter"]),),
         words=WORDS,
     )
+
+
+def _place(document: Json, side: str) -> str:
+    name, where = document["names"][side], document[side]
+    return name if name == where else f"{name} ({where})"
 
 
 def tables(document: Json) -> list[Table]:
