@@ -17,21 +17,13 @@ from dse.physics.parameters import (
 from dse.problem.evaluate import shape_quality_of
 from dse.problem.quality import describe_overtraining, overtraining_words
 from dse.quality.laws import DEFAULT
+from dse.schema.blocks import FEED_FORWARD, MIXERS, WORDS
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models, resolve_model
 from dse.schema.own_config import config_of
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 
-MEANING = {
-    "gqa": "multi-head or grouped-query attention",
-    "mla": "multi-head latent attention",
-    "compressed": "attention over a compressed cache",
-    "delta_net": "linear attention with a matrix state",
-    "mamba": "Mamba state space",
-    "mlp": "dense feed-forward",
-    "moe": "mixture of experts",
-    "positions": "table of learned positions",
-}
+LAYERS = (*MIXERS, *FEED_FORWARD)
 
 
 def list_models() -> Answer:
@@ -146,7 +138,7 @@ def _trained(batch: Any) -> dict[str, Any]:
 
 def _kinds(blocks: list[dict[str, Any]]) -> str:
     """`gqa, mlp, moe`: the kinds of layers, each once."""
-    return ", ".join(dict.fromkeys(b["kind"] for b in blocks if b["kind"] != "positions"))
+    return ", ".join(dict.fromkeys(b["kind"] for b in blocks if b["kind"] in LAYERS))
 
 
 def _sizes(block: dict[str, Any]) -> str:
@@ -155,4 +147,4 @@ def _sizes(block: dict[str, Any]) -> str:
 
 def _key(facts: list[dict[str, Any]]) -> str:
     used = {block["kind"] for row in facts for block in row["blocks"]}
-    return "; ".join(f"{kind}: {words}" for kind, words in MEANING.items() if kind in used) + "."
+    return "; ".join(f"{kind}: {words}" for kind, words in WORDS.items() if kind in used) + "."

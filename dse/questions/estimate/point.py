@@ -262,7 +262,7 @@ def assumptions(
     group = deployment["tensor_parallel"] * deployment["data_parallel"]
     if min(group, domain) > measured:
         sentences.append(f"{chip}: collectives between more than {measured} chips are extrapolated")
-    if "routing_skew" not in deployment and any(block.kind == "moe" for block in model.blocks):
+    if "routing_skew" not in deployment and model.experts:
         sentences.append(
             f"routing skew {ROUTING_SKEW:g}, that of measured kernels under a power law, not of "
             "this model"

@@ -20,7 +20,7 @@ Flags = list[tuple[str, str | None]]
 Facts = dict[str, Any]
 
 # Arguments of the shape as a whole, of each kind of block, and of the layout; each reads the sizes
-# of the block and what `_shape_facts` and its neighbours work out.
+# of the block and what the functions below work out.
 SHAPE = (
     Flag("--num-layers", "layers"),
     Flag("--hidden-size", "hidden_size"),

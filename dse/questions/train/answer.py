@@ -218,8 +218,7 @@ def train(
 ) -> Training:
     """Evaluates every plan of the run. Raises InputError for an unknown chip, stack or price
     basis."""
-    sparse = any(block.kind == "moe" for block in model.blocks)
-    if terms.degrees.get("expert_parallel", 1) > 1 and not sparse:
+    if terms.degrees.get("expert_parallel", 1) > 1 and not model.experts:
         raise InputError(
             f"{model.name} has no experts", field="expert_parallel", accepted="no such flag"
         )
