@@ -34,9 +34,10 @@ def list_models() -> Answer:
         title="Models",
         headline=f"{len(facts)} published models.",
         blocks=[
-            Table(
+            Table.of(
                 "models",
                 "Shapes",
+                facts,
                 (
                     Column("id", "id"),
                     Column("total_parameters", "total", "parameters"),
@@ -44,10 +45,9 @@ def list_models() -> Answer:
                     Column("num_hidden_layers", "layers", "count"),
                     Column("hidden_size", "hidden", "count"),
                     Column("kv_elements_per_token", "KV/token", "count"),
-                    Column("kinds", "kinds of layers"),
+                    Column("kinds", "kinds of layers", of=lambda row: _kinds(row["blocks"])),
                 ),
-                [{**row, "kinds": _kinds(row["blocks"])} for row in facts],
-                notes=(
+                (
                     "total, active: parameters, active without the input table. KV/token: elements "
                     f"of the cache for one token. {_key(facts)}",
                 ),
@@ -83,19 +83,16 @@ def show_model(text: str) -> Answer:
             *(f"not read: {key}" for key in row["unknown_keys"]),
         ],
         blocks=[
-            Table(
+            Table.of(
                 "layers",
                 "Layers",
+                row["blocks"],
                 (
                     Column("count", "layers", "count"),
                     Column("kind", "kind"),
-                    Column("sizes", "sizes"),
+                    Column("sizes", "sizes", of=_sizes),
                 ),
-                [
-                    {"count": block["count"], "kind": block["kind"], "sizes": _sizes(block)}
-                    for block in row["blocks"]
-                ],
-                notes=(_key([row]),),
+                (_key([row]),),
             )
         ],
         rests=[f"assumed: {text}" for text in row["assumed"]],

@@ -10,7 +10,7 @@ from typing import Any
 from dse.answer.answer import Answer, Block, Column, Notes, Table, table_of
 from dse.answer.numbers import significant
 from dse.questions.compare.pictures import chips_figure, price_figure
-from dse.questions.compare.prices import change, moved, moves_words, price_pairs
+from dse.questions.compare.prices import change, moved, moves_words, pair_columns, price_pairs
 from dse.questions.compare.studies import side_names
 from dse.questions.compare.words import alike
 from dse.study.folder import FLEET, STUDY, read_json
@@ -207,50 +207,30 @@ def _place(document: Json, side: str) -> str:
 
 def tables(document: Json) -> list[Table]:
     """Prices of the offers, orders, and chips by quarter."""
-    a, b = document["names"]["a"], document["names"]["b"]
-    prices = [
-        {**row, "change": row["ratio"] and row["ratio"] - 1.0}
-        | {"rule": row["rule_b"] or row["rule_a"] or ""}
-        for row in document["all_prices"]
-    ]
+    names = list(document["names"].values())
+    offers = (
+        Column("chip", "offer"),
+        Column("per", "per"),
+        *pair_columns(names),
+        Column("rule", "stated", of=lambda row: row["rule_b"] or row["rule_a"] or ""),
+    )
+    orders = (
+        Column("quarter", "quarter", "count"),
+        Column("offer", "offer"),
+        *(Column(side, name, "count") for side, name in zip("ab", names, strict=True)),
+    )
+    held = (
+        Column("quarter", "quarter", "count"),
+        Column("chip", "chip"),
+        *(
+            Column(f"{way}_{side}", f"{way}, {name}", "count")
+            for way in ("rented", "owned")
+            for side, name in zip("ab", names, strict=True)
+        ),
+    )
     made = [
-        Table(
-            "prices",
-            "Prices of the offers, USD",
-            (
-                Column("chip", "offer"),
-                Column("per", "per"),
-                Column("a", a, "dollars"),
-                Column("b", b, "dollars"),
-                Column("change", "change", "change"),
-                Column("rule", "stated"),
-            ),
-            prices,
-        ),
-        Table(
-            "orders",
-            "Chips to order",
-            (
-                Column("quarter", "quarter", "count"),
-                Column("offer", "offer"),
-                Column("a", a, "count"),
-                Column("b", b, "count"),
-            ),
-            document["orders"],
-        ),
-        Table(
-            "chips",
-            "Chips by quarter",
-            (
-                Column("quarter", "quarter", "count"),
-                Column("chip", "chip"),
-                *(
-                    Column(f"{way}_{side}", f"{way}, {name}", "count")
-                    for way in ("rented", "owned")
-                    for side, name in (("a", a), ("b", b))
-                ),
-            ),
-            document["by_quarter"],
-        ),
+        Table.of("prices", "Prices of the offers, USD", document["all_prices"], offers),
+        Table("orders", "Chips to order", orders, document["orders"]),
+        Table("chips", "Chips by quarter", held, document["by_quarter"]),
     ]
     return [table for table in made if table.rows]

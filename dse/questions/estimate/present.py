@@ -8,8 +8,9 @@ from typing import Any
 
 from dse.answer.answer import Answer, Block, Cell, Column, Table
 from dse.answer.numbers import show
+from dse.economics.priced import price_tables
 from dse.problem.loads import held
-from dse.problem.price_words import average_load_words, price_tables
+from dse.problem.price_words import average_load_words
 from dse.problem.quality import quality_words
 from dse.problem.words import (
     LINES,

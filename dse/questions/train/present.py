@@ -7,8 +7,8 @@ from typing import Any
 
 from dse.answer.answer import Answer, Block, Cell, Column, Figure, Table
 from dse.answer.bars import share_bars
+from dse.economics.priced import price_tables
 from dse.physics.training.at_scale import LOSSES_AT_SCALE
-from dse.problem.price_words import price_tables
 from dse.questions.train.answer import Training
 from dse.questions.train.words import (
     SHORT_LOSSES,
