@@ -85,7 +85,7 @@ def standing(away: Distance, served: bool) -> str:
 def lead(found: Rediscovery) -> list[str]:
     """The answer: where the design stands, and which assumption puts it there."""
     table, away, name = found.table, found.distance, found.case.expert.name
-    if not table.served[found.expert]:
+    if not found.servable:
         return [
             f"{name} cannot be served within the limits of the case on any deployment of the space."
         ]
@@ -285,7 +285,7 @@ def looked_at(found: Rediscovery) -> str:
         f"{found.shapes:,} shapes, {found.served:,} of them within the budgets and served within "
         f"the limits, {len(found.front.rows):,} on the front."
     )
-    if found.table.served[found.expert]:
+    if found.servable:
         low, high = (dollars(end) for end in found.price_interval)
         said += (
             f" The 80% interval of the design's price is {low} to {high} (kernel laws: "
