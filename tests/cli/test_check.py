@@ -61,15 +61,31 @@ def test_a_config_file_says_the_same_as_the_catalog():
 
 def test_the_blocks_of_qwen3():
     document = dse(
-        "check", "qwen3-30b-a3b", "--chip", "h100_sxm", "--tp", "4", "--weight-dtype", "fp8_block",
+        "check",
+        "qwen3-30b-a3b",
+        "--chip",
+        "h100_sxm",
+        "--tp",
+        "4",
+        "--weight-dtype",
+        "fp8_block",
         "--json",
-    ).json()  # fmt: skip
+    ).json()
     assert "192, no multiple of 128" in document["answer"]
     assert document["nearest"][0]["change"] == {"expert_parallel": [1, 4]}
     proposed = [
-        "check", "qwen3-30b-a3b", "--chip", "h100_sxm", "--tp", "4", "--ep", "4",
-        "--weight-dtype", "fp8_block", "--json",
-    ]  # fmt: skip
+        "check",
+        "qwen3-30b-a3b",
+        "--chip",
+        "h100_sxm",
+        "--tp",
+        "4",
+        "--ep",
+        "4",
+        "--weight-dtype",
+        "fp8_block",
+        "--json",
+    ]
     assert dse(*proposed).json()["ok"] is True
 
 

@@ -103,14 +103,31 @@ def test_a_design_kept_costs_what_an_estimate_says(pair: tuple[Path, Path]) -> N
     document = dse("compare", *pair, "--json").json()
     items = {item["names"][0]: item for item in read_json(pair[0], FRONT)["items"] if item["names"]}
     deployment = items["cheapest"]["deployment"]
-    names = {"tensor_parallel": "--tp", "replicas": "--replicas", "concurrency": "--concurrency",
-             "weight_dtype": "--weight-dtype", "kv_dtype": "--kv-dtype"}  # fmt: skip
+    names = {
+        "tensor_parallel": "--tp",
+        "replicas": "--replicas",
+        "concurrency": "--concurrency",
+        "weight_dtype": "--weight-dtype",
+        "kv_dtype": "--kv-dtype",
+    }
     flags = [word for name, flag in names.items() for word in (flag, deployment[name])]
     found = dse(
-        "estimate", "--model", "llama-3-8b", "--chip", deployment["chip"], *flags,
-        "--prompt-tokens", 1024, "--output-tokens", 256, "--price-basis", "on_demand",
-        "--prices", pair[1].parent / "now.csv", "--json",
-    ).json()  # fmt: skip
+        "estimate",
+        "--model",
+        "llama-3-8b",
+        "--chip",
+        deployment["chip"],
+        *flags,
+        "--prompt-tokens",
+        1024,
+        "--output-tokens",
+        256,
+        "--price-basis",
+        "on_demand",
+        "--prices",
+        pair[1].parent / "now.csv",
+        "--json",
+    ).json()
     assert document["kept"]["value"] == pytest.approx(found[COST], rel=1e-9)
     (cheapest,) = [row for row in document["chosen"] if row["name"] == "cheapest"]
     over = found[COST] / cheapest["metrics"][COST]["b"] - 1.0
@@ -276,10 +293,18 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
     changed = {
         row["chip"]: (row["a"], row["b"])
         for row in dse(
-            "catalog", "prices", "list", "--since", "2026-06", "--as-of", "2026-11",
-            "--basis", "on_demand", "--json",
+            "catalog",
+            "prices",
+            "list",
+            "--since",
+            "2026-06",
+            "--as-of",
+            "2026-11",
+            "--basis",
+            "on_demand",
+            "--json",
         ).json()["changes"]
-    }  # fmt: skip
+    }
     chips = {row["chip"]: (row["a"], row["b"]) for row in document["prices"]}
     assert chips
     assert chips == {chip: changed[chip] for chip in chips}
@@ -323,16 +348,30 @@ def fleet(folder: Path, rent: float, chips: int, **other: object) -> Path:
     """A fleet.json of one rented chip, or of another that is bought."""
     usd = chips * rent * 2190.0
     document = {
-        "plan": "p", "title": "A <plan>", "answer": [], "feasible": True, "price_basis": "spot",
-        "quarters": 1, "usd": usd, "usd_undiscounted": usd, "usd_per_million_tokens": usd / 1e5,
-        "orders": [{"way": "rent", "chip": "h100_sxm", "offer": "h100_sxm, rent", "chips": chips,
-                    "order_quarter": 1}],
+        "plan": "p",
+        "title": "A <plan>",
+        "answer": [],
+        "feasible": True,
+        "price_basis": "spot",
+        "quarters": 1,
+        "usd": usd,
+        "usd_undiscounted": usd,
+        "usd_per_million_tokens": usd / 1e5,
+        "orders": [
+            {
+                "way": "rent",
+                "chip": "h100_sxm",
+                "offer": "h100_sxm, rent",
+                "chips": chips,
+                "order_quarter": 1,
+            }
+        ],
         "by_quarter": [{"quarter": 1, "chips": {"h100_sxm": {"rented": chips, "owned": 0}}}],
         "prices": [
             {"offer": "h100_sxm, rent", "usd": rent, "per": "chip-hour", "price": f"{rent} quoted"},
             {"offer": "mi300x, buy", "usd": 15e3, "per": "chip", "price": "15,000 USD quoted"},
         ],
-    }  # fmt: skip
+    }
     folder.mkdir()
     (folder / FLEET).write_text(json.dumps(document | other), encoding="utf-8")
     return folder

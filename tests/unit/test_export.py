@@ -220,10 +220,13 @@ def windowed() -> Model:
     """Windows on all layers and shared experts: dots.llm1 alone has both."""
     base = resolve_model("dots.llm1")
     blocks = (
-        replace(block, sizes={**block.sizes, "window": 1024}) if block.kind == "gqa" else
-        replace(block, count=4) if block.kind == "moe" else block
+        replace(block, sizes={**block.sizes, "window": 1024})
+        if block.kind == "gqa"
+        else replace(block, count=4)
+        if block.kind == "moe"
+        else block
         for block in base.blocks
-    )  # fmt: skip
+    )
     kept = tuple(replace(b, count=5) if b.kind == "gqa" else b for b in blocks)
     return replace(base, blocks=kept)
 
@@ -314,14 +317,25 @@ def arguments(model: str, sequence: int = 4096, **degrees: int) -> dict[str, str
 def test_megatron_arguments_of_qwen3():
     """As scripts/models/qwen3-30B-A3B.sh of THUDM/slime has them (2025-09)."""
     published = {
-        "--num-layers": "48", "--hidden-size": "2048", "--ffn-hidden-size": "6144",
-        "--num-attention-heads": "32", "--num-query-groups": "4", "--kv-channels": "128",
-        "--vocab-size": "151936", "--moe-ffn-hidden-size": "768", "--moe-router-topk": "8",
-        "--num-experts": "128", "--group-query-attention": None, "--swiglu": None,
-        "--untie-embeddings-and-output-weights": None, "--moe-grouped-gemm": None,
-        "--normalization": "RMSNorm", "--position-embedding-type": "rope",
-        "--disable-bias-linear": None, "--qk-layernorm": None,
-    }  # fmt: skip
+        "--num-layers": "48",
+        "--hidden-size": "2048",
+        "--ffn-hidden-size": "6144",
+        "--num-attention-heads": "32",
+        "--num-query-groups": "4",
+        "--kv-channels": "128",
+        "--vocab-size": "151936",
+        "--moe-ffn-hidden-size": "768",
+        "--moe-router-topk": "8",
+        "--num-experts": "128",
+        "--group-query-attention": None,
+        "--swiglu": None,
+        "--untie-embeddings-and-output-weights": None,
+        "--moe-grouped-gemm": None,
+        "--normalization": "RMSNorm",
+        "--position-embedding-type": "rope",
+        "--disable-bias-linear": None,
+        "--qk-layernorm": None,
+    }
     written = arguments("qwen3-30b-a3b")
     # All layers are sparse: the width of dense ones is that of no layer.
     del published["--ffn-hidden-size"]
@@ -489,8 +503,13 @@ def test_an_instance_on_several_hosts_is_started_on_each():
     for words, rank in ((first, "0"), (last, "3")):
         at = words.index("--nnodes")
         assert words[at : at + 6] == [
-            "--nnodes", "4", "--node-rank", rank, "--master-addr", "10.0.0.7",
-        ]  # fmt: skip
+            "--nnodes",
+            "4",
+            "--node-rank",
+            rank,
+            "--master-addr",
+            "10.0.0.7",
+        ]
     assert "--headless" not in first
     assert last[-2] == "--headless"
     sglang = export("sglang", answer(**SPANNING, backend="sglang"))
@@ -506,8 +525,14 @@ def test_tensorrt_llm_on_several_hosts_is_one_job():
     made = export("trtllm", answer(**SPANNING, backend="trtllm"))
     words = read_by_a_shell(made.files["serve.sh"])
     assert words[:7] == [
-        "srun", "--nodes", "4", "--ntasks-per-node", "8", "--mpi=pmix", "trtllm-llmapi-launch",
-    ]  # fmt: skip
+        "srun",
+        "--nodes",
+        "4",
+        "--ntasks-per-node",
+        "8",
+        "--mpi=pmix",
+        "trtllm-llmapi-launch",
+    ]
     assert words[7:9] == ["trtllm-serve", "deepseek-v3"]
 
 

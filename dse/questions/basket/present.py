@@ -122,7 +122,7 @@ def _front_table(found: Basket) -> Table:
             Column("predicted_loss", "loss", "predicted_loss", of=lambda i: float(found.loss[i])),
             Column(DENSE, "dense equal", DENSE, of=lambda i: float(found.equivalent[i])),
             *_regret_columns(found, lambda i: found.regret[i]),
-            Column("mean", "mean", right=True, of=lambda i: regret_words(found.mean[i])),
+            Column("mean", "mean", right=True, of=lambda i: regret_words(float(found.mean[i]))),
             Column(
                 "shape",
                 "shape, where they differ",

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from dse.answer.numbers import number
 from dse.physics.blocks import KINDS
 from dse.physics.parameters import parameters
 from dse.physics.workload import Workload
@@ -39,6 +40,7 @@ WORTH = 0.005  # of a step, or more, has to be gained where nothing refuses the 
 SHOWN = 5
 FURTHEST = 0.5  # change of a size, as a share
 TILE = 128.0
+PHASES = ("prefill", "decode")
 
 Setter = Callable[[CandidateBatch, Floats], CandidateBatch]
 
@@ -277,36 +279,28 @@ def _rows(
         )
         metrics = evaluate(near.batch[np.array(rows)], workload, subject.machines)
         loss = metrics.values["predicted_loss"]
-    times: dict[str, Floats] = {}
-    shares: dict[str, Floats] = {}
-    if steps is not None:
-        for phase, seconds, share in zip(
-            ("prefill", "decode"),
-            (steps.prefill_s, steps.decode_s),
-            added_share(steps),
-            strict=True,
-        ):
-            shares[phase] = share
-            times[phase] = seconds * (1.0 + share)
+
+    def against(i: int) -> dict[str, float | None]:
+        """What the changes do to the time of either step."""
+        if steps is None:
+            keys = (f"{p}_{s}" for p in PHASES for s in ("step_share", "added_share"))
+            return dict.fromkeys(keys)
+        found = {}
+        seconds = (steps.prefill_s, steps.decode_s)
+        for phase, alone, share in zip(PHASES, seconds, added_share(steps), strict=True):
+            whole = alone * (1.0 + share)
+            found[f"{phase}_step_share"] = float(whole[i] / whole[0] - 1.0)
+            found[f"{phase}_added_share"] = float(share[i])
+        return found
+
     return [
         {
             "change": {
                 name: [int(before), int(after)] for name, (before, after) in near.changes(i).items()
             },
             "parameters_share": float(change[i]),
-            "loss_nats": _number(loss[k] - loss[0]),
-            **{
-                f"{phase}_{name}": float(value) if times else None
-                for phase in ("prefill", "decode")
-                for name, value in (
-                    ("step_share", times[phase][i] / times[phase][0] - 1.0 if times else 0.0),
-                    ("added_share", shares[phase][i] if times else 0.0),
-                )
-            },
+            "loss_nats": number(loss[k] - loss[0]),
+            **against(i),
         }
         for k, i in enumerate(chosen, start=1)
     ]
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
