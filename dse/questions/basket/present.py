@@ -33,8 +33,6 @@ from dse.space.candidates import Floats
 MOST = 12  # rows of the front that a table shows
 DENSE = "dense_equivalent_parameters"
 WORDS = {
-    "regret": "what a shape costs on a chip over what the chip's own cheapest shape costs there, "
-    "less 1",
     "own best": "the shape that is cheapest on a chip, of all that are good enough",
     "dense-equivalent": "the dense model of equal predicted loss and equal training tokens",
     "experts": GLOSSARY["experts"],

@@ -10,9 +10,9 @@ from typing import Any
 from dse.answer.answer import Answer, Block, Column, Notes, Table, table_of
 from dse.answer.numbers import significant
 from dse.questions.compare.pictures import chips_figure, price_figure
-from dse.questions.compare.prices import change, moved, moves_words, pair_columns, price_pairs
+from dse.questions.compare.prices import by_how_much, moved, moves_words, pair_columns, price_pairs
 from dse.questions.compare.studies import side_names
-from dse.questions.compare.words import alike
+from dse.questions.compare.words import alike, unlike
 from dse.study.folder import FLEET, STUDY, read_json
 
 Json = Mapping[str, Any]
@@ -146,8 +146,7 @@ def lead(document: Json) -> list[str]:
         sentences.append(
             f"Per million tokens: ${significant(each[1])}, before ${significant(each[0])}."
         )
-    unlike = [row for row in document["comparable"] if not row["same"]]
-    return sentences + [f"Not by prices alone: {row['what']}: {row['words']}." for row in unlike]
+    return sentences + unlike(document)
 
 
 def _order_words(document: Json) -> str:
@@ -169,12 +168,10 @@ def _ordered(orders: Sequence[Json], side: str) -> str:
 
 def _cost_words(document: Json) -> str:
     after, before = document["usd_undiscounted_b"], document["usd_undiscounted_a"]
-    ratio, over = document["ratio"], f"over {document['quarters']} quarters"
-    if ratio is None or abs(ratio - 1.0) < 5e-4:
+    over = f"over {document['quarters']} quarters"
+    if (moved := by_how_much(document["ratio"], "more", "less")) is None:
         return f"the fleet costs the same ${after:,.0f} {over}"
-    word = "more" if ratio > 1.0 else "less"
-    share = change(ratio).strip("+-")
-    return f"the fleet costs {share} {word} (${after:,.0f} {over}, before ${before:,.0f})"
+    return f"the fleet costs {moved} (${after:,.0f} {over}, before ${before:,.0f})"
 
 
 def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:

@@ -13,6 +13,7 @@ from dse.answer.numbers import significant
 from dse.answer.sentences import Sources
 
 Item = Mapping[str, Any]
+SAME = 5e-4  # a share below which two costs are said to be the same
 Prices = Sequence[Mapping[str, Any]]  # of `price.rows` in study.json: a row for each chip
 
 
@@ -91,6 +92,13 @@ def moves_words(pairs: Prices, most: int = 4) -> str:
 def change(ratio: float) -> str:
     """`+14%`, `-0.2%`, of a ratio."""
     return f"{ratio - 1.0:+.0%}" if abs(ratio - 1.0) >= 0.095 else f"{ratio - 1.0:+.1%}"
+
+
+def by_how_much(ratio: float | None, more: str, less: str) -> str | None:
+    """`14% dearer`, of a ratio; None where the two costs are the same."""
+    if ratio is None or abs(ratio - 1.0) < SAME:
+        return None
+    return f"{change(ratio).strip('+-')} {more if ratio > 1.0 else less}"
 
 
 def chosen_changes(
