@@ -16,7 +16,7 @@ from dse.cli.options import (
     read_catalog,
     refuse,
 )
-from dse.cli.point import POINT_FLAGS, TOKENS, point_options
+from dse.cli.point import POINT_FLAGS, check_load, point_options
 from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
@@ -81,10 +81,7 @@ def command(
         if flags["model"] is None:
             asked = [*(name for name in POINT_FLAGS if name not in FIGURES), "law"]
             refuse(asked, "a comparison of figures: it takes --model")
-        if flags["serving"] == "poisson":
-            refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
-        if flags["workloads"]:
-            refuse(TOKENS, "--workload")
+        check_load(flags)
         given = {name: flags[name] for name in flags if name not in ("chip", "chip_files")}
     else:
         refuse(POINT_FLAGS, SAID[kind])

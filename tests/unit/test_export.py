@@ -19,8 +19,10 @@ from dse.questions.check.degrees import nearest_degrees, of_shape
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, Export, export_arguments, export_command, export_config
 from dse.questions.export.files import script
+from dse.questions.export.flags import Flag, flags_of, nested, switch
 from dse.questions.export.megatron import end_stages, padded_vocabulary
 from dse.schema.architectures import ARCHITECTURES, published_class, write_config
+from dse.schema.dtypes import DTYPES
 from dse.schema.huggingface import from_config
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models, resolve_model
@@ -284,6 +286,28 @@ def test_servers_name_classes_that_exist(name: str):
     stack = STACKS[name]
     assert stack.lacks | set(stack.windows) <= set(ARCHITECTURES)
     assert not stack.lacks & set(stack.windows)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_is_a_table_of_flags(name: str):
+    stack = STACKS[name]
+    flags = [flag.name for flag in stack.flags]
+    assert len(set(flags)) == len(flags)
+    assert set(stack.caches) | set(stack.loads_as) <= set(DTYPES)
+
+
+def test_a_flag_is_left_out_where_it_says_nothing():
+    table = (
+        Flag("--tp", "tensor"),
+        Flag("--pp", "pipeline", unless=1),
+        Flag("--share", lambda of: of["share"]),
+        Flag("--cache", "cache"),
+        switch("--spread", lambda of: of["tensor"] > 1),
+        switch("--alone", lambda of: of["tensor"] == 1),
+    )
+    point = {"tensor": 8, "pipeline": 1, "share": 0.9, "cache": None}
+    assert flags_of(table, point) == [("--tp", "8"), ("--share", "0.9"), ("--spread", None)]
+    assert nested([("a.b", 1), ("c", False), ("a.d", 2)]) == {"a": {"b": 1, "d": 2}, "c": False}
 
 
 def test_names_do_not_reach_the_shell():
