@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Column, Notes, Table, table_of
+from dse.answer.answer import Answer, Block, Column, Table, table_of
 from dse.answer.numbers import significant
 from dse.questions.compare.pictures import chips_figure, price_figure
 from dse.questions.compare.prices import by_how_much, moved, moves_words, pair_columns, price_pairs
 from dse.questions.compare.studies import side_names
-from dse.questions.compare.words import alike, unlike
+from dse.questions.compare.words import changed_answer, unlike
 from dse.study.folder import FLEET, STUDY, read_json
 
 Json = Mapping[str, Any]
@@ -182,24 +182,8 @@ def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:
             blocks.append(price_figure(per, title, rows, document, per))
     if document["by_quarter"]:
         blocks.append(chips_figure(document))
-    said = document["answer"]
-    return Answer(
-        question="compare",
-        title=f"{document['title']}: what changed",
-        asked=f"{document['title']}: from {_place(document, 'a')} to {_place(document, 'b')}",
-        headline=said[0],
-        sentences=said[1:],
-        blocks=(*blocks, *tables(document), Notes("How the two compare", alike(document))),
-        command=command,
-        document=document,
-        data=(table_of("by quarter", document["by_quarter"]),),
-        words=WORDS,
-    )
-
-
-def _place(document: Json, side: str) -> str:
-    name, where = document["names"][side], document[side]
-    return name if name == where else f"{name} ({where})"
+    by_quarter = table_of("by quarter", document["by_quarter"])
+    return changed_answer(document, [*blocks, *tables(document)], (), by_quarter, WORDS, command)
 
 
 def tables(document: Json) -> list[Table]:

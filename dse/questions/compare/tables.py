@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dse.answer.answer import Answer, Cell, Column, Notes, Table, table_of
+from dse.answer.answer import Answer, Cell, Column, Table, table_of
 from dse.answer.glossary import GLOSSARY
 from dse.answer.sentences import Sources
 from dse.economics.priced import price_parts
@@ -14,7 +14,7 @@ from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY, SHORT, show
 from dse.questions.compare.pictures import study_figures
 from dse.questions.compare.prices import change, price_table
 from dse.questions.compare.studies import Compared
-from dse.questions.compare.words import alike, facts, lead
+from dse.questions.compare.words import changed_answer, facts, lead
 
 Json = Mapping[str, Any]
 Row = dict[str, Cell]
@@ -29,28 +29,13 @@ WORDS = {
 
 def studies_answer(found: Compared, command: str = "") -> Answer:
     """What changed from one study to the other."""
-    said, document = lead(found), found.document
-    names, as_of = document["names"], document["as_of"]
-    ends = [
-        f"{names[side]} ({document[side]}"
-        + (f", prices as of {as_of[side]})" if as_of[side] else ")")
-        for side in "ab"
-    ]
-    return Answer(
-        question="compare",
-        title=f"{document['title']}: what changed",
-        asked=f"{document['title']}: from {ends[0]} to {ends[1]}",
-        headline=said[0],
-        sentences=said[1:],
-        blocks=(
-            *study_figures(found),
-            *tables(found),
-            Notes("How the two compare", [*facts(found), *alike(document)]),
-        ),
-        command=command,
-        document={**document, "answer": said},
-        data=(table_of("designs", design_rows(found)),),
-        words=WORDS,
+    return changed_answer(
+        {**found.document, "answer": lead(found)},
+        [*study_figures(found), *tables(found)],
+        facts(found),
+        table_of("designs", design_rows(found)),
+        WORDS,
+        command,
     )
 
 

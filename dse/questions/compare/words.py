@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.answer.answer import Answer, Block, Notes, Table
 from dse.answer.numbers import priced
 from dse.answer.sentences import listed
 from dse.problem.words import show, spans
@@ -150,3 +151,33 @@ def alike(document: Json) -> list[str]:
         f"{row['what']}: {row['words']}{'' if row['same'] else ' (not alike)'}."
         for row in document["comparable"]
     ]
+
+
+def changed_answer(
+    document: dict[str, Any],
+    blocks: Sequence[Block],
+    notes: Sequence[str],
+    data: Table,
+    words: Mapping[str, str],
+    command: str,
+) -> Answer:
+    """What changed from one study or fleet to the other; `document` holds the sentences too."""
+
+    def end(side: str) -> str:
+        name, where, as_of = document["names"][side], document[side], document["as_of"][side]
+        said = [where] * (where != name) + [f"prices as of {as_of}"] * bool(as_of)
+        return f"{name} ({', '.join(said)})" if said else name
+
+    first, *rest = document["answer"]
+    return Answer(
+        question="compare",
+        title=f"{document['title']}: what changed",
+        asked=f"{document['title']}: from {end('a')} to {end('b')}",
+        headline=first,
+        sentences=rest,
+        blocks=(*blocks, Notes("How the two compare", [*notes, *alike(document)])),
+        command=command,
+        document=document,
+        data=(data,),
+        words=words,
+    )
