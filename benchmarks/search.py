@@ -2,7 +2,7 @@
 
     python -m benchmarks.search                        # all of it: about 20 minutes on two cores
     python -m benchmarks.search --spaces tiny --engines pareto-local --seeds 1
-    python -m benchmarks.search --rows rows.json --write   # and the tables into docs/search.md
+    python -m benchmarks.search --rows rows.json --write   # and a summary into docs/search.md
 
 The share is the hypervolume of the front found over that of the true front, each objective scaled
 between the true front's ideal and nadir (cost and latency in logarithm), reference point 1.1;
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.search_tables import MARKS, tables
+from benchmarks.search_tables import MARKS, summary, tables
 from dse.catalog import load_catalog
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
 from dse.problem.objective import PhysicsProblem, pose
@@ -177,20 +177,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=Path, help="JSON file of rows, kept and added to")
     parser.add_argument("--only-engines", action="store_true", help="no agreement, no growth")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/search.md")
+    parser.add_argument("--write", action="store_true", help="put a summary into docs/search.md")
     options = parser.parse_args(arguments)
     bench = Bench(options.rows)
     bench.spaces(options.spaces.split(","), options.engines.split(","), options.seeds)
     if not options.only_engines:
         bench.agreement()
         bench.growth()
-    text = tables(bench.rows)
-    print(text)
+    print(tables(bench.rows))
     if options.write:
         begin, end = MARKS
         before, _, rest = DOC.read_text(encoding="utf-8").partition(begin)
         after = rest.partition(end)[2]
-        DOC.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+        DOC.write_text(f"{before}{begin}{summary(bench.rows)}\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

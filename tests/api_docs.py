@@ -36,7 +36,8 @@ TABLE = """\
 ## Metrics
 
 A metric that applies is a column of `study.front.to_pandas()`, a key of an answer's `document` and
-an attribute of an estimate. A space may name those with a star as objectives and in constraints.
+an attribute of an estimate. A space may name those with a star as objectives and in constraints;
+a limit is written with a unit: `tpot_s <= 30 ms`, `training_usd <= 50 MUSD`, `mfu >= 40 %`.
 """
 WIDTH = 100
 # Units that are written out; the others say it themselves.

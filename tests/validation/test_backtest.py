@@ -158,7 +158,7 @@ def test_the_command_and_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(case["chip"], case["laws"]) for case in document["backtest"]] == [
         (case.chip, case.laws) for case in backtest.CASES
     ]
-    page = accuracy_markdown(document, [], [], "", [], own=False)
+    page = accuracy_markdown(document, [], [], "", [])
     assert page.index("## Targets") < page.index("## What the fit has seen")
     for case in document["backtest"]:
         for item in case["scores"]:

@@ -245,16 +245,16 @@ def test_texts_name_figures() -> None:
 @pytest.mark.parametrize("number", QUICK)
 def test_the_page_is_what_the_command_makes_again(number: int) -> None:
     one = claim(number)
-    made = markdown([(one, one.found())], "dse validate --claims").split("\n## ", 1)[1]
+    row = markdown([(one, one.found())], "dse validate --claims").splitlines()[-2]
     page = PAGE.read_text(encoding="utf-8")
-    assert f"\n## {made.rstrip()}\n" in page, "dse validate --claims --markdown docs/claims.md"
+    assert row.startswith(f"| {number} | ")
+    assert f"\n{row}\n" in page, "dse validate --claims --markdown docs/claims.md"
 
 
 def test_the_page_has_every_claim_once() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for number in CLAIMS:
-        assert len(re.findall(rf"^## Claim {number}$", page, flags=re.MULTILINE)) == 1
-        row = re.findall(rf"^\| {number} \| .* \| \[([a-z ]+)\]", page, flags=re.MULTILINE)
+        row = re.findall(rf"^\| {number} \| .* \| ([a-z ]+) \|$", page, flags=re.MULTILINE)
         assert len(row) == 1
         assert row[0] in VERDICTS
 
