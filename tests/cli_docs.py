@@ -93,8 +93,6 @@ def help_of(path: tuple[str, ...], command: click.Command, known: Sequence[Recor
     formatter = context.make_formatter()
     command.format_usage(context, formatter)
     command.format_help_text(context, formatter)
-    if isinstance(command, click.Group):
-        command.format_commands(context, formatter)
     if own := [record for record in options_of(path, command) if record not in known]:
         with formatter.section("Options"):
             formatter.write_dl(own, col_max=COLUMN)

@@ -134,7 +134,7 @@ def rows(
         said += ", and:" if known and more and more.fields else ""
         example = "" if one.example and one.example in said else one.example
         meaning = ", such as ".join(filter(None, [one.meaning, example]))
-        yield f"`{name}`", said, default(one), meaning
+        yield f"`{name}`", ", ".join(filter(None, [said, default(one)])), meaning
         if inner and more:
             seen.setdefault(inner.names, name)
             yield from rows(more, f"{name}{suffix}", seen)
@@ -148,16 +148,19 @@ def lines(table: Table) -> Iterator[str]:
 
 
 def default(one: Field) -> str:
+    """What is said of a field that is left out."""
     if one.default is REQUIRED:
         return "required"
     plain = one.default is OPTIONAL or one.default in (None, "", (), {})
-    return "" if plain or not isinstance(one.default, str | int | float) else brief(one.default)
+    if plain or not isinstance(one.default, str | int | float):
+        return ""
+    return f"default {brief(one.default)}"
 
 
 def page() -> str:
     parts = [INTRO]
     for title, (where, table) in PAGES.items():
-        head = "| field | takes | default | meaning |\n|---|---|---|---|"
+        head = "| field | takes | meaning |\n|---|---|---|"
         parts.append(f"## {title}\n\n{where}\n\n{head}\n" + "\n".join(lines(table)) + "\n")
     return "\n".join(parts)
 

@@ -9,14 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dse.answer.answer import Notes
 from dse.catalog import load_catalog
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.answer import Rediscovery
 from dse.questions.rediscovery.caveats import of_all
 from dse.questions.rediscovery.tables import summary
-from dse.questions.rediscovery.words import law_words, lead
-from dse.render.markdown import blocks_markdown, table
+from dse.questions.rediscovery.words import changes_words, law_words
+from dse.render.markdown import escape, table
 from dse.schema.rediscovery import load_case, resolve_case, shipped_cases
 
 COMMAND = "python -m tools.rediscovery_page docs/rediscovery.md"
@@ -58,6 +57,17 @@ front, the way there one parameter at a time, and what each assumption is worth.
 """
 
 
+CHANGES = """\
+From the expert's design to the cheapest shape of the front that is as good, in the order in which
+the way there is taken."""
+
+
+def changed(found: Rediscovery) -> str:
+    """One case: what that shape does otherwise."""
+    steps = "; ".join(changes_words(step) for step in found.to_cheaper)
+    return escape(f"{found.case.title}: {steps or 'no shape is as good'}.")
+
+
 def page(answers: Sequence[Rediscovery]) -> str:
     """The page; the same answers give the same bytes."""
     lines = [f"<!-- {COMMAND} -->", "", "# Rediscovery", "", INTRO, law_words(answers[0]), ""]
@@ -65,7 +75,8 @@ def page(answers: Sequence[Rediscovery]) -> str:
     lines += table(distances.titles, distances.texts(), distances.right)
     lines += [f"- {text}" for text in of_all(answers)]
     lines += ["", RUN]
-    lines += blocks_markdown([Notes(found.case.title, lead(found)) for found in answers], 2)
+    lines += ["## What the front changes", "", CHANGES, ""]
+    lines += [f"- {changed(found)}" for found in answers]
     return "\n".join(lines).rstrip() + "\n"
 
 
