@@ -51,8 +51,9 @@ INTRO = """\
 Every field of every file that you may write, from the tables that read them
 (`python -m tests.schema_docs > docs/fields.md`). A field inside a field is written `outer.inner`,
 one of the items of a list `outer[].inner`, one below a name of your choice `outer.*.inner`.
-Quantities are shown by an example with its unit. A *figure* is a mapping with a value and its
-source.
+Quantities are shown by an example; other units of the same kind do as well (`400 Gb/s` for
+`3.35 TB/s`, `180 GiB` for `80 GB`, `30 ms` for `1.5 us`). A *figure* is a mapping with a value and
+its source.
 """
 PAGES = {
     "A figure": ("wherever a table says `figure`", sourced(Value("count"))),
@@ -71,6 +72,7 @@ PAGES = {
     "Reliability": ("`hardware/reliability.yaml`", RELIABILITY),
     "A rediscovery case": ("`search_spaces/rediscovery/*.yaml`", CASE),
 }
+LONG = 3  # words
 _SAID: dict[type, str] = {Text: "text", Flag: "true or false", Date: "date"}
 
 
@@ -84,10 +86,10 @@ def takes(kind: Kind) -> str:
         return f"by {kind.noun if kind.known else 'name'}: {takes(kind.kind)}"
     if isinstance(kind, Figured):
         value = kind.value
-        unit = ", ".join(value.words) or units.example(value.dimension)
+        unit = ", ".join(value.words) or example(value.dimension)
         return f"figure: {unit}"
     if isinstance(kind, Quantity):
-        return units.example(kind.dimension)
+        return example(kind.dimension)
     if isinstance(kind, Number):
         return bounds(kind)
     if isinstance(kind, Share | Percent):
@@ -95,6 +97,11 @@ def takes(kind: Kind) -> str:
     if isinstance(kind, Word):
         return ", ".join(kind.names)
     return _SAID.get(type(kind), "fields" if isinstance(kind, Table) else "")
+
+
+def example(dimension: str) -> str:
+    """One way to write a quantity."""
+    return units.example(dimension).split(" or ")[0]
 
 
 def bounds(kind: Number) -> str:
@@ -134,16 +141,20 @@ def rows(
         said += ", and:" if known and more and more.fields else ""
         example = "" if one.example and one.example in said else one.example
         meaning = ", such as ".join(filter(None, [one.meaning, example]))
-        yield f"`{name}`", ", ".join(filter(None, [said, default(one)])), meaning
+        yield f"`{name}`", "; ".join(filter(None, [said, default(one)])), meaning
         if inner and more:
             seen.setdefault(inner.names, name)
             yield from rows(more, f"{name}{suffix}", seen)
 
 
 def lines(table: Table) -> Iterator[str]:
-    """The rows, those in one that differ in their name alone."""
-    for cells, alike in groupby(rows(table), lambda row: row[1:]):
+    """The rows, those in one that differ in their name alone; what a field takes in words is
+    written once where it stands several times in a row."""
+    above = ""
+    for (said, meaning), alike in groupby(rows(table), lambda row: row[1:]):
         names = ", ".join(row[0] for row in alike)
+        cells = ("as above" if said == above and len(said.split()) > LONG else said, meaning)
+        above = said
         yield "|" + "".join(f" {cell} |" if cell else " |" for cell in (names, *cells))
 
 

@@ -49,9 +49,11 @@ def markdown(found: Found, command: str) -> str:
             f"Written by `{command}`. What people hold to be true about models and hardware, and "
             "what this model finds.",
             "",
-            f"Of {len(found)} claims: {tally}. A rule decides each verdict from the numbers, so "
-            "that it changes when they do. Most numbers are predictions. `dse validate --claims N` "
-            "prints the rule of claim N, what it holds for, which numbers are measured, what is "
+            f"Of {len(found)}: {tally}.",
+            "",
+            "A rule decides each verdict from the numbers, so that it changes when they do. Most "
+            "numbers are predictions. `dse validate --claims N` prints the rule of claim N, what "
+            "it holds for, which numbers are measured, what is "
             "not known, the tables behind it, and a command to try.",
             "",
             "```bash",
