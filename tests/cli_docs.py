@@ -29,9 +29,9 @@ Generated from the help texts by `python -m tests.cli_docs`; a test fails when t
 """
 
 SHARED = """\
-## Options of several commands
+## Shared options
 
-Under a command, `Also` names those of this list that it takes. `--help` is an option of all.
+Several commands take these; `Also` under a command names which. `--help` is an option of all.
 """
 WIDTH = 100
 COLUMN = 30
@@ -101,10 +101,13 @@ def help_of(path: tuple[str, ...], command: click.Command, known: Sequence[Recor
 
 def also(path: tuple[str, ...], command: click.Command, known: Sequence[Record]) -> str:
     """Which of the shared options a command takes."""
-    names = [
-        names.split()[0] for names, said in options_of(path, command) if (names, said) in known
-    ]
-    return f"Also: {', '.join(f'`{name}`' for name in names)}.\n" if names else ""
+    taken = options_of(path, command)
+    mine, others = ([one for one in known if (one in taken) is has] for has in (True, False))
+    if not mine:
+        return ""
+    most = len(mine) > len(others)
+    names = ", ".join(f"`{names.split()[0]}`" for names, _ in (others if most else mine))
+    return f"Also: all of the shared options but {names}.\n" if most else f"Also: {names}.\n"
 
 
 def page() -> str:

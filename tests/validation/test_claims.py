@@ -264,13 +264,10 @@ def test_the_page_counts_the_verdicts_of_its_table() -> None:
     line = re.search(r"^Of (\d+): (.*)\.$", page, flags=re.MULTILINE)
     assert line is not None
     said = {word: int(count) for count, word in re.findall(r"(\d+) ([a-z ]+)", line[2])}
-    verdicts = re.findall(r"^\| \d+ \| .* \| \[([^]]+)\]\(#claim-\d+\)", page, flags=re.MULTILINE)
+    verdicts = re.findall(r"^\| \d+ \| .* \| ([a-z ]+) \|$", page, flags=re.MULTILINE)
     assert set(verdicts) <= set(VERDICTS)
     assert said == Counter(verdicts)
     assert int(line[1]) == len(verdicts) == len(CLAIMS)
-    # Each section opens with the verdict that the table says.
-    sections = re.findall(r"^\*\*([^*]+)\*\*: ", page, flags=re.MULTILINE)
-    assert [word.lower() for word in sections] == verdicts
 
 
 def test_trips_over_the_mesh_are_interconnect_of_a_wafer() -> None:
