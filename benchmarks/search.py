@@ -35,10 +35,20 @@ from dse.space.thin import thinned
 ENGINES = ("exhaustive", "pareto-local", "nsga2", "tpe", "qmc", "random")
 WHOLE = "shape-for-nvl72"
 SPACES = (
-    "deploy-llama-3-70b", "deploy-gpt-oss-120b", "attention-kinds", "lifetime-dense", "tiny",
-    "deploy-deepseek-v3", "sparse-against-dense", "hidden-and-experts-by-chip", "quickstart",
-    "shape-for-edge", "basket-h200-tpu-trn2", f"{WHOLE}@10000000", "consumer-fleet",
-)  # fmt: skip
+    "deploy-llama-3-70b",
+    "deploy-gpt-oss-120b",
+    "attention-kinds",
+    "lifetime-dense",
+    "tiny",
+    "deploy-deepseek-v3",
+    "sparse-against-dense",
+    "hidden-and-experts-by-chip",
+    "quickstart",
+    "shape-for-edge",
+    "basket-h200-tpu-trn2",
+    f"{WHOLE}@10000000",
+    "consumer-fleet",
+)
 GROWTH = (100_000, 1_000_000, 10_000_000)
 BUDGETS = (50_000, 500_000)
 RESTARTS = 4
@@ -102,9 +112,14 @@ class Bench:
                 else:
                     row = one(problem, engine, seed, truth)
                 self.add(
-                    part="engines", space=name, points=problem.space.size, engine=engine,
-                    seed=seed, true_front=len(truth.front), **row,
-                )  # fmt: skip
+                    part="engines",
+                    space=name,
+                    points=problem.space.size,
+                    engine=engine,
+                    seed=seed,
+                    true_front=len(truth.front),
+                    **row,
+                )
 
     def agreement(self) -> None:
         """Searches of a space too large to enumerate, against their union."""
@@ -117,9 +132,14 @@ class Bench:
         log = [objective.log for objective in problem.objectives]
         for unit, (result, row) in enumerate(runs):
             self.add(
-                part="agreement", space=WHOLE, points=problem.space.size, unit=unit,
-                share=share(result.front.F, union, log), union=len(union), **row,
-            )  # fmt: skip
+                part="agreement",
+                space=WHOLE,
+                points=problem.space.size,
+                unit=unit,
+                share=share(result.front.F, union, log),
+                union=len(union),
+                **row,
+            )
 
     def growth(self) -> None:
         """Ten times the points, ten times the evaluations."""
@@ -128,15 +148,21 @@ class Bench:
                 if not self.has(part="growth", engine=engine, asked=size):
                     problem = problem_of(f"{WHOLE}@{size}")
                     row = timed(lambda p=problem, e=engine: search(p, e))[1]
-                    self.add(part="growth", engine=engine, asked=size,
-                             points=problem.space.size, **row)  # fmt: skip
+                    self.add(
+                        part="growth", engine=engine, asked=size, points=problem.space.size, **row
+                    )
         problem = problem_of(WHOLE)
         for count in BUDGETS:
             if not self.has(part="budget", asked=count):
                 budget = Budget(evaluations=count)
                 row = timed(lambda b=budget: search(problem, "pareto-local", budget=b))[1]
-                self.add(part="budget", engine="pareto-local", asked=count,
-                         points=problem.space.size, **row)  # fmt: skip
+                self.add(
+                    part="budget",
+                    engine="pareto-local",
+                    asked=count,
+                    points=problem.space.size,
+                    **row,
+                )
 
 
 def one(problem: PhysicsProblem, engine: str, seed: int, truth: Result) -> Row:

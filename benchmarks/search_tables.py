@@ -27,10 +27,13 @@ def summary(rows: Sequence[Row]) -> str:
     engines = [one for one in dict.fromkeys(row["engine"] for row in found) if one != WHOLE]
     parts = [
         *_head(
-            "space", "points", *(f"`{engine}`" for engine in engines),
-            "points evaluated", f"CPU s (`{WHOLE}`)",
+            "space",
+            "points",
+            *(f"`{engine}`" for engine in engines),
+            "points evaluated",
+            f"CPU s (`{WHOLE}`)",
         )
-    ]  # fmt: skip
+    ]
     for space in dict.fromkeys(row["space"] for row in found):
         mine = {
             engine: [row for row in found if (row["space"], row["engine"]) == (space, engine)]
@@ -72,9 +75,18 @@ def _engines(rows: Sequence[Row]) -> Iterable[str]:
     yield ""
     yield "Share, epsilon, evaluations that reached 99.9%: the worst of the seeds; else means."
     yield from _head(
-        "space (points, true front)", "engine", "seeds", "trials", "evaluations", "of the points",
-        "share of hypervolume", "epsilon", "99.9% after", "CPU s", "wall s",
-    )  # fmt: skip
+        "space (points, true front)",
+        "engine",
+        "seeds",
+        "trials",
+        "evaluations",
+        "of the points",
+        "share of hypervolume",
+        "epsilon",
+        "99.9% after",
+        "CPU s",
+        "wall s",
+    )
     for space in dict.fromkeys(row["space"] for row in rows):
         first = True
         for engine in dict.fromkeys(row["engine"] for row in rows if row["space"] == space):
@@ -107,9 +119,13 @@ def _agreement(rows: Sequence[Row]) -> Iterable[str]:
     yield from _head("search", "evaluations", "front", "share of the union", "CPU s", "wall s")
     for row in rows:
         yield _row(
-            str(row["unit"] + 1), f"{row['evaluations']:,}", f"{row['front']:,}",
-            percent(row["share"]), f"{row['cpu_s']:.1f}", f"{row['seconds']:.1f}",
-        )  # fmt: skip
+            str(row["unit"] + 1),
+            f"{row['evaluations']:,}",
+            f"{row['front']:,}",
+            percent(row["share"]),
+            f"{row['cpu_s']:.1f}",
+            f"{row['seconds']:.1f}",
+        )
 
 
 def _agreed(rows: Sequence[Row]) -> str:
@@ -143,9 +159,13 @@ def _growth(rows: Sequence[Row]) -> Iterable[str]:
                 f"times the {of}"
             )
         yield _row(
-            f"`{row['engine']}`", f"{row['points']:,}", f"{row['evaluations']:,}",
-            f"{row['cpu_s']:.1f}", f"{row['seconds']:.1f}", growth,
-        )  # fmt: skip
+            f"`{row['engine']}`",
+            f"{row['points']:,}",
+            f"{row['evaluations']:,}",
+            f"{row['cpu_s']:.1f}",
+            f"{row['seconds']:.1f}",
+            growth,
+        )
         before = row
 
 

@@ -215,9 +215,13 @@ def test_a_design_from_axes_is_the_model_of_the_catalog(name: str):
     }
     chips = degrees["tensor_parallel"] * degrees.get("data_parallel", 1.0)
     deployment = {
-        "tensor_parallel": 1.0, "data_parallel": 1.0, "expert_parallel": 1.0, "replicas": 1.0,
-        "pipeline_parallel": 1.0, **degrees,
-    }  # fmt: skip
+        "tensor_parallel": 1.0,
+        "data_parallel": 1.0,
+        "expert_parallel": 1.0,
+        "replicas": 1.0,
+        "pipeline_parallel": 1.0,
+        **degrees,
+    }
     from dse.problem.mix import evaluate_mix
     from dse.schema.dtypes import DTYPES
 
@@ -231,9 +235,14 @@ def test_a_design_from_axes_is_the_model_of_the_catalog(name: str):
     published = evaluate_mix(batch, problem.mix, problem.machines)
     assert rebuilt.values["chips"][0] == chips[0]
     for metric in (
-        "total_parameters", "active_parameters", "kv_bytes_per_token", "ttft_s", "tpot_s",
-        "usd_per_million_total_tokens", "memory_bytes_per_chip",
-    ):  # fmt: skip
+        "total_parameters",
+        "active_parameters",
+        "kv_bytes_per_token",
+        "ttft_s",
+        "tpot_s",
+        "usd_per_million_total_tokens",
+        "memory_bytes_per_chip",
+    ):
         assert rebuilt.values[metric][0] == pytest.approx(published.values[metric][0], rel=1e-9)
 
 
