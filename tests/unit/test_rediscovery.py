@@ -369,7 +369,7 @@ def test_a_front_that_wins_by_the_memory_of_the_card_says_so(card):
     assert sparsest < 0.008
     assert f"share of experts used ({100 * sparsest:.3g}%; fitted on 0.8% to 100%)" in outside
     text = page([card])
-    beside = text[: text.index("## gpt-oss")]  # the table of all cases
+    beside = text[: text.index("## What the front changes")]  # the table of all cases
     assert "down to 0.781%) than the law has seen (0.8%)" in beside
     assert "part of the cost is memory of the chip" in beside
 
