@@ -54,7 +54,7 @@ def test_the_answer_comes_first_and_the_files_agree(tmp_path: Path):
     assert answer["status"] == "optimal"
     assert 0.0 <= answer["gap"] <= 1e-4
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"fleet.html", "fleet.json", "fleet.csv", "fleet.xlsx"}
+    assert names == {"fleet.html", "fleet.md", "fleet.json", "fleet.csv", "fleet.xlsx"}
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out/fleet.csv").read_text())))
     spent = sum(float(row["usd"]) for row in rows)
     assert spent == pytest.approx(answer["usd_undiscounted"], rel=1e-8)

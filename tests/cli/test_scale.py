@@ -54,7 +54,7 @@ def test_files_are_written(tmp_path: Path):
     said = dse("scale", *DENSE, *FEW, "--out", tmp_path / "scale", "--json")
     document = said.json()
     assert sorted(path.name for path in (tmp_path / "scale").iterdir()) == [
-        "scale.csv", "scale.html", "scale.json", "scale.xlsx",
+        "scale.csv", "scale.html", "scale.json", "scale.md", "scale.xlsx",
     ]  # fmt: skip
     written = json.loads((tmp_path / "scale" / "scale.json").read_text())
     assert written.pop("command").startswith("dse ")

@@ -21,7 +21,6 @@ from dse.problem.instances import Subject, subject_of
 from dse.questions.fleet.arrivals import NONE, poisson_points
 from dse.questions.fleet.pools import pool_options
 from dse.questions.scale.sizes import Point, instance_sizes
-from dse.questions.scale.words import division
 from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import DemandClass, Plan
@@ -190,7 +189,7 @@ def _option(row: Served, point: Point) -> Option:
         detail={
             "percentile": one.percentile,
             "formats": row.formats,
-            "division": division(point),
+            "division": point.division,
             "concurrency": point.concurrency,
             "bound": point.bound,
             "kind": point.kind,

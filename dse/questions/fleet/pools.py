@@ -15,7 +15,6 @@ from dse.physics.collectives import network_of
 from dse.physics.disaggregated import predict_disaggregated
 from dse.problem.instances import Subject, batch_at
 from dse.questions.scale.sizes import divisions
-from dse.questions.scale.words import division
 from dse.space.candidates import Floats
 from dse.space.deployments import Deployments
 
@@ -101,8 +100,8 @@ def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[
                     "percentile": None,
                     "formats": first.formats,
                     "division": (
-                        f"prefill {workers[i]} x ({division(a)}), "
-                        f"decode {others[i]} x ({division(b)})"
+                        f"prefill {workers[i]} x ({a.division}), "
+                        f"decode {others[i]} x ({b.division})"
                     ),
                     "concurrency": int(load[i]),
                     "bound": "pools",

@@ -75,6 +75,17 @@ class Point:
         """Of the instance."""
         return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
+    @property
+    def division(self) -> str:
+        """`tp8 pp2`; degrees of 1 are left out."""
+        parts = [
+            f"{name[0]}p{degree}"
+            for name in ("tensor", "pipeline", "data", "expert")
+            if (degree := getattr(self, f"{name}_parallel")) > 1
+        ]
+        copies = f"+{self.redundant_experts}" if self.redundant_experts else ""
+        return " ".join(parts) + copies if parts else "one chip"
+
 
 def divisions(points: Sequence[Point]) -> Deployments:
     """The table of how these instances are divided."""
