@@ -4,7 +4,7 @@ must not be exceeded. `dse.schema.plan_reader` makes a `Plan` of the file."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ from dse.schema.reader import (
     WithText,
     Word,
 )
-from dse.schema.traffic import Requests, Windows, mean_of
+from dse.schema.traffic import Traffic
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
 RENT, BUY = "rent", "buy"
@@ -36,48 +36,20 @@ RENT, BUY = "rent", "buy"
 
 @dataclass(frozen=True, slots=True)
 class DemandClass:
-    """Requests of one kind. `requests_per_s` is the mean of the first quarter; the fleet is sized
-    for `peak` times it, which grows by `growth` a quarter. `most_loss` is the quality floor.
-
-    `streams` are its lengths, as shares that sum to 1; the tokens are those in the mean. `ttft_s`
-    holds for the median of a steady load, or, with a `percentile`, for that percentile of requests
-    that arrive at random, in each of the streams. `source` and `windows` are of the trace that it
-    stands for."""
+    """What is asked of a fleet for requests of one kind: who may serve its `traffic`, and within
+    which limits. `ttft_s` holds for the median of a steady load, or, with a `percentile`, for that
+    percentile of requests that arrive at random, in each of their streams. `most_loss` is the
+    quality floor."""
 
     name: str
     models: tuple[str, ...]
-    requests_per_s: float
-    streams: tuple[Requests, ...]
+    traffic: Traffic
     ttft_s: float
     tpot_s: float
-    peak: float
-    growth: float
-    most_loss: float
-    weight_dtypes: tuple[str, ...]
-    kv_dtypes: tuple[str, ...]
+    most_loss: float = math.inf
+    weight_dtypes: tuple[str, ...] = ()
+    kv_dtypes: tuple[str, ...] = ()
     percentile: int | None = None
-    source: str = ""
-    windows: Windows | None = field(default=None, compare=False)
-
-    @property
-    def mean(self) -> Requests:
-        """All requests at their mean lengths."""
-        return mean_of(self.streams)
-
-    @property
-    def prompt_tokens(self) -> float:
-        return self.mean.prompt_tokens
-
-    @property
-    def output_tokens(self) -> float:
-        return self.mean.output_tokens
-
-    def mean_per_s(self, quarter: int) -> float:
-        """Requests per second in the mean of a quarter, the first being 0."""
-        return self.requests_per_s * (1.0 + self.growth) ** quarter
-
-    def peak_per_s(self, quarter: int) -> float:
-        return self.mean_per_s(quarter) * self.peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +135,9 @@ class Plan:
     def busy(self) -> float:
         """The mean of the demand over its peak, classes by their tokens: how far what is on is
         loaded; what is spare, or left over of whole servers, is taken to be loaded alike."""
-        means = [
-            one.requests_per_s * (one.prompt_tokens + one.output_tokens) for one in self.demand
-        ]
-        peaks = [mean * one.peak for mean, one in zip(means, self.demand, strict=True)]
+        every = [one.traffic for one in self.demand]
+        means = [one.requests_per_s * one.tokens for one in every]
+        peaks = [mean * one.peak for mean, one in zip(means, every, strict=True)]
         return math.fsum(means) / math.fsum(peaks)
 
     @property
@@ -175,6 +146,9 @@ class Plan:
 
     def chip(self, name: str) -> FleetChip:
         return next(chip for chip in self.chips if chip.chip == name)
+
+    def offer(self, label: str) -> Offer:
+        return next(offer for offer in self.offers if offer.label == label)
 
 
 def _percentile(value: int) -> int:

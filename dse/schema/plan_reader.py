@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
 from dse.schema.server import LARGEST_DOMAIN, server_of
 from dse.schema.trace import read_trace
-from dse.schema.traffic import GROUPS, Requests, Windows, traffic_of
+from dse.schema.traffic import GROUPS, Requests, Traffic, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 
 DAY_S = 86400.0
@@ -55,7 +56,6 @@ FROM_TRACE = (
     "peak_over_average",
     "prefix_hit_rate",
 )
-_Load = tuple[tuple[Requests, ...], float, float, str, Windows | None]
 SERVERS_PER_RACK = 4
 
 
@@ -210,10 +210,9 @@ class _Reader:
                 "pools of their own for prefill and decode are sized for a steady load",
                 "no percentile, or no `disaggregated`",
             )
-        streams, per_s, peak, source, windows = (
-            self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
-        )
-        least = per_s * min(1.0, (1.0 + row.growth_per_quarter) ** (self.written.quarters - 1))
+        traffic = self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
+        traffic = replace(traffic, growth=row.growth_per_quarter)
+        least = min(traffic.mean_per_s(q) for q in (0, self.written.quarters - 1))
         if least < LEAST_PER_S:
             raise self._wrong(
                 at,
@@ -223,30 +222,25 @@ class _Reader:
         return DemandClass(
             name=row.name,
             models=tuple(names),
-            requests_per_s=per_s,
-            streams=streams,
+            traffic=traffic,
             ttft_s=row.ttft,
             tpot_s=row.tpot,
-            peak=peak,
-            growth=row.growth_per_quarter,
             most_loss=row.predicted_loss_at_most or float("inf"),
             weight_dtypes=tuple(dict.fromkeys(row.weight_dtype or ())),
             kv_dtypes=tuple(dict.fromkeys(row.kv_dtype or ())),
             percentile=row.percentile,
-            source=source,
-            windows=windows,
         )
 
-    def _lengths(self, at: KeyPath, row: Any) -> _Load:
+    def _lengths(self, at: KeyPath, row: Any) -> Traffic:
         """What the lines of a class say of its requests."""
         for name in ("prompt_tokens", "output_tokens"):
             if getattr(row, name) is None:
                 raise self._wrong((*at, name), "is missing", "tokens, or `trace: FILE.csv`")
         prompt, output = float(row.prompt_tokens or 0), float(row.output_tokens or 0)
         one = Requests(1.0, prompt, output, row.prefix_hit_rate)
-        return (one,), self._rate(at, row, prompt + output), row.peak_over_average, "", None
+        return Traffic((one,), self._rate(at, row, prompt + output), row.peak_over_average)
 
-    def _trace(self, at: tuple[str, int], row: Any, file: str) -> _Load:
+    def _trace(self, at: tuple[str, int], row: Any, file: str) -> Traffic:
         """What a trace says of them: the peak is its busiest window. Lengths are kept apart for a
         percentile, which the longest prompts decide."""
         taken = {*FROM_TRACE} & {*self.document.data["demand"][at[1]]}
@@ -265,10 +259,9 @@ class _Reader:
             raise self._wrong(field, error.message, error.accepted or "a time") from None
         sized = f"busiest {window} of it"
         if row.windows < 1.0:
-            sized = f"{found.busy_per_s:.4g} in the {window} that {row.windows:.4g} do not exceed"
-        source = f"{file}: {found.mean_per_s:.4g} requests/s, {sized}"
-        peak = found.busy_per_s / found.mean_per_s
-        return found.classes, found.mean_per_s, peak, source, found.windows
+            busy = found.peak_per_s(0)
+            sized = f"{busy:.4g} in the {window} that {row.windows:.4g} do not exceed"
+        return replace(found, source=f"{file}: {found.requests_per_s:.4g} requests/s, {sized}")
 
     def _rate(self, at: KeyPath, row: Any, tokens_each: float) -> float:
         """Requests per second in the mean."""

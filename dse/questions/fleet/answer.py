@@ -62,7 +62,7 @@ def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) 
     options, refused = options_of(plan, catalog, progress)
     found = answer_of(plan, options, refused, progress)
     found = replace(found, unsold=unsold(catalog, [chip.chip for chip in plan.chips]))
-    if found.counted is None or not found.alone or not plan.demand[0].source:
+    if found.counted is None or not found.alone or not plan.demand[0].traffic.source:
         return found
     return replace(found, by_means=_by_means(plan, catalog, found.counted))
 
@@ -134,7 +134,8 @@ def _by_means(plan: Plan, catalog: Catalog, counted: Counted) -> int | None:
     mean lengths and come at the mean rate, the median first token in time."""
     one = plan.demand[0]
     median = None if one.percentile is None else 50
-    mean = replace(one, streams=(one.mean,), peak=1.0, percentile=median)
+    traffic = replace(one.traffic, streams=(one.traffic.mean,), peak=1.0)
+    mean = replace(one, traffic=traffic, percentile=median)
     chosen = tuple(chip for chip in plan.chips if counted.quarters[0].chips_used.get(chip.chip))
     only = replace(plan, demand=(mean,), chips=chosen)
     options, _ = options_of(only, catalog)
@@ -147,7 +148,7 @@ def _by_means(plan: Plan, catalog: Catalog, counted: Counted) -> int | None:
 def tokens(plan: Plan) -> float:
     """Prompt and output tokens of the mean demand over the horizon."""
     return sum(
-        one.mean_per_s(q) * (one.prompt_tokens + one.output_tokens) * QUARTER_HOURS * 3600.0
+        one.traffic.mean_per_s(q) * one.traffic.tokens * QUARTER_HOURS * 3600.0
         for one in plan.demand
         for q in range(plan.quarters)
     )

@@ -38,7 +38,7 @@ def poisson_points(subject: Subject, one: DemandClass, steady: Sequence[Point]) 
     every = subject.divided(sizes)
     table = every.take(evaluated(subject, every).runs)
     batch = batch_at(subject, table, 1.0)
-    most = np.array([size.output_tokens_per_s / one.output_tokens for size in steady])
+    most = np.array([size.output_tokens_per_s / one.traffic.mean.output_tokens for size in steady])
     most = most[np.searchsorted(sizes, table.chips)]
     rate, possible = _highest(subject, one, batch, most)
     tpot_s = _served(subject, one, batch, rate).values["tpot_s"]
@@ -79,7 +79,7 @@ def _served(subject: Subject, one: DemandClass, batch: CandidateBatch, rate: Flo
     """`rate` (n,) requests per second at each instance, over all streams of the class."""
     mix = tuple(
         Share(f"stream {k + 1}", stream.share, _arriving(subject, stream, rate))
-        for k, stream in enumerate(one.streams)
+        for k, stream in enumerate(one.traffic.streams)
     )
     return evaluate_mix(batch, mix, subject.machines)
 
@@ -102,9 +102,9 @@ def _points(
     values = _served(subject, one, batch, rate).values
     first_s, tpot_s = values[PERCENTILES[one.percentile or 50]], values["tpot_s"]
     running = np.ceil(values["running_requests"])
-    mean = replace(subject, workload=_arriving(subject, one.mean, rate))
+    mean = replace(subject, workload=_arriving(subject, one.traffic.mean, rate))
     of = evaluated(mean, table)
-    tokens_per_s = rate * one.output_tokens
+    tokens_per_s = rate * one.traffic.mean.output_tokens
     return [
         replace(
             point(subject, table, running, of, i),

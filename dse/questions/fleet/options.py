@@ -81,12 +81,13 @@ def _triples(plan: Plan) -> Iterator[tuple[DemandClass, str, str]]:
 
 
 def workload_of(plan: Plan, catalog: Catalog, one: DemandClass) -> Workload:
+    mean = one.traffic.mean
     return Workload.of(
-        one.prompt_tokens,
-        one.output_tokens,
+        mean.prompt_tokens,
+        mean.output_tokens,
         "continuous",
         find_backend(catalog.backends, plan.backend),
-        prefix_hit_rate=one.mean.prefix_hit_rate,
+        prefix_hit_rate=mean.prefix_hit_rate,
     )
 
 
@@ -182,7 +183,7 @@ def _option(row: Served, point: Point) -> Option:
         klass=one.name,
         model=row.subject.model.name,
         chips={row.subject.chip: size},
-        requests_per_s=point.output_tokens_per_s / one.output_tokens,
+        requests_per_s=point.output_tokens_per_s / one.traffic.mean.output_tokens,
         ttft_s=point.ttft_s,
         tpot_s=point.tpot_s,
         label=f"{size} x {row.subject.chip}",

@@ -65,9 +65,11 @@ def lead(found: Solution) -> list[str]:
     return [_what(found), *unsold, *_traffic(found), *_how_sure(found), *_changes(found)]
 
 
-def price(offer: Offer, usd: float) -> str:
-    """A price of an offer with what it is paid for."""
-    return f"{dollars(usd)} a chip" if offer.way == BUY else f"${significant(usd)} per chip-hour"
+def price(way: str, usd: float | None) -> str | None:
+    """A price with what it is paid for."""
+    if usd is None:
+        return None
+    return f"{dollars(usd)} a chip" if way == BUY else f"${significant(usd)} per chip-hour"
 
 
 def value_words(name: str, value: float) -> str:
@@ -93,9 +95,9 @@ def limit_words(name: str) -> str:
     return f"the supply of {rest}" if kind == SUPPLY else LIMITS[name]
 
 
-def percentile_words(one: DemandClass) -> str:
-    """For which first tokens the limit of a class holds."""
-    return "the median" if one.percentile in (None, 50) else f"{one.percentile}%"
+def percentile_words(percentile: int | None) -> str:
+    """For which first tokens a limit holds."""
+    return "the median" if percentile in (None, 50) else f"{percentile}%"
 
 
 def asked_words(plan: Plan) -> str:
@@ -197,12 +199,14 @@ def _traffic(found: Solution) -> list[str]:
     sentences = [
         f"It serves up to {significant(quarter.capacity[one.name])} requests/s with {first} within "
         f"{time(one.ttft_s)} and {time(one.tpot_s)} per token after it. It is sized for "
-        f"{significant(one.peak_per_s(0))} requests/s; the mean is "
-        f"{significant(one.requests_per_s)}."
+        f"{significant(one.traffic.peak_per_s(0))} requests/s; the mean is "
+        f"{significant(one.traffic.requests_per_s)}."
     ]
-    lengths = f"A request has {one.prompt_tokens:,.0f} prompt and {one.output_tokens:,.0f} output"
-    groups = f", in {len(one.streams)} groups of lengths" if len(one.streams) > 1 else ""
-    sentences.append(f"{lengths} tokens in the mean{groups}.")
+    mean = one.traffic.mean
+    sentences.append(
+        f"A request has {mean.prompt_tokens:,.0f} prompt and {mean.output_tokens:,.0f} output "
+        f"tokens in the mean{_groups(one)}."
+    )
     kept = [row for row in found.alone if row.counted is not None]
     if len(kept) > 1:
         best, second = (row.counted.usd for row in kept[:2] if row.counted is not None)
@@ -216,6 +220,11 @@ def _traffic(found: Solution) -> list[str]:
             f"{found.by_means:,} chips would serve instead of {chips:,}."
         )
     return sentences
+
+
+def _groups(one: DemandClass) -> str:
+    groups = len(one.traffic.streams)
+    return f", in {groups} groups of lengths" if groups > 1 else ""
 
 
 def _how_sure(found: Solution) -> list[str]:
@@ -261,8 +270,8 @@ def _changes(found: Solution) -> list[str]:
         assert nearest.usd_at is not None
         sentences.append(
             f"Next is {nearest.offer.label}: it would be used below "
-            f"{price(nearest.offer, nearest.usd_at)}; it costs "
-            f"{price(nearest.offer, nearest.offer.usd)} now."
+            f"{price(nearest.offer.way, nearest.usd_at)}; it costs "
+            f"{price(nearest.offer.way, nearest.offer.usd)} now."
         )
     for row in found.entries:
         sentences += _of_offer(row)
@@ -276,8 +285,8 @@ def _of_offer(row: Entry) -> list[str]:
         return [f"With or without {row.offer.label}, the cost is the same to the solver's gap."]
     if row.used and row.usd_at is not None and row.without is not None:
         return [
-            f"{row.offer.label} stays in the fleet up to {price(row.offer, row.usd_at)}; it costs "
-            f"{price(row.offer, row.offer.usd)} now. Without it the plan costs "
+            f"{row.offer.label} stays in the fleet up to {price(row.offer.way, row.usd_at)}; it "
+            f"costs {price(row.offer.way, row.offer.usd)} now. Without it the plan costs "
             f"{tenths(row.without)} more."
         ]
     return [f"{row.offer.label}: {row.reason}."] if row.used else []
@@ -367,15 +376,15 @@ def _rate_words(plan: Plan) -> list[str]:
         )
     found += [
         f"{one.name}: the highest rate of random (Poisson) arrivals that keeps "
-        f"{percentile_words(one)} of first tokens in time; each instance takes its share at random"
-        + (f", in {len(one.streams)} groups of lengths" if len(one.streams) > 1 else "")
+        f"{percentile_words(one.percentile)} of first tokens in time; each instance takes its "
+        f"share at random{_groups(one)}"
         for one in plan.demand
         if one.percentile is not None
     ]
     found += [
-        f"{one.name} from {one.source}" + (", at its mean lengths" if len(one.streams) == 1 else "")
+        f"{one.name} from {one.traffic.source}{'' if _groups(one) else ', at its mean lengths'}"
         for one in plan.demand
-        if one.source
+        if one.traffic.source
     ]
     return found
 
