@@ -399,11 +399,24 @@ def plan_of(one: Candidate, klass: DemandClass, chips: int, backend: str) -> Pla
         one.chip, 8, 1e3, "", 32, "", 0, (Offer(one.chip, RENT, "rent", 1.0, "a test"),)
     )
     return Plan(
-        name="t", title="A test", description="", file="t.yaml", quarters=1,
-        price_basis="rental_3yr", backend=backend, discount_rate=0.0, costs=catalog().costs,
-        spare_servers=0, spare_share=0.0, disaggregated=False, largest_instance=chips,
-        demand=(klass,), chips=(chip,), limits=Limits(), own=catalog().source,
-    )  # fmt: skip
+        name="t",
+        title="A test",
+        description="",
+        file="t.yaml",
+        quarters=1,
+        price_basis="rental_3yr",
+        backend=backend,
+        discount_rate=0.0,
+        costs=catalog().costs,
+        spare_servers=0,
+        spare_share=0.0,
+        disaggregated=False,
+        largest_instance=chips,
+        demand=(klass,),
+        chips=(chip,),
+        limits=Limits(),
+        own=catalog().source,
+    )
 
 
 def test_a_plain_run_keeps_every_rule():

@@ -20,7 +20,8 @@ from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import read_demand
 from dse.schema.owning import lacks_for_owning, lacks_power
-from dse.schema.plan_reader import DAY_S, GIVEN, TERMS, find_plan, load_plan
+from dse.schema.plan import DAY_S, TERMS
+from dse.schema.plan_reader import GIVEN, find_plan, load_plan
 from dse.schema.server import LARGEST_DOMAIN, server_of
 
 ALL = "all"  # every chip that has a price and the other figures
