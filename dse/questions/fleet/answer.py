@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dse.catalog import Catalog
@@ -12,14 +12,12 @@ from dse.economics.fleet_cost import Counted, Option, count
 from dse.economics.priced import unsold
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
-from dse.questions.fleet.changes import Entry, Loosened, entries, loosened
+from dse.questions.fleet.changes import Entry, Loosened, Progress, entries, loosened
 from dse.questions.fleet.infeasible import Gives, must_give, waits_for
 from dse.questions.fleet.options import Refusal, options_of
 from dse.schema.plan import QUARTER_HOURS, FleetChip, Plan
 
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

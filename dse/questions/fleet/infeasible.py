@@ -4,15 +4,13 @@ plan feasible; where no one of them is enough, all together, by the least sum of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dse.economics.fleet import DEMAND, GAP, OPTIMAL, limits_of, solve, with_offer
 from dse.economics.fleet_cost import Option
+from dse.questions.fleet.changes import QUICK, Progress
 from dse.schema.plan import Plan
-
-QUICK = 200  # nodes of one solve
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

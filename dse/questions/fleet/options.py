@@ -7,7 +7,7 @@ up to those of the servers always fit into them; among sizes, those that no smal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +20,12 @@ from dse.problem.evaluate import evaluate
 from dse.problem.instances import Subject, subject_of
 from dse.questions.fleet.arrivals import NONE, poisson_points
 from dse.questions.fleet.pools import pool_options
-from dse.questions.scale.sizes import Point, instance_sizes
+from dse.questions.scale.sizes import Point, Progress, instance_sizes
 from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import DemandClass, Plan
 
 EVEN = 0.005  # of the rate: a larger option that is better by less is left out
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,12 @@ def options_of(
         chip.chip: _nested([row for row in served if row.subject.chip == chip.chip], chip.server)
         for chip in plan.chips
     }
-    options = _single(served, sizes)
+    options = [
+        _option(row, point)
+        for row in served
+        for point in row.points
+        if point.chips in sizes[row.subject.chip]
+    ]
     if plan.disaggregated:
         options += pool_options(served, sizes, progress)
     return _efficient(options), refused
@@ -151,15 +154,6 @@ def _below_floor(one: DemandClass, model: str, subject: Subject) -> str | None:
     if loss <= one.most_loss:
         return None
     return f"its predicted loss, {loss:.3f}, is above the floor of {one.most_loss:.3f}"
-
-
-def _single(served: Sequence[Served], sizes: Mapping[str, set[int]]) -> list[Option]:
-    return [
-        _option(row, point)
-        for row in served
-        for point in row.points
-        if point.chips in sizes[row.subject.chip]
-    ]
 
 
 def _nested(served: Sequence[Served], server: int) -> set[int]:
