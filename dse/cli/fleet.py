@@ -77,7 +77,7 @@ STEADY = "steady"
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
 @click.option("--show", is_flag=True, help="Print the plan's file, a start for one of yours.")
-@out_option("fleet", "md")
+@out_option("fleet")
 @price_options
 @json_option
 def command(

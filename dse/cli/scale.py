@@ -114,7 +114,7 @@ MOST_CHIPS = 4096
     type=Whole(1, 16_384),
     help="Chips of a collective, 64 if left out; or of a domain of the rack, bound by bound.",
 )
-@out_option("scale", "md")
+@out_option("scale")
 @json_option
 def command(as_json: bool, out: Path | None, **flags: Any) -> None:
     """Scale up or scale out: how large one instance should be, and what stops it.

@@ -147,7 +147,7 @@ OF_REQUIRE = ("vary", "margin", "space")
 )
 @price_options
 @efficiency_option
-@out_option("whatif", "md")
+@out_option("whatif")
 @json_option
 def command(
     study: str | None,
