@@ -51,7 +51,6 @@ def read(path: Path) -> list[dict[str, str]]:
 
 ROWS = read(EXAMPLES)
 WORKED = [row for row in ROWS if row["predicted_loss"]]
-KNOWN = [row for row in ROWS if row["known_dense_equivalent_billions"]]
 
 
 def evaluate(law: str = "leverage", **columns: object) -> Quality:
@@ -410,7 +409,7 @@ def test_documented_laws_and_tables_are_what_the_command_prints() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     document = (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
     tables = [b.split("\n") for b in done.stdout.strip().split("\n\n") if b.startswith("|")]
-    assert len(tables) == 12
+    assert len(tables) == 11
     # Two tables stay with the command: where each example leaves a fit, and the scores of MMLU.
     for head, _, *rows in tables:
         if "outside the fit in" in head or "MMLU, %" in head:
