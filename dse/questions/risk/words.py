@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dse.answer.numbers import number, percent, priced, share, tenths
-from dse.economics.priced import unsold_rests, unsold_sentences
+from dse.economics.priced import prices_rest_on, unsold_rests, unsold_sentences
 from dse.physics.kin import COMMON, MEASURED
 from dse.problem.loads import held
 from dse.problem.words import (
@@ -16,8 +16,8 @@ from dse.problem.words import (
     short_deployment,
 )
 from dse.questions.risk.answer import Risk, quality_limits
+from dse.questions.risk.choices import Choice
 from dse.questions.risk.measure_next import Measurement
-from dse.questions.whatif.choices import Choice
 
 NAMED = 8  # chips that are left out for one reason and named
 MEANING = (
@@ -58,7 +58,7 @@ def _advice(found: Risk, chips: list[str]) -> str:
         f"{priced(found.objective, number(robust.nominal[take]))} at the prediction"
     )
     chance = tenths(robust.chance_first[take])
-    draws = f"{found.asked.draws:,} draws"
+    draws = f"{found.draws:,} draws"
     if take == now:
         said += f", the best there and in {chance} of {draws}"
         if len(chips) == 1:
@@ -151,7 +151,7 @@ def facts(found: Risk) -> str:
     return (
         f"{choices.points:,} deployments on {chips} chip{'s' if chips > 1 else ''}; "
         f"{load_words(loads[0]) if len(loads) == 1 else mix_words(loads)}; limits: {limits}; "
-        f"prices: {found.study.price_basis}{wanted}{shape}. Seed {found.asked.seed}; standard "
+        f"prices: {found.study.price_basis}{wanted}{shape}. Seed {found.seed}; standard "
         f"error of a chance {100 * found.robust.standard_error.max():.2g}%."
     )
 
@@ -176,7 +176,7 @@ def rests_on(found: Risk) -> list[str]:
     words.append(
         "the 12 cheapest configurations of each chip are all tried, and the best is chosen in "
         "every draw (--retune)"
-        if found.asked.retune
+        if found.retune
         else "the configuration of a chip stays the one predicted best; requests in flight are "
         "chosen again in every draw"
     )
@@ -184,17 +184,17 @@ def rests_on(found: Risk) -> list[str]:
         "published": "spread of three or more published rows of the chip",
         "pooled": "too few rows of a chip: pooled spread of the basis's chips that have three",
         "assumed": "no two chips of the basis have three rows: 15% either way (assumed)",
-        "given": f"--price-interval, {100 * (found.asked.price_interval or 0.0):g}% either way",
+        "given": f"--price-interval, {100 * (found.price_interval or 0.0):g}% either way",
     }
     words += [f"price intervals: {text}" for kind, text in said.items() if kind in kinds]
-    if found.asked.demand is not None:
+    if found.uncertain.demand is not None:
         words.append(
             "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
             "the drawn rate needs"
         )
     words += unsold_rests(found.unsold)
     left = left_out({**found.study.why_left_out, **choices.left_out})
-    return [*words, *found.prices_rest_on, *left]
+    return [*words, *prices_rest_on(found.catalog, found.chips, found.study.price_basis), *left]
 
 
 def left_out(reasons: Mapping[str, str]) -> list[str]:

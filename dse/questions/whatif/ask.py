@@ -15,8 +15,7 @@ from dse.questions.whatif.change import Scenario, Sweep, from_file, from_flags, 
 from dse.questions.whatif.equal import KINDS
 from dse.questions.whatif.inputs import inputs_of
 from dse.questions.whatif.present import whatif_answer
-from dse.questions.whatif.require import QUANTITIES, required
-from dse.questions.whatif.show_require import require_answer
+from dse.questions.whatif.require import QUANTITIES, require_answer, required
 from dse.questions.whatif.subject import of_study, under
 from dse.questions.whatif.subject import whole_servers as in_whole_servers
 from dse.schema.loader import did_you_mean
@@ -55,12 +54,12 @@ def whatif(
 
     Raises InputError for what cannot be read, NothingFeasible where no point keeps the limits.
     """
-    asked = of_study(_space(study), catalog or load_catalog(), limits, objective)
+    subject = of_study(_space(study), catalog or load_catalog(), limits, objective)
     if demand is not None or peak_over_average is not None:
-        asked = under(asked, demand, peak_over_average)
+        subject = under(subject, demand, peak_over_average)
     if whole_servers:
-        asked = in_whole_servers(asked)
-    known = inputs_of(asked.subject)
+        subject = in_whole_servers(subject)
+    known = inputs_of(subject)
     made = [*settings, *(f"{name}={to}" for name, to in (changes or {}).items())]
     scenarios = from_flags(made, known)
     read = [read_sweep(text, known) for text in sweeps]
@@ -75,7 +74,7 @@ def whatif(
         at=at,
         rack_w=_rack_power(rack_power),
     )
-    return whatif_answer(answer(asked, questions, progress), command)
+    return whatif_answer(answer(subject, questions, progress), command)
 
 
 def require(

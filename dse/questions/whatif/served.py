@@ -10,7 +10,7 @@ from typing import Any
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
 from dse.questions.estimate.ask import known_dtypes
-from dse.questions.whatif.breakeven import COST
+from dse.questions.whatif.demand import TOTAL as COST
 from dse.schema.catalog import is_chip_file
 from dse.schema.metrics import METRICS
 from dse.schema.model import Model
