@@ -240,8 +240,10 @@ def test_requirements_of_shapes_are_those_of_the_front(tiny: Path, tmp_path: Pat
     ).json()
     assert answer["shapes"] == answer["shapes_of_front"] > 1
     assert [row["quantity"] for row in answer["requirements"]] == ["hbm_bandwidth", "price"]
-    on = dse("whatif", tiny, "--require", "b200_sxm", "--json").json()
+    out = tmp_path / "as-it-is"
+    on = dse("whatif", tiny, "--require", "b200_sxm", "--json", "--out", out).json()
     assert on["enters_as_it_is"]
+    assert "b200_sxm,tiny,True" in (out / "whatif.csv").read_text("utf-8")
     assert on["entry"]["shape"]
 
 

@@ -45,15 +45,24 @@ def choice(
     k = len(price.value)
     numbers = np.zeros(k, dtype=np.intp) if configuration is None else np.asarray(configuration)
     return Choice(
-        name, price, held, numbers, np.full(k, rate), int(np.argmin(price.value)), "fitted",
+        name,
+        price,
+        held,
+        numbers,
+        np.full(k, rate),
+        int(np.argmin(price.value)),
+        "fitted",
         tuple({"number": int(number)} for number in numbers),
-    )  # fmt: skip
+    )
 
 
 def uncertain(
-    *items: Choice, prices: tuple[float, ...] | None = None, shared: float = 0.5,
-    demand: RateInterval | None = None, kin: tuple[str, ...] = (),
-) -> Uncertain:  # fmt: skip
+    *items: Choice,
+    prices: tuple[float, ...] | None = None,
+    shared: float = 0.5,
+    demand: RateInterval | None = None,
+    kin: tuple[str, ...] = (),
+) -> Uncertain:
     sd = np.zeros(len(items)) if prices is None else np.array(prices)
     known = Choices("usd_per_million_total_tokens", items, {}, 0, shared)
     return Uncertain(known, sd, demand, kin)

@@ -126,8 +126,11 @@ def rerun(folder: Path, chip: str, **changes: str | float) -> float:
     ("name", "less", "more"),
     [
         ("price", {"price": 0.99}, {"price": 1.01}),
-        ("memory_bandwidth", {"setting": "memory_bandwidth=0.99x"},
-         {"setting": "memory_bandwidth=1.01x"}),
+        (
+            "memory_bandwidth",
+            {"setting": "memory_bandwidth=0.99x"},
+            {"setting": "memory_bandwidth=1.01x"},
+        ),
         ("peak", {"setting": "flops=0.99x"}, {"setting": "flops=1.01x"}),
         ("memory_capacity", {"setting": "capacity=0.99x"}, {"setting": "capacity=1.01x"}),
         ("link_bandwidth", {"setting": "link=0.99x"}, {"setting": "link=1.01x"}),
@@ -137,7 +140,7 @@ def rerun(folder: Path, chip: str, **changes: str | float) -> float:
         ("prompt_tokens", {"prompt": 990}, {"prompt": 1010}),
         ("output_tokens", {"output": 198}, {"output": 202}),
     ],
-)  # fmt: skip
+)
 def test_an_elasticity_is_a_full_reruns_finite_difference(
     tmp_path: Path, one_chip, name, less, more
 ):
@@ -382,10 +385,9 @@ def test_equal_racks_hold_whole_servers_or_one_domain(pair):
 def test_at_equal_latency_the_tighter_level_costs_no_less(pair):
     asked, points, _ = pair
     costs = [
-        {row["chip"]: row["value"] for row in equal(Stand(asked, points), "latency", x)[
-            "rows"]}
+        {row["chip"]: row["value"] for row in equal(Stand(asked, points), "latency", x)["rows"]}
         for x in (0.02, 0.008)
-    ]  # fmt: skip
+    ]
     assert all(costs[1][chip] >= costs[0][chip] for chip in costs[1])
     with pytest.raises(InputError, match="no chip keeps the limits"):
         equal(Stand(asked, points), "latency", 1e-6)
@@ -506,9 +508,11 @@ def test_the_document_answers_every_question(pair):
     asked = pair[0]
     known = inputs_of(asked)
     questions = Questions(
-        scenarios=scenarios_of(["chip.mi300x.price=0.3x"], known), sensitivities=True,
-        break_even=True, equal=("latency", "chips"),
-    )  # fmt: skip
+        scenarios=scenarios_of(["chip.mi300x.price=0.3x"], known),
+        sensitivities=True,
+        break_even=True,
+        equal=("latency", "chips"),
+    )
     document = answer(asked, questions)
     assert document["scenarios"][0]["winner"]["chip"] == "mi300x"
     assert document["enumerated"]
@@ -529,11 +533,20 @@ price_basis: owned_tco
 costs: {{{costs}}}
 """
 COSTS = {
-    "life": "4 years", "cost_of_capital": "9 %", "resale": "12 %", "server_factor": "1.4",
-    "network_share": "19 %", "maintenance": "5 %", "staff": "150 USD/year",
-    "server_power_factor": "1.82", "facility_factor": "1.36", "electricity": "0.09 USD/kWh",
-    "load_share": "70 %", "space": "184 USD/kW-month", "utilisation": "60 %",
-}  # fmt: skip
+    "life": "4 years",
+    "cost_of_capital": "9 %",
+    "resale": "12 %",
+    "server_factor": "1.4",
+    "network_share": "19 %",
+    "maintenance": "5 %",
+    "staff": "150 USD/year",
+    "server_power_factor": "1.82",
+    "facility_factor": "1.36",
+    "electricity": "0.09 USD/kWh",
+    "load_share": "70 %",
+    "space": "184 USD/kW-month",
+    "utilisation": "60 %",
+}
 
 
 def owned_space(folder: Path, chips: str = "{}", **changed: float) -> Path:
@@ -600,8 +613,11 @@ def test_a_cost_at_its_bound_is_differed_on_one_side(tmp_path: Path):
 
 def test_a_price_of_a_chip_takes_the_place_of_that_of_its_server(owned):
     subject = owned[0]
-    for texts, usd in ((["costs.l40s.price=10000 USD"], 14000), (["costs.l40s.price=2x"], 22400),
-                       (["costs.l40s.server_price=20 kUSD"], 20000)):  # fmt: skip
+    for texts, usd in (
+        (["costs.l40s.price=10000 USD"], 14000),
+        (["costs.l40s.price=2x"], 22400),
+        (["costs.l40s.server_price=20 kUSD"], 20000),
+    ):
         costs = changed(subject, *texts).study.costs
         price = usd_per_chip_hour(subject.catalog, "l40s", "owned_tco", costs)
         assert price.parts[0].rule.startswith(f"{usd:,} USD")

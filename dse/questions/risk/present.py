@@ -16,7 +16,7 @@ from dse.questions.risk.document import document
 from dse.questions.risk.words import MEANING, is_held
 
 Json = Mapping[str, Any]
-MOST, HELPS = 6, 0.0005  # choices and measurements shown; chance that one of these saves
+MOST = 6  # measurements that are shown
 WORDS = {
     "draw": "one guess of all that is not known: prices, errors of the model, demand",
     "choice": "a chip in the configuration that is cheapest on it at the prediction",
@@ -68,26 +68,26 @@ def _with_ends(rows: Sequence[Json]) -> list[dict[str, Any]]:
 
 def _choices(found: Risk, made: Json) -> Table:
     metric = made["objective"]
-    rows = [
-        {**row, "between": " to ".join(show(metric, end) for end in row["interval"])}
-        for row in sorted(made["choices"], key=lambda row: -row["chance_first"])
-    ]
+
+    def between(row: Json) -> str:
+        return " to ".join(show(metric, end) for end in row["interval"])
+
     key = DEPLOYMENT_KEY + (HELD_KEY if is_held(found) else "")
-    return Table(
+    return Table.of(
         "choices",
         "Choices, the one most often first on top",
+        sorted(made["choices"], key=lambda row: -row["chance_first"]),
         (
             Column("words", "choice, as predicted"),
             Column("efficiency", "laws"),
             Column("predicted", SHORT.get(metric) or metric, metric),
-            Column("between", "80% of draws"),
+            Column("between", "80% of draws", of=between),
             Column("chance_first", "first", "share", bar=True),
             Column("expected_regret", "regret", "share"),
             Column("regret_95", "95%", "share"),
             Column("worst_regret", "worst", "share"),
             Column("chance_misses_limits", "misses limits", "share"),
         ),
-        rows,
         (
             f"{key}. laws: how the kernel laws of the chip are known. The figure is "
             f"{SHOWN.get(metric, metric)}. first: share of the draws in which it is the best. "
@@ -99,39 +99,35 @@ def _choices(found: Risk, made: Json) -> Table:
 
 
 def _measurements(made: Json) -> Table:
-    rows = [
-        {
-            **row,
-            "chance_saved": max(row["chance_saved"], 0.0),
-            "expected_regret_saved": max(row["expected_regret_saved"], 0.0),
-        }
-        for row in made["measure_next"]
-    ]
-    wrong, most = rows[0]["chance_wrong_now"], rows[:MOST]
-    regret = min(row["expected_regret"] for row in made["choices"])
-    now = f"now a choice is wrong in {share(wrong)}, its expected regret {share(regret)}"
-    caption = f"Measure next: {now}"
-    if len(most) < len(rows):
-        caption += f" ({len(most)} of {len(rows)} measurements)"
-    return Table(
-        "measure next",
-        caption,
-        (
-            Column("words", "learn"),
-            Column("chance_wrong_after", "wrong after", "share"),
-            Column("chance_saved", "saved", "share"),
-            Column("expected_regret_after", "regret after", "share"),
-            Column("expected_regret_saved", "saved", "share"),
-            Column("changes_choice", "changes the choice", "share"),
-        ),
-        most,
+    rows, regret = made["measure_next"], min(one["expected_regret"] for one in made["choices"])
+    wrong = rows[0]["chance_wrong_now"]
+    caption = (
+        f"Measure next: now a choice is wrong in {share(wrong)}, its expected regret "
+        f"{share(regret)}"
     )
+    if len(rows) > MOST:
+        caption += f" ({MOST} of {len(rows)} measurements)"
+
+    def saved(key: str) -> Column:
+        # what is less than the rounding of a sum over draws is nothing
+        return Column(key, "saved", "share", of=lambda row: max(0.0, round(row[key], 9)))
+
+    columns = (
+        Column("words", "learn"),
+        Column("chance_wrong_after", "wrong after", "share"),
+        saved("chance_saved"),
+        Column("expected_regret_after", "regret after", "share"),
+        saved("expected_regret_saved"),
+        Column("changes_choice", "changes the choice", "share"),
+    )
+    return Table.of("measure next", caption, rows[:MOST], columns)
 
 
 def _prices(made: Json) -> Table:
-    return Table(
+    return Table.of(
         "prices",
         f"Prices that were drawn, per chip-hour on basis {made['price_basis']}",
+        _with_ends(made["prices"]),
         (
             Column("chip", "chip"),
             Column("usd_per_chip_hour", "price", "dollars"),
@@ -140,7 +136,6 @@ def _prices(made: Json) -> Table:
             Column("rows", "rows", "count"),
             Column("kind", "interval"),
         ),
-        _with_ends(made["prices"]),
     )
 
 

@@ -308,11 +308,11 @@ def _crossing(
     left, right = 0.0, 1.0
     for _ in range(REFINE):
         middle = (left + right) / 2.0
-        found = pair.under(*fixed, _between(*ends, middle))
+        found = pair.under(*fixed, _between(ends[0], ends[1], middle))
         if found.winner is None:
             return None
         left, right = (left, middle) if found.winner_id == b.winner_id else (middle, right)
-    return _between(*ends, right)
+    return _between(ends[0], ends[1], right)
 
 
 def sentences(document: Json) -> list[str]:

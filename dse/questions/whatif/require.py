@@ -387,6 +387,7 @@ def require_answer(document: Json, command: str = "") -> Answer:
         blocks.append(Notes("No value of these helps", refused))
     prices = [document["price"]] if document["price"] else []
     as_it_is = {name: document[name] for name in ("chip", "study", "enters_as_it_is", "entry")}
+    as_it_is["points_on_front"] = len(document["on_front"])
     return Answer(
         question="whatif",
         title=f"What {document['chip']} needs to enter the front of {document['study']}",

@@ -187,24 +187,19 @@ def all_points(
             sound.append(ids[(found.G[:, rows] <= 0.0).all(axis=1)])
             progress(f"{int(ids[-1]) + 1:,} of {space.size:,} points")
         return Points(np.concatenate(sound), True, "exhaustive", space.size)
-    found = search(problem, "auto" if engine == "exhaustive" else engine, seed=seed)
-    return Points(_around(problem, found.front.ids), False, found.engine, found.evaluations)
-
-
-def _around(problem: Demanded, front: Ids) -> Ids:
-    """A front and all points one parameter away from it."""
-    if not len(front):
-        return front
-    space = problem.space
-    near = space.rank(space.neighbours(space.unrank(front)))
-    return np.unique(np.concatenate([front, near]))
+    none = Points(np.zeros(0, np.int64), False, "auto" if engine == "exhaustive" else engine, 0)
+    return searched(problem, none, seed)
 
 
 def searched(problem: Demanded, points: Points, seed: int) -> Points:
-    """The points with those of a search of this problem, too."""
-    found = search(problem, points.engine, seed=seed)
-    ids = np.union1d(points.ids, _around(problem, found.front.ids))
-    return Points(ids, False, points.engine, points.evaluations + found.evaluations)
+    """The points with those that a search of this problem finds, and all one parameter away from
+    its front."""
+    found, space = search(problem, points.engine, seed=seed), problem.space
+    front = found.front.ids
+    if len(front):
+        front = np.union1d(front, space.rank(space.neighbours(space.unrank(front))))
+    ids = np.union1d(points.ids, front)
+    return Points(ids, False, found.engine, points.evaluations + found.evaluations)
 
 
 def _column(problem: Demanded, objective: str) -> int:
