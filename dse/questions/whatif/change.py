@@ -135,7 +135,7 @@ def _between(a: Change, b: Change, x: float) -> Change:
 def scenario_row(stand: Stand, scenario: Scenario) -> dict[str, Any]:
     """What the changes do: the winner after, and the old winner under the changed inputs."""
     before, after = stand.now, stand.under(*scenario.changes)
-    problem = after.problem
+    problem, a, b = after.problem, before.value, after.value
     stayed = np.isin(after.ids, before.ids)
     kept = None
     if before.winner_id is not None:
@@ -148,7 +148,7 @@ def scenario_row(stand: Stand, scenario: Scenario) -> dict[str, Any]:
         "winner": after.point,
         "same_winner": after.winner is not None and after.winner_id == before.winner_id,
         "old_winner": kept,
-        "change": relative(before, after),
+        "change": b / a - 1.0 if a and b is not None else None,
         "demand_of_as_many_requests": _as_many(stand.problem, problem),
         "front": {
             "size_before": len(before.ids),
@@ -202,12 +202,6 @@ def _picture(before: Solved, after: Solved) -> dict[str, Any]:
 def _evenly(count: int, most: int) -> np.ndarray:
     """At most so many of `count` rows, evenly."""
     return np.unique(np.linspace(0, count - 1, most).astype(int)) if count else np.zeros(0, int)
-
-
-def relative(before: Solved, after: Solved) -> float | None:
-    """The winner's objective after over before, less 1."""
-    a, b = before.value, after.value
-    return None if a is None or b is None or a == 0.0 else b / a - 1.0
 
 
 def _change_row(change: Change) -> dict[str, Any]:
