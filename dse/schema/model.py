@@ -72,6 +72,11 @@ class Model:
         """Layers that mix tokens (attention, linear attention, state space)."""
         return sum(block.count for block in self.blocks if block.kind in MIXERS)
 
+    @property
+    def experts(self) -> tuple[int, ...]:
+        """Experts of each sort of sparse layer; empty for a dense model."""
+        return tuple(int(b.sizes["experts"]) for b in self.blocks if "experts" in b.sizes)
+
 
 def check(model: Model) -> None:
     """Raises InputError, naming the field, where the sizes do not make a model."""

@@ -113,6 +113,15 @@ class CandidateBatch:
         return total
 
     @property
+    def sparse(self) -> NDArray[np.bool_]:
+        """(n,) whether the model has layers of experts."""
+        found = np.zeros(len(self), dtype=bool)
+        for block in self.blocks:
+            if "experts" in block.sizes:
+                found = found | (block.count > 0.0)
+        return found
+
+    @property
     def chips_per_instance(self) -> Floats:
         return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
