@@ -23,7 +23,6 @@ from dse.questions.estimate.ask import estimate
 from dse.questions.fleet.ask import fleet
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.present import design_answer, designs_answer
-from dse.questions.whatif.require import space_file_of
 from dse.schema.loader import load_yaml
 from dse.schema.model_catalog import load_model, resolve_model
 from dse.schema.own_prices import last_day
@@ -31,6 +30,7 @@ from dse.schema.plan_reader import shipped_plans
 from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
 from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
 from dse.study.folder import STUDY, read_json
+from dse.study.reopen import space_file_of
 from dse.study.run import run_study
 
 Kind = Literal["studies", "plans", "dates", "chips", "by chip", "design", "model"]
