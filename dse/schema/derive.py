@@ -21,6 +21,7 @@ import yaml
 from dse import units
 from dse.data import hardware_dir
 from dse.errors import InputError, StorageError
+from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.chip import DIMENSION, HYPOTHETICAL
 from dse.schema.loader import Document, did_you_mean, load_yaml
@@ -58,7 +59,7 @@ _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
 WAYS = "a factor (1.5x), a percentage (+20%) or a value with its unit"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setting:
     """One `--set NAME=VALUE`. `factor` is None where a value was given; `says` is the factor as
     written: `1.5 x` or `+20% of`."""

@@ -1,19 +1,32 @@
 """Prices: `hardware/prices.csv`, dollars per chip-hour by basis, and `hardware/purchases.csv`,
-dollars per chip bought. Bases never mix."""
+dollars per chip bought. A chip file may give rows of both itself. Bases never mix."""
 
 from __future__ import annotations
 
 import re
 import statistics
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dse import units
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.schema.loader import csv_rows, did_you_mean
-from dse.schema.reader import together
+from dse.record import record
+from dse.schema.loader import Document, csv_rows, did_you_mean
+from dse.schema.reader import (
+    Date,
+    Field,
+    Listed,
+    Mistakes,
+    Number,
+    Place,
+    Refused,
+    Table,
+    Text,
+    Then,
+    together,
+)
 
 COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
 PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source", "note")
@@ -25,7 +38,7 @@ DATE = re.compile(r"(\d{4})(?:-(?:Q([1-4])|(\d{2})(?:-(\d{2}))?))?")
 _RANGE = re.compile(r"\d{4}-(\d{4})")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceRow:
     """One published price; `line` is where the file says it."""
 
@@ -39,7 +52,7 @@ class PriceRow:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PurchaseRow:
     """One published price of a chip, bought or built; `kind` says which: a list price, a street
     price, the share of a system, an estimate of what it costs to make."""
@@ -54,7 +67,7 @@ class PurchaseRow:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Price:
     """What a chip costs on one basis, and how that follows from `rows`."""
 
@@ -69,7 +82,7 @@ class Price:
         return tuple(dict.fromkeys(row.note for row in self.rows if row.note))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceTable:
     """Every row of one price file, or those that were known as of a date."""
 
@@ -102,6 +115,52 @@ class PriceTable:
                 chips.setdefault(row.chip, []).append(row)
         kept = {chip: counted(rows) for chip, rows in chips.items()}
         return {chip: _price(rows) for chip, rows in kept.items() if rows}
+
+
+def _published(basis: str) -> str:
+    if basis in COMPUTED:
+        raise Refused(f"read {basis!r}: that basis is computed", "on_demand, rental_3yr, ...")
+    return basis
+
+
+_WHERE = (
+    Field("provider", Text(), "", meaning="who asks it"),
+    Field("date", Date(), meaning="when", example="2026-11"),
+    Field("source", Text(1), meaning="where it is published"),
+    Field("note", Text(), "", meaning="what else is to know"),
+)
+# Rows that a chip file gives itself.
+PRICES = Listed(
+    Table(
+        Field("basis", Then(Text(1), _published), meaning="on_demand, rental_3yr, ..."),
+        Field("usd_per_chip_hour", Number(above=0), meaning="dollars"),
+        *_WHERE,
+    )
+)
+PURCHASES = Listed(
+    Table(
+        Field("kind", Text(1), meaning="purchase_street, msrp, purchase_system, ..."),
+        Field("usd_per_chip", Number(above=0), meaning="dollars"),
+        *_WHERE,
+    )
+)
+
+
+def rows_of_file(
+    document: Document, mistakes: Mistakes
+) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
+    """The prices that a chip file gives of its chip: per hour, and bought."""
+
+    def rows(name: str, kind: Listed) -> Iterator[dict[str, Any]]:
+        written = document.data.get(name, ())
+        found = kind.read(written, Place(mistakes, (name,))) or ()
+        for k, row in enumerate(found):
+            if row is not None:
+                line = document.line((name, k)) or 0
+                yield {"chip": str(document.data.get("id")), **row, "line": line}
+
+    hours = tuple(PriceRow(**row) for row in rows("prices", PRICES))
+    return hours, tuple(PurchaseRow(**row) for row in rows("purchases", PURCHASES))
 
 
 def counted(rows: Iterable[PriceRow]) -> list[PriceRow]:

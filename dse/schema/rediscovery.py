@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.axes import AXES
 from dse.schema.catalog import Catalog
 from dse.schema.loader import did_you_mean, load_yaml
@@ -20,7 +20,7 @@ from dse.schema.study import Study, load_study
 KINDS = ("spec", "measured", "claimed", "estimated", "assumed")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Known:
     """One thing that was given before the shape was chosen."""
 
@@ -32,7 +32,7 @@ class Known:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Held:
     """Values of model axes that the designers had settled on beforehand."""
 
@@ -84,7 +84,7 @@ CASE = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Case:
     """One case: `study` is its space, `expert` the published design, `held` maps model axes to the
     values that they are held at, with the reason."""

@@ -7,7 +7,7 @@ its kernels are than those measured in serving, and what the host adds belongs h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from typing import Any
 
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.calibration import load_calibration
 from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.reader import Field, Number, Table, Text, Word, read
@@ -57,7 +58,7 @@ CONSTANTS: dict[str, tuple[float, float, str]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainingStack:
     """One training framework of one age; CONSTANTS says what each figure is. `kinds[name]` is
     `fitted` or `assumed`, `sources[name]` where it comes from or why it is assumed. `clocks`: by

@@ -7,8 +7,8 @@ Cannot, with the reason, where the class has no keys for that size.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from dse.record import record
 from dse.schema.families.reader import REQUIRED, ConfigReader
 from dse.schema.families.shape import Cannot, Config, Shape, Sizes
 
@@ -38,7 +38,7 @@ class Field:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Size(Field):
     """A whole number under a key. `null` is what null means; without it null is refused. A size of
     0 is written as null where null means something. With `uniform`, the file may give one number a
@@ -74,7 +74,7 @@ class Size(Field):
         return value >= self.least or self.null is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag(Field):
     """A size of 0 or 1 under a key that is true or false. `only` are the sizes that the class
     may be written with; `why` is the reason for the others."""
@@ -100,7 +100,7 @@ class Flag(Field):
         return value in self.only
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Const(Field):
     """A size that every model of the class has, and that no key says. Shapes with another are
     refused with `why`; `near` is what Cannot says of it."""
@@ -121,7 +121,7 @@ class Const(Field):
         return value == self.value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Same(Field):
     """A size that equals another one of the layer."""
 
@@ -137,7 +137,7 @@ class Same(Field):
         return {}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Times(Field):
     """A multiple of another size of the layer, or of the hidden size: the key says how many times.
     Null and, with `least` 0, zero mean that there is none."""
@@ -172,7 +172,7 @@ class Times(Field):
         return hidden if self.by == "hidden_size" else sizes[self.by]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product(Field):
     """The product of two keys; `unit` and its default are written as they are."""
 
@@ -199,7 +199,7 @@ class Product(Field):
         return {self.unit: self.unit_default, self.key: value // self.unit_default}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Own(Field):
     """A size that a pair of functions reads and writes."""
 
@@ -218,7 +218,7 @@ class Own(Field):
         return self.writing(value, sizes, shape)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unwritten(Field):
     """A size that some files have and the class has not: it is read, and written only if 0."""
 
