@@ -242,6 +242,14 @@ def read_chip(document: Document, table: Table[dict[str, Any]] = CHIP) -> Chip:
 
 
 _AS_WRITTEN = (
-    "id", "vendor", "name", "family", "year", "availability", "system", "efficiency", "backend",
+    "id",
+    "vendor",
+    "name",
+    "family",
+    "year",
+    "availability",
+    "system",
+    "efficiency",
+    "backend",
     "notes",
-)  # fmt: skip
+)

@@ -236,9 +236,13 @@ COLLECTIVE = Table(
     make=_collective,
 )
 OPERATORS = (
-    "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
-    "mla_decode_attention", "experts",
-)  # fmt: skip
+    "gemm",
+    "prefill_attention",
+    "decode_attention",
+    "mla_prefill_attention",
+    "mla_decode_attention",
+    "experts",
+)
 _LAWS = Then(ByName(LAW, DTYPES, "format"), _formats)
 EFFICIENCY = Table(
     Field("id", Text(1)),

@@ -64,21 +64,28 @@ def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
     if row.chip not in chips:
         raise InputError(
             f"unknown chip {row.chip!r}{did_you_mean(row.chip, chips)}",
-            file=file, line=row.line, field="chip",
+            file=file,
+            line=row.line,
+            field="chip",
             accepted="an id that `dse catalog chips list` prints",
-        )  # fmt: skip
+        )
     if row.basis in COMPUTED:
         raise InputError(
             f"read {row.basis!r}: that basis is computed",
-            file=file, line=row.line, field="basis",
+            file=file,
+            line=row.line,
+            field="basis",
             accepted="on_demand or any name of your own; what owning costs goes into --costs",
-        )  # fmt: skip
+        )
     try:
         last_day(last_year(row.date))
     except InputError as error:
         raise InputError(
             f"read {row.date!r}: not a date",
-            file=file, line=row.line, field="date", accepted=DATES,
-        ) from error  # fmt: skip
+            file=file,
+            line=row.line,
+            field="date",
+            accepted=DATES,
+        ) from error
     note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
     return replace(row, note=note)

@@ -270,5 +270,8 @@ def _row(
         return line, row, usd
     raise InputError(
         f"read {row[dollars]!r}",
-        file=file, line=line, field=dollars, accepted="dollars above zero, such as 2.5",
-    )  # fmt: skip
+        file=file,
+        line=line,
+        field=dollars,
+        accepted="dollars above zero, such as 2.5",
+    )

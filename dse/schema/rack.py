@@ -116,8 +116,10 @@ class Rack:
             known = [cable.kind for cable in self.cables]
             raise InputError(
                 f"{self.id} has no {kind} cable",
-                file=self.file, field="cables", accepted=", ".join(known) or "no cable",
-            )  # fmt: skip
+                file=self.file,
+                field="cables",
+                accepted=", ".join(known) or "no cable",
+            )
         return replace(self, cables=(chosen, *(c for c in self.cables if c is not chosen)))
 
     def with_racks(self, racks: int) -> Rack:
@@ -324,9 +326,13 @@ def _rack(found: dict[str, Any], document: Document) -> Rack:
 
 _COOLING = {"share": "share", "capacity": "capacity_w"}
 _CABLE = {
-    "rate": "bytes_per_s", "diameter": "diameter_m", "bend_multiple": "bend_multiple",
-    "reach": "reach_m", "power": "power_w", "mass": "mass_kg",
-}  # fmt: skip
+    "rate": "bytes_per_s",
+    "diameter": "diameter_m",
+    "bend_multiple": "bend_multiple",
+    "reach": "reach_m",
+    "power": "power_w",
+    "mass": "mass_kg",
+}
 
 
 class _Values:

@@ -19,9 +19,11 @@ from dse.schema.reader import Field, Flag, Listed, Mistakes, Place, Raw, Refused
 
 QUALITY = "predicted_loss"
 COSTS = (
-    "usd_per_million_total_tokens", "usd_per_million_input_tokens",
-    "usd_per_million_output_tokens", "usd_per_million_output_tokens_all_in",
-)  # fmt: skip
+    "usd_per_million_total_tokens",
+    "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+    "usd_per_million_output_tokens_all_in",
+)
 _EXAMPLE = "- by: sparse"
 
 

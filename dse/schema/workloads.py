@@ -20,9 +20,13 @@ CURRENT_BACKEND = "generic"
 Serving = Literal["continuous", "static", "offline", "poisson"]
 # What a workload may say besides, and None where it does not.
 DETAILS = (
-    "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
+    "requests_per_second",
+    "draft_tokens",
+    "acceptance",
+    "draft_share",
+    "prefix_hit_rate",
     "network_overlap",
-)  # fmt: skip
+)
 
 
 @record

@@ -6,6 +6,7 @@ Cannot, with the reason, where the class has no keys for that size.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from dse.record import record
@@ -18,20 +19,20 @@ Keys = Mapping[str, object]
 NO_KEYS: Keys = {}
 
 
-class Field:
+class Field(ABC):
     """`keys` are the keys that are read, each with the value that an absent one has."""
 
     @property
     def keys(self) -> Keys:
         return NO_KEYS
 
+    @abstractmethod
     def read(self, reader: ConfigReader, sizes: Sizes) -> int:
         """The size; `sizes` are those of the same layer that are read already."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, value: int, sizes: Sizes, shape: Shape) -> Config:
         """The keys that say the size; `sizes` are all of the same layer."""
-        raise NotImplementedError
 
     def fits(self, value: int) -> bool:
         """Whether a layer with this size may be one of these."""
@@ -40,15 +41,16 @@ class Field:
 
 @record
 class Size(Field):
-    """A whole number under a key. `null` is what null means; without it null is refused. A size of
-    0 is written as null where null means something. With `uniform`, the file may give one number a
-    layer as long as all are equal. `also` are further keys that are written alike and not read.
-    `needs` is the reason why a size of 0 cannot be written."""
+    """A whole number under a key. `null` is what null means: a key in whose place it stands, or a
+    function; without it null is refused. A size of 0 is written as null where null means something.
+    With `uniform`, the file may give one number a layer as long as all are equal. `also` are
+    further keys that are written alike and not read. `needs` is the reason why a size of 0 cannot
+    be written."""
 
     key: str
     default: object = REQUIRED
     least: int = 1
-    null: ReadSize | None = None
+    null: ReadSize | str | None = None
     uniform: bool = False
     also: tuple[str, ...] = ()
     needs: str = ""
@@ -62,7 +64,9 @@ class Size(Field):
             reader.collapse(self.key)
         if self.null is None:
             return reader.integer(self.key, self.least)
-        return reader.optional_integer(self.key, self.least) or self.null(reader, sizes)
+        if found := reader.optional_integer(self.key, self.least):
+            return found
+        return reader.integer(self.null) if isinstance(self.null, str) else self.null(reader, sizes)
 
     def write(self, value: int, sizes: Sizes, shape: Shape) -> Config:
         if self.needs and not value:
