@@ -193,8 +193,10 @@ _FIELDS = (
         {},
         meaning="published values that could not be believed, by figure",
     ),
-    Field("prices", PRICES, (), meaning="per hour, in place of rows of hardware/prices.csv"),
-    Field("purchases", PURCHASES, (), meaning="in place of rows of hardware/purchases.csv"),
+    Field(
+        "prices", Listed(PRICES), (), meaning="per hour, in place of rows of hardware/prices.csv"
+    ),
+    Field("purchases", Listed(PURCHASES), (), meaning="in place of rows of hardware/purchases.csv"),
     Field("notes", Listed(Text()), (), meaning="remarks"),
 )
 CHIP = chip_table()

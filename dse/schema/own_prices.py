@@ -10,8 +10,8 @@ from pathlib import Path
 from dse.errors import InputError
 from dse.schema.loader import did_you_mean
 from dse.schema.prices import (
-    COMPUTED,
     DATE,
+    DATES,
     PriceRow,
     PurchaseRow,
     first_day,
@@ -21,7 +21,6 @@ from dse.schema.prices import (
 
 # How the note of a row from a file of the user's own begins.
 OWN = "own price"
-DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
 
 
 def last_day(date: str, field: str = "--as-of") -> str:
@@ -68,14 +67,6 @@ def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
             line=row.line,
             field="chip",
             accepted="an id that `dse catalog chips list` prints",
-        )
-    if row.basis in COMPUTED:
-        raise InputError(
-            f"read {row.basis!r}: that basis is computed",
-            file=file,
-            line=row.line,
-            field="basis",
-            accepted="on_demand or any name of your own; what owning costs goes into --costs",
         )
     try:
         last_day(last_year(row.date))

@@ -3,19 +3,18 @@ dollars per chip bought. A chip file may give rows of both itself. Bases never m
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dse import units
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import Document, csv_rows, did_you_mean
 from dse.schema.reader import (
-    Date,
     Field,
     Listed,
     Mistakes,
@@ -28,12 +27,11 @@ from dse.schema.reader import (
     together,
 )
 
-COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
-PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source", "note")
 # Bases that are computed (`dse.economics.tco`): no row of a file is on them.
 COMPUTED = ("owned_tco",)
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"
+DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
 DATE = re.compile(r"(\d{4})(?:-(?:Q([1-4])|(\d{2})(?:-(\d{2}))?))?")
 _RANGE = re.compile(r"\d{4}-(\d{4})")
 
@@ -119,30 +117,36 @@ class PriceTable:
 
 def _published(basis: str) -> str:
     if basis in COMPUTED:
-        raise Refused(f"read {basis!r}: that basis is computed", "on_demand, rental_3yr, ...")
+        raise Refused(
+            f"read {basis!r}: that basis is computed",
+            "on_demand or any name of your own; what owning costs goes into --costs",
+        )
     return basis
 
 
+def _dated(date: str) -> str:
+    if not first_day(date):
+        raise Refused(f"read {date!r}: not a date", DATES)
+    return date
+
+
+_USD = Number(above=0, below=math.inf, says="dollars above zero, such as 2.5")
 _WHERE = (
     Field("provider", Text(), "", meaning="who asks it"),
-    Field("date", Date(), meaning="when", example="2026-11"),
+    Field("date", Then(Text(1), _dated), meaning="when", example="2026-11"),
     Field("source", Text(1), meaning="where it is published"),
     Field("note", Text(), "", meaning="what else is to know"),
 )
-# Rows that a chip file gives itself.
-PRICES = Listed(
-    Table(
-        Field("basis", Then(Text(1), _published), meaning="on_demand, rental_3yr, ..."),
-        Field("usd_per_chip_hour", Number(above=0), meaning="dollars"),
-        *_WHERE,
-    )
+# The rows of one chip, as its file may give them.
+PRICES = Table(
+    Field("basis", Then(Text(1), _published), meaning="on_demand, rental_3yr, ..."),
+    Field("usd_per_chip_hour", _USD, meaning="dollars"),
+    *_WHERE,
 )
-PURCHASES = Listed(
-    Table(
-        Field("kind", Text(1), meaning="purchase_street, msrp, purchase_system, ..."),
-        Field("usd_per_chip", Number(above=0), meaning="dollars"),
-        *_WHERE,
-    )
+PURCHASES = Table(
+    Field("kind", Text(1), meaning="purchase_street, msrp, purchase_system, ..."),
+    Field("usd_per_chip", _USD, meaning="dollars"),
+    *_WHERE,
 )
 
 
@@ -151,9 +155,9 @@ def rows_of_file(
 ) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
     """The prices that a chip file gives of its chip: per hour, and bought."""
 
-    def rows(name: str, kind: Listed) -> Iterator[dict[str, Any]]:
+    def rows(name: str, table: Table[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         written = document.data.get(name, ())
-        found = kind.read(written, Place(mistakes, (name,))) or ()
+        found = Listed(table).read(written, Place(mistakes, (name,))) or ()
         for k, row in enumerate(found):
             if row is not None:
                 line = document.line((name, k)) or 0
@@ -209,69 +213,37 @@ def _price(rows: list[PriceRow]) -> Price:
 def load_prices(path: Path | str | None = None) -> PriceTable:
     """Reads a price file (the shipped one by default). Raises InputError with file and line."""
     file = Path(path) if path is not None else hardware_dir() / "prices.csv"
-    rows = tuple(
-        PriceRow(row["chip"], row["basis"], usd, *(row[name] for name in COLUMNS[3:]), line=line)
-        for line, row, usd in _rows(csv_rows(file), str(file), COLUMNS, "usd/h")
-    )
-    return PriceTable(str(file), rows)
+    return PriceTable(str(file), tuple(PriceRow(**row) for row in _rows(file, PRICES)))
 
 
 def load_purchases(path: Path | str | None = None) -> tuple[PurchaseRow, ...]:
     """Reads a file of purchase prices (the shipped one by default). Raises InputError with file
     and line."""
     file = Path(path) if path is not None else hardware_dir() / "purchases.csv"
-    columns = PURCHASE_COLUMNS
-    return tuple(
-        PurchaseRow(row["chip"], row["kind"], usd, *(row[name] for name in columns[3:]), line=line)
-        for line, row, usd in _rows(csv_rows(file), str(file), columns, "usd")
-    )
+    return tuple(PurchaseRow(**row) for row in _rows(file, PURCHASES))
 
 
-def _rows(
-    reader: Iterator[list[str]], file: str, columns: tuple[str, ...], dimension: str
-) -> list[tuple[int, dict[str, str], float]]:
-    """(line, cells by column, dollars) of every row; the third column holds the dollars."""
+def _rows(path: Path, one: Table[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every row of a CSV file whose columns are the chip and the fields of a table. An empty cell
+    is a field that is left out."""
+    file, reader = str(path), csv_rows(path)
+    table = Table(Field("chip", Text(1)), *one.fields)
     header = next(reader, [])
-    if tuple(header) != columns:
-        read = f"read the columns {', '.join(header)}" if header else "empty"
-        raise InputError(read, file=file, line=1, accepted=",".join(columns))
-    errors: list[InputError] = []
-    found = []
+    if tuple(header) != table.names:
+        said = f"read the columns {', '.join(header)}" if header else "empty"
+        raise InputError(said, file=file, line=1, accepted=",".join(table.names))
+    found, errors = [], []
     for line, cells in enumerate(reader, start=2):
         if not cells:
             continue
-        try:
-            found.append(_row(cells, file, line, columns, dimension))
-        except InputError as error:
-            errors.append(error)
+        mistakes = Mistakes(Document(file, {}, {(): line}))
+        if len(cells) != len(header):
+            mistakes.add((), f"read {len(cells)} cells", f"{len(header)} cells")
+        written = {name: cell for name, cell in zip(header, cells, strict=False) if cell.strip()}
+        row = None if mistakes.errors else table.read(written, Place(mistakes))
+        errors += mistakes.errors
+        if row is not None:
+            found.append({**row, "line": line})
     if errors:
         raise together(errors)
     return found
-
-
-def _row(
-    cells: list[str], file: str, line: int, columns: tuple[str, ...], dimension: str
-) -> tuple[int, dict[str, str], float]:
-    if len(cells) != len(columns):
-        raise InputError(
-            f"read {len(cells)} cells", file=file, line=line, accepted=f"{len(columns)} cells"
-        )
-    row = dict(zip(columns, cells, strict=True))
-    dollars = columns[2]
-    for name in (columns[0], columns[1], "date", "source"):
-        if not row[name].strip():
-            raise InputError("empty", file=file, line=line, field=name, accepted="text")
-    try:
-        unit = {"usd/h": "USD/h", "usd": "USD"}[dimension]
-        usd = units.parse(f"{row[dollars]} {unit}", dimension)
-    except InputError:
-        usd = 0.0
-    if usd > 0.0:
-        return line, row, usd
-    raise InputError(
-        f"read {row[dollars]!r}",
-        file=file,
-        line=line,
-        field=dollars,
-        accepted="dollars above zero, such as 2.5",
-    )
