@@ -376,10 +376,8 @@ def _in_order(axes: Sequence[Axis], reader: _Reader) -> tuple[Axis, ...]:
 
 def _check_branches(axes: Sequence[Axis], reader: _Reader) -> None:
     """What only shows when the conditions are worked out."""
-    try:
-        found = branches(axes)
-    except InputError as error:
-        reader.mistakes.place((), error)
+    found = reader.mistakes.attempt(lambda: branches(axes), ())
+    if found is None:
         return
     position = {axis.name: j for j, axis in enumerate(axes)}
 

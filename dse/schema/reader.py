@@ -49,12 +49,16 @@ class Mistakes:
             elsewhere = f"{one.file}: {one.field}: " if one.file and one.field else ""
             self.add(path, f"{elsewhere}{one.message}", one.accepted)
 
-    def attempt(self, read: Callable[[], T]) -> T | None:
-        """What `read` gives; None where it raises, its mistakes noted as they are."""
+    def attempt(self, read: Callable[[], T], at: KeyPath | None = None) -> T | None:
+        """What `read` gives; None where it raises, its mistakes noted as they are or `at` a place
+        of this document."""
         try:
             return read()
         except InputError as error:
-            self.errors += each(error)
+            if at is None:
+                self.errors += each(error)
+            else:
+                self.place(at, error)
             return None
 
     def finish(self) -> None:

@@ -316,11 +316,9 @@ def _law(asked: str | None, document: Document, mistakes: Mistakes) -> str:
     """The name of the quality law: the one asked for, else that of the file."""
     if asked is not None:
         return find_law(asked).name
-    try:
-        return find_law(document.data.get("quality_law", DEFAULT), None).name
-    except InputError as error:
-        mistakes.place(("quality_law",), error)
-        return DEFAULT
+    written = document.data.get("quality_law", DEFAULT)
+    found = mistakes.attempt(lambda: find_law(written, None), ("quality_law",))
+    return found.name if found else DEFAULT
 
 
 def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack | None:
@@ -334,12 +332,8 @@ def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack |
         return None
     if not searched:
         mistakes.add(("rack",), "a rack without scale_up_domain", "the axis scale_up_domain, too")
-    try:
-        return load_rack(resolve_rack(written, Path(document.file).parent))
-    except InputError as error:
-        for item in error.errors if isinstance(error, InputErrors) else [error]:
-            mistakes.place(("rack",), item)
-    return None
+    beside = Path(document.file).parent
+    return mistakes.attempt(lambda: load_rack(resolve_rack(written, beside)), ("rack",))
 
 
 def _yaml_files(folder: Path) -> dict[str, Path]:
@@ -371,14 +365,12 @@ def _own_chips(
         return document, ()
     written, items = deployment.get("chip"), _named_chips(deployment)
     files: dict[str, str] = {}
+    laws = catalog.source.efficiency
     for item in list(items):
         if _is_file(item):
             file = files[item] = _beside(document, item)
-            try:
-                chip = read_own_chip(file, efficiency=catalog.source.efficiency).chip.id
-                items = [chip if one is item else one for one in items]
-            except InputError as error:
-                mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
+            own = mistakes.attempt(lambda file=file: read_own_chip(file, efficiency=laws))
+            items = [own.chip.id if own and one is item else one for one in items]
     if not files:
         return document, ()
     chips = {**written, "values": items} if isinstance(written, Mapping) else items
@@ -390,11 +382,7 @@ def _with_files(catalog: Catalog, chip_files: tuple[str, ...], mistakes: Mistake
     """The catalog with the chip files of the space; without them where one is wrong."""
     if mistakes.errors:
         return catalog
-    try:
-        return catalog.with_files(chip_files)
-    except InputError as error:
-        mistakes.errors.append(error)
-        return catalog
+    return mistakes.attempt(lambda: catalog.with_files(chip_files)) or catalog
 
 
 def _largest_instance(document: Document) -> float:
@@ -449,13 +437,13 @@ def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistak
         return None
     if written is None:
         return catalog.costs
-    try:
+
+    def read() -> Costs:
         costs = read_costs(document, ("costs",), written, catalog.costs, document.file)
         check_chips(costs, catalog.chips)
-    except InputError as error:
-        mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
-        return catalog.costs
-    return costs
+        return costs
+
+    return mistakes.attempt(read) or catalog.costs
 
 
 def _demand(demand: Demand | None, costs: Costs | None, mistakes: Mistakes) -> Demand | None:
@@ -470,13 +458,7 @@ def _fixed_model(text: str, document: Document, mistakes: Mistakes) -> str:
     """A catalog id as it is, a path as seen from the space file."""
     beside = Path(document.file).parent / text
     found = str(beside) if beside.exists() else text
-    try:
-        resolve_model(found)
-    except InputErrors as error:
-        for item in error.errors:
-            mistakes.place(("model",), item)
-    except InputError as error:
-        mistakes.place(("model",), error)
+    mistakes.attempt(lambda: resolve_model(found), ("model",))
     return found
 
 
@@ -524,11 +506,7 @@ def _objectives(
     found = {}
     for name, direction in written.items():
         path = ("objectives", str(name))
-        try:
-            metric(name)
-            _check_serving(str(name), servings)
-        except InputError as error:
-            mistakes.place(path, error)
+        mistakes.attempt(lambda name=name: _check_serving(name, servings), path)
         if direction not in _DIRECTIONS:
             hint = did_you_mean(direction, _DIRECTIONS)
             mistakes.add(path, f"read {direction!r}{hint}", " or ".join(_DIRECTIONS))
@@ -537,13 +515,20 @@ def _objectives(
     return tuple(found[name] for name in METRICS if name in found)
 
 
-def _check_serving(name: str, servings: Sequence[str]) -> None:
-    """Raises InputError for a metric that none of the servings has."""
+def _check_serving(name: Any, servings: Sequence[str]) -> None:
+    """Raises InputError for a metric that does not exist, or that none of the servings has."""
+    metric(name)
     if servings and not any(has_metric(serving, name) for serving in servings):
         raise InputError(
             f"{name} means nothing with serving {' and '.join(dict.fromkeys(servings))}",
             accepted="a metric that the serving has, see docs/spaces.md",
         )
+
+
+def _served(text: Any, servings: Sequence[str]) -> Limit:
+    constraint = parse_constraint(text)
+    _check_serving(constraint.metric, servings)
+    return constraint
 
 
 def _constraints(
@@ -555,11 +540,8 @@ def _constraints(
     found: list[Limit] = []
     for position, text in enumerate(written):
         path = (*at, position)
-        try:
-            constraint = parse_constraint(text)
-            _check_serving(constraint.metric, servings)
-        except InputError as error:
-            mistakes.place(path, error)
+        constraint = mistakes.attempt(lambda text=text: _served(text, servings), path)
+        if constraint is None:
             continue
         if any((c.metric, c.operator) == (constraint.metric, constraint.operator) for c in found):
             message = f"{constraint.metric} {constraint.operator} is limited twice"
