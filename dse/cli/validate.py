@@ -26,7 +26,9 @@ FORMATS = ("json", "csv", "xlsx", "md", "html")
     help="Also score groups, chips and models that a fit left out; takes minutes.",
 )
 @click.option("--out", metavar="DIR", help="Write validate.html, .md, .json, .csv and .xlsx there.")
-@click.option("--markdown", metavar="FILE", help="Write the claims, with evidence, as Markdown.")
+@click.option(
+    "--markdown", metavar="FILE", help="Write the claims and what was found as a Markdown table."
+)
 @efficiency_option
 @json_option
 def command(
