@@ -365,11 +365,12 @@ def _own_chips(
         return document, ()
     written, items = deployment.get("chip"), _named_chips(deployment)
     files: dict[str, str] = {}
-    laws = catalog.source.efficiency
     for item in list(items):
         if _is_file(item):
             file = files[item] = _beside(document, item)
-            own = mistakes.attempt(lambda file=file: read_own_chip(file, efficiency=laws))
+            own = mistakes.attempt(
+                lambda file=file: read_own_chip(file, efficiency=catalog.source.efficiency)
+            )
             items = [own.chip.id if own and one is item else one for one in items]
     if not files:
         return document, ()
