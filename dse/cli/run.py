@@ -105,7 +105,7 @@ def command(
     from dse.quality.laws import ALL
     from dse.questions.study import write_report
     from dse.study.folder import STUDY
-    from dse.study.result import run
+    from dse.study.run import run
 
     if _is_folder(space):
         _again(Path(space), laws, as_json)

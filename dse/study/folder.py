@@ -152,6 +152,13 @@ def _loads_misfit(name: str, document: dict[str, Any]) -> str | None:
     return _misfit(document, {"workloads": [{"name": str, "weight": _NUMBER, **_LOAD}]}, "")
 
 
+def study_folder(study: Any) -> Path | None:
+    """The folder of a finished study, where `study` is one (`dse.Study`) or the path of one."""
+    if isinstance(study, str | Path):
+        return Path(study) if study and (Path(study) / STUDY).is_file() else None
+    return getattr(study, "folder", None)
+
+
 def space_of(document: Mapping[str, Any]) -> str:
     """The space that the study's command names."""
     words = shlex.split(document.get("command", ""))
