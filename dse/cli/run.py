@@ -50,6 +50,12 @@ if TYPE_CHECKING:
 )
 @lease_option
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
+@click.option(
+    "--worker",
+    is_flag=True,
+    expose_value=False,
+    help="Only join the study in --storage: dse worker.",
+)
 @efficiency_option
 @price_options
 @click.option(
