@@ -19,13 +19,13 @@ from dse.errors import InputError, StorageError
 from dse.files import write_json, write_text
 from dse.quality.laws import ALL
 from dse.questions.estimate.why_not import nothing_feasible
-from dse.questions.study.document import describe
 from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.checkpoint import Checkpoint
 from dse.search.claims import LEASE_S
 from dse.search.engine import Budget
 from dse.search.run import search
 from dse.search.storage import shown
+from dse.study.document import describe
 from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other
 from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored

@@ -413,6 +413,7 @@ def test_odd_studies_are_quiet_too(browser: Browser, tmp_path: Path, kind: str) 
         for item in front["items"]:
             item["metrics"]["predicted_loss"] = None
             item["model"] = {"name": "llama-3-70b", "blocks": []}
+            item["model"] |= {"hidden_size": 8192, "num_hidden_layers": 80}
     (tmp_path / "front.json").write_text(json.dumps(front))
     (tmp_path / "study.json").write_text(json.dumps(study))
     write_report(tmp_path)

@@ -58,6 +58,11 @@ CERTAINTY = (
     "derived from other figures, assumed with a reason, or extrapolated beyond the range of its "
     "law."
 )
+DRAWS = (
+    "A point is on the front in a share of draws (front_probability in front.csv): errors are "
+    "drawn from the 80% intervals, in part alike for chips whose kernel laws have one origin. In "
+    "the other draws a near neighbour takes its place."
+)
 BESIDE = "Beside this report: front.csv (every point of the front), front.json, study.json."
 
 
@@ -86,7 +91,7 @@ def study_answer(folder: StudyFolder) -> Answer:
             *_part(
                 "What the constraints removed", "constraints", [tables.tallies(folder)], removed
             ),
-            *_part("Certainty", "certainty", _certainty(folder), CERTAINTY),
+            *_part("Certainty", "certainty", _certainty(folder), CERTAINTY, DRAWS),
             *_part("What was asked", "asked", [_asked(folder)]),
             *_part("Inputs, sources, versions", "inputs", _inputs(folder), BESIDE),
         ),

@@ -159,11 +159,7 @@ def _certainty(folder: StudyFolder, chosen: Chosen) -> list[str]:
     said = [f"80% interval{width}: {', '.join(parts)}.", *basis(chosen, provenance)]
     likely = chosen.item.get("front_probability")
     if likely is not None:
-        said.append(
-            "With errors drawn from these intervals, in part alike for chips whose kernel laws "
-            f"have one origin, it is on the front in {likely:.0%} of draws; in the others a near "
-            "neighbour takes its place (front_probability in front.csv)."
-        )
+        said.append(f"With errors drawn from these, it is on the front in {likely:.0%} of draws.")
     count = len(metrics.get("assumed", ()))
     if count:
         said.append(f"{count} assumption{'s' * (count > 1)}, listed under Certainty.")
