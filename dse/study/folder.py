@@ -39,8 +39,12 @@ _SHAPES: dict[str, Any] = {
         "sources": [{"figure": str}],
         "chosen": {
             ANY: {
-                "point": int, "breakdown": list, "memory": list, "capacity_bytes": _NUMBER,
-                "floor_s": _NUMBER, "decode_step_s": _NUMBER,
+                "point": int,
+                "breakdown": list,
+                "memory": list,
+                "capacity_bytes": _NUMBER,
+                "floor_s": _NUMBER,
+                "decode_step_s": _NUMBER,
             }
         },
     },
@@ -51,25 +55,35 @@ _SHAPES: dict[str, Any] = {
                 "names": [str],
                 "model": {"blocks": list},
                 "deployment": {
-                    "chip": str, "chips": _NUMBER, "tensor_parallel": _NUMBER,
-                    "pipeline_parallel": _NUMBER, "data_parallel": _NUMBER,
-                    "expert_parallel": _NUMBER, "replicas": _NUMBER, "concurrency": _NUMBER,
-                    "weight_dtype": str, "kv_dtype": str,
+                    "chip": str,
+                    "chips": _NUMBER,
+                    "tensor_parallel": _NUMBER,
+                    "pipeline_parallel": _NUMBER,
+                    "data_parallel": _NUMBER,
+                    "expert_parallel": _NUMBER,
+                    "replicas": _NUMBER,
+                    "concurrency": _NUMBER,
+                    "weight_dtype": str,
+                    "kv_dtype": str,
                 },
                 "metrics": dict,
             }
         ]
     },
     FLEET: {
-        "plan": str, "title": str, "feasible": bool, "price_basis": str, "quarters": int,
-        "usd": _MAYBE, "usd_undiscounted": _MAYBE, "usd_per_million_tokens": _MAYBE,
-        "orders": [
-            {"way": str, "chip": str, "offer": str, "order_quarter": int, "chips": int}
-        ],
+        "plan": str,
+        "title": str,
+        "feasible": bool,
+        "price_basis": str,
+        "quarters": int,
+        "usd": _MAYBE,
+        "usd_undiscounted": _MAYBE,
+        "usd_per_million_tokens": _MAYBE,
+        "orders": [{"way": str, "chip": str, "offer": str, "order_quarter": int, "chips": int}],
         "by_quarter": [{"quarter": int, "chips": dict}],
         "prices": [{"offer": str, "usd": _NUMBER, "per": str, "price": str}],
     },
-}  # fmt: skip
+}
 # The same of keys of study.json that may be absent or null.
 _MAY_HAVE: dict[str, Any] = {
     "definition": dict,

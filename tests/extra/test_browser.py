@@ -27,10 +27,17 @@ pytestmark = pytest.mark.extra
 
 SAMPLE = Path(__file__).parents[1] / "data" / "study_sample"
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-extensions",
-    "--disable-dev-shm-usage", "--remote-debugging-pipe",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-extensions",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+)
 TIMEOUT_S = 60.0
 HOSTILE = "<script>alert(1)</script>"
 
@@ -117,8 +124,11 @@ class Browser:
     def open(self, url: str, width: int = 1280, height: int = 2400) -> None:
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
-        )  # fmt: skip
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         self.problems.clear()
         self.requests.clear()
         self.loaded = False
@@ -240,9 +250,14 @@ def drag(browser: Browser, key: str, start: float, end: float) -> None:
     )
     for kind, at in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
         browser.call(
-            "Input.dispatchMouseEvent", type=kind, x=box[0] + at * box[2], y=box[1],
-            button="left", buttons=1, clickCount=1,
-        )  # fmt: skip
+            "Input.dispatchMouseEvent",
+            type=kind,
+            x=box[0] + at * box[2],
+            y=box[1],
+            button="left",
+            buttons=1,
+            clickCount=1,
+        )
     browser.settle()
 
 

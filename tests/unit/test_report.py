@@ -104,9 +104,16 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0812345, "0.0812"), (9.996, "10.0"), (1234.5, "1,230"), (0.00535, "0.00535"), (2.1, "2.10"),
-     (1.5e6, "1,500,000"), (0.0, "0.00")],
-)  # fmt: skip
+    [
+        (0.0812345, "0.0812"),
+        (9.996, "10.0"),
+        (1234.5, "1,230"),
+        (0.00535, "0.00535"),
+        (2.1, "2.10"),
+        (1.5e6, "1,500,000"),
+        (0.0, "0.00"),
+    ],
+)
 def test_three_significant_digits(value: float, text: str) -> None:
     assert significant(value) == text
 
@@ -212,11 +219,18 @@ def test_limits_know_their_direction(sample: StudyFolder) -> None:
 
 def test_a_shape_is_told_from_the_keys_it_has() -> None:
     sparse = {
-        "name": "searched-7", "hidden_size": 4096, "num_hidden_layers": 48,
+        "name": "searched-7",
+        "hidden_size": 4096,
+        "num_hidden_layers": 48,
         "num_attention_heads": 32,
-        "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
-        "moe_intermediate_size": 768, "num_shared_experts": 1, "vocab_size": 128256,
-    }  # fmt: skip
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768,
+        "num_shared_experts": 1,
+        "vocab_size": 128256,
+    }
     counts = {"total_parameters": 30.5e9, "active_parameters": 3.4e9}
     text = shape_words({"point": 7, "model": sparse, "metrics": counts})
     assert text.startswith("sparse model, 48 layers")
@@ -229,11 +243,17 @@ def test_a_shape_is_told_from_the_keys_it_has() -> None:
 
 def test_a_deployment_names_degrees_above_one() -> None:
     d = {
-        "chip": "h200_sxm", "chips": 16, "tensor_parallel": 4, "pipeline_parallel": 1,
-        "data_parallel": 2, "expert_parallel": 8, "replicas": 2,
-        "weight_dtype": "fp8", "kv_dtype": "bf16",
+        "chip": "h200_sxm",
+        "chips": 16,
+        "tensor_parallel": 4,
+        "pipeline_parallel": 1,
+        "data_parallel": 2,
+        "expert_parallel": 8,
+        "replicas": 2,
+        "weight_dtype": "fp8",
+        "kv_dtype": "bf16",
         "concurrency": 2048,
-    }  # fmt: skip
+    }
     text = deployment_words(d)
     assert "16 x h200_sxm: TP 4, attention DP 2, EP 8, 2 replicas" in text
     assert "PP" not in text
@@ -452,9 +472,22 @@ def test_the_answer_comes_first_and_the_inputs_last(written: Path, sample: Study
     page = Page(written / "report.html")
     sections = [attrs["id"] for tag, attrs in page.tags if tag == "section"]
     assert sections == [
-        "answer", "front", "parallel", "pairs", "table", "time", "roofline", "memory", "floor",
-        "elsewhere", "constraints", "certainty", "asked", "inputs", "words",
-    ]  # fmt: skip
+        "answer",
+        "front",
+        "parallel",
+        "pairs",
+        "table",
+        "time",
+        "roofline",
+        "memory",
+        "floor",
+        "elsewhere",
+        "constraints",
+        "certainty",
+        "asked",
+        "inputs",
+        "words",
+    ]
     assert page.text.index("rental_3yr") < page.text.index("The answer")
     for text in (sample.study["data_digest"], *sample.study["left_out"]):
         assert text in page.text
@@ -477,8 +510,10 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     folder = report_of(tmp_path, front, study)
     page = Page(folder / "report.html")
     assert [attrs.get("id") for tag, attrs in page.tags if tag == "script"] == [
-        "page-data", None, None,
-    ]  # fmt: skip
+        "page-data",
+        None,
+        None,
+    ]
     data = json.loads(page.scripts["page-data"])["front"]
     assert next(c for c in data["columns"] if c["key"] == "model")["levels"] == [HOSTILE]
     outside_code = re.sub(r"(`+).*?\1", "", (folder / "report.md").read_text(encoding="utf-8"))

@@ -86,8 +86,12 @@ def test_threads_and_the_order_of_chunks_change_nothing(problem) -> None:
 def test_every_law_compares_at_a_loss_that_all_reach(problem) -> None:
     view = seen(problem, View("sparse", every_law=True))
     assert [row["law"] for row in view["laws"]] == [
-        "leverage", "abnar", "cautious", "hoffmann", "joint",
-    ]  # fmt: skip
+        "leverage",
+        "abnar",
+        "cautious",
+        "hoffmann",
+        "joint",
+    ]
     own = view["laws"][0]["levels"][0]
     assert own["level"] == max(min(curve["loss"]) for curve in view["curves"])
     for curve, cost in zip(view["curves"], own["cost"], strict=True):
