@@ -133,6 +133,9 @@ def _chosen(folder: StudyFolder) -> list[Section]:
 
 
 def _sure(folder: StudyFolder) -> list[Section]:
+    """How near the front is to the true one; the answer itself says where it is that."""
+    if folder.study["evaluations"] >= folder.study["size"]:
+        return []
     said = sentences(folder.study)
     history = history_figures((folder.study.get("proof") or {}).get("history", ()))
     return [Section("How sure is this front", history, said, "sure")] if said else []

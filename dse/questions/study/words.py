@@ -117,7 +117,10 @@ def summary(folder: StudyFolder) -> Table:
                 of=lambda c: short_deployment(c.item["deployment"], held_too),
             ),
         ),
-        notes=[f"Deployment: {key}; degrees of 1 are left out. front.csv has the whole front."],
+        notes=[
+            f"Deployment: {key}; degrees of 1 are left out. "
+            "front.csv has every design of the front."
+        ],
     )
 
 
