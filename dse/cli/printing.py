@@ -18,16 +18,10 @@ if TYPE_CHECKING:
     from dse.answer.text_table import Table
 
 
-def deliver(
-    answer: Answer,
-    *,
-    out: str | Path | None,
-    as_json: bool,
-    formats: Sequence[str] = ("json", "csv", "xlsx", "html"),
-) -> None:
+def deliver(answer: Answer, *, out: str | Path | None, as_json: bool) -> None:
     """Writes the files of an answer first, where `out` names a folder, then prints it: the document
     alone, or the words. Whoever reads may stop reading: the files are there."""
-    written = answer.write(out, formats) if out is not None else []
+    written = answer.write(out) if out is not None else []
     click.echo(answer.to_json() if as_json else answer.to_text(width()))
     if written:
         from dse.render.console import wrapped
