@@ -75,11 +75,17 @@ def _shared(
     """(chip, deployment), (n,) each: numbers that rows with the same errors share."""
     batch = problem.batch(index)
     columns = [
-        batch.chip, batch.tensor_parallel, batch.pipeline_parallel, batch.data_parallel,
-        batch.expert_parallel, batch.replicas, batch.concurrency, batch.kv_dtype,
+        batch.chip,
+        batch.tensor_parallel,
+        batch.pipeline_parallel,
+        batch.data_parallel,
+        batch.expert_parallel,
+        batch.replicas,
+        batch.concurrency,
+        batch.kv_dtype,
         *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
         *(getattr(batch, name) for name in OFFLOAD_AXES if getattr(batch, name) is not None),
-    ]  # fmt: skip
+    ]
     _, deployment = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     return batch.chip, deployment.ravel()
 
