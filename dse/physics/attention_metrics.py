@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dse.physics.blocks import KINDS
+from dse.blocks import KINDS
 from dse.space.candidates import CandidateBatch, Floats
 
 ATTENTION_METRICS = (

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dse.blocks.operators import Role
 from dse.physics.collectives import Cost, Sent
 from dse.physics.deployed import Deployed, Law
-from dse.physics.operators import Role
 from dse.physics.tiers import TierTraffic
 from dse.space.candidates import Floats
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dse.blocks.operators import Role
 from dse.physics.gemms import Gemm, NotedStep
-from dse.physics.operators import Role
 from dse.physics.phases import layer_imbalance
 from dse.physics.step import padded_vocabulary
 from dse.rules.case import Width, split_widths

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from dse import blocks
+from dse.blocks import KINDS
+from dse.blocks.kind import Kind, NoAttention
+from dse.blocks.operators import Role
 from dse.errors import InputError
-from dse.physics import blocks, gemms
-from dse.physics.blocks import KINDS
-from dse.physics.blocks.kind import Kind, Stateless, Whole
+from dse.physics import gemms
 from dse.physics.deployed import Deployed
 from dse.physics.machines import OPERATORS, Machines
-from dse.physics.operators import Role
-from dse.physics.parameters import parameters
+from dse.physics.parameters import Whole, parameters
 from dse.physics.step import weight_bytes_per_chip
 from dse.physics.training import TrainingBatch
 from dse.physics.training.deployed import TrainingDeployed
@@ -141,7 +142,7 @@ def everything(batch: CandidateBatch) -> float:
 def test_every_kind_is_sampled_and_every_file_is_a_kind():
     assert {sampled.block.kind for sampled in SAMPLES.values()} == set(KINDS)
     names = {module.name for module in pkgutil.iter_modules(blocks.__path__)}
-    with_kind = {n for n in names if hasattr(import_module(f"dse.physics.blocks.{n}"), "KIND")}
+    with_kind = {n for n in names if hasattr(import_module(f"dse.blocks.{n}"), "KIND")}
     assert with_kind == set(KINDS), "a kind needs its sizes in dse.schema.blocks"
 
 
@@ -159,11 +160,11 @@ def test_a_sample_is_a_model(name):
 
 
 def test_a_kind_that_lacks_a_part_cannot_be_made():
-    class Forgetful(Stateless):
+    class Forgetful(NoAttention):
         def norm_elements(self, hidden, block):
             return hidden
 
-    with pytest.raises(TypeError, match=r"activation_width.*serve.*train.*weight_elements"):
+    with pytest.raises(TypeError, match=r"activation_width.*add.*weight_elements"):
         Forgetful()  # pyright: ignore[reportAbstractUsage]
 
 

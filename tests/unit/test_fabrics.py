@@ -276,7 +276,7 @@ def test_systems_of_any_depth_share_a_batch() -> None:
 def test_expert_tokens_leave_each_level_once() -> None:
     """8 experts over 4 racks of 8 boxes: of 8 copies as many leave as there are other boxes of the
     rack, and other racks, among them."""
-    from dse.physics.blocks.moe import leaving_share
+    from dse.blocks.moe import leaving_share
 
     on = fabric("h100_sxm", *three_levels())
     chosen = np.array([8.0])
