@@ -1,4 +1,4 @@
-"""dse compare: two studies, dates, fleets or chips side by side; a space and a published model."""
+"""dse compare: two studies, dates, fleets or chips side by side; a published model and a front."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dse estimate: one point from flags, a point of a study, or every row of a file."""
+"""dse estimate: predict one point, and where its time, memory, money and energy go."""
 
 from __future__ import annotations
 

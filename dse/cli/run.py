@@ -1,4 +1,4 @@
-"""dse run: search a space and write its report."""
+"""dse run: search a space and write the Pareto-front report."""
 
 from __future__ import annotations
 
