@@ -200,13 +200,16 @@ class State(NoAttention):
     def state_elements(self, ranks: Ranks, block: Block) -> Floats:
         """Elements of the state on one chip."""
 
-    @abstractmethod
     def channels(self, ranks: Ranks, block: Block) -> Floats:
-        """Channels of the short convolution on one chip."""
+        """Channels on one chip of a short convolution, of a kind with a size `conv_width`."""
+        return np.zeros_like(block.count)
 
     def state_bytes(self, ranks: Ranks, block: Block) -> Floats:
+        bytes_ = self.state_elements(ranks, block) * STATE_BYTES
+        if "conv_width" not in block.sizes:
+            return bytes_
         kept = self.channels(ranks, block) * np.maximum(block["conv_width"] - 1.0, 0.0)
-        return self.state_elements(ranks, block) * STATE_BYTES + kept * CONV_BYTES
+        return bytes_ + kept * CONV_BYTES
 
     def activation_width(self, ranks: Ranks, block: Block) -> Floats:
         return np.zeros_like(block.count)

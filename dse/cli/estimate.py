@@ -73,9 +73,7 @@ POOLS = {
 )
 @point_options
 @pool_options
-@law_option(
-    "Quality law of the loss (docs/quality.md): leverage, hoffmann, cautious, joint, abnar."
-)
+@law_option("Quality law of the loss, by name (docs/quality.md).")
 @click.option("--points", metavar="IN", help="A file in the measurement format.")
 @click.option(
     "--out",

@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     "laws",
     multiple=True,
     metavar="NAME",
-    help="Quality law in place of the space's own: leverage, hoffmann, cautious, joint, abnar. all "
-    "(beside it or alone): the front under each, and the choice that depends least on them.",
+    help="Quality law in place of the space's own, by name (docs/quality.md). all (beside it or "
+    "alone): the front under each, and the choice that depends least on them.",
 )
 @json_option
 def command(
