@@ -10,6 +10,9 @@ Decode takes the law of latent attention; a prompt takes that of latent prefill 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -101,6 +104,12 @@ class Compressed(Attention):
     def full_layers(self, block: Block) -> Floats:
         """None: most tokens are seen as sums of several."""
         return np.zeros_like(block.count)
+
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        return "attention over a compressed cache"
+
+    def in_short(self, sizes: Mapping[str, Any]) -> str:
+        return "compressed"
 
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, rows = step.deployed, block.count, step.rows

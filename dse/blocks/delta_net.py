@@ -8,6 +8,9 @@ the output gate (0: a full matrix). Queries, keys and values pass a short convol
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from dse.blocks.kind import State
@@ -73,6 +76,11 @@ class DeltaNet(State):
 
     def norm_elements(self, hidden: Floats, block: Block) -> Floats:
         return hidden + 2.0 * block["value_heads"] + block["value_head_dim"]
+
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        if not sizes["gates_per_head"]:
+            return "lightning attention"
+        return "Kimi delta attention" if sizes["decay_rank"] else "gated delta-net"
 
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, rows = step.deployed, block.count, step.rows

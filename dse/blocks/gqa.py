@@ -8,6 +8,9 @@ computed once), and an indexer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from dse.blocks import indexer
@@ -107,6 +110,18 @@ class Gqa(Attention):
         if "chunk" in block.sizes:
             local = local | (block["chunk"] > 0.0)
         return np.where(local, 0.0, block.count)
+
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        if sizes["window"]:
+            return f"attention with a window of {sizes['window']:,} tokens"
+        if sizes.get("chunk"):
+            return f"attention in chunks of {sizes['chunk']:,} tokens"
+        return "full attention"
+
+    def in_short(self, sizes: Mapping[str, Any]) -> str:
+        kind = "window" if sizes["window"] else "chunk"
+        local = sizes["window"] or sizes.get("chunk")
+        return f"{kind}{local}" if local else ""
 
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, hidden, rows = step.deployed, block.count, step.hidden_size, step.rows

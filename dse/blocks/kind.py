@@ -4,7 +4,8 @@ have in common. A kind that leaves out a part cannot be made."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,14 @@ class Kind(ABC):
         of so many parts of `sequences`; None where it passes nothing."""
 
     # What is said of it.
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        """A layer of these sizes, as a sentence names it."""
+        return self.words
+
+    def in_short(self, sizes: Mapping[str, Any]) -> str:
+        """The same in a cell of a table; empty for what need not be said."""
+        return self.in_words(sizes).replace(" ", "-").lower()
+
     @abstractmethod
     def borrows(self, block: Block) -> NDArray[np.bool_] | None:
         """Where the block runs on laws that were measured for other kernels; None: nowhere."""

@@ -7,6 +7,9 @@ a projection of its inner channels to the time step (rank `dt_rank`), B and C. T
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from dse.blocks.kind import State
@@ -62,6 +65,9 @@ class Mamba(State):
         shared = 2.0 * block["groups"] * block["state_size"]
         first = np.where(block["heads"] > 0.0, 0.0, block["inner_size"])
         return hidden + 2.0 * block["inner_size"] + shared + 3.0 * block["heads"] + first
+
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        return "Mamba-2" if sizes["heads"] else "Mamba-1"
 
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, rows = step.deployed, block.count, step.rows

@@ -10,6 +10,9 @@ the chosen ones. `output_gate` is as wide as the heads' output, from the hidden 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from dse.blocks import indexer
@@ -96,6 +99,16 @@ class Mla(Attention):
 
     def full_layers(self, block: Block) -> Floats:
         return block.count
+
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        latent, rope = sizes["kv_lora_rank"], sizes["qk_rope_head_dim"]
+        return (
+            f"latent attention (MLA, {latent:,} numbers cached for keys and values, {rope} for "
+            "positions)"
+        )
+
+    def in_short(self, sizes: Mapping[str, Any]) -> str:
+        return f"mla{sizes['kv_lora_rank']}"
 
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, rows = step.deployed, block.count, step.rows

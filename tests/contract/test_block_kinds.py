@@ -13,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import dse
 from dse import blocks
+from dse.answer.layers import layers_in_short, layers_in_words
 from dse.blocks import KINDS
 from dse.blocks.kind import Kind, NoAttention
 from dse.blocks.operators import Role
@@ -33,6 +35,7 @@ from dse.questions.export import Export, export_arguments, export_config
 from dse.schema.blocks import FEED_FORWARD, MIXERS, OPTIONAL_SIZES, sizes_of
 from dse.schema.calibration import KINDS as PROVENANCE
 from dse.schema.model import BlockSpec, Model, check
+from dse.schema.own_config import config_of
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import Block, CandidateBatch
 from tests.helpers import CHIPS, machines
@@ -285,6 +288,16 @@ def test_provenance_knows_the_kind_when_serving_and_when_training(name):
         unknown = {law: np.full_like(on.law_kind, PROVENANCE.index("assumed"))}
         here = replace(on, block_law_kind=unknown)
         assert PROVENANCE[worst_kind(batch, here)[0]] == "assumed"
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_model_of_the_kind_is_estimated_trained_and_put_into_words(name):
+    config = config_of(whole_model(name))
+    if kind_of(name).recomputed_as == "mixer" and name != "gqa":
+        assert layers_in_words(config)
+        assert layers_in_short(config)
+    assert dse.estimate(config, "h100_sxm").to_text()
+    assert dse.train(config, "h100_sxm", chips=8, tokens="1B").to_text()
 
 
 @pytest.mark.parametrize("write", [
