@@ -7,18 +7,19 @@ and its sizes on one chip. Nothing is decided by a label. `Operators` is what ta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.record import record
+
 Floats = NDArray[np.float64]
 ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """`count` layers of one kind; `sizes[name]` and `count` have shape (n,)."""
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.blocks import KINDS
-from dse.schema.dtypes import BYTES
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import BYTES, CandidateBatch, Floats
 
 
 class Whole:

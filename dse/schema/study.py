@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,9 +14,10 @@ from dse import units
 from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.quality.laws import DEFAULT, find_law
+from dse.record import record
 from dse.schema.axes import Axis
 from dse.schema.axis_reader import read_axes
-from dse.schema.catalog import Catalog, Source, is_chip_file
+from dse.schema.catalog import Catalog, Lazy, Source, is_chip_file
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.lifetime import LIFETIME, LifetimeTerms
@@ -61,7 +62,7 @@ GIVEN = "the space given"  # what messages call a space that is no file
 Space: TypeAlias = str | Path | Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ObjectiveSpec:
     """A metric of `dse.schema.metrics` and the direction that is better."""
 
@@ -69,7 +70,7 @@ class ObjectiveSpec:
     direction: Direction
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Study:
     """One space file.
 
@@ -218,15 +219,8 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
     given = frame or dict.fromkeys(SPACE.names)
     basis = document.data.get("price_basis")
     costs = _costs(document, basis, catalog, mistakes)
-    unpriced = _unpriced(basis, catalog, costs, mistakes)
-    most = _largest_instance(document)
     rack = _rack(given["rack"], document, mistakes) if frame else None
-    chips = {
-        chip: unpriced.get(chip)
-        or catalog.refusal(chip, most)
-        or (rack and rack_refusal(chip, catalog.systems[catalog.chips[chip].system]))
-        for chip in catalog.chips
-    }
+    chips = _why_not(document, catalog, costs, rack, mistakes)
     model = document.data.get("model")
     sections = ("deployment",) if isinstance(model, str) else ("model", "deployment")
     axes, left_out = read_axes(document, sections, chips, mistakes)
@@ -421,21 +415,29 @@ def _largest(written: Any) -> float:
     return max(known, default=math.inf)
 
 
-def _unpriced(
-    basis: object, catalog: Catalog, costs: Costs | None, mistakes: Mistakes
-) -> dict[str, str]:
-    """Chips that have no price on the basis, with the reason."""
-    if not isinstance(basis, str):
-        return {}
-    if basis == OWNED:
-        reasons = {chip: lacks_for_owning(catalog, chip, costs) for chip in catalog.chips}
-        return {chip: reason for chip, reason in reasons.items() if reason is not None}
-    try:
-        priced = catalog.prices.select(basis)
-    except InputError as error:
-        mistakes.add(("price_basis",), error.message, error.accepted)
-        return {}
-    return {c: f"{c} has no price on basis {basis}" for c in catalog.chips if c not in priced}
+def _why_not(
+    document: Document,
+    catalog: Catalog,
+    costs: Costs | None,
+    rack: Rack | None,
+    mistakes: Mistakes,
+) -> Mapping[str, str | None]:
+    """Of every chip why it cannot be compared, None where it can: looked up where it is asked."""
+    basis, most, priced = document.data.get("price_basis"), _largest_instance(document), None
+    if isinstance(basis, str) and basis != OWNED:
+        at = Place(mistakes, ("price_basis",))
+        priced = at.call(lambda: catalog.prices.select(basis))
+
+    def reason(chip: str) -> str | None:
+        lack = lacks_for_owning(catalog, chip, costs) if basis == OWNED else None
+        if priced is not None and chip not in priced:
+            lack = f"{chip} has no price on basis {basis}"
+        lack = lack or catalog.refusal(chip, most)
+        if lack or rack is None:
+            return lack
+        return rack_refusal(chip, catalog.systems[catalog.chips[chip].system])
+
+    return Lazy(catalog.chips, reason)
 
 
 def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistakes) -> Costs | None:

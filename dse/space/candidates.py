@@ -17,19 +17,22 @@ A block of count 0 costs nothing, so one batch can hold dense and sparse models.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.blocks.operators import Block, Floats
+from dse.record import record
 from dse.schema.blocks import MIXERS
+from dse.schema.dtypes import BITS
 
 Codes = NDArray[np.intp]
+BYTES = np.array([bits / 8 for bits in BITS.values()])  # of a stored element, by code of its dtype
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CandidateBatch:
     """n models on n deployments. Every array has shape (n,).
 
