@@ -14,9 +14,12 @@ from dse.blocks import KINDS
 from dse.space.candidates import CandidateBatch, Floats
 
 ATTENTION_METRICS = (
-    "num_attention_heads", "num_key_value_heads", "query_heads_per_kv_head",
-    "full_attention_layers", "full_attention_share",
-)  # fmt: skip
+    "num_attention_heads",
+    "num_key_value_heads",
+    "query_heads_per_kv_head",
+    "full_attention_layers",
+    "full_attention_share",
+)
 
 
 def attention_metrics(batch: CandidateBatch) -> Mapping[str, Floats]:

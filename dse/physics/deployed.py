@@ -23,9 +23,15 @@ class Law:
     dense peak."""
 
     __slots__ = (
-        "fixed_s", "floor_of_compute", "inverse_p", "is_sum", "p",
-        "s_per_byte", "s_per_flop", "sums",
-    )  # fmt: skip
+        "fixed_s",
+        "floor_of_compute",
+        "inverse_p",
+        "is_sum",
+        "p",
+        "s_per_byte",
+        "s_per_flop",
+        "sums",
+    )
 
     def __init__(self, table: LawTable, cell: Codes, clock: Floats | None = None) -> None:
         """`cell` (n,) is the place in the flattened (chips, dtypes) tables; `clock` (n,) the share

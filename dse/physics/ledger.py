@@ -161,9 +161,16 @@ class Ledger:
         self.fixed_s += fixed
         if self.entries is not None:
             self._keep(
-                role, name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
-                flops=flops * times, bytes=moved, peak_s=peak,
-            )  # fmt: skip
+                role,
+                name,
+                busy,
+                compute_s=compute,
+                memory_s=memory,
+                fixed_s=fixed,
+                flops=flops * times,
+                bytes=moved,
+                peak_s=peak,
+            )
 
     def stream(self, role: Role, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""

@@ -57,20 +57,41 @@ class Sample(NamedTuple):
 
 INDEXER = {"index_heads": 4, "index_head_dim": 32, "index_topk": 256}
 MLA = {
-    "heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32,
-    "qk_rope_head_dim": 16, "v_head_dim": 32,
-}  # fmt: skip
+    "heads": 8,
+    "q_lora_rank": 96,
+    "kv_lora_rank": 64,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+}
 COMPRESSED = {
-    "heads": 8, "head_dim": 64, "q_lora_rank": 96, "output_groups": 4, "output_rank": 48,
-    "window": 128, "ratio": 4, **INDEXER,
-}  # fmt: skip
+    "heads": 8,
+    "head_dim": 64,
+    "q_lora_rank": 96,
+    "output_groups": 4,
+    "output_rank": 48,
+    "window": 128,
+    "ratio": 4,
+    **INDEXER,
+}
 DELTA = {
-    "key_heads": 4, "key_head_dim": 32, "value_heads": 8, "value_head_dim": 32, "conv_width": 4,
-    "gates_per_head": 1, "decay_rank": 16, "output_gate_rank": 24,
-}  # fmt: skip
+    "key_heads": 4,
+    "key_head_dim": 32,
+    "value_heads": 8,
+    "value_head_dim": 32,
+    "conv_width": 4,
+    "gates_per_head": 1,
+    "decay_rank": 16,
+    "output_gate_rank": 24,
+}
 MAMBA_2 = {
-    "inner_size": 1024, "heads": 16, "groups": 2, "state_size": 64, "conv_width": 4, "dt_rank": 0,
-}  # fmt: skip
+    "inner_size": 1024,
+    "heads": 16,
+    "groups": 2,
+    "state_size": 64,
+    "conv_width": 4,
+    "dt_rank": 0,
+}
 MAMBA_1 = {**MAMBA_2, "heads": 0, "groups": 0, "dt_rank": 32}
 # Of every kind, one sample or more.
 SAMPLES = {
@@ -300,12 +321,15 @@ def test_a_model_of_the_kind_is_estimated_trained_and_put_into_words(name):
     assert dse.train(config, "h100_sxm", chips=8, tokens="1B").to_text()
 
 
-@pytest.mark.parametrize("write", [
-    export_config,
-    lambda shape: export_arguments(
-        shape, {"tensor": 1, "pipeline": 1, "expert": 1, "data": 1}, 4096
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "write",
+    [
+        export_config,
+        lambda shape: export_arguments(
+            shape, {"tensor": 1, "pipeline": 1, "expert": 1, "data": 1}, 4096
+        ),
+    ],
+)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_kind_is_exported_or_refused_by_name(name, write):
     refused = r"(this shape|Megatron-LM arguments): .{10,} \(accepted: "
