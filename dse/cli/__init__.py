@@ -26,7 +26,8 @@ def _verbs() -> dict[str, str]:
         verb, ending = os.path.splitext(name)
         if ending == ".py":
             with open(os.path.join(folder, name), encoding="utf-8") as file:
-                words = re.match(rf'"""dse {verb}: (.*?)\.?(?:""")?$', file.readline())
+                first = next((line for line in file if not line.startswith("#")), "")
+            words = re.match(rf'"""dse {verb}: (.*?)\.?(?:""")?$', first)
             if words:
                 found[verb] = words[1]
     return found

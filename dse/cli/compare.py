@@ -107,5 +107,4 @@ def command(
 
         for date in dates:
             write_report(out / date)
-    formats = ("json", "csv", "xlsx", "md", "html")
-    deliver(answer, out=out, as_json=as_json, formats=formats)
+    deliver(answer, out=out, as_json=as_json)

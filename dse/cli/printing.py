@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,16 +13,10 @@ if TYPE_CHECKING:
     from dse.answer.answer import Answer
 
 
-def deliver(
-    answer: Answer,
-    *,
-    out: str | Path | None,
-    as_json: bool,
-    formats: Sequence[str] = ("json", "csv", "xlsx", "html"),
-) -> None:
+def deliver(answer: Answer, *, out: str | Path | None, as_json: bool) -> None:
     """Writes the files of an answer first, where `out` names a folder, then prints it: the document
     alone, or the words. Whoever reads may stop reading: the files are there."""
-    written = answer.write(out, formats) if out is not None else []
+    written = answer.write(out) if out is not None else []
     click.echo(answer.to_json() if as_json else answer.to_text(width()))
     if written:
         from dse.render.console import wrapped

@@ -11,8 +11,6 @@ from dse.cli.options import efficiency_option, json_option, read_catalog, refuse
 from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
-FORMATS = ("json", "csv", "xlsx", "md", "html")
-
 
 @click.command("validate")
 @click.argument("numbers", metavar="[N]...", nargs=-1, type=int)
@@ -26,7 +24,9 @@ FORMATS = ("json", "csv", "xlsx", "md", "html")
     help="Also score groups, chips and models that a fit left out; takes minutes.",
 )
 @click.option("--out", metavar="DIR", help="Write validate.html, .md, .json, .csv and .xlsx there.")
-@click.option("--markdown", metavar="FILE", help="Write the claims, with evidence, as Markdown.")
+@click.option(
+    "--markdown", metavar="FILE", help="Write the claims and what was found as a Markdown table."
+)
 @efficiency_option
 @json_option
 def command(
@@ -68,7 +68,7 @@ def command(
     if cross_validate:
         document |= held_out(rows, data, catalog, Progress())
     answer = validate_answer(document, rows, data, command_line())
-    deliver(answer, out=out, as_json=as_json, formats=FORMATS)
+    deliver(answer, out=out, as_json=as_json)
 
 
 def _claims(numbers: tuple[int, ...], markdown: str | None, as_json: bool) -> None:

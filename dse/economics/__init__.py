@@ -1,1 +1,1 @@
-"""Cost and energy per token."""
+"""Prices, costs, demand and fleets."""

@@ -31,7 +31,8 @@ DETAILS = (
 
 @record
 class WorkloadSpec:
-    """Tokens of one request, how requests arrive, and the id of the serving backend. Of several
+    """What a study's requests are: tokens of one, how they arrive, and the id of the serving
+    backend; how much of them comes in all is its `schema.load.Demand`. Of several
     workloads, each has a name, and `weight` is its share of the requests: they sum to 1, and are
     those of the rates where requests arrive at random. `details`
     holds what was written of DETAILS."""

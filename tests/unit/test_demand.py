@@ -89,9 +89,10 @@ def brute_force(subject: Subject, ids: np.ndarray, average: float, peak: float) 
     """Dollars a million tokens of each point: a loop that buys one deployment after another until
     the peak is served, and pays each for its hour."""
     problem = subject.problem
-    busy, batch = problem.metrics(problem.space.unrank(ids)), problem.batch(
-        problem.space.unrank(ids)
-    )  # fmt: skip
+    busy, batch = (
+        problem.metrics(problem.space.unrank(ids)),
+        problem.batch(problem.space.unrank(ids)),
+    )
     costs = problem.study.costs or subject.catalog.costs
     found = []
     for i in range(len(ids)):
@@ -149,12 +150,13 @@ def test_twice_a_large_demand_costs_twice_within_a_deployment(rented, average, p
     one = batch.chips * asked.subject.problem.machines.usd_per_chip_hour[batch.chip]
     hours = [
         np.array(
-            [row["at_average_load"]["usd_per_hour"] for row in describe(
-                serving(asked.subject, a, peak), ids
-            )]
+            [
+                row["at_average_load"]["usd_per_hour"]
+                for row in describe(serving(asked.subject, a, peak), ids)
+            ]
         )
         for a in (average, 2.0 * average)
-    ]  # fmt: skip
+    ]
     assert (hours[1] <= 2.0 * hours[0] * (1 + 1e-9)).all()
     assert (hours[1] >= 2.0 * hours[0] - one * (1 + 1e-9)).all()
 
@@ -337,8 +339,10 @@ def test_power_is_one_thing_and_says_what_it_rests_on(rented):
     asked, points = rented
     before = solve(asked.subject.problem, points, COST)
     catalog = asked.subject.catalog
-    at_meter = {row["chip"]: row["draw"] for row in equal(
-        asked.subject, points, before, "power", 50e3)["rows"]}  # fmt: skip
+    at_meter = {
+        row["chip"]: row["draw"]
+        for row in equal(asked.subject, points, before, "power", 50e3)["rows"]
+    }
     for chip, one in at_meter.items():
         assert one["watts_per_chip"] == power_at_meter(catalog, chip)[2]
         product = one["figure_w"] * math.prod(one["factors"].values())
@@ -379,9 +383,11 @@ def test_rates_in_words_are_read_again():
 
 
 @given(
-    average=st.floats(1e-3, 1e7), peak=st.floats(1.0, 50.0), share=st.floats(0.0, 0.9),
+    average=st.floats(1e-3, 1e7),
+    peak=st.floats(1.0, 50.0),
+    share=st.floats(0.0, 0.9),
     can=st.lists(st.floats(1e-2, 1e6), min_size=1, max_size=9),
-)  # fmt: skip
+)
 def test_many_at_once_are_each_alone(average, peak, share, can):
     demand, rates = Demand(average, peak), np.array(can)
     rest = {"chips": 4.0, "usd_per_chip_hour": 3.0, "load_share": share}
@@ -409,17 +415,25 @@ def test_longer_requests_at_a_demand_of_tokens_are_fewer_and_that_is_said(tmp_pa
 
 
 @given(
-    n=st.integers(1, 200), chips=st.integers(1, 144), server=st.sampled_from([1, 8, 72]),
-    share=st.floats(0.0, 0.9), used=st.floats(0.05, 1.0),
-)  # fmt: skip
+    n=st.integers(1, 200),
+    chips=st.integers(1, 144),
+    server=st.sampled_from([1, 8, 72]),
+    share=st.floats(0.0, 0.9),
+    used=st.floats(0.05, 1.0),
+)
 def test_whole_servers_hold_the_deployments_and_no_server_more(
     n: int, chips: int, server: int, share: float, used: float
 ) -> None:
     demand = Demand(used * n * 100.0, 1.0 / used)
     found = at_load(
-        demand, tokens_per_s=100.0, chips=chips, usd_per_chip_hour=2.0, load_share=share,
-        usd_per_million=(1.0, 2.0, 3.0), server=server,
-    )  # fmt: skip
+        demand,
+        tokens_per_s=100.0,
+        chips=chips,
+        usd_per_chip_hour=2.0,
+        load_share=share,
+        usd_per_million=(1.0, 2.0, 3.0),
+        server=server,
+    )
     servers, room = 0, 0
     for _ in range(n):  # one after the other, over several servers only where one is too small
         if chips > server:

@@ -245,16 +245,16 @@ def test_texts_name_figures() -> None:
 @pytest.mark.parametrize("number", QUICK)
 def test_the_page_is_what_the_command_makes_again(number: int) -> None:
     one = claim(number)
-    made = markdown([(one, one.found())], "dse validate --claims").split("\n## ", 1)[1]
+    row = markdown([(one, one.found())], "dse validate --claims").rstrip().splitlines()[-1]
     page = PAGE.read_text(encoding="utf-8")
-    assert f"\n## {made.rstrip()}\n" in page, "dse validate --claims --markdown docs/claims.md"
+    assert row.startswith(f"| {number} | ")
+    assert f"\n{row}\n" in page, "dse validate --claims --markdown docs/claims.md"
 
 
 def test_the_page_has_every_claim_once() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for number in CLAIMS:
-        assert len(re.findall(rf"^## Claim {number}$", page, flags=re.MULTILINE)) == 1
-        row = re.findall(rf"^\| {number} \| .* \| \[([a-z ]+)\]", page, flags=re.MULTILINE)
+        row = re.findall(rf"^\| {number} \| .* \| ([a-z ]+) \|$", page, flags=re.MULTILINE)
         assert len(row) == 1
         assert row[0] in VERDICTS
 
@@ -264,13 +264,10 @@ def test_the_page_counts_the_verdicts_of_its_table() -> None:
     line = re.search(r"^Of (\d+): (.*)\.$", page, flags=re.MULTILINE)
     assert line is not None
     said = {word: int(count) for count, word in re.findall(r"(\d+) ([a-z ]+)", line[2])}
-    verdicts = re.findall(r"^\| \d+ \| .* \| \[([^]]+)\]\(#claim-\d+\)", page, flags=re.MULTILINE)
+    verdicts = re.findall(r"^\| \d+ \| .* \| ([a-z ]+) \|$", page, flags=re.MULTILINE)
     assert set(verdicts) <= set(VERDICTS)
     assert said == Counter(verdicts)
     assert int(line[1]) == len(verdicts) == len(CLAIMS)
-    # Each section opens with the verdict that the table says.
-    sections = re.findall(r"^\*\*([^*]+)\*\*: ", page, flags=re.MULTILINE)
-    assert [word.lower() for word in sections] == verdicts
 
 
 def test_trips_over_the_mesh_are_interconnect_of_a_wafer() -> None:
@@ -278,9 +275,22 @@ def test_trips_over_the_mesh_are_interconnect_of_a_wafer() -> None:
     found = sram.fitted("gpt-neox-20b", "wse3", "bf16")
     row = found["fastest"]
     explained = dse(
-        "estimate", "--model", "gpt-neox-20b", "--chip", "wse3", "--weight-dtype", "bf16",
-        "--concurrency", 1, "--prompt-tokens", 1536, "--output-tokens", 512, "--detail", "--json",
-    ).json()  # fmt: skip
+        "estimate",
+        "--model",
+        "gpt-neox-20b",
+        "--chip",
+        "wse3",
+        "--weight-dtype",
+        "bf16",
+        "--concurrency",
+        1,
+        "--prompt-tokens",
+        1536,
+        "--output-tokens",
+        512,
+        "--detail",
+        "--json",
+    ).json()
     assert row["interconnect_share"] == 0.0
     host = next(one for one in explained["breakdown"] if one["operator"].startswith("host"))
     waited = explained["parts_s"]["decode"]["fixed"] - host["decode_s"]
@@ -352,9 +362,21 @@ def test_markdown_shows_text_as_it_is() -> None:
 def test_a_point_is_predicted_as_estimate_does() -> None:
     answer = predict([Point("llama-3-70b", "h100_sxm", 8.0, concurrency=16.0)], 1000.0, 200.0)
     item = dse(
-        "estimate", "--model", "llama-3-70b", "--chip", "h100_sxm", "--tp", 8, "--concurrency", 16,
-        "--prompt-tokens", 1000, "--output-tokens", 200, "--json",
-    ).json()  # fmt: skip
+        "estimate",
+        "--model",
+        "llama-3-70b",
+        "--chip",
+        "h100_sxm",
+        "--tp",
+        8,
+        "--concurrency",
+        16,
+        "--prompt-tokens",
+        1000,
+        "--output-tokens",
+        200,
+        "--json",
+    ).json()
     for metric in ("tpot_s", "ttft_s", "decode_step_s", "usd_per_million_total_tokens"):
         assert answer[metric][0] == item[metric]
 
@@ -407,10 +429,14 @@ def test_a_raised_figure_never_slows() -> None:
 def test_equal_quality_pairs() -> None:
     best = pd.DataFrame(
         {
-            "model": ["a", "b", "c"], "sparse": [True, False, False], "loss": [1.9, 1.905, 2.0],
-            "equivalent": [1e9, 9e9, 1.1e9], "total": [4e9, 9e9, 1e9], "usd": [1.0, 3.0, 2.0],
+            "model": ["a", "b", "c"],
+            "sparse": [True, False, False],
+            "loss": [1.9, 1.905, 2.0],
+            "equivalent": [1e9, 9e9, 1.1e9],
+            "total": [4e9, 9e9, 1e9],
+            "usd": [1.0, 3.0, 2.0],
         }
-    )  # fmt: skip
+    )
     by_loss = experts.pairs_of(best, same_tokens=False)
     assert list(zip(by_loss["model_dense"], by_loss["ratio"], strict=True)) == [("b", 3.0)]
     by_size = experts.pairs_of(best, same_tokens=True)
@@ -420,11 +446,18 @@ def test_equal_quality_pairs() -> None:
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (digits(0.99999), "1.00"), (digits(1234.5), "1,230"), (digits(0.0123456), "0.0123"),
-        (digits(None), "–"), (digits(0.0), "0"), (times(2.0), "2.00x"),
-        (percent(0.9999), "99.9%"), (percent(1.0), "100%"), (percent(0.0), "0%"),
-        (percent(0.0001), "0.1%"), (percent(0.253), "25%"),
+        (digits(0.99999), "1.00"),
+        (digits(1234.5), "1,230"),
+        (digits(0.0123456), "0.0123"),
+        (digits(None), "–"),
+        (digits(0.0), "0"),
+        (times(2.0), "2.00x"),
+        (percent(0.9999), "99.9%"),
+        (percent(1.0), "100%"),
+        (percent(0.0), "0%"),
+        (percent(0.0001), "0.1%"),
+        (percent(0.253), "25%"),
     ],
-)  # fmt: skip
+)
 def test_numbers_in_words(shown: str, expected: str) -> None:
     assert shown == expected

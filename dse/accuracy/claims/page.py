@@ -39,52 +39,36 @@ def document(found: Found) -> list[dict[str, Any]]:
 
 
 def markdown(found: Found, command: str) -> str:
-    """The page: a table of all claims, then a section for each."""
+    """The page: a table of all claims, with what was found."""
     counts = [(v, sum(finding.verdict == v for _, finding in found)) for v in VERDICTS]
     tally = ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
-    lines = [
-        "# Claims",
-        "",
-        f"Written by `{command}`; nobody edits it. What people hold to be true about models and "
-        "hardware, and what this model finds. Each",
-        "verdict follows from the numbers by the rule in its section, and changes when they do.",
-        "",
-        f"Of {len(found)}: {tally}. The first command of a section prints the tables behind its "
-        "verdict.",
-        "",
-        *_table(
-            ("", "claim", "verdict"),
-            (
+    return "\n".join(
+        [
+            "# Claims",
+            "",
+            f"Written by `{command}`. What people hold to be true about models and hardware, and "
+            "what this model finds.",
+            "",
+            f"Of {len(found)}: {tally}.",
+            "",
+            "A rule decides each verdict from the numbers, so that it changes when they do. Most "
+            "numbers are predictions. `dse validate --claims N` prints the rule of claim N, what "
+            "it holds for, which numbers are measured, what is "
+            "not known, the tables behind it, and a command to try.",
+            "",
+            "```bash",
+            "dse validate --claims 2",
+            "```",
+            "",
+            *_table(
+                ("", "claim", "found", "verdict"),
                 (
-                    str(claim.number),
-                    escape(claim.text),
-                    f"[{finding.verdict}](#claim-{claim.number})",
-                )
-                for claim, finding in found
+                    (str(one.number), escape(one.text), escape(said.number), said.verdict)
+                    for one, said in found
+                ),
             ),
-        ),
-    ]
-    for claim, finding in found:
-        lines += _section(claim, finding)
-    return "\n".join(lines)
-
-
-def _section(claim: Claim, finding: Finding) -> list[str]:
-    lines = [f"## Claim {claim.number}", "", f"*{escape(claim.text)}*", ""]
-    lines += [f"**{finding.verdict.capitalize()}**: {escape(finding.number)}.", ""]
-    if claim.commands:
-        lines += ["```bash", *claim.commands, "```", ""]
-    for name, text in (
-        ("Rule", claim.rule),
-        ("Holds for", finding.conditions),
-        ("What the numbers are", finding.kinds),
-        ("Not known", finding.unknown),
-    ):
-        if text:
-            lines.append(f"- {name}: {escape(text)}")
-    if claim.rule:
-        lines.append("")
-    return lines
+        ]
+    )
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:

@@ -12,7 +12,7 @@ from dse.answer.numbers import in_ms, percent, times
 from dse.catalog import load_catalog
 from dse.physics.workload import Workload
 from dse.problem.instances import Subject, subject_of
-from dse.questions.scale import (
+from dse.questions.scale.sizes import (
     Size,
     ceiling,
     instance_sizes,
