@@ -1,4 +1,4 @@
-"""dse validate: predicted against measured."""
+"""dse validate: predictions against measurements, and what people claim, as numbers."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dse.economics.cost import cost
 from dse.economics.energy import COUNTED, energy_metrics
-from dse.physics import blocks
 from dse.physics.attention_metrics import ATTENTION_METRICS, attention_metrics
 from dse.physics.intervals import Spread
 from dse.physics.machines import Machines
@@ -24,6 +23,7 @@ from dse.physics.parameters import (
     kv_elements_per_token,
     parameters,
 )
+from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
 from dse.quality.laws import DEFAULT, Quality, quality, quantisation_penalty, tokens_at_compute
@@ -318,4 +318,4 @@ def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
     if batch.domain is not None:
         beyond = beyond | (batch.domain != machines.fabric.domain[batch.chip])
     worst = np.maximum(worst, beyond * KINDS.index("derived"))
-    return np.maximum(worst, blocks.worst_kind(batch, machines))
+    return np.maximum(worst, worst_block_law(batch, machines))

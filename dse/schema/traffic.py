@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ class Windows:
         return self.requests / self.seconds
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Traffic:
     """The requests of a fleet's class: what comes, and how that varies over time.
 

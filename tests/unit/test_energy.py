@@ -250,9 +250,13 @@ def test_experts_of_all_ranks_work_for_a_prompt() -> None:
     arithmetic = []
     for tp, dp, ep in axes:
         batch = deploy(
-            "mixtral-8x7b", "h100_sxm", tensor_parallel=tp, data_parallel=dp, expert_parallel=ep,
+            "mixtral-8x7b",
+            "h100_sxm",
+            tensor_parallel=tp,
+            data_parallel=dp,
+            expert_parallel=ep,
             concurrency=8.0,
-        )  # fmt: skip
+        )
         found = run(batch, workload(4096, 64), ON)
         arithmetic.append(found.performance.energy.prefill.arithmetic[0])
     assert arithmetic[1] == pytest.approx(arithmetic[0], rel=0.5)  # imbalance and padding differ
