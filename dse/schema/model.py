@@ -72,6 +72,11 @@ class Model:
         """Layers that mix tokens (attention, linear attention, state space)."""
         return sum(block.count for block in self.blocks if block.kind in MIXERS)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether it has experts of which a token meets some."""
+        return any("experts" in block.sizes for block in self.blocks)
+
 
 def check(model: Model) -> None:
     """Raises InputError, naming the field, where the sizes do not make a model."""
