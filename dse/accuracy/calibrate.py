@@ -16,9 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy import saturating_fit
-from dse.accuracy.points import Readout, predict_rows, read_rows
+from dse.accuracy.points import Served, predict_rows, read_rows
+from dse.accuracy.rows import Row
 from dse.accuracy.saturating_fit import Objective
-from dse.accuracy.tables import machines_of
+from dse.accuracy.tables import Readout, machines_of
 from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.physics.calibrated import (
@@ -49,7 +50,7 @@ class Problem:
     """n rows to predict; `weight` is 0 for rows that are not covered or excluded."""
 
     table: pd.DataFrame
-    readout: Readout
+    readout: Readout[Row, Served]
     catalog: Catalog
     machines: Machines
     measured: Floats

@@ -26,6 +26,7 @@ from dse.accuracy.training_points import (
     TrainingReadout,
     predict_training,
     read_training,
+    runs_of,
 )
 from dse.catalog import Catalog, load_catalog
 from dse.physics.machines import Machines
@@ -155,7 +156,7 @@ def one_row_a_run(table: pd.DataFrame, readout: TrainingReadout) -> NDArray[np.b
     """(n,) the row of each measurement of a run whose metric comes first in MAIN: a repeated figure
     of one metric is a measurement of its own."""
     rank = table["metric"].map({name: place for place, name in enumerate(MAIN)}).fillna(np.inf)
-    frame = pd.DataFrame({"run": readout.run, "rank": rank.to_numpy()})
+    frame = pd.DataFrame({"run": runs_of(readout), "rank": rank.to_numpy()})
     best = frame.groupby("run")["rank"].transform("min")
     return np.asarray((frame["rank"] == best) & np.isfinite(frame["rank"]) & (frame["run"] >= 0))
 

@@ -21,7 +21,7 @@ from dse.accuracy.training_fit import (
     moved_stacks,
     one_row_a_run,
 )
-from dse.accuracy.training_points import with_training
+from dse.accuracy.training_points import runs_of, with_training
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.physics.training.intervals import training_interval, training_spread
@@ -99,7 +99,7 @@ def test_a_share_stays_a_share() -> None:
 
 def test_a_run_with_two_metrics_counts_once(problem: TrainingProblem) -> None:
     chosen = one_row_a_run(problem.table, problem.readout)
-    runs = np.array(problem.readout.run)[chosen]
+    runs = runs_of(problem.readout)[chosen]
     metrics = problem.table["metric"][chosen]
     assert len(runs) == len(set(zip(runs, problem.table["value"][chosen], strict=True)))
     assert (metrics == MAIN).sum() == (problem.table["metric"] == MAIN).sum()
