@@ -188,9 +188,13 @@ def main(file: str) -> None:
     for law in LAWS.values():
         click.echo(f"{describe(law)}\n")
     tables = (
-        examples_table(table), losses_table(table), known_table(table), optimum_table(),
-        ranks_table(table), scores_table(table),
-    )  # fmt: skip
+        examples_table(table),
+        losses_table(table),
+        known_table(table),
+        optimum_table(),
+        ranks_table(table),
+        scores_table(table),
+    )
     click.echo("\n\n".join(tables))
 
 

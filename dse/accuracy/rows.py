@@ -204,8 +204,11 @@ def backend_of(engine: str) -> tuple[str, list[str]]:
     if "vllm" in text:
         return ("vllm-2023" if "2023" in text else "vllm"), []
     for sign, backend in (
-        ("sglang", "sglang"), ("trtllm", "trtllm"), ("tensorrt", "trtllm"), ("neuron", "neuron"),
-    ):  # fmt: skip
+        ("sglang", "sglang"),
+        ("trtllm", "trtllm"),
+        ("tensorrt", "trtllm"),
+        ("neuron", "neuron"),
+    ):
         if sign in text:
             return backend, []
     return "generic", [f"backend generic for {engine or 'an unnamed one'}"]

@@ -228,8 +228,8 @@ def machines_of(catalog: Catalog) -> Machines:
 
 
 def with_predictions(table: pd.DataFrame, readout: Reading, numbers: Floats) -> pd.DataFrame:
-    """The table with the columns ADDED from the (n, 5) of `Readout.predicted`. A row whose prediction
-    is not finite is not covered."""
+    """The table with the columns ADDED, from the (n, 5) of `Readout.predicted`. A row whose
+    prediction is not finite is not covered."""
     answer = table.copy()
     covered = np.array([status == "ok" for status in readout.status], dtype=bool)
     endless = covered & ~np.isfinite(numbers[:, 0])

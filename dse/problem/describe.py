@@ -18,7 +18,7 @@ from dse.physics.intervals import (
 )
 from dse.physics.machines import Machines
 from dse.physics.serving import BOTTLENECKS
-from dse.problem.evaluate import ASKED, MEMORY_PARTS, Metrics
+from dse.problem.evaluate import ASKED, MEMORY_PARTS, Metrics, experts_of
 from dse.problem.loads import load_row, whole
 from dse.problem.quality import describe_quality, quality_intervals
 from dse.problem.training.intervals import OF_LIFE, OF_TRAINING, study_intervals
@@ -192,10 +192,15 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
     degrees = {
         name: whole(getattr(batch, name)[i])
         for name in (
-            "chips", "tensor_parallel", "pipeline_parallel", "data_parallel",
-            "expert_parallel", "replicas", "concurrency",
+            "chips",
+            "tensor_parallel",
+            "pipeline_parallel",
+            "data_parallel",
+            "expert_parallel",
+            "replicas",
+            "concurrency",
         )
-    }  # fmt: skip
+    }
     for name in EXPERT_AXES:
         given = getattr(batch, name)
         if given is not None:
@@ -208,7 +213,8 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
     if batch.domain is not None:
         degrees[DOMAIN_AXIS] = whole(batch.domain[i])
     dtypes = {part: DTYPES[batch.weight_dtype[part][i]] for part in WEIGHT_PARTS}
-    main = dtypes["experts"] if _sparse(batch, i) else dtypes["mlp"]
+    experts = experts_of(batch)
+    main = dtypes["experts" if experts is not None and experts.count[i] > 0 else "mlp"]
     return {
         "chip": machines.ids[batch.chip[i]],
         **degrees,
@@ -216,7 +222,3 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
         "weight_dtypes": dtypes,
         "kv_dtype": DTYPES[batch.kv_dtype[i]],
     }
-
-
-def _sparse(batch: CandidateBatch, i: int) -> bool:
-    return any(block.kind == "moe" and block.count[i] > 0 for block in batch.blocks)
