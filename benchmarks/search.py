@@ -2,7 +2,7 @@
 
     python -m benchmarks.search                        # all of it: about 20 minutes on two cores
     python -m benchmarks.search --spaces tiny --engines pareto-local --seeds 1
-    python -m benchmarks.search --rows rows.json --write   # and the tables into docs/search.md
+    python -m benchmarks.search --rows rows.json --write   # and a summary into docs/search.md
 
 The share is the hypervolume of the front found over that of the true front, each objective scaled
 between the true front's ideal and nadir (cost and latency in logarithm), reference point 1.1;
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.search_tables import MARKS, tables
+from benchmarks.search_tables import MARKS, summary, tables
 from dse.catalog import load_catalog
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
 from dse.problem.objective import PhysicsProblem, pose
@@ -35,10 +35,20 @@ from dse.space.thin import thinned
 ENGINES = ("exhaustive", "pareto-local", "nsga2", "tpe", "qmc", "random")
 WHOLE = "shape-for-nvl72"
 SPACES = (
-    "deploy-llama-3-70b", "deploy-gpt-oss-120b", "attention-kinds", "lifetime-dense", "tiny",
-    "deploy-deepseek-v3", "sparse-against-dense", "hidden-and-experts-by-chip", "quickstart",
-    "shape-for-edge", "basket-h200-tpu-trn2", f"{WHOLE}@10000000", "consumer-fleet",
-)  # fmt: skip
+    "deploy-llama-3-70b",
+    "deploy-gpt-oss-120b",
+    "attention-kinds",
+    "lifetime-dense",
+    "tiny",
+    "deploy-deepseek-v3",
+    "sparse-against-dense",
+    "hidden-and-experts-by-chip",
+    "quickstart",
+    "shape-for-edge",
+    "basket-h200-tpu-trn2",
+    f"{WHOLE}@10000000",
+    "consumer-fleet",
+)
 GROWTH = (100_000, 1_000_000, 10_000_000)
 BUDGETS = (50_000, 500_000)
 RESTARTS = 4
@@ -102,9 +112,14 @@ class Bench:
                 else:
                     row = one(problem, engine, seed, truth)
                 self.add(
-                    part="engines", space=name, points=problem.space.size, engine=engine,
-                    seed=seed, true_front=len(truth.front), **row,
-                )  # fmt: skip
+                    part="engines",
+                    space=name,
+                    points=problem.space.size,
+                    engine=engine,
+                    seed=seed,
+                    true_front=len(truth.front),
+                    **row,
+                )
 
     def agreement(self) -> None:
         """Searches of a space too large to enumerate, against their union."""
@@ -117,9 +132,14 @@ class Bench:
         log = [objective.log for objective in problem.objectives]
         for unit, (result, row) in enumerate(runs):
             self.add(
-                part="agreement", space=WHOLE, points=problem.space.size, unit=unit,
-                share=share(result.front.F, union, log), union=len(union), **row,
-            )  # fmt: skip
+                part="agreement",
+                space=WHOLE,
+                points=problem.space.size,
+                unit=unit,
+                share=share(result.front.F, union, log),
+                union=len(union),
+                **row,
+            )
 
     def growth(self) -> None:
         """Ten times the points, ten times the evaluations."""
@@ -128,15 +148,21 @@ class Bench:
                 if not self.has(part="growth", engine=engine, asked=size):
                     problem = problem_of(f"{WHOLE}@{size}")
                     row = timed(lambda p=problem, e=engine: search(p, e))[1]
-                    self.add(part="growth", engine=engine, asked=size,
-                             points=problem.space.size, **row)  # fmt: skip
+                    self.add(
+                        part="growth", engine=engine, asked=size, points=problem.space.size, **row
+                    )
         problem = problem_of(WHOLE)
         for count in BUDGETS:
             if not self.has(part="budget", asked=count):
                 budget = Budget(evaluations=count)
                 row = timed(lambda b=budget: search(problem, "pareto-local", budget=b))[1]
-                self.add(part="budget", engine="pareto-local", asked=count,
-                         points=problem.space.size, **row)  # fmt: skip
+                self.add(
+                    part="budget",
+                    engine="pareto-local",
+                    asked=count,
+                    points=problem.space.size,
+                    **row,
+                )
 
 
 def one(problem: PhysicsProblem, engine: str, seed: int, truth: Result) -> Row:
@@ -177,20 +203,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=Path, help="JSON file of rows, kept and added to")
     parser.add_argument("--only-engines", action="store_true", help="no agreement, no growth")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/search.md")
+    parser.add_argument("--write", action="store_true", help="put a summary into docs/search.md")
     options = parser.parse_args(arguments)
     bench = Bench(options.rows)
     bench.spaces(options.spaces.split(","), options.engines.split(","), options.seeds)
     if not options.only_engines:
         bench.agreement()
         bench.growth()
-    text = tables(bench.rows)
-    print(text)
+    print(tables(bench.rows))
     if options.write:
         begin, end = MARKS
         before, _, rest = DOC.read_text(encoding="utf-8").partition(begin)
         after = rest.partition(end)[2]
-        DOC.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+        DOC.write_text(f"{before}{begin}{summary(bench.rows)}\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The rows of `benchmarks.search` as the Markdown tables of docs/search.md."""
+"""The rows of `benchmarks.search` as Markdown: the tables that it prints, and their summary in
+docs/search.md."""
 
 from __future__ import annotations
 
@@ -14,6 +15,47 @@ MARKS = (
     "<!-- written by `python -m benchmarks.search --write` -->",
     "<!-- end of what is written -->",
 )
+
+
+LOCAL, WHOLE = "pareto-local", "exhaustive"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """A line a space: the share of the hypervolume that each engine reaches, the worst of its
+    seeds, and what the local search evaluates and takes."""
+    found = [row for row in rows if row["part"] == "engines"]
+    engines = [one for one in dict.fromkeys(row["engine"] for row in found) if one != WHOLE]
+    parts = [
+        *_head(
+            "space",
+            "points",
+            *(f"`{engine}`" for engine in engines),
+            "points evaluated",
+            f"CPU s (`{WHOLE}`)",
+        )
+    ]
+    for space in dict.fromkeys(row["space"] for row in found):
+        mine = {
+            engine: [row for row in found if (row["space"], row["engine"]) == (space, engine)]
+            for engine in (*engines, WHOLE)
+        }
+        local, points = mine.get(LOCAL, []), next(r["points"] for r in found if r["space"] == space)
+        name, _, part = space.partition("@")
+        cpu = [
+            f"{_mean(mine[one], 'cpu_s'):.1f}" if mine.get(one) else "–" for one in (LOCAL, WHOLE)
+        ]
+        parts.append(
+            _row(
+                f"{name}{', a part' if part else ''}",
+                f"{points:,}",
+                *(percent(min(r["share"] for r in mine[e])) if mine[e] else "–" for e in engines),
+                f"{_mean(local, 'evaluations') / points:.1%}" if local else "–",
+                f"{cpu[0]} ({cpu[1]})",
+            )
+        )
+    if alone := [row for row in rows if row["part"] == "agreement"]:
+        parts += ["", _agreed(alone)]
+    return "\n".join(parts)
 
 
 def tables(rows: Sequence[Row]) -> str:
@@ -33,9 +75,18 @@ def _engines(rows: Sequence[Row]) -> Iterable[str]:
     yield ""
     yield "Share, epsilon, evaluations that reached 99.9%: the worst of the seeds; else means."
     yield from _head(
-        "space (points, true front)", "engine", "seeds", "trials", "evaluations", "of the points",
-        "share of hypervolume", "epsilon", "99.9% after", "CPU s", "wall s",
-    )  # fmt: skip
+        "space (points, true front)",
+        "engine",
+        "seeds",
+        "trials",
+        "evaluations",
+        "of the points",
+        "share of hypervolume",
+        "epsilon",
+        "99.9% after",
+        "CPU s",
+        "wall s",
+    )
     for space in dict.fromkeys(row["space"] for row in rows):
         first = True
         for engine in dict.fromkeys(row["engine"] for row in rows if row["space"] == space):
@@ -63,20 +114,29 @@ def _engines(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def _agreement(rows: Sequence[Row]) -> Iterable[str]:
-    one = rows[0]
     yield ""
-    yield (
-        f"The whole of {one['space']}, {one['points']:,} points: {len(rows)} searches that share "
-        f"nothing, against the {one['union']:,} points of their union; "
-        f"{sum(row['cpu_s'] for row in rows):.0f} CPU s, "
-        f"{sum(row['seconds'] for row in rows):.0f} wall s together."
-    )
+    yield _agreed(rows)
     yield from _head("search", "evaluations", "front", "share of the union", "CPU s", "wall s")
     for row in rows:
         yield _row(
-            str(row["unit"] + 1), f"{row['evaluations']:,}", f"{row['front']:,}",
-            percent(row["share"]), f"{row['cpu_s']:.1f}", f"{row['seconds']:.1f}",
-        )  # fmt: skip
+            str(row["unit"] + 1),
+            f"{row['evaluations']:,}",
+            f"{row['front']:,}",
+            percent(row["share"]),
+            f"{row['cpu_s']:.1f}",
+            f"{row['seconds']:.1f}",
+        )
+
+
+def _agreed(rows: Sequence[Row]) -> str:
+    one = rows[0]
+    return (
+        f"The whole of {one['space']}, {one['points']:,} points: {len(rows)} searches that share "
+        f"nothing, against the {one['union']:,} points of their union; "
+        f"{sum(row['cpu_s'] for row in rows):.0f} CPU s, "
+        f"{sum(row['seconds'] for row in rows):.0f} wall s together. The least share of the union "
+        f"that one reached: {percent(min(row['share'] for row in rows))}."
+    )
 
 
 def _growth(rows: Sequence[Row]) -> Iterable[str]:
@@ -99,9 +159,13 @@ def _growth(rows: Sequence[Row]) -> Iterable[str]:
                 f"times the {of}"
             )
         yield _row(
-            f"`{row['engine']}`", f"{row['points']:,}", f"{row['evaluations']:,}",
-            f"{row['cpu_s']:.1f}", f"{row['seconds']:.1f}", growth,
-        )  # fmt: skip
+            f"`{row['engine']}`",
+            f"{row['points']:,}",
+            f"{row['evaluations']:,}",
+            f"{row['cpu_s']:.1f}",
+            f"{row['seconds']:.1f}",
+            growth,
+        )
         before = row
 
 

@@ -36,7 +36,8 @@ TABLE = """\
 ## Metrics
 
 A metric that applies is a column of `study.front.to_pandas()`, a key of an answer's `document` and
-an attribute of an estimate. A space may name those with a star as objectives and in constraints.
+an attribute of an estimate. A space may name those with a star as objectives and in constraints;
+a limit is written with a unit: `tpot_s <= 30 ms`, `training_usd <= 50 MUSD`, `mfu >= 40 %`.
 """
 WIDTH = 100
 # Units that are written out; the others say it themselves.
@@ -66,8 +67,8 @@ def example(documented: Any) -> str:
 
 
 def signature(name: str, documented: Any) -> str:
-    """How it is called: `dse.name(...)` on one line, or with a line for each argument. Empty for
-    what only `dse` makes."""
+    """How it is called: `dse.name(...)` on one line, or with a line for each argument; the type is
+    left out where the default shows it. Empty for what only `dse` makes."""
     if documented is dse.Answer:
         return ""
     found = inspect.signature(documented)
@@ -81,10 +82,12 @@ def signature(name: str, documented: Any) -> str:
             arguments.append("*")
             keyword_only = True
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
-        typed = "" if one.annotation is one.empty else f": {one.annotation}"
         default = "..." if callable(one.default) else repr(one.default)
-        given = "" if one.default is one.empty else f" = {default}"
-        arguments.append(f"{stars}{one.name}{typed}{given}")
+        if one.annotation is one.empty or isinstance(one.default, int | float | str):
+            given = "" if one.default is one.empty else f"={default}"
+        else:
+            given = f": {one.annotation}" + ("" if one.default is one.empty else f" = {default}")
+        arguments.append(f"{stars}{one.name}{given}")
     returns = found.return_annotation
     end = ")" if inspect.isclass(documented) or returns is found.empty else f") -> {returns}"
     line = f"dse.{name}({', '.join(arguments)}{end}"

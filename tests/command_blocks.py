@@ -103,8 +103,12 @@ def execute(
     began = time.perf_counter()
     ended = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     first = command.split("\n", 1)[0]
     said.append(f"  {time.perf_counter() - began:5.1f} s  $ {first}")
     if ended.returncode not in promised:

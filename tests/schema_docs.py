@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 
 from dse import units
 from dse.schema.backend import BACKEND
@@ -48,9 +49,11 @@ INTRO = """\
 # Fields of the files
 
 Every field of every file that you may write, from the tables that read them
-(`python -m tests.schema_docs > docs/fields.md`). A figure is a mapping with a value and its source;
-its fields stand in the first table.
-Fields inside a field are written `outer.inner`, those of the items of a list `outer[].inner`.
+(`python -m tests.schema_docs > docs/fields.md`). A field inside a field is written `outer.inner`,
+one of the items of a list `outer[].inner`, one below a name of your choice `outer.*.inner`.
+Quantities are shown by an example; other units of the same kind do as well (`400 Gb/s` for
+`3.35 TB/s`, `180 GiB` for `80 GB`, `30 ms` for `1.5 us`). A *figure* is a mapping with a value and
+its source.
 """
 PAGES = {
     "A figure": ("wherever a table says `figure`", sourced(Value("count"))),
@@ -69,7 +72,8 @@ PAGES = {
     "Reliability": ("`hardware/reliability.yaml`", RELIABILITY),
     "A rediscovery case": ("`search_spaces/rediscovery/*.yaml`", CASE),
 }
-_SAID: dict[type, str] = {Text: "text", Flag: "true or false", Date: "a date, such as 2026-11"}
+LONG = 3  # words
+_SAID: dict[type, str] = {Text: "text", Flag: "true or false", Date: "date"}
 
 
 def takes(kind: Kind) -> str:
@@ -77,15 +81,15 @@ def takes(kind: Kind) -> str:
     if isinstance(kind, Then | WithText):
         return takes(kind.kind)
     if isinstance(kind, Listed):
-        return f"{'one or ' * kind.one}a list of: {takes(kind.kind)}"
+        return f"{'one or ' * kind.one}list of: {takes(kind.kind)}"
     if isinstance(kind, ByName):
         return f"by {kind.noun if kind.known else 'name'}: {takes(kind.kind)}"
     if isinstance(kind, Figured):
         value = kind.value
-        unit = ", ".join(value.words) or units.example(value.dimension)
+        unit = ", ".join(value.words) or example(value.dimension)
         return f"figure: {unit}"
     if isinstance(kind, Quantity):
-        return f"such as {units.example(kind.dimension)}"
+        return example(kind.dimension)
     if isinstance(kind, Number):
         return bounds(kind)
     if isinstance(kind, Share | Percent):
@@ -95,8 +99,16 @@ def takes(kind: Kind) -> str:
     return _SAID.get(type(kind), "fields" if isinstance(kind, Table) else "")
 
 
+def example(dimension: str) -> str:
+    """One way to write a quantity."""
+    return units.example(dimension).split(" or ")[0]
+
+
 def bounds(kind: Number) -> str:
-    """`a number above 0, at most 1`."""
+    """`number above 0, at most 1`."""
+    noun = "whole number" if isinstance(kind, Whole) else "number"
+    if kind.least is not None and kind.most is not None:
+        return f"{noun}, {kind.least:,g} to {kind.most:,g}"
     said = [
         f"{word} {bound:,g}"
         for word, bound in (
@@ -107,14 +119,13 @@ def bounds(kind: Number) -> str:
         )
         if bound is not None
     ]
-    noun = "whole number" if isinstance(kind, Whole) else "number"
-    return f"a {noun} {', '.join(said)}".strip()
+    return f"{noun} {', '.join(said)}".strip()
 
 
 def rows(
     table: Table, before: str = "", seen: dict[tuple[str, ...], str] | None = None
-) -> Iterator[str]:
-    """One line of a field, and those of the fields in it; `seen` are the tables that the page has,
+) -> Iterator[tuple[str, ...]]:
+    """The cells of a field, and those of the fields in it; `seen` are the tables that the page has,
     by their names."""
     seen = {} if seen is None else seen
     for one in table.fields:
@@ -124,28 +135,44 @@ def rows(
             suffix = {Then: "", Listed: "[]", ByName: ".*"}[type(kind)] + suffix
             kind = kind.kind
         inner = kind if isinstance(kind, Table) else None
-        known = seen.get(inner.names) if inner else None
-        said = f"the fields of `{known}`" if known else takes(one.kind)
-        meaning = ", such as ".join(filter(None, [one.meaning, one.example]))
-        cells = (f"`{name}`", said, default(one), meaning)
-        yield "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
-        if inner and not known:
-            seen[inner.names] = name
-            yield from rows(inner, f"{name}{suffix}", seen)
+        known = next((names for names in seen if inner and set(names) <= set(inner.names)), ())
+        said = f"the fields of `{seen[known]}`" if known else takes(one.kind)
+        more = Table(*(f for f in inner.fields if f.name not in known)) if inner else None
+        said += ", and:" if known and more and more.fields else ""
+        example = "" if one.example and one.example in said else one.example
+        meaning = ", such as ".join(filter(None, [one.meaning, example]))
+        yield f"`{name}`", "; ".join(filter(None, [said, default(one)])), meaning
+        if inner and more:
+            seen.setdefault(inner.names, name)
+            yield from rows(more, f"{name}{suffix}", seen)
+
+
+def lines(table: Table) -> Iterator[str]:
+    """The rows, those in one that differ in their name alone; what a field takes in words is
+    written once where it stands several times in a row."""
+    above = ""
+    for (said, meaning), alike in groupby(rows(table), lambda row: row[1:]):
+        names = ", ".join(row[0] for row in alike)
+        cells = ("as above" if said == above and len(said.split()) > LONG else said, meaning)
+        above = said
+        yield "|" + "".join(f" {cell} |" if cell else " |" for cell in (names, *cells))
 
 
 def default(one: Field) -> str:
+    """What is said of a field that is left out."""
     if one.default is REQUIRED:
         return "required"
     plain = one.default is OPTIONAL or one.default in (None, "", (), {})
-    return "" if plain or not isinstance(one.default, str | int | float) else brief(one.default)
+    if plain or not isinstance(one.default, str | int | float):
+        return ""
+    return f"default {brief(one.default)}"
 
 
 def page() -> str:
     parts = [INTRO]
     for title, (where, table) in PAGES.items():
-        head = "| field | takes | default | meaning |\n|---|---|---|---|"
-        parts.append(f"## {title}\n\n{where}\n\n{head}\n" + "\n".join(rows(table)) + "\n")
+        head = "| field | takes | meaning |\n|---|---|---|"
+        parts.append(f"## {title}\n\n{where}\n\n{head}\n" + "\n".join(lines(table)) + "\n")
     return "\n".join(parts)
 
 

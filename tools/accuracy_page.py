@@ -34,7 +34,13 @@ from dse.files import write_text
 from dse.render.markdown import code, escape
 from tools.accuracy_svg import pictures
 
-BY_HEADER = ("metric", "serving", "rows of", "groups", "rows", "group", "bias", "in 80%")
+# What the tables by chip, model and software show: a column each.
+SHOWN = (
+    ("tpot_s", "continuous"),
+    ("ttft_s", "continuous"),
+    ("output_tokens_per_s", "offline"),
+    ("tokens_per_s_per_chip", "pretrain"),
+)
 
 
 def accuracy_markdown(
@@ -43,11 +49,10 @@ def accuracy_markdown(
     said: Sequence[str],
     command: str,
     drawn: Iterable[str],
-    own: bool,
 ) -> str:
     """The page. `document` is that of `dse validate --json`, `worst` the groups to name, `said` the
     sentences that answer first, `command` what writes the page, `drawn` the files beside it that
-    it shows; `own`: the rows are the user's, which no constant has seen."""
+    it shows."""
     scores = document["scores"]
     lines = ["# Accuracy", "", f"Written by {code(command)}.", ""]
     lines += [f"- {escape(sentence)}" for sentence in (*said, *speed_words(document))]
@@ -56,28 +61,18 @@ def accuracy_markdown(
     lines += [escape(COLUMNS), ""]
     lines += [f"![{escape(name)}]({name})" for name in drawn]
     lines += [""]
-    lines += _targets(document, own)
-    lines += _seen(document, own)
+    lines += _targets(document)
+    lines += _seen(document)
     lines += _backtest(document)
-    for by, title in BY.items():
-        lines += [f"## {title}", ""]
-        lines += _table(
-            BY_HEADER,
-            (
-                (
-                    short(item["metric"]),
-                    item["serving"],
-                    item["key"],
-                    f"{item['groups']:,}",
-                    f"{item['rows']:,}",
-                    tenths(item["group_median_error"]),
-                    tenths(item["bias"], sign=True),
-                    tenths(item["interval_coverage"]),
-                )
-                for item in scores
-                if item["by"] == by
-            ),
-        )
+    lines += [
+        "## By chip, model and software",
+        "",
+        "Error of the groups, as above. `dse validate --out DIR` writes every metric, with bias "
+        "and intervals.",
+        "",
+    ]
+    for by in BY:
+        lines += _table((by, *(f"{short(m)} {serving}" for m, serving in SHOWN)), _by(scores, by))
     lines += ["## Worst groups with 5 rows or more", ""]
     lines += _table(
         ("metric", "serving", "group", "rows", "median", "bias"), (worst_row(w) for w in worst)
@@ -105,8 +100,19 @@ def accuracy_markdown(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _targets(document: dict[str, Any], own: bool) -> list[str]:
-    if own or "cross_validation" not in document:
+def _by(scores: Sequence[dict[str, Any]], by: str) -> list[tuple[str, ...]]:
+    """A row a chip, model or software: the error of each metric that is SHOWN."""
+    found = {
+        (item["key"], item["metric"], item["serving"]): tenths(item["group_median_error"])
+        for item in scores
+        if item["by"] == by and (item["metric"], item["serving"]) in SHOWN
+    }
+    keys = sorted({key for key, _, _ in found})
+    return [(key, *(found.get((key, *shown), "–") for shown in SHOWN)) for key in keys]
+
+
+def _targets(document: dict[str, Any]) -> list[str]:
+    if "cross_validation" not in document:
         return []
     return [
         "## Targets",
@@ -119,7 +125,7 @@ def _targets(document: dict[str, Any], own: bool) -> list[str]:
     ]
 
 
-def _seen(document: dict[str, Any], own: bool) -> list[str]:
+def _seen(document: dict[str, Any]) -> list[str]:
     lines = ["## What the fit has seen", ""]
     if "cross_validation" not in document:
         return [
@@ -127,37 +133,26 @@ def _seen(document: dict[str, Any], own: bool) -> list[str]:
             "Not measured here: `dse validate --cross-validate` adds the error of held-out rows.",
             "",
         ]
-    if own:
-        return [
-            *lines,
-            "No constant was fitted to these rows. Here each is predicted by a fit to the shipped "
-            "rows without those that share its group (the model on the chip), its chip, or its "
-            "model; error by group.",
-            "",
-            *_table(HELD_HEADER, held_out_rows(document)),
-        ]
     return [
         *lines,
         "- Kernel laws come from tables of kernels, which no row of this page enters; their own "
         "errors (efficiency.md) are in-sample.",
         "- The factors on them and on the backends (`hardware/efficiency/serving/calibration.yaml`)"
         " are fitted to the static, continuous and offline rows of this page. For these, every "
-        "figure of the page is in-sample, but for those that are marked as held out and those of "
-        "the day of purchase.",
-        "- The 80% intervals are percentiles of errors on rows whose group was left out of the fit;"
-        " but it is these rows on whose percentiles they stand, so that their share inside is "
-        "in-sample too. In the held-out tables a row's interval comes from the other folds alone.",
+        "figure of the page is in-sample, except those marked as held out and those of the day of "
+        "purchase.",
+        "- The 80% intervals are percentiles of errors on rows whose group was left out of the fit,"
+        " but of these very rows, so their share inside is in-sample too. In the held-out tables a "
+        "row's interval comes from the other folds alone.",
         "- The constants of the training stacks (`hardware/training/`) are fitted to the training "
-        "rows, whole runs in chip-hours left out (training-accuracy.md).",
-        "- No constant was fitted to disaggregated rows; the factors and forms are those of the "
-        "other rows.",
+        "rows, except whole runs in chip-hours (training-accuracy.md).",
+        "- No constant was fitted to disaggregated rows.",
         "",
         "Here each row is predicted by a fit that left out its group (the model on the chip), its "
-        "chip, or its model; error by group. With nothing out it is the table above.",
+        "chip, or its model; error by group.",
         "",
         *_table(HELD_HEADER, held_out_rows(document)),
-        "Held out or not, some choices were made while looking at these rows, and no fold undoes "
-        "them:",
+        "Some choices were made while looking at these rows, and no fold undoes them:",
         "",
         *(f"- {escape(choice)}" for choice in CHOICES),
         "",
@@ -217,7 +212,7 @@ def main(path: Path) -> None:
         write_text(path.parent, name, picture)
     worst = measurements.worst_groups(answer)[:WORST]
     command = f"python -m tools.accuracy_page {path}"
-    text = accuracy_markdown(document, worst, lead(document, None), command, drawn, own=False)
+    text = accuracy_markdown(document, worst, lead(document, None), command, drawn)
     write_text(path.parent, path.name, text)
 
 

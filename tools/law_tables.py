@@ -19,14 +19,28 @@ from dse.quality.laws import DEFAULT, LAWS, quality
 from dse.quality.overtraining import compute_optimal_tokens
 
 SHAPE = (
-    "hidden_size", "layers", "active_non_embedding", "experts", "experts_per_token",
-    "shared_width_ratio", "expert_intermediate_size", "training_tokens", "total_parameters",
+    "hidden_size",
+    "layers",
+    "active_non_embedding",
+    "experts",
+    "experts_per_token",
+    "shared_width_ratio",
+    "expert_intermediate_size",
+    "training_tokens",
+    "total_parameters",
     "embedding_parameters",
-)  # fmt: skip
+)
 KNOWN, SCORE = "known_dense_equivalent_billions", "mmlu_percent"
 ALL = (
-    "model", *SHAPE, "predicted_loss", KNOWN, "known_kind", "known_source", SCORE, "mmlu_source",
-)  # fmt: skip
+    "model",
+    *SHAPE,
+    "predicted_loss",
+    KNOWN,
+    "known_kind",
+    "known_source",
+    SCORE,
+    "mmlu_source",
+)
 COMPUTE = (1e21, 5.76e23, 3.8e25)  # FLOP: a small run, Chinchilla, Llama 3.1 405B
 
 

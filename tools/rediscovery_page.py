@@ -1,4 +1,4 @@
-"""Writes docs/rediscovery.md: every shipped case with its evidence.
+"""Writes docs/rediscovery.md: every shipped case with what was found.
 
 python -m tools.rediscovery_page docs/rediscovery.md [CASE ...]
 """
@@ -13,50 +13,59 @@ from dse.catalog import load_catalog
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.answer import Rediscovery
 from dse.questions.rediscovery.caveats import of_all
-from dse.questions.rediscovery.present import design_section
 from dse.questions.rediscovery.tables import summary
-from dse.questions.rediscovery.words import law_words
-from dse.render.markdown import blocks_markdown, table
+from dse.questions.rediscovery.words import changes_words, law_words
+from dse.render.markdown import escape, table
 from dse.schema.rediscovery import load_case, resolve_case, shipped_cases
 
 COMMAND = "python -m tools.rediscovery_page docs/rediscovery.md"
 INTRO = """\
-How far does the tool's front land from designs that experts published, given only what was known
-when they were chosen: the chip, the workload, the corpus, the compute and the parameters? Each case
-is a file in `search_spaces/rediscovery/` with the source of every given, and a space beside it.
+How far does the front land from designs that experts published, given only what was known when they
+were chosen: the chip, the workload, the corpus, the compute and the parameters? Each case is a file
+in `search_spaces/rediscovery/`, with a source for everything given, and a space beside it. Training
+tokens, vocabulary, number formats, latency limits and allowed deployments are the same for every
+shape. Each shape, the expert's included, is served on its cheapest deployment within the limits.
 
-- *Same for all*: training tokens, vocabulary, number formats, limits on latency, the deployments
-  that are allowed. Every shape of the space, and the expert's own, is served on its cheapest
-  deployment within the limits, by enumeration.
-- *Front*: the shapes that no other one beats in both predicted loss and price. Between two of them
-  the logarithm of the price is taken to be linear in the loss.
-- *Cost at equal quality*: the design's price over the front's at the design's predicted loss; above
-  1 the front is cheaper.
-- *Loss above the front*: the design's predicted loss less the front's at the design's price, in
-  nats a token; above 0 the front is better. Doubling a dense model of 70B on 15T tokens is worth
-  0.0175 by the default law.
-- *Within 5%* of the front's price is called level.
-- *One assumption less*: the assumption without which the design comes nearest to the front, and its
-  cost at equal quality then. `sparsity`, `granularity`, `attention`, `depth`: no rival goes further
-  than the design in that term; `routing`: experts are chosen equally often; `law NAME`: another
-  quality law. Each case has the table of all of them.
+- *Front*: the shapes that no other beats in both predicted loss and price. Between two of them the
+  logarithm of the price is linear in the loss.
+- *Cost at equal quality*: the design's price over the front's at the design's predicted loss. Above
+  1 the front is cheaper; within 5% counts as level.
+- *Loss at equal cost*: the design's predicted loss less the front's at the design's price, in nats
+  a token. Above 0 the front is better. By the default law, doubling a dense 70B model on 15T tokens
+  is worth 0.0175.
+- *Dense equal* (dense-equivalent): the dense model of equal predicted loss.
+- *One assumption less*: each case is run again with one assumption changed at a time. The table
+  names the change that brings the design nearest to the front. `sparsity`, `granularity`,
+  `attention`, `depth`: no rival goes further than the design in that term; `routing`: experts are
+  chosen equally often; `law NAME`: another quality law.
 
-A design that is behind the front is not thereby shown to be poor. Rivals exist on paper only, no
-law sees data, stability of training or the kind of attention, and the laws extrapolate by orders of
-magnitude ([quality.md](quality.md)). So each case is run again with one assumption changed at a
-time; the one that moves the distance most is named. *Leverage of experts* is the compute that a
-dense model would need for the same loss over the sparse one's; *granularity* is twice the hidden
-size over the width of an expert; *dense-equivalent* is the dense model of equal predicted loss.
+A design behind the front is not thereby shown to be poor. Its rivals exist on paper only, no law
+sees the data, the stability of training or the kind of attention, and the laws extrapolate by
+orders of magnitude ([quality.md](quality.md)). *Granularity* is twice the hidden size over the
+width of an expert.
 """
 RUN = """\
 ```bash
 dse compare rediscovery/llama-3-70b
 ```
 
+That prints everything about one case: what was known, the design beside the nearest shapes of the
+front, the way there one parameter at a time, and what each assumption is worth.
 `dse compare rediscovery/NAME --law LAW` answers under another quality law.
-`dse compare my-case.yaml` answers for a case of your own: copy a shipped one with its space.
-`dse compare SPACE MODEL` holds any published model against the front of a space of one chip.
+`dse compare my-case.yaml` takes a case of your own: copy a shipped one with its space.
+`dse compare SPACE MODEL` holds a published model against the front of a space of one chip.
 """
+
+
+CHANGES = """\
+From the expert's design to the cheapest shape of the front that is as good, in the order in which
+the way there is taken."""
+
+
+def changed(found: Rediscovery) -> str:
+    """One case: what that shape does otherwise."""
+    steps = "; ".join(changes_words(step) for step in found.to_cheaper)
+    return escape(f"{found.case.title}: {steps or 'no shape is as good'}.")
 
 
 def page(answers: Sequence[Rediscovery]) -> str:
@@ -66,7 +75,8 @@ def page(answers: Sequence[Rediscovery]) -> str:
     lines += table(distances.titles, distances.texts(), distances.right)
     lines += [f"- {text}" for text in of_all(answers)]
     lines += ["", RUN]
-    lines += blocks_markdown([design_section(found) for found in answers], 2)
+    lines += ["## What the front changes", "", CHANGES, ""]
+    lines += [f"- {changed(found)}" for found in answers]
     return "\n".join(lines).rstrip() + "\n"
 
 

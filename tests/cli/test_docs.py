@@ -152,9 +152,12 @@ def test_a_page_runs_and_is_written_again(
     ],
 )
 def test_a_page_stops_at_the_first_broken_promise(
-    page: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    page: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-):  # fmt: skip
+):
     monkeypatch.setattr(command_blocks, "COPIED", ())
     path = tmp_path / "page.md"
     path.write_text(page, encoding="utf-8")

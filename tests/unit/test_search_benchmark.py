@@ -20,8 +20,10 @@ def test_rows_are_measured_once_and_printed(
     benchmark.main([*ONE, "--only-engines", "--rows", str(rows)])
     kept = json.loads(rows.read_text())
     assert [(row["engine"], row["seed"]) for row in kept] == [
-        ("exhaustive", 0), ("pareto-local", 0), ("pareto-local", 1),
-    ]  # fmt: skip
+        ("exhaustive", 0),
+        ("pareto-local", 0),
+        ("pareto-local", 1),
+    ]
     assert kept[0]["share"] == 1.0
     assert all(0.99 <= row["share"] <= 1.0 for row in kept)
     assert all(row["evaluations"] <= row["points"] == 5_940 for row in kept)
@@ -45,11 +47,22 @@ def test_the_page_takes_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_growth_is_told_within_an_engine_only() -> None:
     rows = [
-        {"part": "growth", "engine": engine, "asked": asked, "points": asked, "evaluations": asked,
-         "cpu_s": asked / 10_000, "seconds": 1.0}
-        for engine in ("exhaustive", "pareto-local") for asked in (10_000, 100_000)
-    ]  # fmt: skip
+        {
+            "part": "growth",
+            "engine": engine,
+            "asked": asked,
+            "points": asked,
+            "evaluations": asked,
+            "cpu_s": asked / 10_000,
+            "seconds": 1.0,
+        }
+        for engine in ("exhaustive", "pareto-local")
+        for asked in (10_000, 100_000)
+    ]
     lines = [line for line in tables(rows).splitlines() if line.startswith("| `")]
     assert [line.split("|")[-2].strip() for line in lines] == [
-        "–", "10.0 for 10.0 times the points", "–", "10.0 for 10.0 times the points",
-    ]  # fmt: skip
+        "–",
+        "10.0 for 10.0 times the points",
+        "–",
+        "10.0 for 10.0 times the points",
+    ]

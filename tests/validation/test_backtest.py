@@ -122,9 +122,15 @@ def test_the_table(rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("b200_sxm" in text for text in said)
     for case in cases:
         assert set(case) == {
-            "chip", "laws", "left_out", "fitted_rows", "rows", "interval_coverage", "scores",
+            "chip",
+            "laws",
+            "left_out",
+            "fitted_rows",
+            "rows",
+            "interval_coverage",
+            "scores",
             "speed_up",
-        }  # fmt: skip
+        }
         mine = measurements.covered(answer)
         mine = mine[mine["chip"] == case["chip"]]
         assert case["rows"] == len(mine) == sum(item["rows"] for item in case["scores"])
@@ -159,7 +165,7 @@ def test_the_command_and_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(case["chip"], case["laws"]) for case in document["backtest"]] == [
         (case.chip, case.laws) for case in backtest.CASES
     ]
-    page = accuracy_markdown(document, [], [], "", [], own=False)
+    page = accuracy_markdown(document, [], [], "", [])
     assert page.index("## Targets") < page.index("## What the fit has seen")
     for case in document["backtest"]:
         for item in case["scores"]:

@@ -2,5 +2,5 @@
 
 A claim is a file of search_spaces/claims/, read by `dse.accuracy.claims.engine`; the other modules
 of this package compute. `dse validate --claims` prints them; `tools.claims_page` makes
-docs/claims.md of the same answer.
+docs/claims.md of the same table.
 """

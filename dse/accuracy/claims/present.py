@@ -10,7 +10,7 @@ from typing import Any
 
 from dse.accuracy.claims.engine import VERDICTS, Claim, Finding
 from dse.accuracy.claims.engine import Table as Evidence
-from dse.answer.answer import Answer, Column, Commands, Facts, Table
+from dse.answer.answer import Answer, Column, Commands, Table
 from dse.answer.numbers import NONE
 
 Found = Sequence[tuple[Claim, Finding]]
@@ -36,19 +36,8 @@ def document(found: Found) -> list[dict[str, Any]]:
     ]
 
 
-def _grounds(claim: Claim, finding: Finding) -> list[tuple[str, str]]:
-    """What a verdict stands on."""
-    said = (
-        ("Rule", claim.rule),
-        ("Holds for", finding.conditions),
-        ("What the numbers are", finding.kinds),
-        ("Not known", finding.unknown),
-    )
-    return [(name, text) for name, text in said if text]
-
-
 def claims_answer(found: Found, command: str = "") -> Answer:
-    """A line for each claim; what its verdict stands on in the files alone."""
+    """A line for each claim."""
     counts = Counter(finding.verdict for _, finding in found)
     tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     return Answer(
@@ -69,15 +58,6 @@ def claims_answer(found: Found, command: str = "") -> Answer:
                 ),
                 notes=("dse validate --claims N prints the rule and the evidence of one.",),
             ),
-            *(
-                Facts(
-                    f"Claim {one.number}: {finding.verdict}",
-                    _grounds(one, finding),
-                    command=one.commands[-1],
-                    on_console=False,
-                )
-                for one, finding in found
-            ),
         ],
         document=document(found),
         command=command,
@@ -86,12 +66,18 @@ def claims_answer(found: Found, command: str = "") -> Answer:
 
 def claim_answer(one: Claim, finding: Finding, command: str = "") -> Answer:
     """One claim with its rule and its evidence."""
+    said = (
+        ("Rule", one.rule),
+        ("Holds for", finding.conditions),
+        ("What the numbers are", finding.kinds),
+        ("Not known", finding.unknown),
+    )
     return Answer(
         question="claim",
         title=f"Claim {one.number}",
         asked=f"Claim {one.number}: {one.text}",
         headline=f"{finding.verdict.capitalize()}: {finding.number}.",
-        sentences=[f"{name}: {text}" for name, text in _grounds(one, finding)],
+        sentences=[f"{name}: {text}" for name, text in said if text],
         blocks=[
             *(_evidence(f"table {k}", table) for k, table in enumerate(finding.tables, 1)),
             *([Commands("Commands", one.commands[1:])] if one.commands[1:] else []),
