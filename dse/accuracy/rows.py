@@ -108,7 +108,7 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         raise InputError("time to first token has no meaning offline")
     if cells["speculative"] == "on":
         raise InputError("speculative decoding, and the row does not say how many drafts pass")
-    sparse = model.sparse
+    sparse = bool(model.experts)
     tp, pp, dp = (number(cells, axis, 1.0) for axis in ("tp", "pp", "dp"))
     tp = max(tp / CORES_PER_CHIP.get(cells["chip"], 1.0), 1.0)
     ep = number(cells, "ep", 1.0)

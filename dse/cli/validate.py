@@ -10,8 +10,6 @@ from dse.cli.options import efficiency_option, json_option, read_catalog, refuse
 from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
-FORMATS = ("json", "csv", "xlsx", "md", "html")
-
 
 @click.command("validate")
 @click.argument("numbers", metavar="[N]...", nargs=-1, type=int)
@@ -64,7 +62,7 @@ def command(
     if cross_validate:
         document |= held_out(rows, data, catalog, Progress())
     answer = validate_answer(document, rows, data, command_line())
-    deliver(answer, out=out, as_json=as_json, formats=FORMATS)
+    deliver(answer, out=out, as_json=as_json)
 
 
 def _claims(numbers: tuple[int, ...], out: str | None, as_json: bool) -> None:
@@ -85,4 +83,4 @@ def _claims(numbers: tuple[int, ...], out: str | None, as_json: bool) -> None:
         answer = claim_answer(one, finding, line)
     else:
         answer = claims_answer(found, line)
-    deliver(answer, out=out, as_json=as_json, formats=FORMATS)
+    deliver(answer, out=out, as_json=as_json)

@@ -18,7 +18,7 @@ from dse.physics.intervals import (
 )
 from dse.physics.machines import Machines
 from dse.physics.serving import BOTTLENECKS
-from dse.problem.evaluate import ASKED, MEMORY_PARTS, Metrics, experts_of
+from dse.problem.evaluate import ASKED, MEMORY_PARTS, Metrics
 from dse.problem.loads import load_row, whole
 from dse.problem.quality import describe_quality, quality_intervals
 from dse.problem.training.intervals import OF_LIFE, OF_TRAINING, study_intervals
@@ -192,15 +192,10 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
     degrees = {
         name: whole(getattr(batch, name)[i])
         for name in (
-            "chips",
-            "tensor_parallel",
-            "pipeline_parallel",
-            "data_parallel",
-            "expert_parallel",
-            "replicas",
-            "concurrency",
+            "chips", "tensor_parallel", "pipeline_parallel", "data_parallel",
+            "expert_parallel", "replicas", "concurrency",
         )
-    }
+    }  # fmt: skip
     for name in EXPERT_AXES:
         given = getattr(batch, name)
         if given is not None:
@@ -213,8 +208,7 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
     if batch.domain is not None:
         degrees[DOMAIN_AXIS] = whole(batch.domain[i])
     dtypes = {part: DTYPES[batch.weight_dtype[part][i]] for part in WEIGHT_PARTS}
-    experts = experts_of(batch)
-    main = dtypes["experts" if experts is not None and experts.count[i] > 0 else "mlp"]
+    main = dtypes["experts"] if batch.sparse[i] else dtypes["mlp"]
     return {
         "chip": machines.ids[batch.chip[i]],
         **degrees,

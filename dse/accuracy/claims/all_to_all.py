@@ -8,7 +8,7 @@ from dse.accuracy.claims.engine import Given, Measured, Rows, ends
 from dse.accuracy.claims.scale_up import subject
 from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
-from dse.questions.scale import expert_answer, expert_domain
+from dse.questions.scale.experts import expert_answer, expert_domain
 
 MODELS = ("deepseek-v3", "qwen3-235b-a22b", "kimi-k2")
 CHIPS = ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "gb300_nvl72")

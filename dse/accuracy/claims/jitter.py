@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from dse.accuracy.claims.engine import Fact, Given, Measured, share
 from dse.accuracy.claims.scale_up import SUBJECTS, sizes, subject
-from dse.questions.scale import ceiling, evenness, jitter_limit
-from dse.questions.scale.uniform import Evenness
+from dse.questions.scale.sizes import ceiling
+from dse.questions.scale.uniform import Evenness, evenness, jitter_limit
 
 JITTERS_S = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6)
 UP_TO = 128

@@ -81,7 +81,7 @@ def models() -> dict[str, Model]:
 
 
 def is_sparse(model: str) -> bool:
-    return models()[model].sparse
+    return bool(models()[model].experts)
 
 
 def usable_chips(catalog: Catalog | None = None) -> list[str]:

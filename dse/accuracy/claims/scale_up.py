@@ -9,7 +9,13 @@ from dse.accuracy.claims.points import Point, is_sparse, models, predict
 from dse.catalog import load_catalog
 from dse.physics.workload import Workload
 from dse.problem.instances import Subject, subject_of
-from dse.questions.scale import Size, ceiling, instance_sizes, replica_size, replication
+from dse.questions.scale.sizes import (
+    Size,
+    ceiling,
+    instance_sizes,
+    replica_size,
+    replication,
+)
 
 PROMPT, OUTPUT = 2048.0, 512.0
 CHIPS_UP_TO, DEMAND = 512, 512

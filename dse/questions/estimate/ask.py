@@ -242,7 +242,7 @@ def point_of(
     }
     for name in EXPERT_AXES:
         if flags[name] is not None:
-            if all(block.kind != "moe" for block in model.blocks):
+            if not model.experts:
                 flag = f"--{name.replace('_', '-')}"
                 raise InputError(
                     f"{model.name} has no experts", field=flag, accepted="no such flag"
