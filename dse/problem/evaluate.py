@@ -262,8 +262,9 @@ def _in_tier(
     }
 
 
-def _find(batch: CandidateBatch, kind: str) -> Block | None:
-    return next((block for block in batch.blocks if block.kind == kind), None)
+def experts_of(batch: CandidateBatch) -> Block | None:
+    """The layers of which a token meets some experts alone."""
+    return next((block for block in batch.blocks if "experts" in block.sizes), None)
 
 
 def shape_quality_of(
@@ -271,7 +272,7 @@ def shape_quality_of(
 ) -> Quality:
     """The quality of n trained models under a law, before anything is quantised."""
     zeros = np.zeros(len(batch))
-    moe = _find(batch, "moe")
+    moe = experts_of(batch)
     if moe is None:
         experts = top_k = shared = width = zeros
     else:
@@ -295,7 +296,7 @@ def shape_quality_of(
 
 def _deployed_bits(batch: CandidateBatch) -> Floats:
     """(n,) bits of the weights that hold most of the model: experts where it has some."""
-    moe = _find(batch, "moe")
+    moe = experts_of(batch)
     bits = _ELEMENT_BITS[batch.weight_dtype["mlp"]]
     if moe is None:
         return bits
