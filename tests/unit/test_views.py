@@ -15,7 +15,7 @@ from dse.catalog import load_catalog
 from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, pose
 from dse.quality import LAWS
-from dse.questions.study.views import level_rows, maps, view_answers
+from dse.questions.study.views import level_table, maps, view_answers
 from dse.schema.study import load_study, resolve_space
 from dse.schema.views import View
 from dse.study.views import Fronts, _levels, describe_views
@@ -132,9 +132,9 @@ def test_words_of_a_comparison_and_of_a_map(problem) -> None:
     (said,) = view_answers({"views": [compared]})
     assert "the cheapest dense design" in said
     assert "the cheapest sparse design" in said
-    head, *rows = level_rows(compared)
-    assert head[1:3] == ("dense", "sparse")
-    assert len({len(row) for row in (head, *rows)}) == 1
+    table = level_table(0, compared)
+    assert table.titles[1:3] == ["dense", "sparse"]
+    assert len(table.rows) == len(compared["levels"])
     drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
     told = [level for level in maps(0, drawn) if not level.folded]
     assert len(told) == 1
