@@ -41,7 +41,7 @@ def judge(space: Path | str, catalog: Catalog) -> Row:
     try:
         study = dse.run(str(space), catalog=catalog, prove=False)
     except DseError as error:
-        row["said"] = str(error)
+        row["said"] = str(error).replace(f"{Path(space).parent}/", "")
         row["nothing_feasible"] = isinstance(error, NothingFeasible)
     else:
         row |= {"points": study.document["size"], "front": len(study.front)}

@@ -1,4 +1,7 @@
-"""What published models measure, by kind: the bands outside of which no design may win."""
+"""What published models measure, by kind: the bands outside of which no design may win.
+
+A band ends a tenth beyond what two of them have: what one alone has is an experiment.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from dse.space.batches import DEPLOYMENT_AXES, batch_of
 
 LINEAR = ("delta_net", "mamba")
 ATTENTION = ("gqa", "mla", "compressed")
-TOLERANCE = 1e-9
+BEYOND = 1.1
 OF_SIZE = ("layers", "tables_over_total")  # not asked of models smaller than any published
 
 # The measures: what a person reads, which ends of their band bind, and whose band it is, that of
@@ -125,16 +128,19 @@ def _of_experts(model: Model, block: BlockSpec) -> Iterator[tuple[str, float]]:
 
 @cache
 def bands(sparse: bool, hybrid: bool) -> Mapping[str, tuple[float, float]]:
-    """{measure: (least, most) of the published models}: of all, or of those of the kind."""
-    seen: dict[str, list[float]] = defaultdict(list)
+    """{measure: (least, most) that two published models have}: of all, or of those of the kind."""
+    seen: dict[str, list[Sequence[float]]] = defaultdict(list)
     for one in measure(list(load_models().values())):
         alike = {"all": True, "sparse": one.sparse == sparse}
         # Models without linear layers are a yardstick for those with them, not the other way.
         alike["mixers"] = alike["sparse"] and (hybrid or not one.hybrid)
         for name, (_, _, whose) in MEASURES.items():
-            if alike[whose]:
-                seen[name] += [v for v in one.values.get(name, ()) if not math.isnan(v)]
-    return {name: (min(values), max(values)) for name, values in seen.items() if values}
+            if alike[whose] and name in one.values:
+                seen[name].append(one.values[name])
+    return {
+        name: (sorted(map(min, values))[:2][-1], sorted(map(max, values))[-2:][0])
+        for name, values in seen.items()
+    }
 
 
 def outside(shape: Measured) -> dict[str, str]:
@@ -146,8 +152,8 @@ def outside(shape: Measured) -> dict[str, str]:
             continue
         least, most = known.get(name, (-math.inf, math.inf))
         for value in shape.values.get(name, ()):
-            if ends != "high" and value < least * (1 - TOLERANCE):
-                found[name] = f"{title} {value:.4g}; published: {least:.4g} or more"
-            elif ends != "low" and value > most * (1 + TOLERANCE):
-                found[name] = f"{title} {value:.4g}; published: {most:.4g} or less"
+            if ends != "high" and value < least / BEYOND:
+                found[name] = f"{title} {value:.4g}; published: from {least:.4g}"
+            elif ends != "low" and value > most * BEYOND:
+                found[name] = f"{title} {value:.4g}; published: to {most:.4g}"
     return found
