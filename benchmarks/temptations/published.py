@@ -1,6 +1,7 @@
 """What published models measure, by kind: the bands outside of which no design may win.
 
-A band ends a tenth beyond what two of them have: what one alone has is an experiment.
+A band ends a tenth beyond what two of them have: what one alone has is an experiment. Of what few
+models have, such as latent attention, one is enough.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from dse.space.batches import DEPLOYMENT_AXES, batch_of
 LINEAR = ("delta_net", "mamba")
 ATTENTION = ("gqa", "mla", "compressed")
 BEYOND = 1.1
+FEW = 20
+# The most that training runs beside published models went to (Tian et al. 2025, arXiv 2507.17702).
+RUNS = {"granularity": 16.0}
 OF_SIZE = ("layers", "tables_over_total")  # not asked of models smaller than any published
 
 # The measures: what a person reads, which ends of their band bind, and whose band it is, that of
@@ -35,6 +39,14 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
     "head_dim": ("size of a head", "both", "all"),
     "query_heads_per_kv_head": ("query heads that share a KV head", "high", "sparse"),
     "window": ("tokens of an attention window", "low", "all"),
+    "index_topk": ("cached tokens that an indexer picks", "low", "all"),
+    "latent_rank": ("rank of latent keys and values", "low", "all"),
+    "query_rank": ("rank of latent queries", "low", "all"),
+    "latent_head_dim": ("size of a latent head", "low", "all"),
+    "latent_heads_over_hidden": ("width of all latent heads over hidden size", "both", "all"),
+    "linear_head_dim": ("size of a head of linear attention", "low", "all"),
+    "linear_over_hidden": ("width of linear attention over hidden size", "both", "all"),
+    "state_size": ("state of a channel of a Mamba layer", "low", "all"),
     "full_attention_share": ("share of layers with full attention", "low", "sparse"),
     "feed_forward_over_hidden": ("dense feed-forward over hidden size", "both", "sparse"),
     "experts": ("experts", "both", "sparse"),
@@ -97,6 +109,8 @@ def _of_blocks(model: Model) -> Iterator[tuple[str, float]]:
             limited = block.sizes.get("window", 0) or block.sizes.get("chunk", 0)
             full += 0 if limited and block.kind != "compressed" else block.count
             yield from _of_attention(model, block, limited)
+        elif block.kind in LINEAR:
+            yield from _of_linear(model, block)
         elif block.kind == "mlp":
             yield "feed_forward_over_hidden", block.sizes["intermediate_size"] / model.hidden_size
         elif block.kind == "moe":
@@ -107,11 +121,30 @@ def _of_blocks(model: Model) -> Iterator[tuple[str, float]]:
 def _of_attention(model: Model, block: BlockSpec, limited: float) -> Iterator[tuple[str, float]]:
     if limited:
         yield "window", limited
-    if block.kind == "gqa":
-        sizes = block.sizes
+    sizes = block.sizes
+    if sizes.get("index_topk"):
+        yield "index_topk", sizes["index_topk"]
+    if block.kind == "mla":
+        yield "latent_rank", sizes["kv_lora_rank"]
+        if sizes["q_lora_rank"]:
+            yield "query_rank", sizes["q_lora_rank"]
+        yield "latent_head_dim", min(sizes["qk_nope_head_dim"], sizes["v_head_dim"])
+        yield "latent_heads_over_hidden", sizes["heads"] * sizes["v_head_dim"] / model.hidden_size
+    elif block.kind == "gqa":
         yield "heads_over_hidden", sizes["heads"] * sizes["head_dim"] / model.hidden_size
         yield "head_dim", sizes["head_dim"]
         yield "query_heads_per_kv_head", sizes["heads"] / sizes["kv_heads"]
+
+
+def _of_linear(model: Model, block: BlockSpec) -> Iterator[tuple[str, float]]:
+    sizes = block.sizes
+    if block.kind == "mamba":
+        yield "state_size", sizes["state_size"]
+        yield "linear_over_hidden", sizes["inner_size"] / model.hidden_size
+    else:
+        yield "linear_head_dim", min(sizes["key_head_dim"], sizes["value_head_dim"])
+        width = sizes["value_heads"] * sizes["value_head_dim"]
+        yield "linear_over_hidden", width / model.hidden_size
 
 
 def _of_experts(model: Model, block: BlockSpec) -> Iterator[tuple[str, float]]:
@@ -137,10 +170,12 @@ def bands(sparse: bool, hybrid: bool) -> Mapping[str, tuple[float, float]]:
         for name, (_, _, whose) in MEASURES.items():
             if alike[whose] and name in one.values:
                 seen[name].append(one.values[name])
-    return {
-        name: (sorted(map(min, values))[:2][-1], sorted(map(max, values))[-2:][0])
-        for name, values in seen.items()
-    }
+    found = {}
+    for name, values in seen.items():
+        alone = 1 if len(values) >= FEW else 0
+        least, most = sorted(map(min, values)), sorted(map(max, values), reverse=True)
+        found[name] = (least[alone], most[alone])
+    return found
 
 
 def outside(shape: Measured) -> dict[str, str]:
@@ -154,6 +189,6 @@ def outside(shape: Measured) -> dict[str, str]:
         for value in shape.values.get(name, ()):
             if ends != "high" and value < least / BEYOND:
                 found[name] = f"{title} {value:.4g}; published: from {least:.4g}"
-            elif ends != "low" and value > most * BEYOND:
+            elif ends != "low" and value > max(most * BEYOND, RUNS.get(name, 0.0)):
                 found[name] = f"{title} {value:.4g}; published: to {most:.4g}"
     return found
