@@ -1,4 +1,4 @@
-"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter, or for a trace."""
+"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter."""
 
 from __future__ import annotations
 
@@ -21,28 +21,6 @@ from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
 STEADY = "steady"
-# Parameters that make a plan, beside one that is named.
-MAKE = (
-    "model",
-    "chip",
-    "trace",
-    "requests_per_second",
-    "demand",
-    "peak_over_average",
-    "prompt_tokens",
-    "output_tokens",
-    "ttft_limit",
-    "tpot_limit",
-    "percentile",
-    "window",
-    "windows",
-    "lengths",
-    "weight_dtype",
-    "kv_dtype",
-    "backend",
-    "largest_instance",
-    "price_basis",
-)
 
 
 @click.command("fleet")
@@ -130,7 +108,7 @@ def command(
 
     catalog = read_catalog(chip_files)
     if plan is not None:
-        refuse(MAKE, "a plan, which says it")
+        refuse({"percentile", *flags}, "a plan, which says it")
         flags = {}
     else:
         flags["percentile"] = None if percentile == STEADY else int(percentile)

@@ -59,8 +59,8 @@ class Whole(click.ParamType):
         return number
 
 
-def out_option(stem: str, *more: str) -> Callable[[F], F]:
-    """--out DIR of a verb that writes STEM.html, .json, .csv, .xlsx and `more` endings."""
+def out_option(stem: str) -> Callable[[F], F]:
+    """--out DIR of a verb that writes STEM in every format of `Answer.write`."""
 
     def given(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
         if value == "":
@@ -69,8 +69,7 @@ def out_option(stem: str, *more: str) -> Callable[[F], F]:
             raise InputError("--out is empty", accepted="a folder")
         return None if value is None else Path(value)
 
-    *first, last = (f"{stem}.{end}" for end in ("html", *more, "json", "csv", "xlsx"))
-    text = f"Write {', '.join(first)} and {last} there."
+    text = f"Write {stem}.html, .md, .json, .csv and .xlsx there."
     return click.option("--out", metavar="DIR", callback=given, help=text)
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,19 +11,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dse.answer.answer import Answer
-    from dse.answer.text_table import Table
 
 
-def deliver(
-    answer: Answer,
-    *,
-    out: str | Path | None,
-    as_json: bool,
-    formats: Sequence[str] = ("json", "csv", "xlsx", "html"),
-) -> None:
+def deliver(answer: Answer, *, out: str | Path | None, as_json: bool) -> None:
     """Writes the files of an answer first, where `out` names a folder, then prints it: the document
     alone, or the words. Whoever reads may stop reading: the files are there."""
-    written = answer.write(out, formats) if out is not None else []
+    written = answer.write(out) if out is not None else []
     click.echo(answer.to_json() if as_json else answer.to_text(width()))
     if written:
         from dse.render.console import wrapped
@@ -37,6 +26,8 @@ def deliver(
 
 
 def print_json(document: Any) -> None:
+    import json
+
     click.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
@@ -47,34 +38,10 @@ def say(text: str, indent: str = "") -> None:
     click.echo(wrapped(text, width(), indent))
 
 
-def print_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
-) -> None:
-    """A plain table within the console's width; columns in `right` are right-aligned."""
-    from dse.render.plain_table import table_text
-
-    click.echo(f"\n{table_text(header, rows, right, width())}\n")
-
-
-def print_tables(tables: Iterable[Table]) -> None:
-    """Each table under its caption, with its notes."""
-    for table in tables:
-        click.echo()
-        say(table.caption)
-        print_table(table.titles, table.rows, right=table.right)
-        for note in table.notes:
-            say(note, "  ")
-
-
-def print_rests(texts: Iterable[str]) -> None:
-    """What an answer rests on, a line each."""
-    click.echo("\nRests on:")
-    for text in texts:
-        say(f"- {text}", "  ")
-
-
 def command_line() -> str:
     """The command that runs now, as it was given."""
+    import shlex
+
     return shlex.join(["dse", *sys.argv[1:]])
 
 

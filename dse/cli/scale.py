@@ -1,4 +1,4 @@
-"""dse scale: one large instance against many small ones."""
+"""dse scale: one large instance against many small ones; collectives; what ends a rack's domain."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from dse.cli.options import LOAD, Between, Whole, json_option, price_options, read_catalog, refuse
+from dse.cli.options import (
+    LOAD,
+    Between,
+    Whole,
+    json_option,
+    out_option,
+    price_options,
+    read_catalog,
+    refuse,
+)
 from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dse.answer.answer import Answer
 
 MOST_CHIPS = 4096
@@ -103,9 +114,9 @@ MOST_CHIPS = 4096
     type=Whole(1, 16_384),
     help="Chips of a collective, 64 if left out; or of a domain of the rack, bound by bound.",
 )
-@click.option("--out", metavar="DIR", help="Write scale.html, .json, .csv and .xlsx there.")
+@out_option("scale")
 @json_option
-def command(as_json: bool, out: str | None, **flags: Any) -> None:
+def command(as_json: bool, out: Path | None, **flags: Any) -> None:
     """Scale up or scale out: how large one instance should be, and what stops it.
 
     \b

@@ -25,7 +25,6 @@ from dse.cli.progress import CountProgress, Progress
 
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
 VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
-FORMATS = ("json", "csv", "xlsx", "md", "html")
 # Options of a model in place of a STUDY, of changes, of --uncertain and of --require.
 OF_A_MODEL = (
     "tp",
@@ -148,7 +147,7 @@ OF_REQUIRE = ("vary", "margin", "space")
 )
 @price_options
 @efficiency_option
-@out_option("whatif", "md")
+@out_option("whatif")
 @json_option
 def command(
     study: str | None,
@@ -193,7 +192,7 @@ def command(
             command=command_line(),
             progress=CountProgress(),
         )
-        deliver(found, out=out, as_json=as_json, formats=FORMATS)
+        deliver(found, out=out, as_json=as_json)
         return
     space: Any = study
     model = {name: flags[name] for name in ("model", "chips", *OF_A_MODEL)}
@@ -216,7 +215,7 @@ def command(
 
         asked |= {name: flags[name] for name in OF_CHANGES}
         found = whatif(space, **asked, progress=Progress())
-    deliver(found, out=out, as_json=as_json, formats=FORMATS)
+    deliver(found, out=out, as_json=as_json)
 
 
 def _check(study: str | None, uncertain: bool, require: str | None, flags: dict[str, Any]) -> None:

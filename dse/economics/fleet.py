@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from dse.economics.fleet_cost import (
     serves,
     upkeep_usd,
 )
-from dse.schema.plan import BUY, QUARTER_HOURS, RENT, Plan
+from dse.schema.plan import BUY, QUARTER_HOURS, RENT, FleetChip, Offer, Plan
 
 GAP = 1e-4  # relative, at which the program stops
 LARGE_GAP = 1e-2  # the same of a fleet of more than MANY whole instances
@@ -167,7 +167,7 @@ def solve(
     split: bool = False,
 ) -> Solved:
     """The cheapest mix of `options` that keeps the plan. With `relax` the limits of these names
-    (`limit_names`) may be exceeded, and the sum of the shares of excess is minimised. With `split`
+    (`limits_of`) may be exceeded, and the sum of the shares of excess is minimised. With `split`
     instances need not be whole: a lower bound, whose `instances` are rounded."""
     gap = gap or (LARGE_GAP if many(plan, options) and not split else GAP)
     program = _program(plan, options, relax)
@@ -218,7 +218,7 @@ def many(plan: Plan, options: Sequence[Option]) -> bool:
     needed = 0.0
     for one in plan.demand:
         most = max(option.requests_per_s for option in options if option.klass == one.name)
-        needed += max(one.peak_per_s(q) for q in range(plan.quarters)) / most
+        needed += max(one.traffic.peak_per_s(q) for q in range(plan.quarters)) / most
     return needed > MANY
 
 
@@ -231,10 +231,10 @@ def _more(
     gap: float,
 ) -> Any:
     """The answer with split instances at `margin` more demand."""
-    demand = tuple(
-        replace(one, requests_per_s=one.requests_per_s * (1.0 + margin)) for one in plan.demand
-    )
-    return _program(replace(plan, demand=demand), options, relax).run(nodes, gap, split=True)
+    for one in plan.demand:
+        name, per_s = f"{DEMAND} {one.name}", one.traffic.requests_per_s * (1.0 + margin)
+        plan = with_limit(plan, name, per_s)
+    return _program(plan, options, relax).run(nodes, gap, split=True)
 
 
 def _near(program: _Program, loose: Any, nodes: int, gap: float) -> Any:
@@ -243,12 +243,50 @@ def _near(program: _Program, loose: Any, nodes: int, gap: float) -> Any:
     return found if found.x is not None else None
 
 
-def limit_names(plan: Plan) -> list[str]:
-    """Limits that may be relaxed if nothing is feasible."""
-    known = ("watts", "racks", "chips", "usd_per_hour", "usd_per_quarter", "usd_total")
-    names = [name for name in known if np.isfinite(getattr(plan.limits, name))]
-    names += [f"{SUPPLY} {o.label}" for o in plan.offers if np.isfinite(o.chips_per_quarter)]
-    return names + [f"{DEMAND} {one.name}" for one in plan.demand]
+def limits_of(plan: Plan) -> dict[str, float]:
+    """Every limit and supply that is given, then every demand (requests per second in the mean of
+    the first quarter), by name: what may be relaxed if nothing is feasible."""
+    found = {name: value for name, value in asdict(plan.limits).items() if np.isfinite(value)}
+    supplies = {f"{SUPPLY} {offer.label}": offer.chips_per_quarter for offer in plan.offers}
+    found |= {name: chips for name, chips in supplies.items() if np.isfinite(chips)}
+    return found | {f"{DEMAND} {one.name}": one.traffic.requests_per_s for one in plan.demand}
+
+
+def with_limit(plan: Plan, name: str, value: float) -> Plan:
+    """The plan with one of `limits_of` at another value."""
+    kind, _, rest = name.partition(" ")
+    if kind == DEMAND:
+        changed = (
+            replace(one, traffic=replace(one.traffic, requests_per_s=value))
+            if one.name == rest
+            else one
+            for one in plan.demand
+        )
+        return replace(plan, demand=tuple(changed))
+    if kind == SUPPLY:
+        return with_offer(plan, replace(plan.offer(rest), chips_per_quarter=value))
+    return replace(plan, limits=replace(plan.limits, **{name: value}))
+
+
+def with_offer(plan: Plan, offer: Offer) -> Plan:
+    """The plan with the offer of that label replaced. With the price of what is bought goes its
+    maintenance, a share of it."""
+
+    def changed(chip: FleetChip) -> FleetChip:
+        if all(one.label != offer.label for one in chip.offers):
+            return chip
+        owning = chip.owning
+        if offer.way == BUY and owning is not None:
+            share = offer.usd / owning.capital_usd
+            owning = replace(
+                owning,
+                server_usd=owning.server_usd * share,
+                network_usd=owning.network_usd * share,
+            )
+        offers = tuple(offer if one.label == offer.label else one for one in chip.offers)
+        return replace(chip, offers=offers, owning=owning)
+
+    return replace(plan, chips=tuple(changed(chip) for chip in plan.chips))
 
 
 def _mix(value: Mapping[tuple, float]) -> Mix:
@@ -280,7 +318,7 @@ def settled(plan: Plan, options: Sequence[Option], mix: Mix) -> Mix:
                 for name in program.names
                 if options[name[1]].klass == one.name
             ]
-            program.at_most(rates, -one.peak_per_s(q))
+            program.at_most(rates, -one.traffic.peak_per_s(q))
         for chip in used:
             taken = [
                 (name, (1.0 + plan.spare_share) * options[name[1]].chips.get(chip, 0))
@@ -357,7 +395,7 @@ def _demand(
     program: _Program, plan: Plan, options: Sequence[Option], q: int, relax: Sequence[str]
 ) -> None:
     for one in plan.demand:
-        peak = one.peak_per_s(q)
+        peak = one.traffic.peak_per_s(q)
         terms: list[tuple[tuple, float]] = [
             (("run", k, q), -option.requests_per_s)
             for k, option in enumerate(options)
@@ -429,7 +467,7 @@ def _enough(plan: Plan, options: Sequence[Option], chip: str) -> float:
 
 def _most_instances(plan: Plan, option: Option, q: int) -> float:
     """Never more than serve the whole peak of the class."""
-    peak = next(one for one in plan.demand if one.name == option.klass).peak_per_s(q)
+    peak = next(one for one in plan.demand if one.name == option.klass).traffic.peak_per_s(q)
     return float(np.ceil(peak / option.requests_per_s))
 
 

@@ -149,7 +149,7 @@ def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
     quarters = tuple(_quarter(plan, options, mix, q) for q in range(plan.quarters))
     committed = 0.0
     for (label, ordered), servers in mix.orders.items():
-        offer = next(one for one in plan.offers if one.label == label)
+        offer = plan.offer(label)
         if offer.way == RENT:
             left = max(ordered + offer.lead_quarters + offer.term_quarters - plan.quarters, 0)
             chips = servers * plan.chip(offer.chip).server
@@ -168,7 +168,7 @@ def _quarter(plan: Plan, options: Sequence[Option], mix: Mix, q: int) -> Quarter
     owned = {chip.chip: chip.stock // chip.server for chip in plan.chips}
     spend = {chip.chip: Spend() for chip in plan.chips}
     for (label, ordered), servers in mix.orders.items():
-        offer = next(one for one in plan.offers if one.label == label)
+        offer = plan.offer(label)
         chips = servers * plan.chip(offer.chip).server
         if not serves(offer, ordered, q):
             continue
@@ -208,8 +208,8 @@ def _quarter(plan: Plan, options: Sequence[Option], mix: Mix, q: int) -> Quarter
         ),
         chips=sum(n * plan.chip(chip).server for chip, n in here.items()),
         capacity=capacity,
-        peak={one.name: one.peak_per_s(q) for one in plan.demand},
-        mean={one.name: one.mean_per_s(q) for one in plan.demand},
+        peak={one.name: one.traffic.peak_per_s(q) for one in plan.demand},
+        mean={one.name: one.traffic.mean_per_s(q) for one in plan.demand},
     )
 
 
@@ -224,7 +224,7 @@ def _broken(
             found.append(f"{words}: {value:.6g} over {limit:.6g}")
 
     for (label, ordered), servers in mix.orders.items():
-        offer = next(one for one in plan.offers if one.label == label)
+        offer = plan.offer(label)
         chips = servers * plan.chip(offer.chip).server
         at_most(chips, offer.chips_per_quarter, f"supply of {label} in quarter {ordered + 1}")
     for q, one in enumerate(quarters):

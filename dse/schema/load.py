@@ -18,7 +18,10 @@ _ACCEPTED = "tokens in a second, hour or day, input and output together, such as
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """`average_tokens_per_s`: input and output tokens, None where only the ratio is known."""
+    """How much a study's deployments are to serve, and how that varies: `average_tokens_per_s` are
+    input and output tokens (None where only the ratio is known), whatever the lengths of its
+    requests (`schema.workloads.WorkloadSpec`). The class of a fleet counts requests, and says both:
+    `schema.traffic.Traffic`."""
 
     average_tokens_per_s: float | None
     peak_over_average: float

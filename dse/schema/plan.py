@@ -4,13 +4,14 @@ must not be exceeded. `dse.schema.plan_reader` makes a `Plan` of the file."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Literal
 
 from dse.schema.catalog import Source
 from dse.schema.costs import Costs
 from dse.schema.dtypes import DTYPES
+from dse.schema.loader import did_you_mean
 from dse.schema.owning import YEAR_HOURS, Owning
 from dse.schema.reader import (
     Field,
@@ -28,7 +29,7 @@ from dse.schema.reader import (
     WithText,
     Word,
 )
-from dse.schema.traffic import Requests, Windows, mean_of
+from dse.schema.traffic import Requests, Traffic
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
 RENT, BUY = "rent", "buy"
@@ -36,48 +37,20 @@ RENT, BUY = "rent", "buy"
 
 @dataclass(frozen=True, slots=True)
 class DemandClass:
-    """Requests of one kind. `requests_per_s` is the mean of the first quarter; the fleet is sized
-    for `peak` times it, which grows by `growth` a quarter. `most_loss` is the quality floor.
-
-    `streams` are its lengths, as shares that sum to 1; the tokens are those in the mean. `ttft_s`
-    holds for the median of a steady load, or, with a `percentile`, for that percentile of requests
-    that arrive at random, in each of the streams. `source` and `windows` are of the trace that it
-    stands for."""
+    """What is asked of a fleet for requests of one kind: who may serve its `traffic`, and within
+    which limits. `ttft_s` holds for the median of a steady load, or, with a `percentile`, for that
+    percentile of requests that arrive at random, in each of their streams. `most_loss` is the
+    quality floor."""
 
     name: str
     models: tuple[str, ...]
-    requests_per_s: float
-    streams: tuple[Requests, ...]
+    traffic: Traffic
     ttft_s: float
     tpot_s: float
-    peak: float
-    growth: float
-    most_loss: float
-    weight_dtypes: tuple[str, ...]
-    kv_dtypes: tuple[str, ...]
+    most_loss: float = math.inf
+    weight_dtypes: tuple[str, ...] = ()
+    kv_dtypes: tuple[str, ...] = ()
     percentile: int | None = None
-    source: str = ""
-    windows: Windows | None = field(default=None, compare=False)
-
-    @property
-    def mean(self) -> Requests:
-        """All requests at their mean lengths."""
-        return mean_of(self.streams)
-
-    @property
-    def prompt_tokens(self) -> float:
-        return self.mean.prompt_tokens
-
-    @property
-    def output_tokens(self) -> float:
-        return self.mean.output_tokens
-
-    def mean_per_s(self, quarter: int) -> float:
-        """Requests per second in the mean of a quarter, the first being 0."""
-        return self.requests_per_s * (1.0 + self.growth) ** quarter
-
-    def peak_per_s(self, quarter: int) -> float:
-        return self.mean_per_s(quarter) * self.peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +136,9 @@ class Plan:
     def busy(self) -> float:
         """The mean of the demand over its peak, classes by their tokens: how far what is on is
         loaded; what is spare, or left over of whole servers, is taken to be loaded alike."""
-        means = [
-            one.requests_per_s * (one.prompt_tokens + one.output_tokens) for one in self.demand
-        ]
-        peaks = [mean * one.peak for mean, one in zip(means, self.demand, strict=True)]
+        every = [one.traffic for one in self.demand]
+        means = [one.requests_per_s * one.tokens for one in every]
+        peaks = [mean * one.peak for mean, one in zip(means, every, strict=True)]
         return math.fsum(means) / math.fsum(peaks)
 
     @property
@@ -176,11 +148,74 @@ class Plan:
     def chip(self, name: str) -> FleetChip:
         return next(chip for chip in self.chips if chip.chip == name)
 
+    def offer(self, label: str) -> Offer:
+        return next(offer for offer in self.offers if offer.label == label)
+
+
+# Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
+TERMS = {
+    "on_demand": 1,
+    "on_demand_marketplace": 1,
+    "spot": 1,
+    "capacity_block": 1,
+    "rental_1yr": 4,
+    "reserved_1yr": 4,
+    "rental_3yr": 12,
+    "reserved_3yr": 12,
+}
+DAY_S = 86400.0
+LENGTHS, RATES = ("prompt_tokens", "output_tokens"), ("requests_per_second", "tokens_per_day")
+FROM_TRACE = (*RATES, *LENGTHS, "peak_over_average", "prefix_hit_rate")  # what a trace stands for
+
 
 def _percentile(value: int) -> int:
     if value in (50, 90, 99):
         return value
     raise Refused(f"read {value}", "50, 90 or 99")
+
+
+def _class(
+    *,
+    model: str | None,
+    models: tuple[str, ...] | None,
+    growth_per_quarter: float,
+    peak_over_average: float,
+    prefix_hit_rate: float,
+    **row: Any,
+) -> SimpleNamespace:
+    """A class as it is written; `traffic` is None where a trace says it."""
+    if bool(models) == bool(model):
+        raise Refused("names no model, or both", "`model: ID` or `models: [ID, ...]`")
+    traffic = None
+    if row["trace"] is None:
+        for name in LENGTHS:
+            if row[name] is None:
+                raise Refused("is missing", "tokens, or `trace: FILE.csv`", name)
+        prompt, output = (float(row[name]) for name in LENGTHS)
+        one = Requests(1.0, prompt, output, prefix_hit_rate)
+        traffic = Traffic((one,), _rate(prompt + output, **row), peak_over_average)
+    row["models"], row["named_by"] = (models, "models") if models else ((model,), "model")
+    return SimpleNamespace(growth=growth_per_quarter, traffic=traffic, **row)
+
+
+def _rate(tokens_each: float, **row: Any) -> float:
+    """Requests per second in the mean."""
+    given = [name for name in RATES if row[name] is not None]
+    if len(given) != 1:
+        raise Refused(
+            "demand is given not at all, or twice",
+            "requests_per_second or tokens_per_day (prompt and output tokens)",
+        )
+    name = given[0]
+    text = rate = row[name]
+    if name == "tokens_per_day":
+        tokens, text = row[name]
+        rate = tokens / DAY_S / tokens_each
+    if not 0.0 < rate < 1e9:
+        nothing = ": a demand of nothing needs no fleet" if rate == 0.0 else ""
+        accepted = "more than 0; leave out a class that is not served"
+        raise Refused(f"read {text!r}{nothing}", accepted, name)
+    return rate
 
 
 _TIME = Quantity("s", "a time above 0")
@@ -207,7 +242,7 @@ _DEMAND = Table(
     Field("weight_dtype", _FORMATS, None, meaning="to choose from; the checkpoint's own"),
     Field("kv_dtype", _FORMATS, None, meaning="to choose from; the checkpoint's own"),
     Field("prefix_hit_rate", Number(0.0, below=1.0), 0.0, meaning="share of the prompt cached"),
-    make=SimpleNamespace,
+    make=_class,
 )
 _OFFER = (
     Field("lead_quarters", Whole(0, 100), 0, meaning="from the order to the first use"),
@@ -229,6 +264,20 @@ NO_TERMS: Any = _RENT.of({})  # a chip that is rented on the basis of the plan
 _BUY = Table(
     *_OFFER, Field("price", Raw(), None), Field("server_price", Raw(), None), make=SimpleNamespace
 )
+
+
+def _chip(chip: str, power: object, buy: Any, **row: Any) -> SimpleNamespace:
+    """A chip as it is written; a figure that is a cost is refused: the lines of `costs:` say it."""
+    costs = [("power", power, "power")]
+    if buy is not None:
+        costs += [(name, getattr(buy, name), "buy", name) for name in ("price", "server_price")]
+    for name, value, *path in costs:
+        if value is not None:
+            place = f"`costs: {{chips: {{{chip}: {{{name}: {value}}}}}}}`"
+            raise Refused(f"read {value!r}: it is one of the costs", place, *path)
+    return SimpleNamespace(chip=chip, buy=buy, **row)
+
+
 _CHIP = Table(
     Field("chip", Text()),
     Field("rent", Listed(_RENT, one=True), None),
@@ -237,7 +286,7 @@ _CHIP = Table(
     Field("server", Whole(1, 10_000), None, meaning="chips that are had at once"),
     Field("chips_per_rack", Whole(1, 10_000), None),
     Field("classes", Listed(Text()), (), meaning="that it may serve; all where left out"),
-    make=SimpleNamespace,
+    make=_chip,
 )
 _STOCK = Table(
     Field("chip", Text()),
@@ -259,6 +308,40 @@ _LIMITS = Table(
     Field("chips", Whole(1, 10**7), None),
     make=_limits,
 )
+
+
+def _plan(**written: Any) -> SimpleNamespace:
+    """A plan as it is written, its lines checked against each other."""
+    one = SimpleNamespace(**written)
+    classes, chips = [row.name for row in one.demand], [row.chip for row in one.chips]
+    for key, names in (
+        ("demand", classes),
+        ("chips", chips),
+        ("stock", [row.chip for row in one.stock]),
+    ):
+        for k, name in enumerate(names):
+            if name in names[:k]:
+                raise Refused(f"{name!r} is listed twice", "each once", key, k)
+    for k, row in enumerate(one.stock):
+        if row.chip not in chips:
+            near = did_you_mean(row.chip, chips)
+            said = f"{row.chip!r} is not among `chips`{near}"
+            raise Refused(said, ", ".join(chips), "stock", k, "chip")
+    for k, row in enumerate(one.demand):
+        if row.percentile is not None and one.disaggregated:
+            raise Refused(
+                "pools of their own for prefill and decode are sized for a steady load",
+                "no percentile, or no `disaggregated`",
+                *("demand", k, "percentile"),
+            )
+    for k, row in enumerate(one.chips):
+        for i, name in enumerate(row.classes):
+            if name not in classes:
+                said = f"unknown class {name!r}{did_you_mean(name, classes)}"
+                raise Refused(said, ", ".join(classes), "chips", k, "classes", i)
+    return one
+
+
 PLAN = Table(
     Field("name", Text(1, 80)),
     Field("title", Text()),
@@ -275,9 +358,12 @@ PLAN = Table(
     Field("stock", Listed(_STOCK), ()),
     Field(
         "spares",
-        Table(Field("servers", Whole(0, 1000), 0), Field("share", Percent(), 0.0)),
-        {"servers": 0, "share": 0.0},
+        Table(
+            Field("servers", Whole(0, 1000), 0, to="spare_servers"),
+            Field("share", Percent(), 0.0, to="spare_share"),
+        ),
+        {"spare_servers": 0, "spare_share": 0.0},
     ),
     Field("limits", _LIMITS, Limits(), meaning="what no quarter may exceed"),
-    make=SimpleNamespace,
+    make=_plan,
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from dse.schema.model_catalog import resolve_model
 from dse.schema.owning import HOUR, Owning, lacks_for_owning, lacks_power, owning, power_at_meter
 from dse.schema.plan import (
     BUY,
+    FROM_TRACE,
     NO_TERMS,
     PLAN,
     QUARTER_HOURS,
     RENT,
+    TERMS,
     DemandClass,
     FleetChip,
     Offer,
@@ -29,33 +32,11 @@ from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
 from dse.schema.server import LARGEST_DOMAIN, server_of
 from dse.schema.trace import read_trace
-from dse.schema.traffic import GROUPS, Requests, Windows, traffic_of
+from dse.schema.traffic import GROUPS, Traffic, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 
-DAY_S = 86400.0
 GIVEN = "the plan given"  # what messages call a plan that is no file
 LEAST_PER_S = 1e-3  # what is far less the program would round to no instance at all
-# Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
-TERMS = {
-    "on_demand": 1,
-    "on_demand_marketplace": 1,
-    "spot": 1,
-    "capacity_block": 1,
-    "rental_1yr": 4,
-    "reserved_1yr": 4,
-    "rental_3yr": 12,
-    "reserved_3yr": 12,
-}
-# Lines of a class that a trace stands for.
-FROM_TRACE = (
-    "requests_per_second",
-    "tokens_per_day",
-    "prompt_tokens",
-    "output_tokens",
-    "peak_over_average",
-    "prefix_hit_rate",
-)
-_Load = tuple[tuple[Requests, ...], float, float, str, Windows | None]
 SERVERS_PER_RACK = 4
 
 
@@ -99,8 +80,7 @@ class _Reader:
         self.costs = self._costs()
 
     def plan(self) -> Plan:
-        one = self.written
-        self._names_once()
+        one, costs = self.written, self.costs
         backend = CURRENT_BACKEND if one.backend == "current" else one.backend
         if backend not in self.catalog.backends:
             near = did_you_mean(backend, self.catalog.backends)
@@ -111,25 +91,18 @@ class _Reader:
         rents = any(row.rent or row.chip not in owned for row in one.chips)
         if rents or one.price_basis not in COMPUTED:
             self._rent_basis(("price_basis",), one.price_basis)
+        if one.discount_rate is None:
+            one.discount_rate = costs.value("cost_of_capital")
+        kept = ("name", "title", "quarters", "price_basis", "discount_rate", "disaggregated")
         plan = Plan(
-            name=one.name,
-            title=one.title,
+            **{name: getattr(one, name) for name in (*kept, "largest_instance", "limits")},
+            **one.spares,
             description=one.description.strip(),
             file=self.document.file,
-            quarters=one.quarters,
-            price_basis=one.price_basis,
             backend=backend,
-            discount_rate=self.costs.value("cost_of_capital")
-            if one.discount_rate is None
-            else one.discount_rate,
-            costs=self.costs,
-            spare_servers=one.spares["servers"],
-            spare_share=one.spares["share"],
-            disaggregated=one.disaggregated,
-            largest_instance=one.largest_instance,
-            demand=tuple(self._class(k, row) for k, row in enumerate(one.demand)),
-            chips=tuple(self._chip(k, row) for k, row in enumerate(one.chips)),
-            limits=one.limits,
+            costs=costs,
+            demand=tuple(self._class(("demand", k), row) for k, row in enumerate(one.demand)),
+            chips=tuple(self._chip(("chips", k), row) for k, row in enumerate(one.chips)),
             own=self.catalog.source,
             assumed=tuple(dict.fromkeys(self.assumed)),
         )
@@ -171,49 +144,15 @@ class _Reader:
             near = did_you_mean(basis, bases)
             raise self._wrong(path, f"unknown price basis {basis!r}{near}", ", ".join(bases))
 
-    def _names_once(self) -> None:
-        for key, names in (
-            ("demand", [row.name for row in self.written.demand]),
-            ("chips", [row.chip for row in self.written.chips]),
-            ("stock", [row.chip for row in self.written.stock]),
-        ):
-            for k, name in enumerate(names):
-                if name in names[:k]:
-                    raise self._wrong((key, k), f"{name!r} is listed twice", "each once")
-        for k, row in enumerate(self.written.stock):
-            known = [chip.chip for chip in self.written.chips]
-            if row.chip not in known:
-                raise self._wrong(
-                    ("stock", k, "chip"),
-                    f"{row.chip!r} is not among `chips`{did_you_mean(row.chip, known)}",
-                    ", ".join(known),
-                )
-
-    # -- demand
-
-    def _class(self, k: int, row: Any) -> DemandClass:
-        at = ("demand", k)
-        names = list(row.models or ()) or ([row.model] if row.model else [])
-        if not names or (row.models and row.model):
-            raise self._wrong(at, "names no model, or both", "`model: ID` or `models: [ID, ...]`")
-        for name in names:
+    def _class(self, at: KeyPath, row: Any) -> DemandClass:
+        for name in row.models:
             try:
                 resolve_model(name)
             except InputError as error:
-                field = "models" if row.models else "model"
-                raise self._wrong(
-                    (*at, field), error.message, error.accepted or "a model"
-                ) from None
-        if row.percentile is not None and self.written.disaggregated:
-            raise self._wrong(
-                (*at, "percentile"),
-                "pools of their own for prefill and decode are sized for a steady load",
-                "no percentile, or no `disaggregated`",
-            )
-        streams, per_s, peak, source, windows = (
-            self._lengths(at, row) if row.trace is None else self._trace(at, row, row.trace)
-        )
-        least = per_s * min(1.0, (1.0 + row.growth_per_quarter) ** (self.written.quarters - 1))
+                accepted = error.accepted or "a model"
+                raise self._wrong((*at, row.named_by), error.message, accepted) from None
+        traffic = replace(row.traffic or self._trace(at, row), growth=row.growth)
+        least = min(traffic.mean_per_s(q) for q in (0, self.written.quarters - 1))
         if least < LEAST_PER_S:
             raise self._wrong(
                 at,
@@ -222,94 +161,43 @@ class _Reader:
             )
         return DemandClass(
             name=row.name,
-            models=tuple(names),
-            requests_per_s=per_s,
-            streams=streams,
+            models=row.models,
+            traffic=traffic,
             ttft_s=row.ttft,
             tpot_s=row.tpot,
-            peak=peak,
-            growth=row.growth_per_quarter,
             most_loss=row.predicted_loss_at_most or float("inf"),
             weight_dtypes=tuple(dict.fromkeys(row.weight_dtype or ())),
             kv_dtypes=tuple(dict.fromkeys(row.kv_dtype or ())),
             percentile=row.percentile,
-            source=source,
-            windows=windows,
         )
 
-    def _lengths(self, at: KeyPath, row: Any) -> _Load:
-        """What the lines of a class say of its requests."""
-        for name in ("prompt_tokens", "output_tokens"):
-            if getattr(row, name) is None:
-                raise self._wrong((*at, name), "is missing", "tokens, or `trace: FILE.csv`")
-        prompt, output = float(row.prompt_tokens or 0), float(row.output_tokens or 0)
-        one = Requests(1.0, prompt, output, row.prefix_hit_rate)
-        return (one,), self._rate(at, row, prompt + output), row.peak_over_average, "", None
-
-    def _trace(self, at: tuple[str, int], row: Any, file: str) -> _Load:
-        """What a trace says of them: the peak is its busiest window. Lengths are kept apart for a
-        percentile, which the longest prompts decide."""
+    def _trace(self, at: KeyPath, row: Any) -> Traffic:
+        """What a trace says of a class: the peak is its busiest window. Lengths are kept apart for
+        a percentile, which the longest prompts decide."""
         taken = {*FROM_TRACE} & {*self.document.data["demand"][at[1]]}
         if taken:
-            name = sorted(taken)[0]
-            raise self._wrong((*at, name), "a trace says it", "one of the two")
+            raise self._wrong((*at, min(taken)), "a trace says it", "one of the two")
         window_s, window = row.window
         groups = row.lengths or (1 if row.percentile is None else GROUPS[row.percentile])
-        path = Path(self.document.file).parent / file
+        path = Path(self.document.file).parent / row.trace
         try:
             found = traffic_of(read_trace(path), window_s, row.windows, groups)
         except InputError as error:
             if error.file is not None:
                 raise
-            field = (*at, "window")
-            raise self._wrong(field, error.message, error.accepted or "a time") from None
+            accepted = error.accepted or "a time"
+            raise self._wrong((*at, "window"), error.message, accepted) from None
         sized = f"busiest {window} of it"
         if row.windows < 1.0:
-            sized = f"{found.busy_per_s:.4g} in the {window} that {row.windows:.4g} do not exceed"
-        source = f"{file}: {found.mean_per_s:.4g} requests/s, {sized}"
-        peak = found.busy_per_s / found.mean_per_s
-        return found.classes, found.mean_per_s, peak, source, found.windows
+            busy = found.peak_per_s(0)
+            sized = f"{busy:.4g} in the {window} that {row.windows:.4g} do not exceed"
+        return replace(found, source=f"{row.trace}: {found.requests_per_s:.4g} requests/s, {sized}")
 
-    def _rate(self, at: KeyPath, row: Any, tokens_each: float) -> float:
-        """Requests per second in the mean."""
-        both = (row.requests_per_second is None) == (row.tokens_per_day is None)
-        if both:
-            raise self._wrong(
-                at,
-                "demand is given not at all, or twice",
-                "requests_per_second or tokens_per_day (prompt and output tokens)",
-            )
-        if row.requests_per_second is not None:
-            rate, field, text = row.requests_per_second, "requests_per_second", ""
-        else:
-            tokens, text = row.tokens_per_day
-            field, rate = "tokens_per_day", tokens / DAY_S / tokens_each
-        if not 0.0 < rate < 1e9:
-            raise self._wrong(
-                (*at, field),
-                f"read {text or rate!r}: a demand of nothing needs no fleet"
-                if rate == 0.0
-                else f"read {text or rate!r}",
-                "more than 0; leave out a class that is not served",
-            )
-        return rate
-
-    # -- chips
-
-    def _chip(self, k: int, row: Any) -> FleetChip:
-        at = ("chips", k)
+    def _chip(self, at: KeyPath, row: Any) -> FleetChip:
         try:
             self.catalog.require(row.chip)
         except InputError as error:
             raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
-        self._no_costs(at, row)
-        classes = [one.name for one in self.written.demand]
-        for i, name in enumerate(row.classes):
-            if name not in classes:
-                near = did_you_mean(name, classes)
-                raise self._wrong(
-                    (*at, "classes", i), f"unknown class {name!r}{near}", ", ".join(classes)
-                )
         server = self._server(at, row)
         stock = next((one.chips for one in self.written.stock if one.chip == row.chip), 0)
         if stock % server:
@@ -317,43 +205,29 @@ class _Reader:
                 ("stock",), f"{stock} chips are no whole servers of {server}", f"{server} x n"
             )
         watts, words = self._power(at, row.chip)
-        owned = (
-            self._owning(("stock",) if stock else (*at, "buy"), row) if stock or row.buy else None
-        )
-        per_rack = row.chips_per_rack or (
-            server if server >= LARGEST_DOMAIN else SERVERS_PER_RACK * server
-        )
-        rack = "of the plan" if row.chips_per_rack else "a server that fills a rack"
-        if not row.chips_per_rack and server < LARGEST_DOMAIN:
-            rack = f"assumed: {SERVERS_PER_RACK} servers in a rack"
+        owned = None
+        if stock or row.buy:
+            lack = lacks_for_owning(self.catalog, row.chip, self.costs)
+            if lack is not None:
+                accepted = "`costs:` of the plan with it, or --costs FILE"
+                raise self._wrong(("stock",) if stock else (*at, "buy"), lack, accepted)
+            owned = owning(self.catalog, row.chip, self.costs)
+        per_rack, rack = row.chips_per_rack, "of the plan"
+        if not per_rack and server < LARGEST_DOMAIN:
+            per_rack, rack = (
+                SERVERS_PER_RACK * server,
+                f"assumed: {SERVERS_PER_RACK} servers in a rack",
+            )
+        elif not per_rack:
+            per_rack, rack = server, "a server that fills a rack"
         if per_rack % server:
             raise self._wrong(
                 (*at, "chips_per_rack"), f"read {per_rack}", f"whole servers of {server} chips"
             )
+        offers = self._offers(at, row, owned, stock)
         return FleetChip(
-            row.chip,
-            server,
-            watts,
-            words,
-            per_rack,
-            rack,
-            stock,
-            self._offers(at, row, owned, stock),
-            tuple(row.classes),
-            owned,
+            row.chip, server, watts, words, per_rack, rack, stock, offers, row.classes, owned
         )
-
-    def _no_costs(self, at: KeyPath, row: Any) -> None:
-        """Raises InputError for a figure that is a cost, which the chip lines of `costs:` say."""
-        buy = row.buy or NO_TERMS
-        for path, name, value in (
-            ((*at, "power"), "power", row.power),
-            ((*at, "buy", "price"), "price", buy.price),
-            ((*at, "buy", "server_price"), "server_price", getattr(buy, "server_price", None)),
-        ):
-            if value is not None:
-                place = f"`costs: {{chips: {{{row.chip}: {{{name}: {value}}}}}}}`"
-                raise self._wrong(path, f"read {value!r}: it is one of the costs", place)
 
     def _server(self, at: KeyPath, row: Any) -> int:
         if row.server is not None:
@@ -378,12 +252,6 @@ class _Reader:
             words += f" x {server_w / cost.value:g} (server)" if server_w != cost.value else ""
             words += f" x {watts / server_w:g} (facility)"
         return watts, f"{words}, {_source(cost)}"
-
-    def _owning(self, at: KeyPath, row: Any) -> Owning:
-        lack = lacks_for_owning(self.catalog, row.chip, self.costs)
-        if lack is not None:
-            raise self._wrong(at, lack, "`costs:` of the plan with it, or --costs FILE")
-        return owning(self.catalog, row.chip, self.costs)
 
     def _offers(self, at: KeyPath, row: Any, owned: Owning | None, stock: int) -> tuple[Offer, ...]:
         listed = isinstance(self.document.data["chips"][at[1]].get("rent"), list)
@@ -432,11 +300,9 @@ class _Reader:
             f"{chip}, rent on {name}" if name != "own price" else f"{chip}, rent",
             usd,
             words,
-            self._lead(at, one.lead_quarters),
             term_quarters=term,
-            chips_per_quarter=self._supply(one.chips_per_quarter),
-            price_change=one.price_change_per_quarter,
             on_site=one.site == "own",
+            **self._terms(at, one),
         )
 
     def _buy(self, at: KeyPath, chip: str, one: Any, owned: Owning) -> Offer:
@@ -457,59 +323,44 @@ class _Reader:
             f"{chip}, bought",
             owned.capital_usd,
             words,
-            self._lead(at, one.lead_quarters),
             life_quarters=life.value / HOUR / QUARTER_HOURS,
-            chips_per_quarter=self._supply(one.chips_per_quarter),
-            price_change=one.price_change_per_quarter,
+            **self._terms(at, one),
         )
 
-    def _lead(self, at: KeyPath, lead: int) -> int:
-        if lead >= self.written.quarters:
+    def _terms(self, at: KeyPath, one: Any) -> dict[str, Any]:
+        """What rents and purchases say alike."""
+        if one.lead_quarters >= self.written.quarters:
             raise self._wrong(
                 (*at, "lead_quarters"),
-                f"read {lead}: nothing arrives within the {self.written.quarters} quarters",
+                f"read {one.lead_quarters}: nothing arrives within the {self.written.quarters} "
+                "quarters",
                 f"at most {self.written.quarters - 1}, or more `quarters`",
             )
-        return lead
-
-    def _supply(self, chips: int | None) -> float:
-        return float("inf") if chips is None else float(chips)
-
-    # -- limits
+        chips = one.chips_per_quarter
+        return {
+            "lead_quarters": one.lead_quarters,
+            "chips_per_quarter": float("inf") if chips is None else float(chips),
+            "price_change": one.price_change_per_quarter,
+        }
 
     def _smallest_server(self, plan: Plan) -> None:
         """Raises InputError for a cap that not even one server of any chip meets."""
-        least: Sequence[tuple[str, float, dict[str, float], str]] = (
-            (
-                "power",
-                plan.limits.watts,
-                {
-                    chip.chip: chip.watts * chip.server
-                    for chip in plan.chips
-                    if chip.stock or any(offer.on_site for offer in chip.offers)
-                },
-                "W",
-            ),
-            ("chips", plan.limits.chips, {c.chip: float(c.server) for c in plan.chips}, "count"),
-            (
-                "budget_per_hour",
-                plan.limits.usd_per_hour,
-                {
-                    chip.chip: min(
-                        [offer.usd * chip.server for offer in chip.offers if offer.way == RENT],
-                        default=0.0,
-                    )
-                    for chip in plan.chips
-                },
-                "usd/h",
-            ),
-        )
-        provider = any(not offer.on_site for offer in plan.offers)
-        for field, limit, needs, dimension in least:
-            if not needs or (field == "power" and provider):
-                continue
-            chip = min(needs, key=lambda name: needs[name])
-            if limit < needs[chip]:
+        limits = plan.limits
+        here = all(offer.on_site for offer in plan.offers)
+        power = {c.chip: c.watts * c.server for c in plan.chips if c.stock or c.offers}
+        rents = {
+            chip.chip: [offer.usd * chip.server for offer in chip.offers if offer.way == RENT]
+            for chip in plan.chips
+        }
+        usd = {name: min(rents[name], default=0.0) for name in rents}
+        servers = {chip.chip: float(chip.server) for chip in plan.chips}
+        for field, limit, needs, dimension in (
+            ("power", limits.watts, power if here else {}, "W"),
+            ("chips", limits.chips, servers, "count"),
+            ("budget_per_hour", limits.usd_per_hour, usd, "usd/h"),
+        ):
+            chip = min(needs, key=lambda name: needs[name], default=None)
+            if chip is not None and limit < needs[chip]:
                 need = units.format(needs[chip], dimension, 4)
                 raise self._wrong(
                     ("limits", field),

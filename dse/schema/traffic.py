@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.trace import Trace
 
 Floats = NDArray[np.float64]
@@ -28,7 +29,7 @@ GROUPS = {50: 1, 90: 4, 99: 8}
 OUTPUTS = 2  # groups of output lengths in each
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Requests:
     """Requests alike: their share of all, mean lengths in tokens, share of the prompt cached."""
 
@@ -46,18 +47,7 @@ def mean_of(classes: Sequence[Requests]) -> Requests:
     return Requests(1.0, prompt, output, cached / prompt)
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """What a trace says: lengths, requests per second in the mean and in the window that the fleet
-    is sized for, and every window."""
-
-    classes: tuple[Requests, ...]
-    mean_per_s: float
-    busy_per_s: float
-    windows: Windows
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class Windows:
     """Whole windows of a trace in order: `requests` (w,) that came in each of `seconds`."""
 
@@ -67,6 +57,40 @@ class Windows:
     @property
     def per_s(self) -> Floats:
         return self.requests / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The requests of a fleet's class: what comes, and how that varies over time.
+
+    `streams` are their lengths, as shares that sum to 1. `requests_per_s` come in the mean of the
+    first quarter, which grows by `growth` a quarter; a fleet is sized for `peak` times the mean.
+    `source` and `windows` are of the trace that says it. A study knows less: `WorkloadSpec` is the
+    lengths of its requests, `schema.load.Demand` their tokens a second and its peak."""
+
+    streams: tuple[Requests, ...]
+    requests_per_s: float
+    peak: float = 1.0
+    growth: float = 0.0
+    source: str = ""
+    windows: Windows | None = field(default=None, compare=False)
+
+    @property
+    def mean(self) -> Requests:
+        """All requests at their mean lengths."""
+        return mean_of(self.streams)
+
+    @property
+    def tokens(self) -> float:
+        """Prompt and output tokens of a request, in the mean."""
+        return self.mean.prompt_tokens + self.mean.output_tokens
+
+    def mean_per_s(self, quarter: int) -> float:
+        """Requests per second in the mean of a quarter, the first being 0."""
+        return self.requests_per_s * (1.0 + self.growth) ** quarter
+
+    def peak_per_s(self, quarter: int) -> float:
+        return self.mean_per_s(quarter) * self.peak
 
 
 def windows_of(trace: Trace, window_s: float) -> Windows:
@@ -89,14 +113,15 @@ def windows_of(trace: Trace, window_s: float) -> Windows:
 
 
 def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:
-    """The trace as classes and rates: `share` of its windows, 0 to 1, are no busier than the one
+    """The trace as streams and rates: `share` of its windows, 0 to 1, are no busier than the one
     that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
 
     Raises InputError where the trace has not two whole windows, or too many to count.
     """
     windows = windows_of(trace, window_s)
     busy = float(np.quantile(windows.per_s, share, method="higher"))
-    return Traffic(_classes(trace, groups), (len(trace) - 1) / trace.span_s, busy, windows)
+    mean = (len(trace) - 1) / trace.span_s
+    return Traffic(_classes(trace, groups), mean, peak=busy / mean, windows=windows)
 
 
 def _classes(trace: Trace, groups: int) -> tuple[Requests, ...]:

@@ -7,13 +7,26 @@ import pytest
 from tests.cli.conftest import dse, fits
 
 COLLECTIVES = [
-    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "experts_all_to_all",
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "all_to_all",
+    "experts_all_to_all",
     "point_to_point",
-]  # fmt: skip
+]
 POINT = (
-    "estimate", "--model", "deepseek-v3", "--chip", "h200_sxm", "--dp", 16, "--ep", 16,
-    "--concurrency", 512,
-)  # fmt: skip
+    "estimate",
+    "--model",
+    "deepseek-v3",
+    "--chip",
+    "h200_sxm",
+    "--dp",
+    16,
+    "--ep",
+    16,
+    "--concurrency",
+    512,
+)
 
 
 def collectives(*arguments: object):
@@ -75,7 +88,8 @@ def test_algorithms_have_names():
     named = {
         (chip, chips): of(
             collectives(chip, "--chips", chips, "--bytes", size, "--json").json(),
-            parsed, "all_reduce",
+            parsed,
+            "all_reduce",
         )["algorithm"]
         for chip, chips, size, parsed in (
             ("gb200_nvl72", 64, "1MiB", 2**20),
@@ -84,7 +98,7 @@ def test_algorithms_have_names():
             ("h100_sxm", 8, "1MiB", 2**20),
             ("h100_sxm", 32, "1MiB", 2**20),
         )
-    }  # fmt: skip
+    }
     assert named == {
         ("gb200_nvl72", 64): "in network",
         ("tpu_v5p", 64): "ring per axis",

@@ -54,8 +54,12 @@ def test_files_are_written(tmp_path: Path):
     said = dse("scale", *DENSE, *FEW, "--out", tmp_path / "scale", "--json")
     document = said.json()
     assert sorted(path.name for path in (tmp_path / "scale").iterdir()) == [
-        "scale.csv", "scale.html", "scale.json", "scale.xlsx",
-    ]  # fmt: skip
+        "scale.csv",
+        "scale.html",
+        "scale.json",
+        "scale.md",
+        "scale.xlsx",
+    ]
     written = json.loads((tmp_path / "scale" / "scale.json").read_text())
     assert written.pop("command").startswith("dse ")
     assert written == document

@@ -113,7 +113,7 @@ def test_whoever_stops_reading_has_the_files(tmp_path: Path) -> None:
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 2
-    assert {path.suffix for path in out.iterdir()} == {".html", ".json", ".csv", ".xlsx"}
+    assert {path.suffix for path in out.iterdir()} == {".html", ".md", ".json", ".csv", ".xlsx"}
 
 
 def test_a_dearer_hour_is_paid_for(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Every rule of the registry is seen by all who ask: for each, one candidate that breaks it, and
-the search, `dse estimate`, `dse check`, `dse train` and `dse export` agree on it with one message.
+the search, `dse estimate`, `dse check`, `dse train` and `dse export` agree on it with one message;
+`dse scale` and `dse fleet` leave the division out for the same rule.
 
 A new rule needs a candidate here, or `test_every_rule_has_a_candidate` fails.
 """
@@ -11,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dse.catalog import Catalog, load_catalog
-from dse.errors import InputError
+from dse.errors import InputError, NothingFeasible
+from dse.problem.instances import Subject, batch_at, evaluated
+from dse.problem.instances import subject_of as subject_on
 from dse.problem.loads import mix_of
 from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.trained import of_terms
@@ -24,21 +28,28 @@ from dse.questions.check.words import answer as check_sentence
 from dse.questions.check.words import rule_lines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
+from dse.questions.fleet import options as fleet_options
+from dse.questions.fleet.arrivals import at_rate
+from dse.questions.fleet.options import options_of, workload_of
+from dse.questions.scale import sizes
 from dse.questions.train.answer import train
 from dse.questions.train.words import sentences
 from dse.rules.case import Case, Training
 from dse.rules.kinds import MEGATRON, REGISTRY, SERVERS, Rule
-from dse.rules.registry import MEANINGS, judge, row_words
+from dse.rules.registry import MEANINGS, judge, names, row_words
 from dse.rules.service import RACK
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
+from dse.schema.plan import RENT, DemandClass, FleetChip, Limits, Offer, Plan
 from dse.schema.rack import Rack, load_rack, shipped_racks
 from dse.schema.study import load_study, resolve_space
+from dse.schema.traffic import Requests, Traffic
 from dse.schema.training_run import TrainingTerms
+from dse.space.deployments import Deployments
 from tests.helpers_training import plan
 from tests.helpers_training import train as step_of
 
-FORMATS = {STACKS[name][0].title: name for name in STACKS}
+FORMATS = {STACKS[name].title: name for name in STACKS}
 LOAD = {"prompt_tokens": 2048, "output_tokens": 512, "serving": "continuous"}
 
 
@@ -74,9 +85,13 @@ def changed(name: str, **sizes: float) -> Model:
 
 def degrees(tp: int = 1, pp: int = 1, dp: int = 1, ep: int = 1, **more: Any) -> dict[str, Any]:
     return {
-        "tensor_parallel": tp, "pipeline_parallel": pp, "data_parallel": dp, "expert_parallel": ep,
-        "concurrency": 32, **more,
-    }  # fmt: skip
+        "tensor_parallel": tp,
+        "pipeline_parallel": pp,
+        "data_parallel": dp,
+        "expert_parallel": ep,
+        "concurrency": 32,
+        **more,
+    }
 
 
 # What a larger domain takes of the rack, or what the rack has of it, is made too little.
@@ -138,19 +153,27 @@ SERVING: dict[str, Candidate] = {
         "qwen2-72b", deployment=degrees(tp=8), dtype="int4", load={"backend": "vllm"}
     ),
     "nvfp4_blocks_whole": Candidate(
-        sizes={"intermediate_size": 14344}, chip="b200_sxm", deployment=degrees(),
-        dtype="nvfp4", load={"backend": "sglang"},
+        sizes={"intermediate_size": 14344},
+        chip="b200_sxm",
+        deployment=degrees(),
+        dtype="nvfp4",
+        load={"backend": "sglang"},
     ),
     "fp8_widths": Candidate(
-        sizes={"intermediate_size": 14344}, deployment=degrees(), dtype="fp8", chip="mi300x",
+        sizes={"intermediate_size": 14344},
+        deployment=degrees(),
+        dtype="fp8",
+        chip="mi300x",
         load={"backend": "vllm"},
     ),
     "int8_widths": Candidate(
-        sizes={"intermediate_size": 14344}, deployment=degrees(), dtype="int8",
+        sizes={"intermediate_size": 14344},
+        deployment=degrees(),
+        dtype="int8",
         load={"backend": "vllm"},
     ),
     "training_fits": Candidate(deployment=degrees(), unasked=("check", "export")),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -234,9 +257,15 @@ def estimated(one: Candidate) -> Estimate:
     if one is SERVING["training_fits"]:
         trained = of_terms(TrainingTerms("h100_sxm", 1, "rental_3yr"), None, catalog())
     return estimate(
-        catalog(), one.shape, one.chip, mix, one.deployment,
-        weight_dtype=one.dtype, rack=rack_of(one), trained=trained,
-    )  # fmt: skip
+        catalog(),
+        one.shape,
+        one.chip,
+        mix,
+        one.deployment,
+        weight_dtype=one.dtype,
+        rack=rack_of(one),
+        trained=trained,
+    )
 
 
 def test_every_rule_has_a_candidate():
@@ -257,9 +286,11 @@ def test_all_who_serve_agree(rule: str):
     assert any(message in line for line in verdict(document))
 
     # The search, with the same candidate on its machines.
-    trained = None if rule != "training_fits" else of_terms(
-        TrainingTerms("h100_sxm", 1, "rental_3yr"), None, catalog()
-    )  # fmt: skip
+    trained = (
+        None
+        if rule != "training_fits"
+        else of_terms(TrainingTerms("h100_sxm", 1, "rental_3yr"), None, catalog())
+    )
     posed = replace(problem(), machines=answer.machines, mix=answer.mix, trained=trained)
     found = posed.judge(posed.metrics_of(answer.batch, answer.machines))
     assert found.G.shape[1] == len(posed.constraints)
@@ -321,6 +352,93 @@ def test_all_who_train_agree(rule: str):
     assert row_words(rows[rule]) in text
 
 
+# What no instance of `dse scale` and `dse fleet` can break: they rent whole instances of chips as
+# they are, hold everything in the chip's own memory, and train nothing.
+NO_INSTANCE = {
+    "chips_divide_into_instances",
+    "offload_tier_exists",
+    "offload_tier_capacity",
+    "training_fits",
+    *(rule.name for rule in RACK),
+}
+
+
+@pytest.mark.parametrize("rule", [name for name in of("serving") if name not in NO_INSTANCE])
+def test_scale_and_fleet_refuse_the_same_instances(rule: str, monkeypatch: pytest.MonkeyPatch):
+    one = SERVING[rule]
+    table = divided(one)
+    (chips,) = table.chips.tolist()
+    klass, backend = asked_of(one), str(one.load.get("backend", "generic"))
+    posed = plan_of(one, klass, chips, backend)
+    subject = subject_on(
+        catalog(), one.shape, one.chip, workload_of(posed, catalog(), klass), weight_dtype=one.dtype
+    )
+    if rule == "arrivals_within_capacity":
+        batch = batch_at(subject, table, 1.0)
+        for per_s, broken in ((1e4, True), (0.1, False)):
+            served = at_rate(subject, klass, batch, np.array([per_s]))
+            assert bool(served.violations[rule][0] > 0.0) is broken
+            assert bool(served.feasible[0]) is not broken
+        return
+    violations = [row["constraint"] for row in estimated(one).as_json()["violations"]]
+    found = evaluated(subject, table)
+    assert not found.runs[0]
+    assert bool(found.memory[0] > 0.0) is ("memory_capacity" in violations)
+    legal = [name for name in violations if name != "memory_capacity"]
+    assert [names()[k] for k in found.rule if k >= 0] == legal[:1]
+
+    # The one division alone: what both say is the rule, or the memory.
+    says = MEANINGS[legal[0]] if legal else "memory: at best a chip needs"
+    monkeypatch.setattr(Subject, "divided", lambda self, chips: table)
+    monkeypatch.setattr(sizes, "sizes_up_to", lambda domain, most: [chips])
+    with pytest.raises(NothingFeasible) as refused:
+        sizes.instance_sizes(subject, chips_up_to=chips)
+    assert says in str(refused.value)
+    monkeypatch.setattr(fleet_options, "resolve_model", lambda name: one.shape)
+    options, reasons = options_of(posed, catalog())
+    assert not options
+    (reason,) = (row.reason for row in reasons)
+    assert says in reason
+
+
+def divided(one: Candidate) -> Deployments:
+    axes = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+    return Deployments.of(**{axis: one.deployment[axis] for axis in axes}, redundant_experts=0)
+
+
+def asked_of(one: Candidate) -> DemandClass:
+    requests = Requests(1.0, float(LOAD["prompt_tokens"]), float(LOAD["output_tokens"]))
+    formats = (one.dtype,) if one.dtype else ()
+    return DemandClass(
+        "chat", (one.model,), Traffic((requests,), 1.0), 60.0, 1.0, weight_dtypes=formats
+    )
+
+
+def plan_of(one: Candidate, klass: DemandClass, chips: int, backend: str) -> Plan:
+    chip = FleetChip(
+        one.chip, 8, 1e3, "", 32, "", 0, (Offer(one.chip, RENT, "rent", 1.0, "a test"),)
+    )
+    return Plan(
+        name="t",
+        title="A test",
+        description="",
+        file="t.yaml",
+        quarters=1,
+        price_basis="rental_3yr",
+        backend=backend,
+        discount_rate=0.0,
+        costs=catalog().costs,
+        spare_servers=0,
+        spare_share=0.0,
+        disaggregated=False,
+        largest_instance=chips,
+        demand=(klass,),
+        chips=(chip,),
+        limits=Limits(),
+        own=catalog().source,
+    )
+
+
 def test_a_plain_run_keeps_every_rule():
     found = step_of(plan("llama-3-8b", data_parallel=8, recompute="full"))
     kept = judge(Case.of_training(Training(found)))
@@ -333,8 +451,10 @@ def test_a_plain_run_keeps_every_rule():
 )
 def test_arguments_of_megatron_are_refused_alike(rule: str):
     one = SERVING[rule]
-    axes = {name: int(one.deployment[f"{name}_parallel"])
-            for name in ("tensor", "pipeline", "data", "expert")}  # fmt: skip
+    axes = {
+        name: int(one.deployment[f"{name}_parallel"])
+        for name in ("tensor", "pipeline", "data", "expert")
+    }
     (row,) = (r for r in estimated(one).as_json()["violations"] if r["constraint"] == rule)
     with pytest.raises(InputError) as refused:
         export_arguments(one.shape, axes, 2048)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.catalog import load_catalog
-from dse.economics.fleet import settled, solve
+from dse.economics.fleet import settled, solve, with_offer
 from dse.economics.fleet_cost import (
     Mix,
     Option,
@@ -25,7 +25,7 @@ from dse.economics.fleet_cost import (
 )
 from dse.economics.tco import usd_per_chip_hour
 from dse.questions.fleet.answer import answer_of
-from dse.questions.fleet.changes import entries, entry, loosened, with_offer
+from dse.questions.fleet.changes import entries, entry, loosened
 from dse.questions.fleet.document import document
 from dse.questions.fleet.options import _efficient, options_of
 from dse.questions.fleet.words import lead
@@ -33,26 +33,14 @@ from dse.schema.costs import Cost
 from dse.schema.owning import Owning
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Limits, Offer, Plan
 from dse.schema.plan_reader import load_plan
-from dse.schema.traffic import Requests
+from dse.schema.traffic import Requests, Traffic
 
 YEAR_S = 8760.0 * 3600.0
 
 
 def demand(name: str = "chat", per_s: float = 10.0, **more: float) -> DemandClass:
-    given = {"peak": 1.0, "growth": 0.0} | more
-    return DemandClass(
-        name,
-        ("m",),
-        per_s,
-        (Requests(1.0, 1000.0, 100.0, 0.0),),
-        1.0,
-        0.05,
-        given["peak"],
-        given["growth"],
-        math.inf,
-        (),
-        (),
-    )
+    traffic = Traffic((Requests(1.0, 1000.0, 100.0),), per_s, **more)
+    return DemandClass(name, ("m",), traffic, ttft_s=1.0, tpot_s=0.05)
 
 
 COSTS = load_catalog().costs.changed(
@@ -166,7 +154,7 @@ def _quarter(one: Plan, options: list[Option], q: int, rented, owned):
         for runs in itertools.product(range(6), repeat=len(options)):
             mix = Mix({}, {}, {(k, q): n for k, n in enumerate(runs) if n})
             counted = count(one, options, mix).quarters[q]
-            served = all(counted.capacity[c.name] >= c.peak_per_s(q) for c in one.demand)
+            served = all(counted.capacity[c.name] >= c.traffic.peak_per_s(q) for c in one.demand)
             fits = all(
                 (1.0 + one.spare_share) * counted.chips_used.get(name, 0)
                 <= one.chip(name).server

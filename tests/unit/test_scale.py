@@ -15,20 +15,19 @@ from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
 from dse.problem.instances import Subject, evaluated, subject_of
 from dse.questions.estimate.point import estimate
-from dse.questions.scale import (
+from dse.questions.scale.experts import expert_answer, expert_domain
+from dse.questions.scale.pipeline import pipeline_latency
+from dse.questions.scale.sizes import (
+    DIVIDED,
     Point,
     Size,
     ceiling,
-    evenness,
-    expert_answer,
-    expert_domain,
+    divisions,
     instance_sizes,
-    jitter_limit,
-    pipeline_latency,
     replica_size,
     replication,
 )
-from dse.questions.scale.sizes import DIVIDED, divisions
+from dse.questions.scale.uniform import evenness, jitter_limit
 from dse.schema.model_catalog import resolve_model
 from dse.space.deployments import Deployments, with_redundant_experts
 from tests.helpers import workload

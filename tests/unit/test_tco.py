@@ -28,9 +28,15 @@ OWNED = with_basis(CATALOG, "owned_tco").prices.select("owned_tco")
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
 YEAR_S = 365 * 86400.0
 FREE = {
-    "cost_of_capital": 0.0, "resale": 0.0, "network_share": 0.0, "maintenance": 0.0, "staff": 0.0,
-    "space": 0.0, "electricity": 0.0, "utilisation": 1.0,
-}  # fmt: skip
+    "cost_of_capital": 0.0,
+    "resale": 0.0,
+    "network_share": 0.0,
+    "maintenance": 0.0,
+    "staff": 0.0,
+    "space": 0.0,
+    "electricity": 0.0,
+    "utilisation": 1.0,
+}
 
 
 def write(tmp_path: Path, text: str, name: str = "costs.yaml") -> Path:
@@ -52,9 +58,11 @@ def test_level_payments_repay_the_capital() -> None:
 
 
 @given(
-    usd=st.floats(1.0, 1e6), rate=st.floats(0.0, 0.5), years=st.integers(1, 12),
+    usd=st.floats(1.0, 1e6),
+    rate=st.floats(0.0, 0.5),
+    years=st.integers(1, 12),
     resale=st.floats(0.0, 1.0),
-)  # fmt: skip
+)
 def test_payments_discounted_are_the_price_less_what_is_left(
     usd: float, rate: float, years: int, resale: float
 ) -> None:
@@ -113,8 +121,11 @@ def test_price_moves_the_way_each_input_says(name: str, by: float) -> None:
 @pytest.mark.parametrize("who", ["hyperscaler", "neocloud"])
 def test_published_totals_are_met_to_a_factor(who: str) -> None:
     published = CATALOG.prices.select(f"owned_tco_{who}")
-    both = {chip: OWNED[chip].usd_per_chip_hour / price.usd_per_chip_hour
-            for chip, price in published.items() if chip in OWNED}  # fmt: skip
+    both = {
+        chip: OWNED[chip].usd_per_chip_hour / price.usd_per_chip_hour
+        for chip, price in published.items()
+        if chip in OWNED
+    }
     assert set(both) >= {"h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72", "mi300x"}
     assert all(0.8 < ratio < 1.6 for ratio in both.values()), both
     if who == "neocloud":
@@ -129,8 +140,9 @@ def test_the_page_says_how_far_off_as_computed() -> None:
         owned = OWNED[chip].usd_per_chip_hour
         assert float(here) == pytest.approx(owned, abs=0.0051)
         for who, (usd, off) in {
-            "hyperscaler": published[:2], "neocloud": published[2:],
-        }.items():  # fmt: skip
+            "hyperscaler": published[:2],
+            "neocloud": published[2:],
+        }.items():
             price = CATALOG.prices.select(f"owned_tco_{who}")[chip].usd_per_chip_hour
             assert float(usd) == pytest.approx(price, abs=0.0051)
             assert float(off.rstrip("%")) / 100 == pytest.approx(owned / price - 1, abs=0.0051)
@@ -296,11 +308,18 @@ def test_prices_as_of_a_date_are_those_known_then() -> None:
 
 def test_dates() -> None:
     assert [first_day(d) for d in ("2026", "2026-Q3", "2026-11", "2026-11-09", "2025-2026")] == [
-        "2026-01-01", "2026-07-01", "2026-11-01", "2026-11-09", "2026-01-01",
-    ]  # fmt: skip
+        "2026-01-01",
+        "2026-07-01",
+        "2026-11-01",
+        "2026-11-09",
+        "2026-01-01",
+    ]
     assert [last_day(d) for d in ("2026", "2026-Q2", "2024-02", "2026-02-03")] == [
-        "2026-12-31", "2026-06-30", "2024-02-29", "2026-02-03",
-    ]  # fmt: skip
+        "2026-12-31",
+        "2026-06-30",
+        "2024-02-29",
+        "2026-02-03",
+    ]
     for wrong in ("june", "2026-13", "2026-6", "2026-02-30", "2026-02-40", "2026-Q5", "0000"):
         with pytest.raises(InputError, match="not a date"):
             last_day(wrong)
@@ -342,17 +361,23 @@ def test_average_load_by_hand() -> None:
 
 
 @given(
-    average=st.floats(1e-3, 1e6), peak=st.floats(1.0, 50.0), can=st.floats(1.0, 1e5),
+    average=st.floats(1e-3, 1e6),
+    peak=st.floats(1.0, 50.0),
+    can=st.floats(1.0, 1e5),
     saved=st.floats(0.0, 0.9),
-)  # fmt: skip
+)
 def test_hourly_bill_is_the_price_of_the_tokens_served(
     average: float, peak: float, can: float, saved: float
 ) -> None:
     busy_usd = 8.0 * 2.0 / 3600.0 / can * 1e6
     load = at_load(
-        Demand(average, peak), tokens_per_s=can, chips=8.0, usd_per_chip_hour=2.0,
-        load_share=saved, usd_per_million=(busy_usd, busy_usd, busy_usd),
-    )  # fmt: skip
+        Demand(average, peak),
+        tokens_per_s=can,
+        chips=8.0,
+        usd_per_chip_hour=2.0,
+        load_share=saved,
+        usd_per_million=(busy_usd, busy_usd, busy_usd),
+    )
     assert load.usd_per_hour is not None
     tokens = average * 3600.0 / 1e6
     assert load.usd_per_million_total_tokens * tokens == pytest.approx(load.usd_per_hour, rel=1e-9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dse.catalog import Catalog
@@ -12,14 +12,12 @@ from dse.economics.fleet_cost import Counted, Option, count
 from dse.economics.priced import unsold
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
-from dse.questions.fleet.changes import Entry, Loosened, entries, loosened
+from dse.questions.fleet.changes import Entry, Loosened, Progress, entries, loosened
 from dse.questions.fleet.infeasible import Gives, must_give, waits_for
 from dse.questions.fleet.options import Refusal, options_of
 from dse.schema.plan import QUARTER_HOURS, FleetChip, Plan
 
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) 
     options, refused = options_of(plan, catalog, progress)
     found = answer_of(plan, options, refused, progress)
     found = replace(found, unsold=unsold(catalog, [chip.chip for chip in plan.chips]))
-    if found.counted is None or not found.alone or not plan.demand[0].source:
+    if found.counted is None or not found.alone or not plan.demand[0].traffic.source:
         return found
     return replace(found, by_means=_by_means(plan, catalog, found.counted))
 
@@ -134,7 +132,8 @@ def _by_means(plan: Plan, catalog: Catalog, counted: Counted) -> int | None:
     mean lengths and come at the mean rate, the median first token in time."""
     one = plan.demand[0]
     median = None if one.percentile is None else 50
-    mean = replace(one, streams=(one.mean,), peak=1.0, percentile=median)
+    traffic = replace(one.traffic, streams=(one.traffic.mean,), peak=1.0)
+    mean = replace(one, traffic=traffic, percentile=median)
     chosen = tuple(chip for chip in plan.chips if counted.quarters[0].chips_used.get(chip.chip))
     only = replace(plan, demand=(mean,), chips=chosen)
     options, _ = options_of(only, catalog)
@@ -147,7 +146,7 @@ def _by_means(plan: Plan, catalog: Catalog, counted: Counted) -> int | None:
 def tokens(plan: Plan) -> float:
     """Prompt and output tokens of the mean demand over the horizon."""
     return sum(
-        one.mean_per_s(q) * (one.prompt_tokens + one.output_tokens) * QUARTER_HOURS * 3600.0
+        one.traffic.mean_per_s(q) * one.traffic.tokens * QUARTER_HOURS * 3600.0
         for one in plan.demand
         for q in range(plan.quarters)
     )

@@ -38,10 +38,10 @@ def poisson_points(subject: Subject, one: DemandClass, steady: Sequence[Point]) 
     every = subject.divided(sizes)
     table = every.take(evaluated(subject, every).runs)
     batch = batch_at(subject, table, 1.0)
-    most = np.array([size.output_tokens_per_s / one.output_tokens for size in steady])
+    most = np.array([size.output_tokens_per_s / one.traffic.mean.output_tokens for size in steady])
     most = most[np.searchsorted(sizes, table.chips)]
     rate, possible = _highest(subject, one, batch, most)
-    tpot_s = _served(subject, one, batch, rate).values["tpot_s"]
+    tpot_s = at_rate(subject, one, batch, rate).values["tpot_s"]
     best = []
     for size in sizes:
         rows = np.flatnonzero((table.chips == size) & possible)
@@ -65,7 +65,7 @@ def _highest(
     possible = np.ones(len(batch), dtype=bool)
     for _ in range(ROUNDS):
         share = np.minimum(low[:, None] + width * steps[None, :], 0.0)
-        metrics = _served(subject, one, many, most[rows] * np.exp(share.ravel()))
+        metrics = at_rate(subject, one, many, most[rows] * np.exp(share.ravel()))
         kept = metrics.feasible & (metrics.values["tpot_s"] <= one.tpot_s)
         kept &= metrics.values[PERCENTILES[one.percentile or 50]] <= one.ttft_s
         held = np.cumprod(kept.reshape(share.shape), axis=1).sum(axis=1)
@@ -75,11 +75,11 @@ def _highest(
     return most * np.exp(low), possible
 
 
-def _served(subject: Subject, one: DemandClass, batch: CandidateBatch, rate: Floats) -> Metrics:
+def at_rate(subject: Subject, one: DemandClass, batch: CandidateBatch, rate: Floats) -> Metrics:
     """`rate` (n,) requests per second at each instance, over all streams of the class."""
     mix = tuple(
         Share(f"stream {k + 1}", stream.share, _arriving(subject, stream, rate))
-        for k, stream in enumerate(one.streams)
+        for k, stream in enumerate(one.traffic.streams)
     )
     return evaluate_mix(batch, mix, subject.machines)
 
@@ -99,12 +99,12 @@ def _points(
     subject: Subject, one: DemandClass, table: Deployments, batch: CandidateBatch, rate: Floats
 ) -> list[Point]:
     """Instances at their rates, (n,); what bounds each is that of requests of mean lengths."""
-    values = _served(subject, one, batch, rate).values
+    values = at_rate(subject, one, batch, rate).values
     first_s, tpot_s = values[PERCENTILES[one.percentile or 50]], values["tpot_s"]
     running = np.ceil(values["running_requests"])
-    mean = replace(subject, workload=_arriving(subject, one.mean, rate))
+    mean = replace(subject, workload=_arriving(subject, one.traffic.mean, rate))
     of = evaluated(mean, table)
-    tokens_per_s = rate * one.output_tokens
+    tokens_per_s = rate * one.traffic.mean.output_tokens
     return [
         replace(
             point(subject, table, running, of, i),

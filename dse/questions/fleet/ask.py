@@ -8,16 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Answer
+from dse.answer.answer import Answer, table_of
 from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, InputErrors
-from dse.questions.fleet.answer import Refusal, answered
-from dse.questions.fleet.present import fleet_answer
+from dse.questions.fleet.answer import Refusal, Solution, answered
+from dse.questions.fleet.document import chip_rows, document
+from dse.questions.fleet.figures import figures
+from dse.questions.fleet.tables import data_table, tables
+from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import read_demand
 from dse.schema.owning import lacks_for_owning, lacks_power
-from dse.schema.plan_reader import DAY_S, GIVEN, TERMS, find_plan, load_plan
+from dse.schema.plan import DAY_S, TERMS
+from dse.schema.plan_reader import GIVEN, find_plan, load_plan
 from dse.schema.server import LARGEST_DOMAIN, server_of
 
 ALL = "all"  # every chip that has a price and the other figures
@@ -69,7 +73,7 @@ def fleet(
     catalog = catalog or load_catalog()
     if plan is not None:
         found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
-        return fleet_answer(answered(found, catalog, progress), command)
+        return _answer(answered(found, catalog, progress), command)
     catalog = with_basis(catalog, price_basis)
     chips, refused = _chips([chip] if isinstance(chip, str) else chip, catalog, price_basis)
     one: dict[str, Any] = {
@@ -107,7 +111,26 @@ def fleet(
         read = replace(read, assumed=(*read.assumed, words))
     solved = answered(read, catalog, progress)
     left_out = [Refusal(NAME, name, str(model), reason) for name, reason in refused.items()]
-    return fleet_answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+    return _answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+
+
+def _answer(found: Solution, command: str) -> Answer:
+    sentences, rests, chips = lead(found), assumptions(found), chip_rows(found)
+    made = document(found, sentences, rests)
+    # The options that were weighed are for the workbook alone.
+    return Answer(
+        question="fleet",
+        title=f"Fleet: {found.plan.title}",
+        asked=asked_words(found.plan),
+        headline=sentences[0],
+        sentences=sentences[1:],
+        blocks=(*figures(found, made), *tables(found, made, chips)),
+        rests=rests,
+        command=command,
+        document=made,
+        data=(data_table(chips), table_of("options", made["options"])),
+        words=WORDS,
+    )
 
 
 def _load(

@@ -10,13 +10,22 @@ what is bought also moves the maintenance of as many chips that are owned alread
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dse.economics.fleet import GAP, Solved, many, solve
+from dse.economics.fleet import (
+    DEMAND,
+    GAP,
+    SUPPLY,
+    Solved,
+    limits_of,
+    many,
+    solve,
+    with_limit,
+    with_offer,
+)
 from dse.economics.fleet_cost import Mix, Option, count
-from dse.schema.plan import BUY, FleetChip, Offer, Plan
+from dse.schema.plan import Offer, Plan
 
 MORE = 0.1  # by which a limit or a demand is changed
 STEPS = 16  # of the search for a price
@@ -60,51 +69,23 @@ def loosened(
     plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
 ) -> list[Loosened]:
     """Every limit and every supply that is given, then every demand, one at a time."""
-    rows: list[tuple[str, float, Plan]] = []
-    for name in plan.limits.__dataclass_fields__:
-        value = getattr(plan.limits, name)
-        if math.isfinite(value):
-            more = replace(plan.limits, **{name: value * (1.0 + MORE)})
-            rows.append((name, value, replace(plan, limits=more)))
-    for offer in plan.offers:
-        if math.isfinite(offer.chips_per_quarter):
-            chips = offer.chips_per_quarter
-            server = plan.chip(offer.chip).server
-            after = max(chips * (1.0 + MORE), chips + server)
-            rows.append(
-                (
-                    f"supply {offer.label}",
-                    chips,
-                    with_offer(plan, replace(offer, chips_per_quarter=after)),
-                )
-            )
-    for one in plan.demand:
-        more = replace(one, requests_per_s=one.requests_per_s * (1.0 + MORE))
-        demand = tuple(more if row is one else row for row in plan.demand)
-        rows.append((f"demand {one.name}", one.requests_per_s, replace(plan, demand=demand)))
     split = many(plan, options)
     base = solve(plan, options, split=True) if split else solved
     found = []
-    for what, value, changed in rows:
+    for what, value in limits_of(plan).items():
         progress(f"{MORE:.0%} more: {what}")
-        again = solve(changed, options, nodes=QUICK, split=split)
+        kind, _, name = what.partition(" ")
+        more = value * (1.0 + MORE)
+        if kind == SUPPLY:
+            more = max(more, value + plan.chip(plan.offer(name).chip).server)
+        again = solve(with_limit(plan, what, more), options, nodes=QUICK, split=split)
         usd = None if again.gap > LOOSE else again.usd - base.usd
-        kind = what.split()[0]
-        if usd is not None and (abs(usd) < TIGHT * solved.usd or (usd > 0.0) != (kind == "demand")):
+        if usd is not None and (abs(usd) < TIGHT * solved.usd or (usd > 0.0) != (kind == DEMAND)):
             usd = 0.0
         elif usd is not None and abs(usd) < base.usd - base.bound + again.usd - again.bound:
             usd = None  # either may still be as much cheaper
-        found.append(Loosened(what, value, _value_of(changed, what), usd, again.status))
+        found.append(Loosened(what, value, more, usd, again.status))
     return found
-
-
-def _value_of(plan: Plan, what: str) -> float:
-    kind, _, name = what.partition(" ")
-    if kind == "supply":
-        return next(one.chips_per_quarter for one in plan.offers if one.label == name)
-    if kind == "demand":
-        return next(one.requests_per_s for one in plan.demand if one.name == name)
-    return getattr(plan.limits, what)
 
 
 def entries(
@@ -191,27 +172,6 @@ def _even(plan: Plan, options: Sequence[Option], offer: Offer, mix: Mix, without
 
 def _uses(mix: Mix, offer: Offer) -> bool:
     return any(label == offer.label for label, _ in mix.orders)
-
-
-def with_offer(plan: Plan, offer: Offer) -> Plan:
-    """The plan with the offer of that label replaced. With the price of what is bought goes its
-    maintenance, a share of it."""
-
-    def changed(chip: FleetChip) -> FleetChip:
-        if all(one.label != offer.label for one in chip.offers):
-            return chip
-        owning = chip.owning
-        if offer.way == BUY and owning is not None:
-            share = offer.usd / owning.capital_usd
-            owning = replace(
-                owning,
-                server_usd=owning.server_usd * share,
-                network_usd=owning.network_usd * share,
-            )
-        offers = tuple(offer if one.label == offer.label else one for one in chip.offers)
-        return replace(chip, offers=offers, owning=owning)
-
-    return replace(plan, chips=tuple(changed(chip) for chip in plan.chips))
 
 
 def _without(plan: Plan, offer: Offer) -> Plan:

@@ -1,4 +1,4 @@
-"""`dse fleet --json`."""
+"""`dse fleet --json`, whose rows the tables and pictures show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.economics.fleet_cost import Counted, Option, Quarter
+from dse.answer.answer import Cell
+from dse.economics.fleet_cost import Counted, Option
 from dse.questions.fleet.answer import OneChip, Solution, owned_prices, per_million, split
 from dse.questions.fleet.changes import Entry
 from dse.schema.plan import BUY, QUARTER_HOURS, DemandClass, Plan
@@ -16,6 +17,7 @@ from dse.schema.traffic import Windows
 
 OWN_FORMATS = "checkpoint format, its own cache"  # of an option whose class asks for none
 MOST_SHOWN = 400  # windows of a trace
+SPENT = ("rent", "capital", "upkeep", "electricity")
 
 
 def document(
@@ -76,12 +78,44 @@ def document(
     }
 
 
+def _demand(plan: Plan, one: DemandClass) -> dict[str, Any]:
+    """What a class asks for; `busy` is the peak of the last quarter."""
+    traffic, mean = one.traffic, one.traffic.mean
+    return {
+        "class": one.name,
+        "models": list(one.models),
+        "requests_per_s": {
+            "mean": traffic.requests_per_s,
+            "busy": traffic.peak_per_s(plan.quarters - 1),
+        },
+        "percentile": one.percentile,
+        "ttft_s": one.ttft_s,
+        "tpot_s": one.tpot_s,
+        "prompt_tokens": mean.prompt_tokens,
+        "output_tokens": mean.output_tokens,
+        "classes": [asdict(part) for part in traffic.streams],
+        "arrivals": None if traffic.windows is None else _arrivals(traffic.windows),
+    }
+
+
+def _arrivals(windows: Windows) -> dict[str, Any]:
+    """Requests per second by window; beyond MOST_SHOWN windows the busiest of several in a row."""
+    each = -(-len(windows.requests) // MOST_SHOWN)
+    starts = np.arange(0, len(windows.requests), each)
+    return {
+        "window_s": windows.seconds,
+        "windows_each": each,
+        "start_s": (starts * windows.seconds).tolist(),
+        "busiest_per_s": np.maximum.reduceat(windows.per_s, starts).tolist(),
+    }
+
+
 def _orders(found: Solution) -> list[dict[str, Any]]:
     if found.solved.mix is None:
         return []
     rows = []
     for (label, q), servers in found.solved.mix.orders.items():
-        offer = next(one for one in found.plan.offers if one.label == label)
+        offer = found.plan.offer(label)
         rows.append(
             {
                 "way": offer.way,
@@ -97,44 +131,70 @@ def _orders(found: Solution) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["order_quarter"], row["offer"]))
 
 
+def chip_rows(found: Solution) -> list[dict[str, Cell]]:
+    """One row for each quarter and chip that is there: the rows of fleet.csv."""
+    mix, counted = found.solved.mix, found.counted
+    if mix is None or counted is None:
+        return []
+    rows: list[dict[str, Cell]] = []
+    for q, one in enumerate(counted.quarters):
+        for chip in found.plan.chips:
+            name, spend = chip.chip, one.spend[chip.chip]
+            ordered = sum(mix.orders.get((offer.label, q), 0) for offer in chip.offers)
+            rented, owned, on = (of.get(name, 0) for of in (one.rented, one.owned, one.owned_on))
+            if ordered or rented or owned:
+                rows.append(
+                    {
+                        "quarter": q + 1,
+                        "chip": name,
+                        "ordered_chips": ordered * chip.server,
+                        "rented_chips": rented * chip.server,
+                        "owned_chips": owned * chip.server,
+                        "owned_on_chips": on * chip.server,
+                        "serving_chips": one.chips_used.get(name, 0),
+                        "kilowatts": (rented + on) * chip.server * chip.watts / 1e3,
+                        **{f"{part}_usd": getattr(spend, part) for part in SPENT},
+                        "usd": spend.usd,
+                        "bought_usd": spend.bought,
+                    }
+                )
+    return rows
+
+
 def _quarters(found: Solution, counted: Counted) -> list[dict[str, Any]]:
-    plan = found.plan
+    rows = chip_rows(found)
     return [
         {
-            "quarter": k + 1,
+            "quarter": k,
             "chips": {
-                chip.chip: {
-                    "rented": one.rented.get(chip.chip, 0) * chip.server,
-                    "owned": one.owned[chip.chip] * chip.server,
-                    "owned_on": one.owned_on.get(chip.chip, 0) * chip.server,
-                    "serving": one.chips_used.get(chip.chip, 0),
+                row["chip"]: {
+                    name: row[f"{name}_chips"]
+                    for name in ("rented", "owned", "owned_on", "serving")
                 }
-                for chip in plan.chips
-                if one.rented.get(chip.chip) or one.owned[chip.chip]
+                for row in rows
+                if row["quarter"] == k and (row["rented_chips"] or row["owned_chips"])
             },
-            "rent_usd": sum(spend.rent for spend in one.spend.values()),
-            "capital_usd": sum(spend.capital for spend in one.spend.values()),
-            "upkeep_usd": sum(spend.upkeep for spend in one.spend.values()),
-            "electricity_usd": sum(spend.electricity for spend in one.spend.values()),
+            **{
+                f"{part}_usd": sum(getattr(spend, part) for spend in one.spend.values())
+                for part in SPENT
+            },
             "usd": one.usd,
             "cash_usd": one.cash_usd,
             "watts": one.watts,
             "racks": one.racks,
             "utilisation": {
-                name: {
-                    "peak": one.peak[name] / one.capacity[name],
-                    "mean": one.mean[name] / one.capacity[name],
-                }
-                for name in one.peak
+                name: {"peak": one.peak[name] / most, "mean": one.mean[name] / most}
+                for name, most in one.capacity.items()
             },
         }
-        for k, one in enumerate(counted.quarters)
+        for k, one in enumerate(counted.quarters, 1)
     ]
 
 
 def _instances(found: Solution) -> list[dict[str, Any]]:
     if found.solved.mix is None:
         return []
+    ordered = sorted((q, k, count) for (k, q), count in found.solved.mix.instances.items())
     return [
         {
             "quarter": q + 1,
@@ -142,9 +202,7 @@ def _instances(found: Solution) -> list[dict[str, Any]]:
             "class": found.options[k].klass,
             **_option(found.options[k]),
         }
-        for (k, q), instances in sorted(
-            found.solved.mix.instances.items(), key=lambda item: (item[0][1], item[0][0])
-        )
+        for q, k, instances in ordered
     ]
 
 
@@ -161,6 +219,47 @@ def _option(option: Option) -> dict[str, Any]:
     }
 
 
+def _alone(found: Solution, row: OneChip) -> dict[str, Any]:
+    """The fleet on one chip alone: dollars per million tokens at the mean rate, where part of it
+    idles, and at the rate that it is sized for."""
+    if row.counted is None:
+        return {"chip": row.chip, "chips": None, "reason": row.reason}
+    one, quarter = found.plan.demand[0], row.counted.quarters[0]
+    usd = quarter.usd / QUARTER_HOURS
+    mean = 3600.0 * one.traffic.mean_per_s(0) * one.traffic.tokens
+    most = quarter.capacity[one.name]
+    servers = quarter.rented.get(row.chip, 0) + quarter.owned_on.get(row.chip, 0)
+    return {
+        "chip": row.chip,
+        "chips": servers * found.plan.chip(row.chip).server,
+        "instances": sum(number for _, number in row.used),
+        "usd_per_hour": usd,
+        "ttft_percentile_s": max(option.ttft_s for option, _ in row.used),
+        "tpot_s": max(option.tpot_s for option, _ in row.used),
+        "load": one.traffic.peak_per_s(0) / most,
+        "most_requests_per_s": most,
+        "tokens_per_usd": mean / usd if usd else None,
+        "usd_per_million_mean": 1e6 * usd / mean,
+        "usd_per_million_busy": 1e6 * usd / (mean * one.traffic.peak),
+        "words": ", ".join(_words(option, number) for option, number in row.used),
+        "reason": None,
+    }
+
+
+def _words(option: Option, number: int) -> str:
+    """`6 x 2 h100_sxm, tp 2, fp8, fp8 cache`: instances, chips of each, and how they are used."""
+    formats = str(option.detail.get("formats", ""))
+    given = "" if formats in ("", OWN_FORMATS) else f", {formats}"
+    return f"{number:,} x {divided(option).replace(' x ', ' ', 1)}{given}"
+
+
+def divided(option: Option) -> str:
+    """`2 x h100_sxm, tp2`: the chips of an instance, and how it is divided over several."""
+    division = str(option.detail.get("division", ""))
+    several = division and sum(option.chips.values()) > 1
+    return f"{option.label}, {division}" if several else option.label
+
+
 def _offer(row: Entry) -> dict[str, Any]:
     return {
         "offer": row.offer.label,
@@ -173,77 +272,3 @@ def _offer(row: Entry) -> dict[str, Any]:
         "reason": row.reason or None,
         "price": row.offer.words,
     }
-
-
-def _demand(plan: Plan, one: DemandClass) -> dict[str, Any]:
-    """What a class asks for; `busy` is the peak of the last quarter."""
-    return {
-        "class": one.name,
-        "models": list(one.models),
-        "requests_per_s": {"mean": one.requests_per_s, "busy": one.peak_per_s(plan.quarters - 1)},
-        "percentile": one.percentile,
-        "ttft_s": one.ttft_s,
-        "tpot_s": one.tpot_s,
-        "prompt_tokens": one.prompt_tokens,
-        "output_tokens": one.output_tokens,
-        "classes": [asdict(part) for part in one.streams],
-        "arrivals": None if one.windows is None else _arrivals(one.windows),
-    }
-
-
-def _arrivals(windows: Windows) -> dict[str, Any]:
-    """Requests per second by window; beyond MOST_SHOWN windows the busiest of several in a row."""
-    each = -(-len(windows.requests) // MOST_SHOWN)
-    starts = np.arange(0, len(windows.requests), each)
-    return {
-        "window_s": windows.seconds,
-        "windows_each": each,
-        "start_s": (starts * windows.seconds).tolist(),
-        "busiest_per_s": np.maximum.reduceat(windows.per_s, starts).tolist(),
-    }
-
-
-def _alone(found: Solution, row: OneChip) -> dict[str, Any]:
-    """The fleet on one chip alone: dollars per million tokens at the mean rate, where part of it
-    idles, and at the rate that it is sized for."""
-    if row.counted is None:
-        return {"chip": row.chip, "chips": None, "reason": row.reason}
-    one = found.plan.demand[0]
-    quarter = row.counted.quarters[0]
-    usd = quarter.usd / QUARTER_HOURS
-    mean = 3600.0 * one.mean_per_s(0) * (one.prompt_tokens + one.output_tokens)
-    most = quarter.capacity[one.name]
-    return {
-        "chip": row.chip,
-        "chips": sum(servers_of(quarter, row.chip)) * found.plan.chip(row.chip).server,
-        "instances": sum(number for _, number in row.used),
-        "usd_per_hour": usd,
-        "ttft_percentile_s": max(option.ttft_s for option, _ in row.used),
-        "tpot_s": max(option.tpot_s for option, _ in row.used),
-        "load": one.peak_per_s(0) / most,
-        "most_requests_per_s": most,
-        "tokens_per_usd": mean / usd if usd else None,
-        "usd_per_million_mean": 1e6 * usd / mean,
-        "usd_per_million_busy": 1e6 * usd / (mean * one.peak),
-        "words": ", ".join(option_words(option, number) for option, number in row.used),
-        "reason": None,
-    }
-
-
-def servers_of(quarter: Quarter, chip: str) -> tuple[int, int]:
-    """Servers of a chip that are rented, and owned ones that are on."""
-    return quarter.rented.get(chip, 0), quarter.owned_on.get(chip, 0)
-
-
-def option_words(option: Option, number: int) -> str:
-    """`6 x 2 h100_sxm, tp 2, fp8, fp8 cache`: instances, chips of each, and how they are used."""
-    each = option.label.replace(" x ", " ")
-    formats = str(option.detail.get("formats", ""))
-    given = "" if formats in ("", OWN_FORMATS) else f", {formats}"
-    return f"{number:,} x {each}{division_of(option)}{given}"
-
-
-def division_of(option: Option) -> str:
-    """How an instance of several chips is divided."""
-    division = str(option.detail.get("division", ""))
-    return f", {division}" if division and sum(option.chips.values()) > 1 else ""

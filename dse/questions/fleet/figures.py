@@ -11,8 +11,6 @@ from dse.answer.palette import BLUE, PALETTE, VERMILION, hatch, plain
 from dse.answer.plots import bars, names_axis
 from dse.economics.fleet_cost import Counted
 from dse.questions.fleet.answer import Solution
-from dse.questions.fleet.document import servers_of
-from dse.schema.plan import Plan
 
 Json = Mapping[str, Any]
 
@@ -23,17 +21,18 @@ def figures(found: Solution, document: Json) -> list[Figure]:
     made = [_arrivals(one, found.counted) for one in document["demand"] if one["arrivals"]]
     if len(kept := [row for row in document["fleets"] if row["chips"]]) > 1:
         made.append(_tokens(kept))
-    return [*made, _chips(found.plan, found.counted), _money(document["by_quarter"])]
+    chips = [chip.chip for chip in found.plan.chips]
+    return [*made, _chips(chips, document["by_quarter"]), _money(document["by_quarter"])]
 
 
-def _chips(plan: Plan, counted: Counted) -> Figure:
+def _chips(chips: Sequence[str], quarters: Sequence[Json]) -> Figure:
     traces = []
-    for k, chip in enumerate(plan.chips):
-        for which, (name, shape) in enumerate((("rented", ""), ("owned", "/"))):
-            values = [servers_of(one, chip.chip)[which] * chip.server for one in counted.quarters]
+    for k, chip in enumerate(chips):
+        for key, name, shape in (("rented", "rented", ""), ("owned_on", "owned", "/")):
+            values = [one["chips"].get(chip, {}).get(key, 0) for one in quarters]
             if any(values):
                 texts = [f"{value:,} chips" for value in values]
-                traces.append(_bar(f"{chip.chip}, {name}", values, texts, k, shape))
+                traces.append(_bar(f"{chip}, {name}", values, texts, k, shape))
     return Figure(
         "chips",
         "Chips that are on",

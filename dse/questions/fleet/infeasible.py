@@ -4,16 +4,13 @@ plan feasible; where no one of them is enough, all together, by the least sum of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dse.economics.fleet import DEMAND, GAP, OPTIMAL, SUPPLY, limit_names, solve
+from dse.economics.fleet import DEMAND, GAP, OPTIMAL, limits_of, solve, with_offer
 from dse.economics.fleet_cost import Option
-from dse.questions.fleet.changes import with_offer
+from dse.questions.fleet.changes import QUICK, Progress
 from dse.schema.plan import Plan
-
-QUICK = 200  # nodes of one solve
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class Gives:
 def must_give(plan: Plan, options: Sequence[Option], progress: Progress) -> list[Gives]:
     """Limits that are enough alone, least share first; else all of them together. Empty where not
     even that is enough: then nothing arrives in time (`waits_for`)."""
-    names = limit_names(plan)
+    names = list(limits_of(plan))
     found: list[tuple[float, Gives]] = []
     for name in names:
         progress(f"without the limit: {name}")
@@ -48,34 +45,24 @@ def must_give(plan: Plan, options: Sequence[Option], progress: Progress) -> list
     return [_gives(plan, again.relaxed, alone=False, proven=again.status == OPTIMAL)]
 
 
-def _gives(plan: Plan, relaxed, *, alone: bool, proven: bool) -> Gives:
-    names = tuple(relaxed)
-    given = tuple(value_of(plan, name) for name in names)
+def _gives(plan: Plan, relaxed: Mapping[str, float], *, alone: bool, proven: bool) -> Gives:
+    given = {name: limits_of(plan)[name] for name in relaxed}
     needed = tuple(
         value * (1.0 - relaxed[name])
         if name.startswith(DEMAND)
         else value + max(value, 1.0) * relaxed[name]
-        for name, value in zip(names, given, strict=True)
+        for name, value in given.items()
     )
-    return Gives(names, given, needed, alone, proven)
-
-
-def value_of(plan: Plan, name: str) -> float:
-    kind, _, rest = name.partition(" ")
-    if kind == DEMAND:
-        return next(one.requests_per_s for one in plan.demand if one.name == rest)
-    if kind == SUPPLY:
-        return next(one.chips_per_quarter for one in plan.offers if one.label == rest)
-    return getattr(plan.limits, name)
+    return Gives(tuple(relaxed), tuple(given.values()), needed, alone, proven)
 
 
 def waits_for(plan: Plan, options: Sequence[Option]) -> list[str]:
     """Offers whose lead time alone makes the plan infeasible: with no wait it would hold."""
-    late = [offer for offer in plan.offers if offer.lead_quarters]
     found = []
-    for offer in late:
-        prompt = replace(offer, lead_quarters=0)
-        again = solve(with_offer(plan, prompt), options, nodes=QUICK)
-        if again.mix is not None and math.isfinite(again.usd):
-            found.append(offer.label)
+    for offer in plan.offers:
+        if offer.lead_quarters:
+            prompt = replace(offer, lead_quarters=0)
+            again = solve(with_offer(plan, prompt), options, nodes=QUICK)
+            if again.mix is not None and math.isfinite(again.usd):
+                found.append(offer.label)
     return found

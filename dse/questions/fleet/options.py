@@ -7,7 +7,7 @@ up to those of the servers always fit into them; among sizes, those that no smal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,15 +20,12 @@ from dse.problem.evaluate import evaluate
 from dse.problem.instances import Subject, subject_of
 from dse.questions.fleet.arrivals import NONE, poisson_points
 from dse.questions.fleet.pools import pool_options
-from dse.questions.scale.sizes import Point, instance_sizes
-from dse.questions.scale.words import division
+from dse.questions.scale.sizes import Point, Progress, instance_sizes
 from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import DemandClass, Plan
 
 EVEN = 0.005  # of the rate: a larger option that is better by less is left out
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,12 @@ def options_of(
         chip.chip: _nested([row for row in served if row.subject.chip == chip.chip], chip.server)
         for chip in plan.chips
     }
-    options = _single(served, sizes)
+    options = [
+        _option(row, point)
+        for row in served
+        for point in row.points
+        if point.chips in sizes[row.subject.chip]
+    ]
     if plan.disaggregated:
         options += pool_options(served, sizes, progress)
     return _efficient(options), refused
@@ -82,12 +84,13 @@ def _triples(plan: Plan) -> Iterator[tuple[DemandClass, str, str]]:
 
 
 def workload_of(plan: Plan, catalog: Catalog, one: DemandClass) -> Workload:
+    mean = one.traffic.mean
     return Workload.of(
-        one.prompt_tokens,
-        one.output_tokens,
+        mean.prompt_tokens,
+        mean.output_tokens,
         "continuous",
         find_backend(catalog.backends, plan.backend),
-        prefix_hit_rate=one.mean.prefix_hit_rate,
+        prefix_hit_rate=mean.prefix_hit_rate,
     )
 
 
@@ -153,15 +156,6 @@ def _below_floor(one: DemandClass, model: str, subject: Subject) -> str | None:
     return f"its predicted loss, {loss:.3f}, is above the floor of {one.most_loss:.3f}"
 
 
-def _single(served: Sequence[Served], sizes: Mapping[str, set[int]]) -> list[Option]:
-    return [
-        _option(row, point)
-        for row in served
-        for point in row.points
-        if point.chips in sizes[row.subject.chip]
-    ]
-
-
 def _nested(served: Sequence[Served], server: int) -> set[int]:
     """Sizes that divide each other and the server, or are whole servers; the best first."""
     best: dict[int, float] = {}
@@ -183,14 +177,14 @@ def _option(row: Served, point: Point) -> Option:
         klass=one.name,
         model=row.subject.model.name,
         chips={row.subject.chip: size},
-        requests_per_s=point.output_tokens_per_s / one.output_tokens,
+        requests_per_s=point.output_tokens_per_s / one.traffic.mean.output_tokens,
         ttft_s=point.ttft_s,
         tpot_s=point.tpot_s,
         label=f"{size} x {row.subject.chip}",
         detail={
             "percentile": one.percentile,
             "formats": row.formats,
-            "division": division(point),
+            "division": point.division,
             "concurrency": point.concurrency,
             "bound": point.bound,
             "kind": point.kind,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,7 @@ from dse.economics.fleet_cost import Option
 from dse.physics.collectives import network_of
 from dse.physics.disaggregated import predict_disaggregated
 from dse.problem.instances import Subject, batch_at
-from dse.questions.scale.sizes import divisions
-from dse.questions.scale.words import division
+from dse.questions.scale.sizes import Progress, divisions
 from dse.space.candidates import Floats
 from dse.space.deployments import Deployments
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 WORKERS = (1, 2, 3)
 LOADS = 14  # doublings of the requests in flight that are tried
 KEPT = 8  # pools of a pair of chips that the program may choose from
-
-Progress = Callable[[str], None]
 
 
 def pool_options(
@@ -101,8 +98,8 @@ def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[
                     "percentile": None,
                     "formats": first.formats,
                     "division": (
-                        f"prefill {workers[i]} x ({division(a)}), "
-                        f"decode {others[i]} x ({division(b)})"
+                        f"prefill {workers[i]} x ({a.division}), "
+                        f"decode {others[i]} x ({b.division})"
                     ),
                     "concurrency": int(load[i]),
                     "bound": "pools",

@@ -1,4 +1,4 @@
-"""The tables of `dse fleet`, and the rows of fleet.csv."""
+"""The tables of `dse fleet`: rows of its document, and those of fleet.csv."""
 
 from __future__ import annotations
 
@@ -8,94 +8,93 @@ from typing import Any
 from dse.answer.answer import Cell, Column, Table
 from dse.answer.numbers import dollars
 from dse.economics.fleet import DEMAND, SUPPLY
-from dse.economics.fleet_cost import Counted, Quarter
+from dse.economics.fleet_cost import Option
 from dse.economics.priced import price_parts
-from dse.questions.fleet.answer import Solution, owned_prices, split
+from dse.questions.fleet.answer import Solution, split
 from dse.questions.fleet.changes import MORE, Loosened
-from dse.questions.fleet.document import division_of, servers_of
+from dse.questions.fleet.document import divided
 from dse.questions.fleet.words import limit_words, percentile_words, price, value_words
-from dse.schema.plan import BUY, Plan
+from dse.schema.plan import BUY
 
 Json = Mapping[str, Any]
-CSV = (
-    "quarter",
-    "chip",
-    "ordered_chips",
-    "rented_chips",
-    "owned_chips",
-    "owned_on_chips",
-    "serving_chips",
-    "kilowatts",
-    "rent_usd",
-    "capital_usd",
-    "upkeep_usd",
-    "electricity_usd",
-    "usd",
-    "bought_usd",
+# Of fleet.csv; the table of chips leaves the dollars but their sum out.
+CHIPS = (
+    Column("quarter", "quarter", "count"),
+    Column("chip", "chip"),
+    Column("ordered_chips", "ordered", "count"),
+    Column("rented_chips", "rented", "count"),
+    Column("owned_chips", "owned", "count"),
+    Column("owned_on_chips", "owned and on", "count"),
+    Column("serving_chips", "serving at peak", "count"),
+    Column("kilowatts", "kW", "number"),
+    Column("rent_usd", "rent", "dollars"),
+    Column("capital_usd", "capital charge", "dollars"),
+    Column("upkeep_usd", "upkeep", "dollars"),
+    Column("electricity_usd", "electricity", "dollars"),
+    Column("usd", "cost", "dollars"),
+    Column("bought_usd", "bought", "dollars"),
 )
 
 
-def tables(found: Solution, document: Json) -> list[Table]:
-    """Every table of an answer; without a mix, the demand and what is refused alone."""
-    made = [demand_table(found.plan)]
+def tables(found: Solution, document: Json, chips: Sequence[Mapping[str, Cell]]) -> list[Table]:
+    """Every table of an answer; without a mix, the demand and what is refused alone. `chips` are
+    the rows of `chip_rows`."""
+    made = [_demand(document["demand"])]
     if found.counted is not None:
         if found.alone:
-            made += [alone_table(document["fleets"]), class_table(document["demand"])]
-        made += [
-            chip_table(csv_rows(found, found.counted)),
-            spend_table(document["by_quarter"]),
-            use_table(found.counted.quarters),
-            instance_table(found),
-        ]
-        if prices := [one.as_json() for one in owned_prices(found.plan)]:
-            made.append(price_parts(prices))
-        made += [price_table(found), change_table(found)]
+            made += [_alone(document["fleets"]), _classes(document["demand"])]
+        made += [_chips(chips), _spend(document["by_quarter"]), _use(document["by_quarter"])]
+        made.append(_instances(found))
+        if document["owned_prices"]:
+            made.append(price_parts(document["owned_prices"]))
+        made += [_prices(found, document["prices"]), _changes(found)]
     if found.refused:
-        made.append(refused_table(found))
+        made.append(_refused(document["refused"]))
     return made
 
 
-def demand_table(plan: Plan) -> Table:
-    last = plan.quarters - 1
-    return Table(
+def data_table(chips: Sequence[Mapping[str, Cell]]) -> Table:
+    """fleet.csv."""
+    return Table("data", "Chips and dollars by quarter", CHIPS, chips)
+
+
+def _rounded(key: str, title: str) -> Column:
+    return Column(key, title, "count", of=lambda row: round(row[key]))
+
+
+def _demand(demand: Sequence[Json]) -> Table:
+    def rate(key: str, title: str, which: str) -> Column:
+        return Column(key, title, "rate", of=lambda row: row["requests_per_s"][which])
+
+    return Table.of(
         "demand",
         "What is asked for",
+        demand,
         (
             Column("class", "class"),
-            Column("models", "model"),
-            Column("mean_per_s", "requests/s, mean of the first quarter", "rate"),
-            Column("peak_per_s", "peak of the last", "rate"),
-            Column("prompt_tokens", "prompt tokens", "count"),
-            Column("output_tokens", "output tokens", "count"),
+            Column("models", "model", of=lambda row: ", ".join(row["models"])),
+            rate("mean_per_s", "requests/s, mean of the first quarter", "mean"),
+            rate("peak_per_s", "peak of the last", "busy"),
+            _rounded("prompt_tokens", "prompt tokens"),
+            _rounded("output_tokens", "output tokens"),
             Column("ttft_s", "first token within", "time"),
-            Column("percentile", "of"),
+            Column("percentile", "of", of=lambda row: percentile_words(row["percentile"])),
             Column("tpot_s", "each token within", "time"),
         ),
-        [
-            {
-                "class": one.name,
-                "models": ", ".join(one.models),
-                "mean_per_s": one.requests_per_s,
-                "peak_per_s": one.peak_per_s(last),
-                "prompt_tokens": round(one.prompt_tokens),
-                "output_tokens": round(one.output_tokens),
-                "ttft_s": one.ttft_s,
-                "percentile": percentile_words(one),
-                "tpot_s": one.tpot_s,
-            }
-            for one in plan.demand
-        ],
         on_console=False,
     )
 
 
-def alone_table(fleets: Sequence[Json]) -> Table:
-    """The cheapest fleet on each chip by itself."""
-    return Table(
+def _alone(fleets: Sequence[Json]) -> Table:
+    def words(row: Json) -> str:
+        return f"{row['chip']}: {row['reason']}" if row["chips"] is None else row["words"]
+
+    return Table.of(
         "fleets",
         "The cheapest fleet on each chip alone",
+        fleets,
         (
-            Column("words", "fleet"),
+            Column("words", "fleet", of=words),
             Column("chips", "chips", "count"),
             Column("usd_per_hour", "$/h", "dollars"),
             Column("ttft_percentile_s", "first token", "time"),
@@ -105,10 +104,6 @@ def alone_table(fleets: Sequence[Json]) -> Table:
             Column("tokens_per_usd", "tokens/$", "tokens"),
             Column("usd_per_million_mean", "$/M tokens", "dollars"),
         ),
-        [
-            row if row["chips"] is not None else {"words": f"{row['chip']}: {row['reason']}"}
-            for row in fleets
-        ],
         (
             "First token: at the percentile of the limit, of the slowest group of lengths, at the "
             "highest load of an instance. Load: what the fleet is sized for over the most that it "
@@ -118,101 +113,37 @@ def alone_table(fleets: Sequence[Json]) -> Table:
     )
 
 
-def class_table(demand: Sequence[Json]) -> Table:
-    return Table(
+def _classes(demand: Sequence[Json]) -> Table:
+    return Table.of(
         "classes",
         "Groups of requests, mean tokens",
+        [row for one in demand for row in one["classes"]],
         (
             Column("share", "share", "share"),
-            Column("prompt_tokens", "prompt", "count"),
-            Column("output_tokens", "output", "count"),
+            _rounded("prompt_tokens", "prompt"),
+            _rounded("output_tokens", "output"),
             Column("prefix_hit_rate", "prompt cached", "share"),
         ),
-        [
-            {
-                **row,
-                "prompt_tokens": round(row["prompt_tokens"]),
-                "output_tokens": round(row["output_tokens"]),
-            }
-            for one in demand
-            for row in one["classes"]
-        ],
     )
 
 
-def chip_table(rows: Sequence[Mapping[str, Cell]]) -> Table:
+def _chips(rows: Sequence[Mapping[str, Cell]]) -> Table:
     return Table(
         "chips by quarter",
         "Chips by quarter",
-        (
-            Column("quarter", "quarter", "count"),
-            Column("chip", "chip"),
-            Column("ordered_chips", "ordered", "count"),
-            Column("rented_chips", "rented", "count"),
-            Column("owned_chips", "owned", "count"),
-            Column("owned_on_chips", "owned and on", "count"),
-            Column("serving_chips", "serving at peak", "count"),
-            Column("kilowatts", "kW", "number"),
-            Column("usd", "cost", "dollars"),
-        ),
+        [column for column in CHIPS if not column.key.endswith("_usd")],
         rows,
         ("Chips that are on and do not serve at the peak are spare, or left over of servers.",),
     )
 
 
-def data_table(found: Solution) -> Table:
-    """fleet.csv."""
-    rows = [] if found.counted is None else csv_rows(found, found.counted)
-    return Table("data", "Chips and dollars by quarter", [Column(k, k) for k in CSV], rows)
-
-
-def csv_rows(found: Solution, counted: Counted) -> list[dict[str, Cell]]:
-    """One row for each quarter and chip that is there, by the columns of CSV."""
-    plan, mix = found.plan, found.solved.mix
-    assert mix is not None
-    rows: list[dict[str, Cell]] = []
-    for q, one in enumerate(counted.quarters):
-        for chip in plan.chips:
-            ordered = sum(
-                mix.orders.get((offer.label, q), 0) * chip.server for offer in chip.offers
-            )
-            rented, on = (servers * chip.server for servers in servers_of(one, chip.chip))
-            owned = one.owned[chip.chip] * chip.server
-            if not (ordered or rented or owned):
-                continue
-            spend = one.spend[chip.chip]
-            rows.append(
-                {
-                    "quarter": q + 1,
-                    "chip": chip.chip,
-                    "ordered_chips": ordered,
-                    "rented_chips": rented,
-                    "owned_chips": owned,
-                    "owned_on_chips": on,
-                    "serving_chips": one.chips_used.get(chip.chip, 0),
-                    "kilowatts": (rented + on) * chip.watts / 1e3,
-                    "rent_usd": spend.rent,
-                    "capital_usd": spend.capital,
-                    "upkeep_usd": spend.upkeep,
-                    "electricity_usd": spend.electricity,
-                    "usd": spend.usd,
-                    "bought_usd": spend.bought,
-                }
-            )
-    return rows
-
-
-def spend_table(quarters: Sequence[Json]) -> Table:
+def _spend(quarters: Sequence[Json]) -> Table:
     return Table(
         "spend by quarter",
         "Spend by quarter",
         (
             Column("quarter", "quarter", "count"),
-            Column("rent_usd", "rent", "dollars"),
-            Column("capital_usd", "capital charge", "dollars"),
-            Column("upkeep_usd", "upkeep", "dollars"),
-            Column("electricity_usd", "electricity", "dollars"),
-            Column("usd", "cost", "dollars"),
+            *CHIPS[8:13],
             Column("cash_usd", "cash paid", "dollars"),
             Column("watts", "power", "power"),
             Column("racks", "racks", "count"),
@@ -226,29 +157,29 @@ def spend_table(quarters: Sequence[Json]) -> Table:
     )
 
 
-def use_table(quarters: Sequence[Quarter]) -> Table:
+def _use(quarters: Sequence[Json]) -> Table:
     """The share of what the instances can serve, for classes by quarter."""
-    rows: list[dict[str, Cell]] = []
-    for name in quarters[0].peak:
-        peak: dict[str, Cell] = {"class": name, "demand": "peak"}
-        mean: dict[str, Cell] = {"class": name, "demand": "mean"}
-        for q, one in enumerate(quarters, 1):
-            peak[f"q{q}"] = one.peak[name] / one.capacity[name]
-            mean[f"q{q}"] = one.mean[name] / one.capacity[name]
-        rows += [peak, mean]
-    each = [Column(f"q{q}", f"Q{q}", "share") for q in range(1, len(quarters) + 1)]
-    return Table(
+
+    def in_quarter(one: Json) -> Column:
+        q = one["quarter"]
+        return Column(f"q{q}", f"Q{q}", "share", of=lambda row: one["utilisation"][row[0]][row[1]])
+
+    return Table.of(
         "use",
         "Use of the instances by quarter",
-        (Column("class", "class"), Column("demand", "demand"), *each),
-        rows,
+        [(name, which) for name in quarters[0]["utilisation"] for which in ("peak", "mean")],
+        (
+            Column("class", "class", of=lambda row: row[0]),
+            Column("demand", "demand", of=lambda row: row[1]),
+            *map(in_quarter, quarters),
+        ),
         ("Demand over what the instances can serve within the latency limits.",),
     )
 
 
-def instance_table(found: Solution) -> Table:
+def _instances(found: Solution) -> Table:
     """Quarters that follow each other with as many of the same instances share a row."""
-    mix = found.solved.mix
+    mix, options = found.solved.mix, found.options
     assert mix is not None
     spans: list[tuple[int, int, int, int]] = []  # first and last quarter, option, instances
     for (k, q), instances in sorted(mix.instances.items()):
@@ -256,37 +187,29 @@ def instance_table(found: Solution) -> Table:
             spans[-1] = (spans[-1][0], q, k, instances)
         else:
             spans.append((q, q, k, instances))
-    rows: list[dict[str, Cell]] = []
-    for first, last, k, instances in sorted(spans):
-        option = found.options[k]
-        rows.append(
-            {
-                "quarters": str(first + 1) if first == last else f"{first + 1} to {last + 1}",
-                "class": option.klass,
-                "model": option.model,
-                "instances": instances,
-                "on": f"{option.label}{division_of(option)}",
-                "formats": str(option.detail.get("formats", "")).removesuffix(" cache"),
-                "requests_per_s": option.requests_per_s,
-                "ttft_s": option.ttft_s,
-                "tpot_s": option.tpot_s,
-            }
-        )
-    return Table(
+
+    def quarters(row: tuple[int, int, Option, int]) -> str:
+        first, last = row[0] + 1, row[1] + 1
+        return f"{first}" if first == last else f"{first} to {last}"
+
+    def formats(row: tuple[int, int, Option, int]) -> str:
+        return str(row[2].detail.get("formats", "")).removesuffix(" cache")
+
+    return Table.of(
         "instances",
         "Instances by quarter",
+        [(first, last, options[k], count) for first, last, k, count in sorted(spans)],
         (
-            Column("quarters", "quarter", right=True),
-            Column("class", "class"),
-            Column("model", "model"),
-            Column("instances", "number", "count"),
-            Column("on", "each on"),
-            Column("formats", "formats"),
-            Column("requests_per_s", "rate", "rate"),
-            Column("ttft_s", "first", "ttft_s"),
-            Column("tpot_s", "token", "tpot_s"),
+            Column("quarters", "quarter", right=True, of=quarters),
+            Column("class", "class", of=lambda row: row[2].klass),
+            Column("model", "model", of=lambda row: row[2].model),
+            Column("instances", "number", "count", of=lambda row: row[3]),
+            Column("on", "each on", of=lambda row: divided(row[2])),
+            Column("formats", "formats", of=formats),
+            Column("requests_per_s", "rate", "rate", of=lambda row: row[2].requests_per_s),
+            Column("ttft_s", "first", "ttft_s", of=lambda row: row[2].ttft_s),
+            Column("tpot_s", "token", "tpot_s", of=lambda row: row[2].tpot_s),
         ),
-        rows,
         (
             "Formats: of weights and cache. Rate: requests per second, at most. First: time to the "
             "first token; token: time of each later one. tp, pp, dp, ep: tensor, pipeline, "
@@ -295,36 +218,31 @@ def instance_table(found: Solution) -> Table:
     )
 
 
-def _split(found: Solution) -> str:
-    return ", instances split" if split(found) else ""
-
-
-def price_table(found: Solution) -> Table:
+def _prices(found: Solution, prices: Sequence[Json]) -> Table:
     bought = ""
-    if any(offer.way == BUY for offer in found.plan.offers):
+    if any(row["way"] == BUY for row in prices):
         bought = " What is bought has its share of server and network in its price."
-    return Table(
+
+    def paid(key: str, name: str, title: str) -> Column:
+        return Column(name, title, right=True, of=lambda row: price(row["way"], row[key]))
+
+    return Table.of(
         "prices",
         f"Prices at which the mix changes{_split(found)}",
+        prices,
         (
             Column("offer", "offer"),
-            Column("usd", "price", right=True),
+            paid("usd", "usd", "price"),
             Column("used", "in the mix"),
-            Column("usd_at", "enters or leaves at", right=True),
-            Column("without", "cost without it", "change"),
-            Column("reason", ""),
+            paid("usd_enters_or_leaves_at", "usd_at", "enters or leaves at"),
+            Column(
+                "without",
+                "cost without it",
+                "change",
+                of=lambda row: row["fleet_costs_more_without"],
+            ),
+            Column("reason", "", of=lambda row: row["reason"] or ""),
         ),
-        [
-            {
-                "offer": row.offer.label,
-                "usd": price(row.offer, row.offer.usd),
-                "used": row.used,
-                "usd_at": None if row.usd_at is None else price(row.offer, row.usd_at),
-                "without": row.without,
-                "reason": row.reason,
-            }
-            for row in found.entries
-        ],
         (
             "An offer is in the mix below the price of the fourth column, all others as they are. "
             f"The fifth is of the discounted cost of the plan.{bought}",
@@ -332,38 +250,45 @@ def price_table(found: Solution) -> Table:
     )
 
 
-def _each(what: str, usd: float) -> str:
-    """Dollars for one more of a limit, a supply or a demand: `$173 per kW`."""
-    if what == "watts":
-        return f"{dollars(1e3 * usd)} per kW"
-    unit = "request/s" if what.startswith(DEMAND) else what.removesuffix("s")
-    unit = "chip a quarter" if what.startswith(SUPPLY) else unit
-    return f"{dollars(usd)} per {'dollar' if what.startswith('usd') else unit}"
+def _split(found: Solution) -> str:
+    return ", instances split" if split(found) else ""
 
 
-def change_table(found: Solution) -> Table:
-    return Table(
+def _changes(found: Solution) -> Table:
+    def each(row: Loosened) -> str | None:
+        """Dollars for one more of a limit, a supply or a demand: `$173 per kW`."""
+        if not row.usd:
+            return None
+        usd = abs(row.usd) / (row.after - row.before)
+        if row.what == "watts":
+            return f"{dollars(1e3 * usd)} per kW"
+        unit = "request/s" if row.what.startswith(DEMAND) else row.what.removesuffix("s")
+        unit = "chip a quarter" if row.what.startswith(SUPPLY) else unit
+        return f"{dollars(usd)} per {'dollar' if row.what.startswith('usd') else unit}"
+
+    def change(row: Loosened) -> str:
+        if row.usd is None:
+            return "nothing keeps it" if row.status == "infeasible" else "not solved in time"
+        if row.usd == 0.0:
+            return "unchanged"
+        return f"{'costs' if row.usd > 0 else 'saves'} {dollars(abs(row.usd))}"
+
+    return Table.of(
         "changes",
         f"What {MORE:.0%} more of each limit, supply and demand does{_split(found)}",
+        found.loosened,
         (
-            Column("what", "what"),
-            Column("before", "now", right=True),
-            Column("after", "with more", right=True),
-            Column("plan", "the plan", right=True),
-            Column("each", "that is", right=True),
+            Column("what", "what", of=lambda row: limit_words(row.what)),
+            Column("before", "now", right=True, of=lambda row: value_words(row.what, row.before)),
+            Column(
+                "after",
+                "with more",
+                right=True,
+                of=lambda row: value_words(row.what, row.after),
+            ),
+            Column("plan", "the plan", right=True, of=change),
+            Column("each", "that is", right=True, of=each),
         ),
-        [
-            {
-                "what": limit_words(row.what),
-                "before": value_words(row.what, row.before),
-                "after": value_words(row.what, row.after),
-                "plan": _change(row),
-                "each": _each(row.what, abs(row.usd) / (row.after - row.before))
-                if row.usd
-                else None,
-            }
-            for row in found.loosened
-        ],
         (
             "The plan is solved again with that alone changed. A change that moves no whole server "
             "does nothing.",
@@ -371,15 +296,7 @@ def change_table(found: Solution) -> Table:
     )
 
 
-def _change(row: Loosened) -> str:
-    if row.usd is None:
-        return "nothing keeps it" if row.status == "infeasible" else "not solved in time"
-    if row.usd == 0.0:
-        return "unchanged"
-    return f"{'costs' if row.usd > 0 else 'saves'} {dollars(abs(row.usd))}"
-
-
-def refused_table(found: Solution) -> Table:
+def _refused(refused: Sequence[Json]) -> Table:
     return Table(
         "refused",
         "What serves no class",
@@ -389,8 +306,5 @@ def refused_table(found: Solution) -> Table:
             Column("model", "model"),
             Column("reason", "why"),
         ),
-        [
-            {"class": row.klass, "chip": row.chip, "model": row.model, "reason": row.reason}
-            for row in found.refused
-        ],
+        refused,
     )

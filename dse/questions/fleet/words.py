@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dse import units
 from dse.answer.numbers import dollars, share, significant, tenths, time
+from dse.answer.sentences import listed
 from dse.economics.fleet import DEMAND, MANY, SUPPLY
-from dse.economics.fleet_cost import Counted
+from dse.economics.fleet_cost import Counted, Mix
 from dse.economics.priced import as_of_words, unsold_rests, unsold_sentences
 from dse.questions.fleet.answer import Solution, owned_prices, per_million, single, split
 from dse.questions.fleet.changes import EVEN, Entry, Loosened
 from dse.schema.plan import BUY, DemandClass, FleetChip, Offer, Plan
 
+# A limit in words, the dimension of its value (dollars where it has none), and what follows that.
 LIMITS = {
-    "watts": "the power",
-    "racks": "the racks",
-    "chips": "the number of chips",
-    "usd_per_hour": "the budget per hour",
-    "usd_per_quarter": "the budget per quarter",
-    "usd_total": "the total budget",
+    "usd_per_hour": ("the budget per hour", "", " an hour"),
+    "usd_per_quarter": ("the budget per quarter", "", " a quarter"),
+    "usd_total": ("the total budget", "", " in all"),
+    "watts": ("the power", "W", ""),
+    "racks": ("the racks", "count", " racks"),
+    "chips": ("the number of chips", "count", " chips"),
 }
 # Costs of owning that the answer names, as `dse.schema.costs.RULES` does, in words.
 OWNED_COSTS = {
@@ -32,7 +32,6 @@ OWNED_COSTS = {
     "electricity": "electricity",
 }
 ROUNDING = 1e-6  # of a gap
-_DIMENSION = {"watts": "W", "racks": "count", "chips": "count"}
 WORDS = {
     "instance": "one copy of the model on as many chips as it is divided over",
     "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
@@ -65,91 +64,68 @@ def lead(found: Solution) -> list[str]:
     return [_what(found), *unsold, *_traffic(found), *_how_sure(found), *_changes(found)]
 
 
-def price(offer: Offer, usd: float) -> str:
-    """A price of an offer with what it is paid for."""
-    return f"{dollars(usd)} a chip" if offer.way == BUY else f"${significant(usd)} per chip-hour"
+def price(way: str, usd: float | None) -> str | None:
+    """A price with what it is paid for."""
+    if usd is None:
+        return None
+    return f"{dollars(usd)} a chip" if way == BUY else f"${significant(usd)} per chip-hour"
 
 
 def value_words(name: str, value: float) -> str:
     """The value of a limit, a supply or a demand with its unit."""
     if name.startswith(DEMAND):
-        return f"{rate_words(value)} requests/s"
+        rate = f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
+        return f"{rate} requests/s"
     if name.startswith(SUPPLY):
         return f"{value:,.0f} chips a quarter"
-    if name in _DIMENSION:
-        return units.format(value, _DIMENSION[name], 4)
-    return dollars(value)
-
-
-def rate_words(per_s: float) -> str:
-    """Requests per second, three digits or whole."""
-    return f"{per_s:,.0f}" if per_s >= 100.0 else f"{per_s:.3g}"
+    dimension = LIMITS[name][1]
+    return units.format(value, dimension, 4) if dimension else dollars(value)
 
 
 def limit_words(name: str) -> str:
     kind, _, rest = name.partition(" ")
-    if kind == DEMAND:
-        return f"the demand of {rest}"
-    return f"the supply of {rest}" if kind == SUPPLY else LIMITS[name]
+    return f"the {kind} of {rest}" if kind in (DEMAND, SUPPLY) else LIMITS[name][0]
 
 
-def percentile_words(one: DemandClass) -> str:
-    """For which first tokens the limit of a class holds."""
-    return "the median" if one.percentile in (None, 50) else f"{one.percentile}%"
+def percentile_words(percentile: int | None) -> str:
+    """For which first tokens a limit holds."""
+    return "the median" if percentile in (None, 50) else f"{percentile}%"
 
 
 def asked_words(plan: Plan) -> str:
     """The plan in one line."""
     quarters = "One quarter" if plan.quarters == 1 else f"{plan.quarters} quarters"
-    parts = [plan.title.rstrip(".")]
-    if plan.description:
-        parts.append(plan.description.rstrip("."))
     basis = f"rents on the basis {plan.price_basis} unless a chip says otherwise"
     if all(offer.way == BUY for offer in plan.offers):
         basis = "chips are bought, at the costs of owned_tco"
-    return ". ".join([*parts, f"{quarters}; {basis}", *map(upper, _limits(plan))]) + "."
-
-
-def _limits(plan: Plan) -> list[str]:
-    """The limits that are given, what is owned, and what is kept spare."""
-    after = {
-        "usd_per_hour": " an hour",
-        "usd_per_quarter": " a quarter",
-        "usd_total": " in all",
-        "watts": "",
-        "racks": " racks",
-        "chips": " chips",
-    }
-    found = [
-        f"at most {value_words(name, getattr(plan.limits, name))}{words}"
-        for name, words in after.items()
-        if getattr(plan.limits, name) != float("inf")
-    ]
-    found += [f"{chip.stock:,} {chip.chip} are owned" for chip in plan.chips if chip.stock]
+    parts = [plan.title, plan.description, f"{quarters}; {basis}"]
+    for name, (_, _, after) in LIMITS.items():
+        if (value := getattr(plan.limits, name)) != float("inf"):
+            parts.append(f"At most {value_words(name, value)}{after}")
+    parts += [f"{chip.stock:,} {chip.chip} are owned" for chip in plan.chips if chip.stock]
     if plan.spare_servers:
-        plural = "s" * (plan.spare_servers > 1)
-        found.append(f"{plan.spare_servers} spare server{plural} of each chip that is used")
+        parts.append(f"{_several(plan.spare_servers, 'spare server')} of each chip that is used")
     if plan.spare_share:
-        found.append(f"{share(plan.spare_share)} spare chips")
-    return found
+        parts.append(f"{share(plan.spare_share)} spare chips")
+    return "".join(f"{part.rstrip('.')}. " for part in parts if part).rstrip()
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count > 1)}"
 
 
 def _what(found: Solution) -> str:
     plan, mix, counted = found.plan, found.solved.mix, found.counted
     assert mix is not None
     assert counted is not None
-    parts = [
-        _orders(found, offer)
-        for offer in plan.offers
-        if any(label == offer.label for label, _ in mix.orders)
-    ]
-    what = and_(parts) if parts else "order nothing"
-    on = [_on(chip, counted) for chip in plan.chips if chip.stock]
-    if on:
-        what += f"; {and_(on)}"
+    ordered = {label for label, _ in mix.orders}
+    parts = [_orders(plan, mix, offer) for offer in plan.offers if offer.label in ordered]
+    what = listed(parts) or "order nothing"
+    if on := [_on(chip, counted) for chip in plan.chips if chip.stock]:
+        what += f"; {listed(on)}"
     cost = sum(one.usd for one in counted.quarters)
     return (
-        f"{upper(what)}: {dollars(cost)} over {plan.quarters} quarter{'s' * (plan.quarters > 1)}, "
+        f"{upper(what)}: {dollars(cost)} over {_several(plan.quarters, 'quarter')}, "
         f"{dollars(per_million(plan, counted))} per million tokens."
     )
 
@@ -166,23 +142,16 @@ def _on(chip: FleetChip, counted: Counted) -> str:
     return f"run up to {max(on):,} of {owned} ({ends})"
 
 
-def _orders(found: Solution, offer: Offer) -> str:
+def _orders(plan: Plan, mix: Mix, offer: Offer) -> str:
     """Rent 24 h100_sxm on rental_3yr (16 in quarter 1, 8 in quarter 3)."""
-    mix = found.solved.mix
-    assert mix is not None
-    server = found.plan.chip(offer.chip).server
+    server = plan.chip(offer.chip).server
     when = sorted((q, n * server) for (label, q), n in mix.orders.items() if label == offer.label)
     what = offer.label.replace(", rent", "").replace(", bought", "")
-    text = f"{offer.way} {sum(chips for _, chips in when):,} {what}"
     each = [f"{chips:,} in quarter {q + 1}" for q, chips in when]
-    ordered = "ordered " if offer.lead_quarters else ""
-    later = ""
+    said = listed(each) if len(when) > 1 else f"in quarter {when[0][0] + 1}"
     if offer.lead_quarters:
-        plural = "s" * (offer.lead_quarters > 1)
-        later = f", there {offer.lead_quarters} quarter{plural} later"
-    if len(when) == 1:
-        each = [f"in quarter {when[0][0] + 1}"]
-    return f"{text} ({ordered}{and_(each)}{later})"
+        said = f"ordered {said}, there {_several(offer.lead_quarters, 'quarter')} later"
+    return f"{offer.way} {sum(chips for _, chips in when):,} {what} ({said})"
 
 
 def _traffic(found: Solution) -> list[str]:
@@ -197,12 +166,14 @@ def _traffic(found: Solution) -> list[str]:
     sentences = [
         f"It serves up to {significant(quarter.capacity[one.name])} requests/s with {first} within "
         f"{time(one.ttft_s)} and {time(one.tpot_s)} per token after it. It is sized for "
-        f"{significant(one.peak_per_s(0))} requests/s; the mean is "
-        f"{significant(one.requests_per_s)}."
+        f"{significant(one.traffic.peak_per_s(0))} requests/s; the mean is "
+        f"{significant(one.traffic.requests_per_s)}."
     ]
-    lengths = f"A request has {one.prompt_tokens:,.0f} prompt and {one.output_tokens:,.0f} output"
-    groups = f", in {len(one.streams)} groups of lengths" if len(one.streams) > 1 else ""
-    sentences.append(f"{lengths} tokens in the mean{groups}.")
+    mean = one.traffic.mean
+    sentences.append(
+        f"A request has {mean.prompt_tokens:,.0f} prompt and {mean.output_tokens:,.0f} output "
+        f"tokens in the mean{_groups(one)}."
+    )
     kept = [row for row in found.alone if row.counted is not None]
     if len(kept) > 1:
         best, second = (row.counted.usd for row in kept[:2] if row.counted is not None)
@@ -216,6 +187,11 @@ def _traffic(found: Solution) -> list[str]:
             f"{found.by_means:,} chips would serve instead of {chips:,}."
         )
     return sentences
+
+
+def _groups(one: DemandClass) -> str:
+    groups = len(one.traffic.streams)
+    return f", in {groups} groups of lengths" if groups > 1 else ""
 
 
 def _how_sure(found: Solution) -> list[str]:
@@ -261,8 +237,8 @@ def _changes(found: Solution) -> list[str]:
         assert nearest.usd_at is not None
         sentences.append(
             f"Next is {nearest.offer.label}: it would be used below "
-            f"{price(nearest.offer, nearest.usd_at)}; it costs "
-            f"{price(nearest.offer, nearest.offer.usd)} now."
+            f"{price(nearest.offer.way, nearest.usd_at)}; it costs "
+            f"{price(nearest.offer.way, nearest.offer.usd)} now."
         )
     for row in found.entries:
         sentences += _of_offer(row)
@@ -276,8 +252,8 @@ def _of_offer(row: Entry) -> list[str]:
         return [f"With or without {row.offer.label}, the cost is the same to the solver's gap."]
     if row.used and row.usd_at is not None and row.without is not None:
         return [
-            f"{row.offer.label} stays in the fleet up to {price(row.offer, row.usd_at)}; it costs "
-            f"{price(row.offer, row.offer.usd)} now. Without it the plan costs "
+            f"{row.offer.label} stays in the fleet up to {price(row.offer.way, row.usd_at)}; it "
+            f"costs {price(row.offer.way, row.offer.usd)} now. Without it the plan costs "
             f"{tenths(row.without)} more."
         ]
     return [f"{row.offer.label}: {row.reason}."] if row.used else []
@@ -319,7 +295,7 @@ def _infeasible(found: Solution) -> list[str]:
         ]
         least = "" if row.proven else " (a smaller change may be enough)"
         together = "" if row.alone else "No limit alone is enough; together: "
-        text = f"{and_(parts)}{least}."
+        text = f"{listed(parts)}{least}."
         sentences.append(f"{together}{text}" if together else upper(text))
     for label in found.waits:
         sentences.append(f"With no wait for {label}, the plan holds.")
@@ -367,15 +343,15 @@ def _rate_words(plan: Plan) -> list[str]:
         )
     found += [
         f"{one.name}: the highest rate of random (Poisson) arrivals that keeps "
-        f"{percentile_words(one)} of first tokens in time; each instance takes its share at random"
-        + (f", in {len(one.streams)} groups of lengths" if len(one.streams) > 1 else "")
+        f"{percentile_words(one.percentile)} of first tokens in time; each instance takes its "
+        f"share at random{_groups(one)}"
         for one in plan.demand
         if one.percentile is not None
     ]
     found += [
-        f"{one.name} from {one.source}" + (", at its mean lengths" if len(one.streams) == 1 else "")
+        f"{one.name} from {one.traffic.source}{'' if _groups(one) else ', at its mean lengths'}"
         for one in plan.demand
-        if one.source
+        if one.traffic.source
     ]
     return found
 
@@ -402,7 +378,3 @@ def _owned_words(plan: Plan) -> list[str]:
 def upper(text: str) -> str:
     """With a capital letter at its start."""
     return text[:1].upper() + text[1:]
-
-
-def and_(parts: Sequence[str]) -> str:
-    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)

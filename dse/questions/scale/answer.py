@@ -76,9 +76,13 @@ class Scaled:
             **({} if subject.one.routing_skew is None else {"routing_skew": True}),
         }
         known = assumptions(
-            subject.catalog, subject.model, deployment, alone(subject.workload), worst,
+            subject.catalog,
+            subject.model,
+            deployment,
+            alone(subject.workload),
+            worst,
             subject.price_basis,
-        )  # fmt: skip
+        )
         return [
             *(text for text in known if not text.startswith(UNUSED)),
             "jitter is an input: no public percentiles of collective times were found",

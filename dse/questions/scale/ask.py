@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.physics.workload import Workload
-from dse.problem.instances import Subject, subject_of
+from dse.problem.instances import subject_of
 from dse.questions.estimate.ask import known_dtypes
-from dse.questions.scale.answer import Asked, scaled
-from dse.questions.scale.present import scale_answer
+from dse.questions.scale.answer import Asked, Scaled, document, scaled
+from dse.questions.scale.figures import figures
+from dse.questions.scale.tables import size_data, tables
+from dse.questions.scale.words import WORDS, asked_words, lead
 from dse.schema.backend import find_backend
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
@@ -92,24 +94,34 @@ def scale(
         network_overlap=network_overlap,
     )
 
-    def subject(name: str) -> Subject:
-        return subject_of(
-            catalog,
-            found,
-            name,
-            workload,
-            **dtypes,
-            price_basis=price_basis,
-            routing_skew=routing_skew,
-        )
-
-    subjects = [subject(name) for name in chips]
+    more: dict[str, Any] = {**dtypes, "price_basis": price_basis, "routing_skew": routing_skew}
+    subjects = [subject_of(catalog, found, name, workload, **more) for name in chips]
     answers = [scaled(one, asked, progress) for one in subjects]
-    return scale_answer(answers, with_stages=pipeline, command=command)
+    return _answer(answers, with_stages=pipeline, command=command)
+
+
+def _answer(answers: Sequence[Scaled], *, with_stages: bool, command: str) -> Answer:
+    """One answer for the chips of `answers`. `with_stages` prints the table of pipeline stages,
+    which the page always has."""
+    sentences = lead(answers)
+    found = document(answers, sentences)
+    shown = [one for answer in answers for one in tables(answer, with_stages=with_stages)]
+    return Answer(
+        question="scale",
+        title=f"Scale up or scale out: {found['model']}",
+        asked=f"{found['model']}, {asked_words(found)}",
+        headline=sentences[0],
+        sentences=sentences[1:],
+        blocks=(*figures(answers), *shown),
+        rests=tuple(dict.fromkeys(text for answer in answers for text in answer.assumed)),
+        command=command,
+        document=found,
+        data=(size_data(answers),),
+        words=WORDS,
+    )
 
 
 def _limit(written: str, name: str) -> float:
-
     field = f"--{name.replace('_', '-')}"
     seconds = units.parse(written, "s", field=field)
     if seconds == 0.0:
@@ -119,7 +131,6 @@ def _limit(written: str, name: str) -> float:
 
 def _jitters(text: str) -> tuple[float, ...]:
     """Times with commas between; a bare 0 is 0. None may exceed a second."""
-
     found = [
         0.0 if word.strip() == "0" else units.parse(word.strip(), "s", field="--jitter")
         for word in text.split(",")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dse import units
@@ -89,38 +89,28 @@ def collectives_measured(
     if not rows:
         raise InputError(f"no measured all-reduce of {chip}", accepted="without --measured")
     launch = sorted({time(row["launch_s"]) for row in rows if row["launch_s"]})
-    notes = [
+    notes = (
         f"The model has {', '.join(launch)} added for the launch from Python that this benchmark "
         "has in every message: what small messages in one box take beyond the fitted kernels, "
-        "which run inside CUDA graphs."
-    ]
+        "which run inside CUDA graphs.",
+    )
     return Answer(
         question="collectives",
         title=f"All-reduce, measured on {chip}",
         headline=f"{len(rows):,} measured all-reduces of {chip} beside the model.",
         blocks=[
-            Table(
+            Table.of(
                 "measured",
                 "All-reduce",
+                rows,
                 (
                     Column("chips", "chips", "count"),
-                    Column("message", "message"),
+                    _MESSAGE,
                     Column("seconds", "measured", "time"),
                     Column("predicted_s", "model", "time"),
-                    Column("ratio", "model / measured", "ratio"),
-                    Column("note", "software, note"),
+                    Column("ratio", "model / measured", "ratio", of=_ratio),
+                    Column("note", "software, note", of=_software),
                 ),
-                [
-                    {
-                        "chips": row["chips"],
-                        "message": size_label(row["bytes"]),
-                        "seconds": row["seconds"],
-                        "predicted_s": row["predicted_s"],
-                        "ratio": row["predicted_s"] / row["seconds"],
-                        "note": "; ".join(filter(None, (row["software"], row["note"]))),
-                    }
-                    for row in rows
-                ],
                 notes=notes if launch else (),
             )
         ],
@@ -155,69 +145,71 @@ def _fabric(answer: Json) -> str:
     )
 
 
+def _ratio(row: Json) -> float:
+    return row["predicted_s"] / row["seconds"]
+
+
+def _software(row: Json) -> str:
+    return "; ".join(filter(None, (row["software"], row["note"])))
+
+
+_MESSAGE = Column("message", "message", of=lambda row: size_label(row["bytes"]))
+
+
 def _times(answer: Json) -> Table:
-    return Table(
+    """The size of a message stands on the first row of it."""
+    return Table.of(
         f"times {answer['chip']}",
         f"{answer['chip']} on {answer['system']}",
-        (
-            Column("message", "message"),
-            Column("collective", "collective"),
-            Column("seconds", "time", "time"),
-            Column("bus", "bus", "bandwidth"),
-            Column("kind", "kind"),
-            Column("algorithm", "algorithm"),
-        ),
         [
-            {
-                "message": size_label(message["bytes"]) if k == 0 else "",
-                "collective": TITLES[one["collective"]],
-                "seconds": one["seconds"],
-                "bus": one["bus_bytes_per_s"],
-                "kind": one["kind"],
-                "algorithm": one["algorithm"],
-            }
+            {**one, "message": "" if k else size_label(message["bytes"])}
             for message in answer["messages"]
             for k, one in enumerate(message["collectives"])
         ],
+        (
+            Column("message", "message"),
+            Column("collective", "collective", of=lambda one: TITLES[one["collective"]]),
+            Column("seconds", "time", "time"),
+            Column("bus", "bus", "bandwidth", of=lambda one: one["bus_bytes_per_s"]),
+            Column("kind", "kind"),
+            Column("algorithm", "algorithm"),
+        ),
     )
 
 
 def _ratios(first: Json, second: Json) -> Table:
-    labels = [size_label(message["bytes"]) for message in first["messages"]]
-    pairs = list(zip(labels, first["messages"], second["messages"], strict=True))
-    return Table(
+    def over(a: Json, b: Json) -> Callable[[str], float]:
+        """The ratio of a collective for one message."""
+        mine, other = ({o["collective"]: o["seconds"] for o in m["collectives"]} for m in (a, b))
+        return lambda name: other[name] / mine[name]
+
+    messages = zip(first["messages"], second["messages"], strict=True)
+    each = [(size_label(a["bytes"]), over(a, b)) for a, b in messages]
+    return Table.of(
         "ratios",
         f"Time of {second['chip']} over that of {first['chip']}, {first['chips']} chips each",
+        TITLES,
         (
-            Column("collective", "collective"),
-            *(Column(label, label, "ratio") for label in labels),
+            Column("collective", "collective", of=lambda name: TITLES[name]),
+            *(Column(label, label, "ratio", of=of) for label, of in each),
         ),
-        [
-            {"collective": title}
-            | {label: _seconds(b, name) / _seconds(a, name) for label, a, b in pairs}
-            for name, title in TITLES.items()
-        ],
     )
-
-
-def _seconds(message: Json, name: str) -> float:
-    return next(one["seconds"] for one in message["collectives"] if one["collective"] == name)
 
 
 def _measured_ratios(answer: Json) -> Table:
     rows = answer["measured_ratios"]
     few, many = rows[0]["chips"]
-    return Table(
+    return Table.of(
         f"measured {answer['chip']}",
         f"Measured on {answer['chip']}, {answer['system']}: bus bandwidth of an all-reduce over "
         f"{few} chips over that of {many}",
+        rows,
         (
-            Column("message", "message"),
+            _MESSAGE,
             Column("measured", "measured", "ratio"),
             Column("predicted", "model", "ratio"),
             Column("note", "note"),
         ),
-        [{**row, "message": size_label(row["bytes"])} for row in rows],
     )
 
 

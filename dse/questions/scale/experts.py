@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dse.blocks.operators import Role
 from dse.errors import InputError
-from dse.physics.operators import Role
 from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import MEMORY, Subject, batch_at
 from dse.questions.scale.fabric import one_domain
+from dse.questions.scale.sizes import rows_of
 from dse.space.candidates import Floats
 from dse.space.deployments import Deployments, sizes_up_to, with_redundant_experts
 
@@ -76,28 +77,20 @@ def expert_domain(
     exchanged, alone = (operators_s(metrics, ALL_TO_ALL) for metrics in (as_is, one))
     computed, fits = operators_s(as_is, (EXPERTS,)), as_is.violations[MEMORY] <= 0.0
     steps, undivided = (metrics.values["decode_step_s"] for metrics in (as_is, one))
-    rows = [
-        ExpertGroup(
-            expert_parallel=chips,
-            redundant_experts=copies,
-            domains=-(-chips // subject.domain),
-            fits=bool(fits[k]),
-            decode_step_s=float(steps[k]),
-            all_to_all_s=float(exchanged[k]),
-            experts_s=float(computed[k]),
-            all_to_all_share=float(exchanged[k] / steps[k]),
-            all_to_all_one_domain_s=float(alone[k]),
-            decode_step_one_domain_s=float(undivided[k]),
-            output_tokens_per_s_per_chip=float(requests_per_chip / steps[k]),
-        )
-        for k, (chips, copies) in enumerate(
-            zip(
-                groups["expert_parallel"].tolist(),
-                groups["redundant_experts"].tolist(),
-                strict=True,
-            )
-        )
-    ]
+    rows = rows_of(
+        ExpertGroup,
+        expert_parallel=groups["expert_parallel"],
+        redundant_experts=groups["redundant_experts"],
+        domains=-(-groups["expert_parallel"] // subject.domain),
+        fits=fits,
+        decode_step_s=steps,
+        all_to_all_s=exchanged,
+        experts_s=computed,
+        all_to_all_share=exchanged / steps,
+        all_to_all_one_domain_s=alone,
+        decode_step_one_domain_s=undivided,
+        output_tokens_per_s_per_chip=requests_per_chip / steps,
+    )
     return [
         min(
             (row for row in rows if row.expert_parallel == chips),

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dse.problem.describe import number
 from dse.problem.instances import Subject, evaluated
+from dse.questions.scale.sizes import rows_of
 from dse.space.deployments import Deployments, divisors
 
 STAGES = (1, 2, 4, 8)
@@ -51,20 +53,18 @@ def pipeline_latency(
     )
     staged = evaluated(subject, stages_of)
     flat = evaluated(subject, _tensor_alone(stages_of.chips))
-    return [
-        Stages(
-            tensor_parallel=tensor,
-            pipeline_parallel=count,
-            chips=tensor * count,
-            fits=bool(staged.memory[k] <= 0.0),
-            tpot_s=float(staged.tpot_s[k]),
-            tpot_ratio=float(staged.tpot_s[k] / staged.tpot_s[0]),
-            ttft_s=float(staged.ttft_s[k]),
-            memory_bytes_per_chip=float(staged.memory_bytes[k]),
-            tensor_tpot_s=float(flat.tpot_s[k]) if flat.rule[k] < 0 else None,
-        )
-        for k, count in enumerate(counts)
-    ]
+    return rows_of(
+        Stages,
+        tensor_parallel=[tensor] * len(counts),
+        pipeline_parallel=counts,
+        chips=[tensor * count for count in counts],
+        fits=staged.memory <= 0.0,
+        tpot_s=staged.tpot_s,
+        tpot_ratio=staged.tpot_s / staged.tpot_s[0],
+        ttft_s=staged.ttft_s,
+        memory_bytes_per_chip=staged.memory_bytes,
+        tensor_tpot_s=[number(tpot_s) for tpot_s in np.where(flat.rule < 0, flat.tpot_s, np.nan)],
+    )
 
 
 def _smallest(subject: Subject) -> int:

@@ -12,8 +12,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.errors import NothingFeasible
 from dse.physics.intervals import interval
@@ -40,6 +42,7 @@ FINE = 8  # steps between two powers of two of the requests in flight, and betwe
 
 NOT_ASKED = "one request alone was asked for"
 
+T = TypeVar("T")
 Progress = Callable[[str], None]
 
 
@@ -74,6 +77,17 @@ class Point:
     def chips(self) -> int:
         """Of the instance."""
         return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def division(self) -> str:
+        """`tp8 pp2`; degrees of 1 are left out."""
+        parts = [
+            f"{name[0]}p{degree}"
+            for name in ("tensor", "pipeline", "data", "expert")
+            if (degree := getattr(self, f"{name}_parallel")) > 1
+        ]
+        copies = f"+{self.redundant_experts}" if self.redundant_experts else ""
+        return " ".join(parts) + copies if parts else "one chip"
 
 
 def divisions(points: Sequence[Point]) -> Deployments:
@@ -337,17 +351,21 @@ def replication(subject: Subject, rows: Sequence[Size], demand: int) -> list[Rep
     of = evaluated(subject, table, load, replicas=replicas)
     paid = demand / (replicas * table.chips)
     most = max(p.output_tokens_per_s_per_chip for _, p in kept)
-    return [
-        Replicas(
-            chips=size,
-            replicas=int(replicas[k]),
-            idle_chips=demand % size,
-            output_tokens_per_s=float(of.output_tokens_per_s[k]),
-            usd_per_million_total_tokens=number(of.usd[k] * paid[k]),
-            tpot_s=float(of.tpot_s[k]),
-            ttft_s=float(of.ttft_s[k]),
-            concurrency=int(load[k]),
-            of_best=float(of.output_tokens_per_s[k]) / (demand * most),
-        )
-        for k, (size, _) in enumerate(kept)
-    ]
+    return rows_of(
+        Replicas,
+        chips=[size for size, _ in kept],
+        replicas=replicas.astype(int),
+        idle_chips=[demand % size for size, _ in kept],
+        output_tokens_per_s=of.output_tokens_per_s,
+        usd_per_million_total_tokens=[number(usd) for usd in of.usd * paid],
+        tpot_s=of.tpot_s,
+        ttft_s=of.ttft_s,
+        concurrency=load.astype(int),
+        of_best=of.output_tokens_per_s / (demand * most),
+    )
+
+
+def rows_of(make: Callable[..., T], **columns: Sequence[object] | NDArray[Any]) -> list[T]:
+    """An object for each row of columns, (n,) each; NumPy's numbers become Python's."""
+    lists = [np.asarray(column).tolist() for column in columns.values()]
+    return [make(**dict(zip(columns, row, strict=True))) for row in zip(*lists, strict=True)]

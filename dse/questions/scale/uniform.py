@@ -17,7 +17,7 @@ from dse.physics.jitter import with_jitter
 from dse.physics.machines import Machines
 from dse.problem.instances import Subject, evaluated
 from dse.questions.scale.fabric import faster_links
-from dse.questions.scale.sizes import Point, Progress, ceiling, divisions, instance_sizes
+from dse.questions.scale.sizes import Point, Progress, ceiling, divisions, instance_sizes, rows_of
 
 JITTERS_S = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6, 300e-6)
 DISTRIBUTION = "exponential"
@@ -110,17 +110,15 @@ def evenness(
         base = tpot(subject.machines, jitter)
         wide = tpot(faster_links(subject.machines, 2.0), jitter)
         even = tpot(subject.machines, jitter / 2.0)
-        rows += [
-            Evenness(
-                chips=p.chips,
-                concurrency=p.concurrency,
-                jitter_s=jitter,
-                tpot_s=float(base[k]),
-                twice_bandwidth_s=float(wide[k]),
-                half_jitter_s=float(even[k]),
-                bandwidth_elasticity=math.log2(base[k] / wide[k]),
-                jitter_elasticity=math.log2(base[k] / even[k]),
-            )
-            for k, p in enumerate(points)
-        ]
+        rows += rows_of(
+            Evenness,
+            chips=[p.chips for p in points],
+            concurrency=[p.concurrency for p in points],
+            jitter_s=[jitter] * len(points),
+            tpot_s=base,
+            twice_bandwidth_s=wide,
+            half_jitter_s=even,
+            bandwidth_elasticity=[math.log2(ratio) for ratio in base / wide],
+            jitter_elasticity=[math.log2(ratio) for ratio in base / even],
+        )
     return rows

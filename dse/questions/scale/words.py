@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from dse.answer.numbers import NONE, dollars, plain, share, time
+from dse.answer.numbers import dollars, plain, share, time
 from dse.questions.scale.answer import Scaled
-from dse.questions.scale.experts import ExpertAnswer, expert_answer
-from dse.questions.scale.sizes import GAIN_PER_DOUBLING, Point
+from dse.questions.scale.experts import expert_answer
+from dse.questions.scale.sizes import GAIN_PER_DOUBLING
 from dse.questions.scale.uniform import Evenness
 
 # Terms that the pages explain besides the common ones.
@@ -29,19 +30,6 @@ WORDS = {
     "division": "how one instance is divided: tp tensor, pp pipeline, dp attention-data, ep expert "
     "parallel, +copies of experts",
 }
-
-
-def division(p: Point | None) -> str:
-    """tp 8 pp 2; degrees of 1 are left out."""
-    if p is None:
-        return NONE
-    degrees = (
-        ("tp", p.tensor_parallel), ("pp", p.pipeline_parallel), ("dp", p.data_parallel),
-        ("ep", p.expert_parallel),
-    )  # fmt: skip
-    parts = [f"{name}{degree}" for name, degree in degrees if degree > 1]
-    copies = f"+{p.redundant_experts}" if p.redundant_experts else ""
-    return " ".join(parts) + copies if parts else "one chip"
 
 
 def asked_words(document: Mapping[str, Any]) -> str:
@@ -89,66 +77,64 @@ def _summary(answer: Scaled) -> str:
         return f"{sentence}; no instance keeps the limits."
     if chosen not in by_size:
         return f"{sentence}; replication wins from {chosen} chips on, more than {demand} in all."
+    if chosen == demand:
+        best = chips_words(chosen)
+        return f"{sentence}; no size gives more tokens a chip within the limits than {best}."
     best, whole = by_size[chosen], by_size.get(demand)
-    many = (
-        f"{sentence}; past {chips_words(chosen)} replication wins: {demand} chips as "
+    sentence += (
+        f"; past {chips_words(chosen)} replication wins: {demand} chips as "
         f"{best.replicas} x {chosen} give {plain(best.output_tokens_per_s)} output tokens/s"
     )
-    if chosen == demand:
-        best_size = chips_words(chosen)
-        return f"{sentence}; no size gives more tokens a chip within the limits than {best_size}."
+    usd = best.usd_per_million_total_tokens
     if whole is None:
-        return f"{many}{_at(best.usd_per_million_total_tokens)}."
-    prices = ""
-    low, high = best.usd_per_million_total_tokens, whole.usd_per_million_total_tokens
-    if low is not None and high is not None:
-        prices = f", at {dollars(low)} against {dollars(high)} per million tokens"
+        return f"{sentence}{'' if usd is None else f' at {dollars(usd)} per million tokens'}."
     factor = plain(best.output_tokens_per_s / whole.output_tokens_per_s)
-    return f"{many}, {factor} x one instance of {demand}{prices}."
+    sentence += f", {factor} x one instance of {demand}"
+    other = whole.usd_per_million_total_tokens
+    if usd is None or other is None:
+        return f"{sentence}."
+    return f"{sentence}, at {dollars(usd)} against {dollars(other)} per million tokens."
 
 
 def _one_user(answer: Scaled) -> str:
-    found, gain = answer.ceiling, f"{GAIN_PER_DOUBLING:.0%}"
-    start = f"One user on {answer.subject.chip}:"
+    found, start = answer.ceiling, f"One user on {answer.subject.chip}:"
+    runs = {row.chips: row.single for row in answer.sizes if row.single is not None}
     if found.chips is None or found.tpot_s is None:
-        runs = [row.chips for row in answer.sizes if row.single is not None]
         if len(runs) == 1:
             return f"{start} no ceiling without a second size that runs."
         return (
-            f"{start} no ceiling shows in what runs and was looked at, {runs[0]} to {runs[-1]} "
+            f"{start} no ceiling shows in what runs and was looked at, {min(runs)} to {max(runs)} "
             f"chips ({time(found.minimum_tpot_s)} on {found.minimum_chips})."
         )
-    at = next(row.single for row in answer.sizes if row.chips == found.chips)
-    interval = ""
-    if at is not None:
-        low, high = at.tpot_interval
-        interval = f" (80% interval {time(low)} to {time(high)})"
-    more = ""
+    interval, more, best = "", "", ""
+    if at := runs.get(found.chips):
+        interval = " (80% interval {} to {})".format(*map(time, at.tpot_interval))
     if found.chips > found.smallest_chips:
         speed = plain(found.smallest_tpot_s / found.tpot_s)
         more = f", {speed} x as fast as on {found.smallest_chips}, the fewest that hold the model"
-    best = ""
     if found.minimum_chips > found.chips:
         best = f"; the lowest of all is {time(found.minimum_tpot_s)} on {found.minimum_chips}"
     return (
         f"{start} the ceiling is {chips_words(found.chips)}{interval}{more}. Past it twice the "
-        f"chips save less than {gain} of the time per output token{best}."
+        f"chips save less than {GAIN_PER_DOUBLING:.0%} of the time per output token{best}."
     )
 
 
 def _limits(answer: Scaled) -> list[str]:
     """Why nothing keeps the limits, or what stands in the way of one large instance."""
-    asked, chosen = answer.asked, answer.replicas_of
-    limits = f"{time(asked.tpot_limit_s)} a token and {time(asked.ttft_limit_s)} to the first one"
+    asked, chosen, demand = answer.asked, answer.replicas_of, answer.asked.demand
     if chosen is None:
         last = [row for row in answer.sizes if row.single][-1]
         return [
-            f"No instance of {answer.subject.chip} keeps {limits}: on "
-            f"{chips_words(last.chips)}, {last.within_reason}."
+            f"No instance of {answer.subject.chip} keeps {time(asked.tpot_limit_s)} a token and "
+            f"{time(asked.ttft_limit_s)} to the first one: on {chips_words(last.chips)}, "
+            f"{last.within_reason}."
         ]
     sentences = []
-    if not any(row.chips == asked.demand for row in answer.replicas) and chosen < asked.demand:
-        sentences.append(f"One instance of {asked.demand} {_why_not(answer, asked.demand)}.")
+    if chosen < demand and all(row.chips != demand for row in answer.replicas):
+        row = next((row for row in answer.sizes if row.chips == demand), None)
+        why = f"cannot: {row.reason or row.within_reason}" if row else "was not looked at"
+        sentences.append(f"One instance of {demand} {why}.")
     if answer.even_of is not None and answer.even_of != chosen:
         sentences.append(
             f"With experts chosen evenly (--routing-skew 0) replication wins past "
@@ -157,19 +143,12 @@ def _limits(answer: Scaled) -> list[str]:
     return sentences
 
 
-def _why_not(answer: Scaled, chips: int) -> str:
-    row = next((row for row in answer.sizes if row.chips == chips), None)
-    if row is None:
-        return "was not looked at"
-    return f"cannot: {row.reason or row.within_reason}"
-
-
-def _at(usd: float | None) -> str:
-    return "" if usd is None else f" at {dollars(usd)} per million tokens"
-
-
 def chips_words(count: int) -> str:
     return "1 chip" if count == 1 else f"{count} chips"
+
+
+def domains_words(count: int) -> str:
+    return f"{count} domain{'s' * (count > 1)}"
 
 
 def _experts(answer: Scaled) -> list[str]:
@@ -185,23 +164,18 @@ def _experts(answer: Scaled) -> list[str]:
     )
     if found.across is None or found.across.slowdown is None:
         return [f"{best}; no group that was looked at and fits leaves the domain of {domain}."]
-    inside = ""
+    inside, widest, row = "", "", found.widest
     if found.inside is not None and found.inside.all_to_all_s:
         inside = (
             f" instead of {share(found.inside.all_to_all_share)} at {found.inside.expert_parallel}"
         )
+    if row is not None and row is not found.across and row.slowdown is not None:
+        widest = f"; over {row.expert_parallel} chips {plain(row.slowdown)} x as long"
     return [
         f"{best} and outgrows its domain beyond {domain}: over {found.across.expert_parallel} "
         f"chips its all-to-alls take {plain(found.across.slowdown)} x as long as in one "
-        f"domain, {share(found.across.all_to_all_share)} of the step{inside}{_widest(found)}."
+        f"domain, {share(found.across.all_to_all_share)} of the step{inside}{widest}."
     ]
-
-
-def _widest(found: ExpertAnswer) -> str:
-    row = found.widest
-    if row is None or row is found.across or row.slowdown is None:
-        return ""
-    return f"; over {row.expert_parallel} chips {plain(row.slowdown)} x as long"
 
 
 def _jitter(answer: Scaled) -> list[str]:
@@ -209,28 +183,20 @@ def _jitter(answer: Scaled) -> list[str]:
     rows = answer.jitter
     if len(rows) < 2 or max(row.group_chips for row in rows) == 1:
         return []
-    runs = [[rows[0]]]
-    for row in rows[1:]:
-        if row.group_chips == runs[-1][-1].group_chips:
-            runs[-1].append(row)
-        else:
-            runs.append([row])
     parts = []
-    for run in runs:
-        low, high = time(run[0].jitter_s), time(run[-1].jitter_s)
-        when = f"at {low}" if low == high else f"from {low} to {high}"
-        parts.append(f"{chips_words(run[0].group_chips)} {when}")
+    for chips, run in groupby(rows, key=lambda row: row.group_chips):
+        low, *_, high = [time(row.jitter_s) for row in run] * 2
+        parts.append(
+            f"{chips_words(chips)} {f'at {low}' if low == high else f'from {low} to {high}'}"
+        )
     sentences = [
         f"Jitter: the largest collective that helps one user on {answer.subject.chip} joins "
         f"{', '.join(parts)} of jitter of each member."
     ]
-    ceiling_rows = [row for row in answer.evenness if row.chips == answer.evenness[0].chips]
-    for load, rows_of in (
-        ("one user", [row for row in ceiling_rows if row.concurrency == 1]),
-        ("full load", [row for row in ceiling_rows if row.concurrency > 1]),
-    ):
-        if rows_of:
-            sentences.append(_worth(load, rows_of))
+    at_ceiling = [row for row in answer.evenness if row.chips == answer.evenness[0].chips]
+    for load, many in (("one user", False), ("full load", True)):
+        if of := [row for row in at_ceiling if (row.concurrency > 1) is many]:
+            sentences.append(_worth(load, of))
     return sentences
 
 
@@ -259,19 +225,15 @@ def _worth(load: str, rows: Sequence[Evenness]) -> str:
 def _against(first: Scaled, other: Scaled) -> list[str]:
     """Expert groups of equal size on two chips, at the widest that fits both."""
     mine = {row.expert_parallel: row for row in first.experts if row.fits}
-    both = [(mine[r.expert_parallel], r) for r in other.experts if r.fits
-            and r.expert_parallel in mine]  # fmt: skip
-    apart = [pair for pair in both if (pair[0].domains == 1) != (pair[1].domains == 1)]
+    both = [(mine.get(row.expert_parallel), row) for row in other.experts if row.fits]
+    apart = [(a, b) for a, b in both if a is not None and (a.domains == 1) != (b.domains == 1)]
     if not apart:
         return []
-    a, b = apart[-1]
-    return [
-        f"Experts over {a.expert_parallel} chips: {time(a.decode_step_s)} a step with "
-        f"{share(a.all_to_all_share)} all-to-all in {_domains(a.domains)} of {first.subject.chip}, "
-        f"{time(b.decode_step_s)} with {share(b.all_to_all_share)} in "
-        f"{_domains(b.domains)} of {other.subject.chip}."
+    said = [
+        f"{time(row.decode_step_s)}{step} with {share(row.all_to_all_share)}{what} in "
+        f"{'one domain' if row.domains == 1 else domains_words(row.domains)} of {on.subject.chip}"
+        for row, on, step, what in zip(
+            apart[-1], (first, other), (" a step", ""), (" all-to-all", ""), strict=True
+        )
     ]
-
-
-def _domains(count: int) -> str:
-    return "one domain" if count == 1 else f"{count} domains"
+    return [f"Experts over {apart[-1][0].expert_parallel} chips: {', '.join(said)}."]
