@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from dse import units
 from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
-from dse.quality.laws import DEFAULT, find_law
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.record import record
 from dse.schema.axes import Axis
 from dse.schema.axis_reader import read_axes
@@ -32,6 +32,7 @@ from dse.schema.rack import refusal as rack_refusal
 from dse.schema.reader import (
     OPTIONAL,
     Field,
+    Flag,
     Listed,
     Mistakes,
     Place,
@@ -83,7 +84,9 @@ class Study:
     front are also priced at the average load of `demand`; no objective or limit reads that. `rack`
     is what a hypothetical scale-up domain stands in, where one is searched. `training` says how
     every shape is trained and `lifetime` how much it then serves, each None where it is not asked.
-    `quality_law` names the law that predicts the loss. `views` are questions beside the front,
+    `quality_law` names the law that predicts the loss; of its text, `unique_tokens` are not read
+    twice. Unless `allow_extrapolation`, shapes are searched inside what published models measure
+    (`dse.rules.bands`). `views` are questions beside the front,
     which decide nothing of the search.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
@@ -108,6 +111,8 @@ class Study:
     path: Path
     rack: Rack | None = None
     quality_law: str = DEFAULT
+    unique_tokens: float = UNIQUE_TOKENS
+    allow_extrapolation: bool = False
     training: TrainingTerms | None = None
     lifetime: LifetimeTerms | None = None
     views: tuple[View, ...] = ()
@@ -142,6 +147,19 @@ SPACE = Table(
         example="15T",
     ),
     Field("quality_law", Raw(), DEFAULT, meaning="the law that predicts the loss"),
+    Field(
+        "unique_tokens",
+        Quantity("tokens", "more than zero"),
+        UNIQUE_TOKENS,
+        meaning="the text there is: a search trains on no more, and repeats teach less",
+        example="40T",
+    ),
+    Field(
+        "allow_extrapolation",
+        Flag(),
+        False,
+        meaning="search shapes outside what published models measure",
+    ),
     Field("rack", Text(), None, meaning="of a hypothetical scale-up domain"),
     Field("training", TRAINING, None, meaning="how every shape is trained"),
     Field("lifetime", LIFETIME, None, meaning="how much it then serves"),
@@ -278,6 +296,10 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
         content["chip_files"] = [_digest(Path(file)) for file in chip_files]
     if law != DEFAULT:
         content["quality_law"] = law
+    if frame["unique_tokens"] != UNIQUE_TOKENS:
+        content["unique_tokens"] = frame["unique_tokens"]
+    if frame["allow_extrapolation"]:
+        content["allow_extrapolation"] = True
     if rack is not None:
         content["rack"] = _digest(Path(rack.file))
     if trained is not None:
@@ -304,6 +326,8 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
         path=Path(document.file),
         rack=rack,
         quality_law=law,
+        unique_tokens=frame["unique_tokens"],
+        allow_extrapolation=frame["allow_extrapolation"],
         training=trained,
         lifetime=life,
         views=views,
