@@ -44,6 +44,7 @@ from dse.schema.reader import (
 from dse.schema.training_run import TRAINING, TrainingTerms
 from dse.schema.training_section import check_training, check_training_metrics
 from dse.schema.views import View, read_views
+from dse.schema.wishes import EXACT, Resolution, read_resolution
 from dse.schema.workloads import (
     WEIGHTED,
     WORKLOAD,
@@ -63,10 +64,12 @@ Space: TypeAlias = str | Path | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveSpec:
-    """A metric of `dse.schema.metrics` and the direction that is better."""
+    """A metric of `dse.schema.metrics`, the direction that is better, and the difference that
+    counts for nothing on a front (`dse.schema.wishes`)."""
 
     metric: str
     direction: Direction
+    resolution: Resolution = EXACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,9 @@ class Study:
     front are also priced at the average load of `demand`; no objective or limit reads that. `rack`
     is what a hypothetical scale-up domain stands in, where one is searched. `training` says how
     every shape is trained and `lifetime` how much it then serves, each None where it is not asked.
-    `quality_law` names the law that predicts the loss. `views` are questions beside the front,
-    which decide nothing of the search.
-    `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
+    `quality_law` names the law that predicts the loss. `views` are questions beside the front;
+    they and the resolution of the objectives decide nothing of the search.
+    `fingerprint` is the sha256 of everything that decides a search: not of names, titles, comments
     or the order of keys.
     """
 
@@ -147,6 +150,7 @@ SPACE = Table(
     Field("model", Raw(), meaning="a model, or axes of its shape"),
     Field("deployment", Raw(), meaning="axes of its deployment"),
     Field("objectives", Raw(), meaning="metric: minimize or maximize"),
+    Field("resolution", Raw(), None, meaning="what counts for nothing; 0: the exact front"),
     Field("constraints", Raw(), (), meaning="limits on metrics"),
     Field("views", Raw(), (), meaning="questions beside the front"),
 )
@@ -532,7 +536,10 @@ def _objectives(
             mistakes.add(path, f"read {direction!r}{hint}", " or ".join(_DIRECTIONS))
             continue
         found[name] = ObjectiveSpec(name, direction)
-    return tuple(found[name] for name in METRICS if name in found)
+    names = [name for name in METRICS if name in found]
+    at = Place(mistakes, ("resolution",))
+    steps = read_resolution(document.data.get("resolution"), names, at)
+    return tuple(replace(found[name], resolution=steps[name]) for name in names)
 
 
 def _check_serving(name: str, servings: Sequence[str]) -> None:
