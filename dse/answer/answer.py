@@ -153,19 +153,18 @@ class Table:
         return [[row.get(one.key) for one in self.columns] for row in self.rows]
 
 
-def table_of_texts(
+def side_by_side(
     name: str,
     caption: str,
-    rows: Sequence[Sequence[str]],
-    words: Sequence[int] = (0,),
+    titles: Mapping[str, str],
+    rows: Iterable[tuple[str, Sequence[Cell]]],
     notes: Sequence[str] = (),
 ) -> Table:
-    """A table of `rows` that are texts already, the titles first. Columns of `words` are aligned to
-    the left, all others hold numbers."""
-    head, *body = rows
-    columns = [Column(f"{k}", title, right=k not in words) for k, title in enumerate(head)]
-    cells = [{f"{k}": cell for k, cell in enumerate(row)} for row in body]
-    return Table(name, caption, columns, cells, notes, on_console=False)
+    """Things side by side: a column for each (key: title, that of the row names first), and a row
+    for each (name, its value of every thing)."""
+    columns = [Column(key, title) for key, title in titles.items()]
+    made = [dict(zip(titles, (what, *cells), strict=True)) for what, cells in rows]
+    return Table(name, caption, columns, made, notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""Horizontal bars of the shares of a whole, for any question."""
+"""The parts of a whole, for any question: bars of their shares, and a table of memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from dse.answer.answer import Figure
+from dse.answer.answer import Column, Figure, Table
 from dse.answer.numbers import share
 from dse.answer.palette import plain
 
@@ -31,4 +31,21 @@ def share_bars(name: str, title: str, of: str, shares: Mapping[str, float]) -> F
         },
         f"A bar for each part, as a share of {of}. The longest is {longest}, "
         f"{share(shares[longest])}.",
+    )
+
+
+def memory_parts(
+    parts: Mapping[str, float], capacity: float, caption: str, of: str, notes: Sequence[str] = ()
+) -> Table:
+    """Bytes of each part, and their share of a capacity, which is the last row."""
+    return Table.of(
+        "memory",
+        caption,
+        [*parts.items(), ("capacity", capacity)],
+        (
+            Column("part", of, of=lambda row: row[0]),
+            Column("bytes", "memory", "bytes", of=lambda row: row[1]),
+            Column("share", "of capacity", "share", of=lambda row: row[1] / capacity),
+        ),
+        notes,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 def listed(words: Sequence[str]) -> str:
@@ -10,8 +11,9 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-class Sources:
-    """Sources by number, in the order of their first use: cells hold numbers, notes the texts."""
+class Sources(Sequence[str]):
+    """Sources by number, in the order of their first use: cells hold the numbers, and the texts
+    are notes of the table, which grow while its rows are made."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -21,6 +23,8 @@ class Sources:
         named = dict.fromkeys(text for text in texts if text)
         return " ".join(f"[{self._known.setdefault(one, len(self._known) + 1)}]" for one in named)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(f"[{number}] {text}" for text, number in self._known.items())
+    def __getitem__(self, k: Any) -> Any:
+        return [f"[{number}] {text}" for text, number in self._known.items()][k]
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -53,6 +55,15 @@ def racks() -> None:
     """Racks, and what bounds the scale-up domain of each."""
 
 
+Files = tuple[str, ...]
+
+
+def _tell(as_json: bool, noun: str, question: str, *given: Any, **asked: Any) -> None:
+    """Prints the answer of a question of `dse.questions.catalog`, which is read only now."""
+    asks = getattr(import_module(f"dse.questions.catalog.{noun}"), question)
+    deliver(asks(*given, **asked), out=None, as_json=as_json)
+
+
 _chip_file_option = click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
@@ -71,21 +82,9 @@ _chip_file_option = click.option(
 @_chip_file_option
 @efficiency_option
 @json_option
-def list_chips(
-    vendor: str | None,
-    family: str | None,
-    sort: str | None,
-    missing: bool,
-    chip_files: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def list_chips(chip_files: Files, as_json: bool, **asked: Any) -> None:
     """Every chip id with its main figures."""
-    from dse.questions.catalog.chips import list_chips
-
-    answer = list_chips(
-        read_catalog(chip_files), vendor=vendor, family=family, sort=sort, missing=missing
-    )
-    deliver(answer, out=None, as_json=as_json)
+    _tell(as_json, "chips", "list_chips", read_catalog(chip_files), **asked)
 
 
 @chips.command("show")
@@ -94,12 +93,10 @@ def list_chips(
 @efficiency_option
 @price_options
 @json_option
-def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
+def show_chip(chip: str, chip_files: Files, as_json: bool) -> None:
     """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
     file."""
-    from dse.questions.catalog.chips import show_chip
-
-    deliver(show_chip(read_catalog(chip_files), chip), out=None, as_json=as_json)
+    _tell(as_json, "chips", "show_chip", read_catalog(chip_files), chip)
 
 
 @chips.command("check")
@@ -108,9 +105,7 @@ def show_chip(chip: str, chip_files: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def check_chip(file: Path, as_json: bool) -> None:
     """Read a chip file of yours and explain every mistake with its line and field."""
-    from dse.questions.catalog.chips import check_chip
-
-    deliver(check_chip(read_catalog(), file), out=None, as_json=as_json)
+    _tell(as_json, "chips", "check_chip", read_catalog(), file)
 
 
 @chips.command("new")
@@ -167,9 +162,7 @@ def derive_chip(
 @json_option
 def list_models(as_json: bool) -> None:
     """Every model id with its size."""
-    from dse.questions.catalog.models import list_models
-
-    deliver(list_models(), out=None, as_json=as_json)
+    _tell(as_json, "models", "list_models")
 
 
 @models.command("show")
@@ -177,18 +170,14 @@ def list_models(as_json: bool) -> None:
 @json_option
 def show_model(model: str, as_json: bool) -> None:
     """One model, by id or by the path of a config.json."""
-    from dse.questions.catalog.models import show_model
-
-    deliver(show_model(model), out=None, as_json=as_json)
+    _tell(as_json, "models", "show_model", model)
 
 
 @spaces.command("list")
 @json_option
 def list_spaces(as_json: bool) -> None:
     """Every shipped space with its size."""
-    from dse.questions.catalog.spaces import list_spaces
-
-    deliver(list_spaces(space_catalog), out=None, as_json=as_json)
+    _tell(as_json, "spaces", "list_spaces", space_catalog)
 
 
 @spaces.command("show")
@@ -196,9 +185,7 @@ def list_spaces(as_json: bool) -> None:
 @json_option
 def show_space(space: str, as_json: bool) -> None:
     """Axes, size, objectives and constraints of a space; its mistakes in plain words."""
-    from dse.questions.catalog.spaces import show_space
-
-    deliver(show_space(space, space_catalog(space)), out=None, as_json=as_json)
+    _tell(as_json, "spaces", "show_space", space, space_catalog(space))
 
 
 @spaces.command("check")
@@ -206,9 +193,7 @@ def show_space(space: str, as_json: bool) -> None:
 @json_option
 def check_space(space: str, as_json: bool) -> None:
     """Say whether a space file is well-formed; exit code 2 and every mistake if not."""
-    from dse.questions.catalog.spaces import check_space
-
-    deliver(check_space(space, space_catalog(space)), out=None, as_json=as_json)
+    _tell(as_json, "spaces", "check_space", space, space_catalog(space))
 
 
 @prices.command("list")
@@ -222,13 +207,7 @@ def check_space(space: str, as_json: bool) -> None:
 @_chip_file_option
 @price_options
 @json_option
-def list_prices(
-    chips: tuple[str, ...],
-    basis: str | None,
-    since: str | None,
-    chip_files: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def list_prices(chip_files: Files, as_json: bool, **asked: Any) -> None:
     """Every price of an hour, oldest first, and what each chip costs by them.
 
     \b
@@ -241,19 +220,14 @@ def list_prices(
     another has superseded is listed and not counted. Computed prices are shown by parts with what
     they rest on, those of a chip asked for by name input by input.
     """
-    from dse.questions.catalog.prices import list_prices
-
-    answer = list_prices(read_catalog(chip_files), chips, basis, since)
-    deliver(answer, out=None, as_json=as_json)
+    _tell(as_json, "prices", "list_prices", read_catalog(chip_files), **asked)
 
 
 @racks.command("list")
 @json_option
 def list_racks(as_json: bool) -> None:
     """Every rack with its domain and where it ends."""
-    from dse.questions.catalog.racks import list_racks
-
-    deliver(list_racks(), out=None, as_json=as_json)
+    _tell(as_json, "racks", "list_racks")
 
 
 @racks.command("show")

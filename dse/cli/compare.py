@@ -1,4 +1,4 @@
-"""dse compare: two studies, dates, fleets or chips side by side; a space and a published model."""
+"""dse compare: two studies, dates, plans or chips side by side; a space and a published model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dse.cli.options import (
     read_catalog,
     refuse,
 )
-from dse.cli.point import POINT_FLAGS, TOKENS, point_options
+from dse.cli.point import POINT_FLAGS, check_load, point_options
 from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
@@ -53,6 +53,7 @@ def command(
     \b
     dse compare studies/june studies/now --out changes           two studies
     dse compare fleets/june fleets/now                           two fleets
+    dse compare dense-70b-billion-tokens my-plan.yaml            two plans: what each buys
     dse compare quickstart --as-of 2026-06 --as-of 2026-11       a SPACE at two dates
     dse compare h200_sxm b200_sxm mi355x                         chips: figures and prices
     dse compare h200_sxm b200_sxm --model deepseek-v3 --tp 8     and a model on each
@@ -80,14 +81,11 @@ def command(
         if flags["model"] is None:
             asked = [*(name for name in POINT_FLAGS if name not in FIGURES), "law"]
             refuse(asked, "a comparison of figures: it takes --model")
-        if flags["serving"] == "poisson":
-            refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
-        if flags["workloads"]:
-            refuse(TOKENS, "--workload")
+        check_load(flags)
         given = {name: flags[name] for name in flags if name not in ("chip", "chip_files")}
     else:
         refuse(POINT_FLAGS, SAID[kind])
-    if kind in ("studies", "dates"):
+    if kind in ("studies", "plans", "dates"):
         refuse(["law"], SAID[kind])
     if kind == "studies":
         refuse(["prices", "costs", "efficiency"], f"{SAID[kind]}, which have theirs")

@@ -15,7 +15,6 @@ from dse.cli.point import (
     POOL_FLAGS,
     TOKENS,
     check_load,
-    estimate_flags,
     point_options,
     pool_options,
 )
@@ -24,7 +23,7 @@ from dse.cli.printing import command_line, deliver, print_json
 if TYPE_CHECKING:
     from dse.answer.answer import Answer
 
-FILES = (".csv", ".json", ".html", ".xlsx")
+FILES = (".csv", ".json", ".html", ".xlsx", ".md")
 NOTHING = 3  # exit code of a search with nothing feasible (`dse.errors.NothingFeasible`)
 # What --fit takes of a point; it tries the degrees itself.
 FIT_FLAGS = (
@@ -80,7 +79,7 @@ POOLS = {
 @click.option(
     "--out",
     metavar="OUT",
-    help="The file that --points writes; else a folder for estimate.html, .json, .csv and .xlsx.",
+    help="The file that --points writes; else a folder for estimate.html, .md, .json, .csv, .xlsx.",
 )
 @json_option
 def command(
@@ -151,19 +150,20 @@ def _answer(study: str | None, point: str | None, flags: dict[str, Any]) -> Answ
 def _again(study: str, point: str | None, flags: dict[str, Any]) -> Answer:
     """A point of a study."""
     from dse.errors import InputError
-    from dse.questions.estimate.again import estimate_again
-    from dse.questions.estimate.present import point_answer
+    from dse.questions.estimate.ask import estimate
+    from dse.study.folder import STUDY, read_json
 
     if point is None:
         raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
-    detail, by_batch = flags["detail"], flags["energy_by_batch"]
-    found = estimate_again(Path(study), point, read_catalog(), keep=detail, law=flags["law"])
-    return point_answer(found, detail=detail, by_batch=by_batch)
+    read_json(Path(study), STUDY)  # it is a study
+    asked = {name: flags[name] for name in ("detail", "energy_by_batch", "law")}
+    return estimate(study, point, **asked, catalog=read_catalog())
 
 
 def _why_not(study: str, flags: dict[str, Any]) -> Answer:
     """What of the point the study's limits, rules or front refuse, with the study's workload."""
     from dse.problem.loads import held, loads_of
+    from dse.questions.estimate.ask import point_of
     from dse.questions.estimate.present import why_not_answer
     from dse.questions.estimate.why_not import why_not
     from dse.schema.workloads import DETAILS
@@ -182,7 +182,9 @@ def _why_not(study: str, flags: dict[str, Any]) -> Answer:
         asked["rack"] = written["rack"]["named"]
     refuse(taken, f"--why-not, which takes it from {study}")
     refuse(("fit", "detail", "energy_by_batch"), "--why-not, which compares with a front")
-    found = estimate_flags(flags | asked, loads=loads, study=written)
+    check_load(flags)
+    catalog = read_catalog(flags["chip_files"]).over(written)
+    found = point_of(catalog, flags | asked, loads=loads)
     return why_not_answer(why_not(Path(study), found), study)
 
 

@@ -12,7 +12,7 @@ from dse.cli.point import POINT_FLAGS, check_load, point_options
 from dse.cli.printing import print_json, say, width
 
 if TYPE_CHECKING:
-    from dse.questions.export.made import Export
+    from dse.questions.export import Export
 
 SHAPES, DEGREES = ("hf", "megatron"), ("tp", "pp", "dp", "ep")
 FORMATS = ("hf", "vllm", "sglang", "trtllm", "megatron")

@@ -18,7 +18,6 @@ from dse.cli.options import (
     efficiency_option,
     model_option,
     price_options,
-    read_catalog,
     refuse,
 )
 
@@ -211,21 +210,3 @@ def check_load(flags: dict[str, Any]) -> None:
         refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
     if flags["workloads"]:
         refuse(TOKENS, "--workload")
-
-
-def estimate_flags(
-    flags: dict[str, Any],
-    *,
-    loads: list[dict[str, Any]] | None = None,
-    keep: bool = False,
-    study: dict[str, Any] | None = None,
-):
-    """The estimate that the flags of `point_options` ask for, under `loads` where they are given
-    (dse.problem.loads), with what a finished study was made with beneath the flags."""
-    from dse.questions.estimate.ask import point_of
-
-    check_load(flags)
-    catalog = read_catalog(flags["chip_files"])
-    if study is not None:
-        catalog = catalog.over(study)
-    return point_of(catalog, flags, loads=loads, keep=keep)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dse.answer.answer import Answer
-    from dse.answer.text_table import Table
 
 
 def deliver(answer: Answer, *, out: str | Path | None, as_json: bool) -> None:
@@ -39,32 +37,6 @@ def say(text: str, indent: str = "") -> None:
     from dse.render.console import wrapped
 
     click.echo(wrapped(text, width(), indent))
-
-
-def print_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
-) -> None:
-    """A plain table within the console's width; columns in `right` are right-aligned."""
-    from dse.render.plain_table import table_text
-
-    click.echo(f"\n{table_text(header, rows, right, width())}\n")
-
-
-def print_tables(tables: Iterable[Table]) -> None:
-    """Each table under its caption, with its notes."""
-    for table in tables:
-        click.echo()
-        say(table.caption)
-        print_table(table.titles, table.rows, right=table.right)
-        for note in table.notes:
-            say(note, "  ")
-
-
-def print_rests(texts: Iterable[str]) -> None:
-    """What an answer rests on, a line each."""
-    click.echo("\nRests on:")
-    for text in texts:
-        say(f"- {text}", "  ")
 
 
 def command_line() -> str:

@@ -50,6 +50,12 @@ if TYPE_CHECKING:
 )
 @lease_option
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
+@click.option(
+    "--worker",
+    is_flag=True,
+    expose_value=False,
+    help="Only join the study in --storage: dse worker.",
+)
 @efficiency_option
 @price_options
 @click.option(
@@ -105,7 +111,7 @@ def command(
     from dse.quality.laws import ALL
     from dse.questions.study import write_report
     from dse.study.folder import STUDY
-    from dse.study.result import run
+    from dse.study.run import run
 
     if _is_folder(space):
         _again(Path(space), laws, as_json)

@@ -156,39 +156,38 @@ def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
         words(one) for each in priced for one in each["inputs"] if one["of"] == "cost"
     )
     of_all = [f"Costs: {', '.join(costs)}"] if costs else []
-    return [*of_chips, *of_all, *sources.notes]
+    return [*of_chips, *of_all, *sources]
 
 
-def part_table(price: Mapping[str, Any]) -> Table:
-    """One price by its parts: a line each, with its share and where it comes from."""
-    total = price["usd_per_chip_hour"]
-    rows = [
-        {"part": one["name"], "usd": one["usd_per_chip_hour"], "rule": one["rule"]}
-        | {"share": one["usd_per_chip_hour"] / total}
-        for one in price["parts"]
+def price_tables(price: Mapping[str, Any]) -> list[Table]:
+    """One price (`Breakdown.as_json`) by its parts, each with its share and where it comes from;
+    and every input with its kind and date, sources by number."""
+    total, sources = price["usd_per_chip_hour"], Sources()
+    of, chip = f"{price['basis']} {price['chip']}", price["chip"]
+    parts = [*price["parts"], {"name": "total", "usd_per_chip_hour": total, "rule": None}]
+    return [
+        Table.of(
+            f"parts {of}",
+            f"{chip}, {price['basis']}, dollars an hour that it is held",
+            parts,
+            (
+                Column("part", "part", of=lambda one: one["name"]),
+                Column("usd_per_chip_hour", "$/chip-hour", "dollars"),
+                Column("share", "share", "share", of=lambda one: one["usd_per_chip_hour"] / total),
+                Column("rule", "from"),
+            ),
+        ),
+        Table.of(
+            f"inputs {of}",
+            f"What the price of {chip} rests on",
+            price["inputs"],
+            (
+                Column("name", "input"),
+                Column("text", "value", right=True),
+                Column("kind", "kind"),
+                Column("date", "date"),
+                Column("number", "source", of=lambda one: sources(one["source"])),
+            ),
+            sources,
+        ),
     ]
-    columns = (
-        Column("part", "part"),
-        Column("usd", "$/chip-hour", "dollars"),
-        Column("share", "share", "share"),
-        Column("rule", "from"),
-    )
-    name = f"parts {price['basis']} {price['chip']}"
-    caption = f"{price['chip']}, {price['basis']}, dollars an hour that it is held"
-    every = [*rows, {"part": "total", "usd": total, "share": 1.0}]
-    return Table(name, caption, columns, every)
-
-
-def input_table(price: Mapping[str, Any]) -> Table:
-    """Every input of one price with its kind and date; sources by number."""
-    sources = Sources()
-    rows = [one | {"number": sources(one["source"])} for one in price["inputs"]]
-    columns = (
-        Column("name", "input"),
-        Column("text", "value", right=True),
-        Column("kind", "kind"),
-        Column("date", "date"),
-        Column("number", "source"),
-    )
-    name = f"inputs {price['basis']} {price['chip']}"
-    return Table(name, "What it rests on", columns, rows, sources.notes)

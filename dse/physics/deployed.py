@@ -11,8 +11,8 @@ from dse.physics.calibrated import LawTable
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
-from dse.schema.dtypes import BYTES, CODE, DTYPES
-from dse.space.candidates import CandidateBatch, Codes, Floats
+from dse.schema.dtypes import CODE, DTYPES
+from dse.space.candidates import BYTES, CandidateBatch, Codes, Floats
 
 ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
 

@@ -208,7 +208,7 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
     if batch.domain is not None:
         degrees[DOMAIN_AXIS] = whole(batch.domain[i])
     dtypes = {part: DTYPES[batch.weight_dtype[part][i]] for part in WEIGHT_PARTS}
-    main = dtypes["experts"] if _sparse(batch, i) else dtypes["mlp"]
+    main = dtypes["experts"] if batch.sparse[i] else dtypes["mlp"]
     return {
         "chip": machines.ids[batch.chip[i]],
         **degrees,
@@ -216,7 +216,3 @@ def describe_deployment(batch: CandidateBatch, i: int, machines: Machines) -> di
         "weight_dtypes": dtypes,
         "kv_dtype": DTYPES[batch.kv_dtype[i]],
     }
-
-
-def _sparse(batch: CandidateBatch, i: int) -> bool:
-    return any(block.kind == "moe" and block.count[i] > 0 for block in batch.blocks)

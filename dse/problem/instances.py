@@ -43,8 +43,8 @@ class Subject:
 
     @property
     def experts(self) -> tuple[int, ...]:
-        """Experts of each kind of sparse layer; empty for a dense model."""
-        return tuple(int(b.sizes["experts"]) for b in self.model.blocks if b.kind == "moe")
+        """As `Model.experts`."""
+        return self.model.experts
 
     def divided(self, chips: ArrayLike) -> Deployments:
         """Every way to divide an instance of each of these sizes, legal or not."""

@@ -1,56 +1,11 @@
-"""What a chip costs by the hour, part by part, and at the average of a load, as people read it."""
+"""What a chip costs at the average of a load, as people read it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from dse.answer.answer import Cell, Column, Table
-from dse.answer.numbers import NONE, dollars, plain, share
-
-
-def price_tables(price: Mapping[str, Any]) -> list[Table]:
-    """The parts of a price (`dse.economics.tco.Breakdown.as_json`), and every input with its kind
-    and date; sources by number in the notes."""
-    total = price["usd_per_chip_hour"]
-    parts: list[dict[str, Cell]] = [
-        {**part, "share": part["usd_per_chip_hour"] / total} for part in price["parts"]
-    ]
-    sources = list(dict.fromkeys(one["source"] for one in price["inputs"]))
-    inputs: list[dict[str, Cell]] = [
-        {
-            **{name: one[name] for name in ("name", "text", "kind")},
-            "date": one["date"] or NONE,
-            "source": f"[{sources.index(one['source']) + 1}]",
-        }
-        for one in price["inputs"]
-    ]
-    return [
-        Table(
-            "price",
-            f"{price['chip']}, {price['basis']}, dollars for each hour that it is held",
-            (
-                Column("name", "part"),
-                Column("usd_per_chip_hour", "$/chip-hour", "chip_usd_per_hour"),
-                Column("share", "share", "share"),
-                Column("rule", "from"),
-            ),
-            [*parts, {"name": "total", "usd_per_chip_hour": total, "share": 1.0}],
-        ),
-        Table(
-            "price inputs",
-            "What that price is computed from",
-            (
-                Column("name", "input"),
-                Column("text", "value", right=True),
-                Column("kind", "kind"),
-                Column("date", "date"),
-                Column("source", "source"),
-            ),
-            inputs,
-            notes=[f"[{k}] {source}" for k, source in enumerate(sources, 1)],
-        ),
-    ]
+from dse.answer.numbers import dollars, plain, share
 
 
 def average_load_words(load: Mapping[str, Any]) -> str:

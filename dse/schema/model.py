@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.blocks import (
     BLOCK_SIZES,
     FEED_FORWARD,
@@ -32,7 +32,7 @@ _FIELD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockSpec:
     """`count` layers of one kind, with the sizes that `dse.schema.blocks` names for it."""
 
@@ -41,7 +41,7 @@ class BlockSpec:
     sizes: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Model:
     """One model shape and what its checkpoint says of number formats.
 
@@ -71,6 +71,11 @@ class Model:
     def num_hidden_layers(self) -> int:
         """Layers that mix tokens (attention, linear attention, state space)."""
         return sum(block.count for block in self.blocks if block.kind in MIXERS)
+
+    @property
+    def experts(self) -> tuple[int, ...]:
+        """Experts of each sort of sparse layer; empty for a dense model."""
+        return tuple(int(b.sizes["experts"]) for b in self.blocks if "experts" in b.sizes)
 
 
 def check(model: Model) -> None:

@@ -17,19 +17,22 @@ A block of count 0 costs nothing, so one batch can hold dense and sparse models.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.record import record
 from dse.schema.blocks import MIXERS
+from dse.schema.dtypes import BITS
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
+BYTES = np.array([bits / 8 for bits in BITS.values()])  # of a stored element, by code of its dtype
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """`count` layers of one kind; `sizes[name]` and `count` have shape (n,)."""
 
@@ -41,7 +44,7 @@ class Block:
         return self.sizes[name]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CandidateBatch:
     """n models on n deployments. Every array has shape (n,).
 
@@ -111,6 +114,15 @@ class CandidateBatch:
             if block.kind in MIXERS:
                 total = total + block.count
         return total
+
+    @property
+    def sparse(self) -> NDArray[np.bool_]:
+        """(n,) whether the model has layers of experts."""
+        found = np.zeros(len(self), dtype=bool)
+        for block in self.blocks:
+            if "experts" in block.sizes:
+                found = found | (block.count > 0.0)
+        return found
 
     @property
     def chips_per_instance(self) -> Floats:

@@ -61,15 +61,31 @@ def test_a_config_file_says_the_same_as_the_catalog():
 
 def test_the_blocks_of_qwen3():
     document = dse(
-        "check", "qwen3-30b-a3b", "--chip", "h100_sxm", "--tp", "4", "--weight-dtype", "fp8_block",
+        "check",
+        "qwen3-30b-a3b",
+        "--chip",
+        "h100_sxm",
+        "--tp",
+        "4",
+        "--weight-dtype",
+        "fp8_block",
         "--json",
-    ).json()  # fmt: skip
+    ).json()
     assert "192, no multiple of 128" in document["answer"]
     assert document["nearest"][0]["change"] == {"expert_parallel": [1, 4]}
     proposed = [
-        "check", "qwen3-30b-a3b", "--chip", "h100_sxm", "--tp", "4", "--ep", "4",
-        "--weight-dtype", "fp8_block", "--json",
-    ]  # fmt: skip
+        "check",
+        "qwen3-30b-a3b",
+        "--chip",
+        "h100_sxm",
+        "--tp",
+        "4",
+        "--ep",
+        "4",
+        "--weight-dtype",
+        "fp8_block",
+        "--json",
+    ]
     assert dse(*proposed).json()["ok"] is True
 
 
@@ -140,7 +156,7 @@ def test_the_model_may_be_an_option_and_files_are_written(tmp_path: Path):
     said = dse("check", "--model", QWEN[1], *QWEN[2:], "--json", "--out", tmp_path)
     assert said.json() == dse(*QWEN, "--json").json()
     assert {path.name for path in tmp_path.iterdir()} == {
-        f"check.{end}" for end in ("html", "json", "csv", "xlsx")
+        f"check.{end}" for end in ("html", "md", "json", "csv", "xlsx")
     }
     both = dse(*QWEN, "--model", QWEN[1])
     assert both.code == 2

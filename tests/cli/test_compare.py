@@ -11,8 +11,14 @@ from dse.study.folder import FRONT, read_json
 from tests.cli.conftest import dse, fits
 
 KEYS = (
-    "hypervolume_a", "hypervolume_b", "ratio", "epsilon", "reference_point", "entered", "left",
-)  # fmt: skip
+    "hypervolume_a",
+    "hypervolume_b",
+    "ratio",
+    "epsilon",
+    "reference_point",
+    "entered",
+    "left",
+)
 
 
 def test_a_study_and_itself(tiny: Path):

@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 
 import dse as dse_library
 from dse.answer.answer import Answer
+from dse.catalog import load_catalog
 from dse.pareto import non_dominated
+from dse.questions.compare.ask import kind_of
 from dse.questions.compare.studies import compare
 from dse.questions.compare.tables import tables
 from dse.questions.compare.words import lead
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
 from tests.cli.conftest import Said, dse, fits
+from tests.cli.test_fleet import PLAN
 
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
 SPACE = """\
@@ -100,14 +103,31 @@ def test_a_design_kept_costs_what_an_estimate_says(pair: tuple[Path, Path]) -> N
     document = dse("compare", *pair, "--json").json()
     items = {item["names"][0]: item for item in read_json(pair[0], FRONT)["items"] if item["names"]}
     deployment = items["cheapest"]["deployment"]
-    names = {"tensor_parallel": "--tp", "replicas": "--replicas", "concurrency": "--concurrency",
-             "weight_dtype": "--weight-dtype", "kv_dtype": "--kv-dtype"}  # fmt: skip
+    names = {
+        "tensor_parallel": "--tp",
+        "replicas": "--replicas",
+        "concurrency": "--concurrency",
+        "weight_dtype": "--weight-dtype",
+        "kv_dtype": "--kv-dtype",
+    }
     flags = [word for name, flag in names.items() for word in (flag, deployment[name])]
     found = dse(
-        "estimate", "--model", "llama-3-8b", "--chip", deployment["chip"], *flags,
-        "--prompt-tokens", 1024, "--output-tokens", 256, "--price-basis", "on_demand",
-        "--prices", pair[1].parent / "now.csv", "--json",
-    ).json()  # fmt: skip
+        "estimate",
+        "--model",
+        "llama-3-8b",
+        "--chip",
+        deployment["chip"],
+        *flags,
+        "--prompt-tokens",
+        1024,
+        "--output-tokens",
+        256,
+        "--price-basis",
+        "on_demand",
+        "--prices",
+        pair[1].parent / "now.csv",
+        "--json",
+    ).json()
     assert document["kept"]["value"] == pytest.approx(found[COST], rel=1e-9)
     (cheapest,) = [row for row in document["chosen"] if row["name"] == "cheapest"]
     over = found[COST] / cheapest["metrics"][COST]["b"] - 1.0
@@ -273,10 +293,18 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
     changed = {
         row["chip"]: (row["a"], row["b"])
         for row in dse(
-            "catalog", "prices", "list", "--since", "2026-06", "--as-of", "2026-11",
-            "--basis", "on_demand", "--json",
+            "catalog",
+            "prices",
+            "list",
+            "--since",
+            "2026-06",
+            "--as-of",
+            "2026-11",
+            "--basis",
+            "on_demand",
+            "--json",
         ).json()["changes"]
-    }  # fmt: skip
+    }
     chips = {row["chip"]: (row["a"], row["b"]) for row in document["prices"]}
     assert chips
     assert chips == {chip: changed[chip] for chip in chips}
@@ -320,16 +348,30 @@ def fleet(folder: Path, rent: float, chips: int, **other: object) -> Path:
     """A fleet.json of one rented chip, or of another that is bought."""
     usd = chips * rent * 2190.0
     document = {
-        "plan": "p", "title": "A <plan>", "answer": [], "feasible": True, "price_basis": "spot",
-        "quarters": 1, "usd": usd, "usd_undiscounted": usd, "usd_per_million_tokens": usd / 1e5,
-        "orders": [{"way": "rent", "chip": "h100_sxm", "offer": "h100_sxm, rent", "chips": chips,
-                    "order_quarter": 1}],
+        "plan": "p",
+        "title": "A <plan>",
+        "answer": [],
+        "feasible": True,
+        "price_basis": "spot",
+        "quarters": 1,
+        "usd": usd,
+        "usd_undiscounted": usd,
+        "usd_per_million_tokens": usd / 1e5,
+        "orders": [
+            {
+                "way": "rent",
+                "chip": "h100_sxm",
+                "offer": "h100_sxm, rent",
+                "chips": chips,
+                "order_quarter": 1,
+            }
+        ],
         "by_quarter": [{"quarter": 1, "chips": {"h100_sxm": {"rented": chips, "owned": 0}}}],
         "prices": [
             {"offer": "h100_sxm, rent", "usd": rent, "per": "chip-hour", "price": f"{rent} quoted"},
             {"offer": "mi300x, buy", "usd": 15e3, "per": "chip", "price": "15,000 USD quoted"},
         ],
-    }  # fmt: skip
+    }
     folder.mkdir()
     (folder / FLEET).write_text(json.dumps(document | other), encoding="utf-8")
     return folder
@@ -360,6 +402,25 @@ def test_two_answers_of_the_library_are_two_fleets(tmp_path: Path) -> None:
     assert answer.document["names"] == {"a": "p", "b": "q"}
     for key in ("ratio", "orders", "by_quarter", "prices"):
         assert answer.document[key] == same.document[key]
+
+
+def test_two_plans_are_solved_and_compared(tmp_path: Path) -> None:
+    """Plans go by name or by path, and a fleet that was written stands beside a plan."""
+    shipped = ("dense-70b-billion-tokens", "a100-owner-grows")
+    assert kind_of(shipped, (), None, load_catalog()) == "plans"
+    a, b = tmp_path / "small.yaml", tmp_path / "large.yaml"
+    a.write_text(PLAN, encoding="utf-8")
+    b.write_text(PLAN.replace("60", "200").replace("name: small", "name: large"), "utf-8")
+    said = dse("compare", a, b, "--out", tmp_path / "out", "--json")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
+    document = said.json()
+    assert document["names"] == {"a": "small", "b": "large"}
+    alone = [dse("fleet", one, "--json", "--out", tmp_path / one.stem).json() for one in (a, b)]
+    assert [document[f"usd_{side}"] for side in "ab"] == [one["usd"] for one in alone]
+    assert document["ratio"] > 1.0
+    mixed = dse("compare", tmp_path / "small", b, "--json").json()
+    assert mixed["ratio"] == document["ratio"]
+    assert "--law does not go with two plans" in dse("compare", a, b, "--law", "abnar").err
 
 
 def test_fleets_of_other_plans_are_said(tmp_path: Path) -> None:

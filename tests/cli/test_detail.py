@@ -20,8 +20,11 @@ def test_operators_add_up_to_the_step():
     assert total == pytest.approx(document["decode_step_s"], rel=1e-9)
     assert document["floor_s"] < document["decode_step_s"]
     assert {row["bound"] for row in document["breakdown"]} <= {
-        "compute", "memory", "network", "fixed",
-    }  # fmt: skip
+        "compute",
+        "memory",
+        "network",
+        "fixed",
+    }
     parts = sum(row["bytes"] for row in document["memory"])
     assert parts == pytest.approx(document["memory_bytes_per_chip"])
 
@@ -95,8 +98,15 @@ def test_why_not_a_point_that_breaks_a_rule_or_a_limit(study: Path):
 
 def test_why_not_uses_the_study_workload(study: Path):
     said = dse(
-        "estimate", "--why-not", study, "--model", "llama-3-8b", "--chip", "h100_sxm",
-        "--prompt-tokens", 5,
-    )  # fmt: skip
+        "estimate",
+        "--why-not",
+        study,
+        "--model",
+        "llama-3-8b",
+        "--chip",
+        "h100_sxm",
+        "--prompt-tokens",
+        5,
+    )
     assert said.code == 2
     assert "--prompt-tokens" in said.err

@@ -30,16 +30,38 @@ def test_a_point_of_a_study_is_exported_and_estimated_alike(tiny: Path, tmp_path
     own = dse("estimate", tiny, point, "--json").json()
     deployment, load = own["deployment"], own["workload"]
     again = dse(
-        "estimate", "--model", tmp_path / "shape", "--json",
-        "--training-tokens", repr(item["model"]["training_tokens"]),
-        *flags_of(deployment, {"chip": "chip", "tensor_parallel": "tp", "pipeline_parallel": "pp",
-                               "data_parallel": "dp", "expert_parallel": "ep",
-                               "replicas": "replicas", "concurrency": "concurrency",
-                               "weight_dtype": "weight-dtype", "kv_dtype": "kv-dtype"}),
-        *flags_of(load, {"prompt_tokens": "prompt-tokens", "output_tokens": "output-tokens",
-                         "serving": "serving", "backend": "backend"}),
-        "--price-basis", own["price_basis"],
-    ).json()  # fmt: skip
+        "estimate",
+        "--model",
+        tmp_path / "shape",
+        "--json",
+        "--training-tokens",
+        repr(item["model"]["training_tokens"]),
+        *flags_of(
+            deployment,
+            {
+                "chip": "chip",
+                "tensor_parallel": "tp",
+                "pipeline_parallel": "pp",
+                "data_parallel": "dp",
+                "expert_parallel": "ep",
+                "replicas": "replicas",
+                "concurrency": "concurrency",
+                "weight_dtype": "weight-dtype",
+                "kv_dtype": "kv-dtype",
+            },
+        ),
+        *flags_of(
+            load,
+            {
+                "prompt_tokens": "prompt-tokens",
+                "output_tokens": "output-tokens",
+                "serving": "serving",
+                "backend": "backend",
+            },
+        ),
+        "--price-basis",
+        own["price_basis"],
+    ).json()
     assert set(own) == set(again)
     for name in set(own) - {"model", "assumed", "violations", "feasible"}:
         assert own[name] == again[name], name
@@ -80,8 +102,10 @@ def test_a_server_gets_its_command_and_the_class_it_runs(tmp_path: Path):
     said = dse("export", *POINT, "--format", "trtllm", "--out", tmp_path, "--checkpoint", "/w/l")
     assert said.code == 0
     assert {file.name for file in tmp_path.iterdir()} == {
-        "serve.sh", "options.yaml", "config.json",
-    }  # fmt: skip
+        "serve.sh",
+        "options.yaml",
+        "config.json",
+    }
     script = (tmp_path / "serve.sh").read_text()
     assert "exec trtllm-serve /w/l " in script
     assert yaml.safe_load((tmp_path / "options.yaml").read_text())["tensor_parallel_size"] == 8
@@ -107,9 +131,20 @@ def test_a_point_of_a_study_for_every_format(tiny: Path):
 
 def test_megatron_arguments_are_sourced_by_a_shell():
     said = dse(
-        "export", "--model", "deepseek-v3", "--format", "megatron", "--tp", 2, "--ep", 16,
-        "--dp", 8, "--context", 4096,
-    )  # fmt: skip
+        "export",
+        "--model",
+        "deepseek-v3",
+        "--format",
+        "megatron",
+        "--tp",
+        2,
+        "--ep",
+        16,
+        "--dp",
+        8,
+        "--context",
+        4096,
+    )
     assert said.code == 0
     text = said.out
     words = shlex.split(text[text.index("=(") + 2 : text.rindex(")")])
@@ -118,8 +153,9 @@ def test_megatron_arguments_are_sourced_by_a_shell():
 
 
 def test_a_class_may_be_asked_for():
-    said = dse("export", "--model", "qwen3-8b", "--format", "hf", "--architecture", "qwen3",
-               "--json").json()  # fmt: skip
+    said = dse(
+        "export", "--model", "qwen3-8b", "--format", "hf", "--architecture", "qwen3", "--json"
+    ).json()
     assert said["architecture"] == "Qwen3ForCausalLM"
     assert said["parameters"]["beyond"] == {"norms of query and key heads": 9216}
     config = json.loads(said["files"]["config.json"])

@@ -8,16 +8,31 @@ from tests.cli.conftest import dse, fits
 
 RUN = ("train", "llama-3-8b", "--chip", "h100_sxm", "--chips", "64", "--tokens", "1T")
 CONTRACT = (
-    "step_s", "mfu", "tokens_per_s_per_chip", "days", "chip_hours", "goodput", "usd",
-    "memory_bytes_per_chip", "parallelism", "intervals",
-)  # fmt: skip
+    "step_s",
+    "mfu",
+    "tokens_per_s_per_chip",
+    "days",
+    "chip_hours",
+    "goodput",
+    "usd",
+    "memory_bytes_per_chip",
+    "parallelism",
+    "intervals",
+)
 
 
 def test_the_run_of_llama_3():
     answer = dse(
-        "train", "llama-3.1-405b", "--chip", "h100_sxm", "--chips", "16384", "--tokens", "15.6T",
+        "train",
+        "llama-3.1-405b",
+        "--chip",
+        "h100_sxm",
+        "--chips",
+        "16384",
+        "--tokens",
+        "15.6T",
         "--json",
-    ).json()  # fmt: skip
+    ).json()
     assert set(CONTRACT) <= set(answer)
     assert answer["feasible"]
     # Published: 30.84M chip-hours (model card), with a plan that no search had chosen.
@@ -203,8 +218,16 @@ def test_many_consumer_chips_need_sites():
     assert "sites of fewer chips" in said.err
     sites = ("--sites", "8", "--site-bandwidth", "25Gb/s")
     found = dse(
-        "train", "llama-3-8b", "--chip", "rtx4090", "--chips", "64", "--tokens", "1T", *sites,
+        "train",
+        "llama-3-8b",
+        "--chip",
+        "rtx4090",
+        "--chips",
+        "64",
+        "--tokens",
+        "1T",
+        *sites,
         "--json",
-    ).json()  # fmt: skip
+    ).json()
     assert found["feasible"]
     assert found["parallelism"]["data_parallel"] % 8 == 0

@@ -49,7 +49,7 @@ from dse.space.deployments import Deployments
 from tests.helpers_training import plan
 from tests.helpers_training import train as step_of
 
-FORMATS = {STACKS[name][0].title: name for name in STACKS}
+FORMATS = {STACKS[name].title: name for name in STACKS}
 LOAD = {"prompt_tokens": 2048, "output_tokens": 512, "serving": "continuous"}
 
 

@@ -19,8 +19,10 @@ from dse.questions.check.degrees import nearest_degrees, of_shape
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, Export, export_arguments, export_command, export_config
 from dse.questions.export.files import script
+from dse.questions.export.flags import Flag, flags_of, nested, switch
 from dse.questions.export.megatron import end_stages, padded_vocabulary
 from dse.schema.architectures import ARCHITECTURES, published_class, write_config
+from dse.schema.dtypes import DTYPES
 from dse.schema.huggingface import from_config
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models, resolve_model
@@ -220,10 +222,13 @@ def windowed() -> Model:
     """Windows on all layers and shared experts: dots.llm1 alone has both."""
     base = resolve_model("dots.llm1")
     blocks = (
-        replace(block, sizes={**block.sizes, "window": 1024}) if block.kind == "gqa" else
-        replace(block, count=4) if block.kind == "moe" else block
+        replace(block, sizes={**block.sizes, "window": 1024})
+        if block.kind == "gqa"
+        else replace(block, count=4)
+        if block.kind == "moe"
+        else block
         for block in base.blocks
-    )  # fmt: skip
+    )
     kept = tuple(replace(b, count=5) if b.kind == "gqa" else b for b in blocks)
     return replace(base, blocks=kept)
 
@@ -278,9 +283,31 @@ def test_a_file_keeps_the_class_that_it_names():
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_servers_name_classes_that_exist(name: str):
-    stack = STACKS[name][0]
+    stack = STACKS[name]
     assert stack.lacks | set(stack.windows) <= set(ARCHITECTURES)
     assert not stack.lacks & set(stack.windows)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_is_a_table_of_flags(name: str):
+    stack = STACKS[name]
+    flags = [flag.name for flag in stack.flags]
+    assert len(set(flags)) == len(flags)
+    assert set(stack.caches) | set(stack.loads_as) <= set(DTYPES)
+
+
+def test_a_flag_is_left_out_where_it_says_nothing():
+    table = (
+        Flag("--tp", "tensor"),
+        Flag("--pp", "pipeline", unless=1),
+        Flag("--share", lambda of: of["share"]),
+        Flag("--cache", "cache"),
+        switch("--spread", lambda of: of["tensor"] > 1),
+        switch("--alone", lambda of: of["tensor"] == 1),
+    )
+    point = {"tensor": 8, "pipeline": 1, "share": 0.9, "cache": None}
+    assert flags_of(table, point) == [("--tp", "8"), ("--share", "0.9"), ("--spread", None)]
+    assert nested([("a.b", 1), ("c", False), ("a.d", 2)]) == {"a": {"b": 1, "d": 2}, "c": False}
 
 
 def test_names_do_not_reach_the_shell():
@@ -314,14 +341,25 @@ def arguments(model: str, sequence: int = 4096, **degrees: int) -> dict[str, str
 def test_megatron_arguments_of_qwen3():
     """As scripts/models/qwen3-30B-A3B.sh of THUDM/slime has them (2025-09)."""
     published = {
-        "--num-layers": "48", "--hidden-size": "2048", "--ffn-hidden-size": "6144",
-        "--num-attention-heads": "32", "--num-query-groups": "4", "--kv-channels": "128",
-        "--vocab-size": "151936", "--moe-ffn-hidden-size": "768", "--moe-router-topk": "8",
-        "--num-experts": "128", "--group-query-attention": None, "--swiglu": None,
-        "--untie-embeddings-and-output-weights": None, "--moe-grouped-gemm": None,
-        "--normalization": "RMSNorm", "--position-embedding-type": "rope",
-        "--disable-bias-linear": None, "--qk-layernorm": None,
-    }  # fmt: skip
+        "--num-layers": "48",
+        "--hidden-size": "2048",
+        "--ffn-hidden-size": "6144",
+        "--num-attention-heads": "32",
+        "--num-query-groups": "4",
+        "--kv-channels": "128",
+        "--vocab-size": "151936",
+        "--moe-ffn-hidden-size": "768",
+        "--moe-router-topk": "8",
+        "--num-experts": "128",
+        "--group-query-attention": None,
+        "--swiglu": None,
+        "--untie-embeddings-and-output-weights": None,
+        "--moe-grouped-gemm": None,
+        "--normalization": "RMSNorm",
+        "--position-embedding-type": "rope",
+        "--disable-bias-linear": None,
+        "--qk-layernorm": None,
+    }
     written = arguments("qwen3-30b-a3b")
     # All layers are sparse: the width of dense ones is that of no layer.
     del published["--ffn-hidden-size"]
@@ -489,8 +527,13 @@ def test_an_instance_on_several_hosts_is_started_on_each():
     for words, rank in ((first, "0"), (last, "3")):
         at = words.index("--nnodes")
         assert words[at : at + 6] == [
-            "--nnodes", "4", "--node-rank", rank, "--master-addr", "10.0.0.7",
-        ]  # fmt: skip
+            "--nnodes",
+            "4",
+            "--node-rank",
+            rank,
+            "--master-addr",
+            "10.0.0.7",
+        ]
     assert "--headless" not in first
     assert last[-2] == "--headless"
     sglang = export("sglang", answer(**SPANNING, backend="sglang"))
@@ -506,8 +549,14 @@ def test_tensorrt_llm_on_several_hosts_is_one_job():
     made = export("trtllm", answer(**SPANNING, backend="trtllm"))
     words = read_by_a_shell(made.files["serve.sh"])
     assert words[:7] == [
-        "srun", "--nodes", "4", "--ntasks-per-node", "8", "--mpi=pmix", "trtllm-llmapi-launch",
-    ]  # fmt: skip
+        "srun",
+        "--nodes",
+        "4",
+        "--ntasks-per-node",
+        "8",
+        "--mpi=pmix",
+        "trtllm-llmapi-launch",
+    ]
     assert words[7:9] == ["trtllm-serve", "deepseek-v3"]
 
 

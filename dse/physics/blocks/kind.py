@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from dse.physics.blocks import indexer
 from dse.physics.deployed import ACTIVATION_BYTES
 from dse.physics.operators import Operators, Role, ServingOperators, TrainingOperators
-from dse.schema.dtypes import BYTES
-from dse.space.candidates import Block, CandidateBatch, Floats
+from dse.space.candidates import BYTES, Block, CandidateBatch, Floats
 
 STATE_BYTES = 4.0  # states are kept in float32 (mamba_ssm_dtype, vLLM's default for these models)
 CONV_BYTES = 2.0  # the last tokens before the convolution, in bf16

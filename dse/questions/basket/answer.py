@@ -162,14 +162,17 @@ def _check(study: Study, chips: tuple[str, ...]) -> None:
     if len(chips) < 2:
         raise InputError(
             f"one chip: {', '.join(chips)}",
-            file=str(study.path), field="deployment.chip", accepted="two chips or more",
-        )  # fmt: skip
+            file=str(study.path),
+            field="deployment.chip",
+            accepted="two chips or more",
+        )
     if not any(limit.metric in FLOORS for limit in study.constraints):
         raise InputError(
             "no limit on quality: each chip's own best would be the smallest shape",
-            file=str(study.path), field="constraints",
+            file=str(study.path),
+            field="constraints",
             accepted="such as dense_equivalent_parameters >= 80B",
-        )  # fmt: skip
+        )
 
 
 def _levels(price: Floats, losses: Floats, loss: Floats) -> tuple[Level, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dse.answer.answer import Answer, Cell, Column, Figure, Table
+from dse.answer.answer import Answer, Cell, Column, Figure, Table, side_by_side, table_of
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import NONE, show
 from dse.answer.palette import PALETTE, plain
@@ -28,12 +28,11 @@ from dse.questions.basket.words import (
 )
 from dse.questions.rediscovery.words import NAMES, value_words
 from dse.schema.axes import AXES
+from dse.space.candidates import Floats
 
 MOST = 12  # rows of the front that a table shows
 DENSE = "dense_equivalent_parameters"
 WORDS = {
-    "regret": "what a shape costs on a chip over what the chip's own cheapest shape costs there, "
-    "less 1",
     "own best": "the shape that is cheapest on a chip, of all that are good enough",
     "dense-equivalent": "the dense model of equal predicted loss and equal training tokens",
     "experts": GLOSSARY["experts"],
@@ -73,40 +72,37 @@ def _columns_of(found: Basket) -> list[tuple[str, int]]:
 def _own_table(found: Basket) -> Table:
     """Each chip's own best and the shape for all, on every chip."""
     columns = _columns_of(found)
-    rows: list[dict[str, Cell]] = []
-
-    def add(name: str, texts: Sequence[str]) -> None:
-        cells = dict(zip((title for title, _ in columns), texts, strict=True))
-        rows.append({"name": name, **cells})
-
+    picked = [row for _, row in columns]
+    made: list[tuple[str, Sequence[Cell]]] = []
     for axis in found.shape(0):
-        cells = [found.shape(row)[axis] for _, row in columns]
+        cells = [found.shape(row)[axis] for row in picked]
         if AXES[axis].kind == "size" and len(set(cells)) > 1:
-            add(NAMES.get(axis, axis), [value_words(axis, cell) for cell in cells])
+            made.append((NAMES.get(axis, axis), [value_words(axis, cell) for cell in cells]))
+    price = SHOWN.get(found.objective, found.objective)
     for j, chip in enumerate(found.chips):
         per_token = found.metrics[j].values["tpot_s"]
-        add(f"on {chip}: regret", [regret_words(found.regret[row, j]) for _, row in columns])
-        add(
-            SHOWN.get(found.objective, found.objective),
-            [_shown(found.objective, found.price[row, j]) for _, row in columns],
-        )
-        add("deployment", [deployment_words(found, row, j) for _, row in columns])
-        add("per token", [show("tpot_s", per_token[row]) for _, row in columns])
-    add("dense-equivalent", [show(DENSE, found.equivalent[row]) for _, row in columns])
-    titles = [Column("name", ""), *(Column(title, title) for title, _ in columns)]
-    return Table("own", "Each chip's own best shape, and one for all", titles, rows)
+        made += [
+            (f"on {chip}: regret", [regret_words(found.regret[row, j]) for row in picked]),
+            (price, [_shown(found.objective, found.price[row, j]) for row in picked]),
+            ("deployment", [deployment_words(found, row, j) for row in picked]),
+            ("per token", [show("tpot_s", per_token[row]) for row in picked]),
+        ]
+    made.append(("dense-equivalent", [show(DENSE, found.equivalent[row]) for row in picked]))
+    titles = {"name": "", **{title: title for title, _ in columns}}
+    return side_by_side("own", "Each chip's own best shape, and one for all", titles, made)
 
 
 def _shown(metric: str, value: float) -> str:
     return show(metric, value) if np.isfinite(value) else NONE
 
 
-def _regret_columns(found: Basket) -> list[Column]:
-    return [Column(chip, chip, right=True) for chip in found.chips]
+def _regret_columns(found: Basket, of: Callable[[Any], Floats]) -> list[Column]:
+    """The regret on each chip; `of` gives those of a row on all chips."""
 
+    def on(j: int) -> Callable[[Any], Cell]:
+        return lambda row: regret_words(float(of(row)[j]))
 
-def _regrets(found: Basket, values: Iterable[float]) -> dict[str, Cell]:
-    return {chip: regret_words(value) for chip, value in zip(found.chips, values, strict=True)}
+    return [Column(chip, chip, right=True, of=on(j)) for j, chip in enumerate(found.chips)]
 
 
 def _front_table(found: Basket) -> Table:
@@ -115,22 +111,23 @@ def _front_table(found: Basket) -> Table:
     kept = np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(int))
     shown = [int(found.front[k]) for k in kept]
     differ = varying(found, shown)
-    rows = [
-        {"predicted_loss": float(found.loss[i]), DENSE: float(found.equivalent[i])}
-        | _regrets(found, found.regret[i])
-        | {"mean": regret_words(found.mean[i]), "shape": shape_words(found.shape(i), differ)}
-        for i in shown
-    ]
     of = "" if len(kept) == count else f", {len(kept)} of {count:,}"
-    columns = (
-        Column("predicted_loss", "loss", "predicted_loss"),
-        Column(DENSE, "dense equal", DENSE),
-        *_regret_columns(found),
-        Column("mean", "mean", right=True),
-        Column("shape", "shape, where they differ"),
+    return Table.of(
+        "front",
+        f"Better quality for more regret: shapes that no other beats in both{of}",
+        shown,
+        (
+            Column("predicted_loss", "loss", "predicted_loss", of=lambda i: float(found.loss[i])),
+            Column(DENSE, "dense equal", DENSE, of=lambda i: float(found.equivalent[i])),
+            *_regret_columns(found, lambda i: found.regret[i]),
+            Column("mean", "mean", right=True, of=lambda i: regret_words(float(found.mean[i]))),
+            Column(
+                "shape",
+                "shape, where they differ",
+                of=lambda i: shape_words(found.shape(i), differ),
+            ),
+        ),
     )
-    caption = f"Better quality for more regret: shapes that no other beats in both{of}"
-    return Table("front", caption, columns, rows)
 
 
 def _level_table(found: Basket) -> Table:
@@ -141,32 +138,33 @@ def _level_table(found: Basket) -> Table:
         if before is None or level.shape != before.shape
     ]
     differ = varying(found, [level.shape for level in changed])
-    rows = [
-        {"predicted_loss": level.loss}
-        | _regrets(found, level.regret)
-        | {"shape": shape_words(found.shape(level.shape), differ)}
-        for level in changed
-    ]
-    columns = (
-        Column("predicted_loss", "loss at most", "predicted_loss"),
-        *_regret_columns(found),
-        Column("shape", "shape for all, where they differ"),
+    return Table.of(
+        "levels",
+        "The least worst regret where every chip's own best must be as good",
+        changed,
+        (
+            Column("predicted_loss", "loss at most", "predicted_loss", of=lambda one: one.loss),
+            *_regret_columns(found, lambda one: one.regret),
+            Column(
+                "shape",
+                "shape for all, where they differ",
+                of=lambda one: shape_words(found.shape(one.shape), differ),
+            ),
+        ),
     )
-    caption = "The least worst regret where every chip's own best must be as good"
-    return Table("levels", caption, columns, rows)
 
 
 def _data(found: Basket) -> Table:
     """Every shape of the front: its axes, loss, and regret on every chip."""
-    axes = list(found.shape(0))
-    rows = [
-        {**found.shape(i), "predicted_loss": float(found.loss[i])}
-        | {chip: float(value) for chip, value in zip(found.chips, found.regret[i], strict=True)}
-        | {"worst": float(found.worst[i]), "mean": float(found.mean[i])}
-        for i in map(int, found.front)
-    ]
-    keys = (*axes, "predicted_loss", *found.chips, "worst", "mean")
-    return Table("data", "The front", [Column(key, key) for key in keys], rows)
+    return table_of(
+        "data",
+        [
+            {**found.shape(i), "predicted_loss": float(found.loss[i])}
+            | {chip: float(value) for chip, value in zip(found.chips, found.regret[i], strict=True)}
+            | {"worst": float(found.worst[i]), "mean": float(found.mean[i])}
+            for i in map(int, found.front)
+        ],
+    )
 
 
 def _own_figure(found: Basket) -> Figure:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Cell, Column, Table
+from dse.answer.answer import Answer, Cell, Column, Table
 from dse.answer.numbers import number
 from dse.catalog import Catalog
+from dse.economics.priced import price_tables
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
-from dse.problem.price_words import price_tables
 from dse.questions.catalog.tables import figure_row, figure_table
 from dse.schema.catalog import is_chip_file
 from dse.schema.costs import BASIS as OWNED
@@ -39,15 +39,14 @@ SORTS = {
     "efficiency": "efficiency",
 }
 _WORDS = ("id", "vendor", "family", "efficiency")  # sorted from a to z, numbers from large to small
-_GIGA, _TERA = 1e9, 1e12
-# The console's columns: key, title, and what one of its unit is.
+# Columns of the list: key, title, and what one of its unit is.
 _SHOWN = (
-    ("memory_bytes", "GB", _GIGA),
-    ("memory_bytes_per_s", "TB/s", _TERA),
-    ("peak_bf16_flops_per_s", "bf16", _TERA),
-    ("peak_fp8_flops_per_s", "fp8", _TERA),
+    ("memory_bytes", "GB", 1e9),
+    ("memory_bytes_per_s", "TB/s", 1e12),
+    ("peak_bf16_flops_per_s", "bf16", 1e12),
+    ("peak_fp8_flops_per_s", "fp8", 1e12),
     ("scale_up_chips", "domain", 1.0),
-    ("scale_up_bytes_per_s", "GB/s", _GIGA),
+    ("scale_up_bytes_per_s", "GB/s", 1e9),
 )
 
 
@@ -122,24 +121,20 @@ def _sorted(rows: list[dict[str, Any]], key: str, words: bool) -> list[dict[str,
 
 
 def _chip_table(rows: Sequence[dict[str, Any]]) -> Table:
-    scaled: list[dict[str, Cell]] = [
-        {
-            **{name: row[name] for name in ("id", "usd_per_hour_rental_3yr", "efficiency")},
-            **{key: None if row[key] is None else row[key] / unit for key, _, unit in _SHOWN},
-        }
-        for row in rows
-    ]
-    return Table(
+    def scaled(key: str, unit: float) -> Callable[[Any], Cell]:
+        return lambda row: None if row[key] is None else row[key] / unit
+
+    return Table.of(
         "chips",
         "Main figures",
+        rows,
         (
             Column("id", "id"),
-            *(Column(key, title, "count") for key, title, _ in _SHOWN),
+            *(Column(key, title, "count", of=scaled(key, unit)) for key, title, unit in _SHOWN),
             Column("usd_per_hour_rental_3yr", "an hour", "dollars"),
             Column("efficiency", "efficiency"),
         ),
-        scaled,
-        notes=(
+        (
             "GB, TB/s: device memory. bf16, fp8: dense peak, TFLOP/s. domain: chips joined by the "
             "scale-up link, GB/s: its bandwidth per chip and direction. An hour: three-year "
             "rental. efficiency: whose measured kernels are used; class_...: none were measured. "
@@ -149,26 +144,16 @@ def _chip_table(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _missing_table(rows: Sequence[dict[str, Any]]) -> Table:
-    return Table(
+    return Table.of(
         "missing",
         "Figures that are not known",
+        [row for row in rows if row["missing"]],
         (
             Column("id", "id"),
-            Column("estimates", "estimates"),
-            Column("missing", "no figure for"),
+            Column("estimates", "estimates", of=lambda row: "refused" if row["refused"] else "yes"),
+            Column("missing", "no figure for", of=lambda row: ", ".join(row["missing"])),
         ),
-        [
-            {
-                "id": row["id"],
-                "estimates": "refused" if row["refused"] else "yes",
-                "missing": ", ".join(row["missing"]),
-            }
-            for row in rows
-            if row["missing"]
-        ],
-        notes=(
-            "A chip without the bandwidth of a link is refused where an instance needs the link.",
-        ),
+        ("A chip without the bandwidth of a link is refused where an instance needs the link.",),
     )
 
 
@@ -190,10 +175,7 @@ def show_chip(catalog: Catalog, chip: str) -> Answer:
         laws = catalog.efficiencies[spec.efficiency]
         facts.append(f"kernel efficiencies: {laws.title}, measured here {laws.date} ({laws.file})")
     facts += [f"note: {text}" for text in found["notes"]]
-    blocks: list[Block] = [figure_table(found["figures"], found["not_chosen"])]
-    blocks += _price_tables(found)
-    if found["owned"]:
-        blocks += price_tables(found["owned"])
+    blocks = [figure_table(found["figures"], found["not_chosen"]), *_price_tables(found)]
     return Answer(
         question="chip",
         title=f"{spec.id}: {spec.vendor} {spec.name}",
@@ -223,13 +205,9 @@ def _document(catalog: Catalog, name: str) -> dict[str, Any]:
         if id_ == spec.id
     ]
     keys = ("kind", "usd_per_chip", "provider", "date", "source", "note")
+    said = ("id", "name", "vendor", "family", "year", "availability")
     return {
-        "id": spec.id,
-        "name": spec.name,
-        "vendor": spec.vendor,
-        "family": spec.family,
-        "year": spec.year,
-        "availability": spec.availability,
+        **{key: getattr(spec, key) for key in said},
         "derived_from": spec.derived_from or None,
         "changes": list(spec.changes),
         "memories": [memory.kind for memory in spec.memories],
@@ -265,33 +243,27 @@ def _lacking(found: dict[str, Any]) -> list[str]:
 
 
 def _price_tables(found: dict[str, Any]) -> list[Table]:
+    """Prices by the hour, of a chip that is bought, and of one that is owned."""
     hour = "chip_usd_per_hour"
-    rented = Table(
-        "prices",
-        "Prices by the hour",
-        (
-            Column("basis", "price basis"),
-            Column("usd_per_chip_hour", "a chip-hour", hour),
-            Column("lowest", "from", hour),
-            Column("highest", "to", hour),
-            Column("date", "date"),
-            Column("rule", "rule"),
-        ),
-        found["prices"],
-        notes=() if found["prices"] else ("No price per hour.",),
+    rented = (
+        Column("basis", "price basis"),
+        Column("usd_per_chip_hour", "a chip-hour", hour),
+        Column("lowest", "from", hour),
+        Column("highest", "to", hour),
+        Column("date", "date"),
+        Column("rule", "rule"),
     )
-    bought = Table(
-        "purchases",
-        "Prices of a chip that is bought",
-        (
-            Column("kind", "bought"),
-            Column("usd_per_chip", "a chip", "dollars"),
-            Column("provider", "provider"),
-            Column("date", "date"),
-        ),
-        found["purchases"],
+    bought = (
+        Column("kind", "bought"),
+        Column("usd_per_chip", "a chip", "dollars"),
+        Column("provider", "provider"),
+        Column("date", "date"),
     )
-    return [rented, *([bought] if found["purchases"] else [])]
+    none = () if found["prices"] else ("No price per hour.",)
+    tables = [Table("prices", "Prices by the hour", rented, found["prices"], none)]
+    if rows := found["purchases"]:
+        tables.append(Table("purchases", "Prices of a chip that is bought", bought, rows))
+    return tables + (price_tables(found["owned"]) if found["owned"] else [])
 
 
 def check_chip(catalog: Catalog, file: Path) -> Answer:

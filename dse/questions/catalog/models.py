@@ -17,21 +17,13 @@ from dse.physics.parameters import (
 from dse.problem.evaluate import shape_quality_of
 from dse.problem.quality import describe_overtraining, overtraining_words
 from dse.quality.laws import DEFAULT
+from dse.schema.blocks import FEED_FORWARD, MIXERS, WORDS
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models, resolve_model
 from dse.schema.own_config import config_of
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 
-MEANING = {
-    "gqa": "multi-head or grouped-query attention",
-    "mla": "multi-head latent attention",
-    "compressed": "attention over a compressed cache",
-    "delta_net": "linear attention with a matrix state",
-    "mamba": "Mamba state space",
-    "mlp": "dense feed-forward",
-    "moe": "mixture of experts",
-    "positions": "table of learned positions",
-}
+LAYERS = (*MIXERS, *FEED_FORWARD)
 
 
 def list_models() -> Answer:
@@ -42,9 +34,10 @@ def list_models() -> Answer:
         title="Models",
         headline=f"{len(facts)} published models.",
         blocks=[
-            Table(
+            Table.of(
                 "models",
                 "Shapes",
+                facts,
                 (
                     Column("id", "id"),
                     Column("total_parameters", "total", "parameters"),
@@ -52,10 +45,9 @@ def list_models() -> Answer:
                     Column("num_hidden_layers", "layers", "count"),
                     Column("hidden_size", "hidden", "count"),
                     Column("kv_elements_per_token", "KV/token", "count"),
-                    Column("kinds", "kinds of layers"),
+                    Column("kinds", "kinds of layers", of=lambda row: _kinds(row["blocks"])),
                 ),
-                [{**row, "kinds": _kinds(row["blocks"])} for row in facts],
-                notes=(
+                (
                     "total, active: parameters, active without the input table. KV/token: elements "
                     f"of the cache for one token. {_key(facts)}",
                 ),
@@ -91,19 +83,16 @@ def show_model(text: str) -> Answer:
             *(f"not read: {key}" for key in row["unknown_keys"]),
         ],
         blocks=[
-            Table(
+            Table.of(
                 "layers",
                 "Layers",
+                row["blocks"],
                 (
                     Column("count", "layers", "count"),
                     Column("kind", "kind"),
-                    Column("sizes", "sizes"),
+                    Column("sizes", "sizes", of=_sizes),
                 ),
-                [
-                    {"count": block["count"], "kind": block["kind"], "sizes": _sizes(block)}
-                    for block in row["blocks"]
-                ],
-                notes=(_key([row]),),
+                (_key([row]),),
             )
         ],
         rests=[f"assumed: {text}" for text in row["assumed"]],
@@ -146,7 +135,7 @@ def _trained(batch: Any) -> dict[str, Any]:
 
 def _kinds(blocks: list[dict[str, Any]]) -> str:
     """`gqa, mlp, moe`: the kinds of layers, each once."""
-    return ", ".join(dict.fromkeys(b["kind"] for b in blocks if b["kind"] != "positions"))
+    return ", ".join(dict.fromkeys(b["kind"] for b in blocks if b["kind"] in LAYERS))
 
 
 def _sizes(block: dict[str, Any]) -> str:
@@ -155,4 +144,4 @@ def _sizes(block: dict[str, Any]) -> str:
 
 def _key(facts: list[dict[str, Any]]) -> str:
     used = {block["kind"] for row in facts for block in row["blocks"]}
-    return "; ".join(f"{kind}: {words}" for kind, words in MEANING.items() if kind in used) + "."
+    return "; ".join(f"{kind}: {words}" for kind, words in WORDS.items() if kind in used) + "."

@@ -63,15 +63,15 @@ def show_space(space: str, catalog: Catalog) -> Answer:
         headline=f"{row['size']:,} points; {row['workload']}; prices: {row['price_basis']}",
         sentences=[*facts, *row["not_seen"]],
         blocks=[
-            Table(
+            Table.of(
                 "axes",
                 "Axes",
+                row["axes"],
                 (
                     Column("axis", "axis"),
                     Column("values", "values", "count"),
-                    Column("choices", "choices"),
+                    Column("choices", "choices", of=_choices),
                 ),
-                [{**axis, "choices": _choices(axis)} for axis in row["axes"]],
             )
         ],
         document=row,

@@ -1,4 +1,4 @@
-"""What several nouns of the catalog show: figures with their sources, and tables of text."""
+"""Figures with their sources, as chips and racks show them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from dse.answer.answer import Column, Table
 from dse.answer.numbers import number
+from dse.answer.sentences import Sources
 
 if TYPE_CHECKING:
     from dse.schema.chip import Figure
 
+_KEYS = ("name", "value", "unit", "text", "source", "date", "kind", "quote", "note")
+
 
 def figure_row(figure: Figure) -> dict[str, Any]:
     """A figure in a document."""
-    return {
-        "name": figure.name,
-        "value": number(figure.value),
-        "unit": figure.unit,
-        "text": figure.text,
-        "source": figure.source,
-        "date": figure.date,
-        "kind": figure.kind,
-        "quote": figure.quote,
-        "note": figure.note,
-        "alternatives": [figure_row(other) for other in figure.alternatives],
-    }
+    row = {key: getattr(figure, key) for key in _KEYS}
+    others = [figure_row(other) for other in figure.alternatives]
+    return row | {"value": number(figure.value), "alternatives": others}
 
 
 def figure_table(
@@ -33,44 +27,21 @@ def figure_table(
 ) -> Table:
     """Rows of `figure_row`: every figure, what other sources say below it, and the sources by
     number."""
-    lines = []
+    lines, sources = [], Sources()
     for figure in figures:
         lines.append((figure["name"], figure))
         lines += [("  elsewhere", other) for other in figure["alternatives"]]
     lines += [(f"{figure['name']}, not used", figure) for figure in not_chosen]
-    sources = Sources(figure["source"] for _, figure in lines)
-    return Table(
+    return Table.of(
         "figures",
         "Figures",
+        [{**figure, "figure": name} for name, figure in lines],
         (
             Column("figure", "figure"),
             Column("text", "value", right=True),
             Column("kind", "kind"),
-            Column("date", "date"),
-            Column("source", "source"),
+            Column("date", "date", of=lambda one: str(one["date"])),
+            Column("source", "source", of=lambda one: sources(one["source"])),
         ),
-        [
-            {
-                "figure": name,
-                "text": one["text"],
-                "kind": one["kind"],
-                "date": str(one["date"]),
-                "source": sources.mark(one["source"]),
-            }
-            for name, one in lines
-        ],
-        notes=sources.notes(),
+        sources,
     )
-
-
-class Sources:
-    """Sources by number, each once."""
-
-    def __init__(self, texts: Any) -> None:
-        self.texts = list(dict.fromkeys(texts))
-
-    def mark(self, text: str) -> str:
-        return f"[{self.texts.index(text) + 1}]"
-
-    def notes(self) -> list[str]:
-        return [f"[{k}] {text}" for k, text in enumerate(self.texts, 1)]

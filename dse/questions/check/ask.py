@@ -47,7 +47,7 @@ def check(
     known_dtypes(dtypes)
     catalog, chip = (catalog or load_catalog()).with_chip(chip)
     found = load_model(model)
-    if ep > 1 and all(block.kind != "moe" for block in found.blocks):
+    if ep > 1 and not found.experts:
         raise InputError(f"{found.name} has no experts", field="--ep", accepted="no such flag")
     if training_tokens:
         found = trained_on(found, training_tokens)

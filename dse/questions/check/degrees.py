@@ -38,7 +38,7 @@ def degrees(batch: CandidateBatch, stacks: Sequence[str], domain: float) -> dict
     layers = np.arange(1, int(min(batch.layers[0], MOST)) + 1)
     tensor = Deployments.of(**{**ALONE, "tensor_parallel": every})
     deep = Deployments.of(**{**ALONE, "pipeline_parallel": layers})
-    sparse = any(block.kind == "moe" and block.count[0] > 0.0 for block in batch.blocks)
+    sparse = bool(batch.sparse[0])
     found: dict[str, dict[str, list[int]]] = {
         "tp": _admitted(tensor.placed(batch), stacks, every),
         "pp": _admitted(deep.placed(batch), stacks, layers, (STAGES,)),
@@ -105,7 +105,7 @@ def nearest_degrees(batch: CandidateBatch, stack: str) -> list[dict[str, int]]:
     """What `stack` admits nearest by: another tensor-parallel degree, each expert whole on one
     rank, or another number of stages; one of each at most, as the axes that change. Experts that
     are whole on their ranks stay so."""
-    sparse = any(block.kind == "moe" and block.count[0] > 0.0 for block in batch.blocks)
+    sparse = bool(batch.sparse[0])
     data, expert = int(batch.data_parallel[0]), int(batch.expert_parallel[0])
     group = int(batch.tensor_parallel[0]) * data
     every = np.arange(1, MOST + 1)

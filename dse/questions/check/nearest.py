@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from dse.answer.numbers import number
+from dse.physics.blocks import KINDS
 from dse.physics.parameters import parameters
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate
@@ -38,6 +40,7 @@ WORTH = 0.005  # of a step, or more, has to be gained where nothing refuses the 
 SHOWN = 5
 FURTHEST = 0.5  # change of a size, as a share
 TILE = 128.0
+PHASES = ("prefill", "decode")
 
 Setter = Callable[[CandidateBatch, Floats], CandidateBatch]
 
@@ -60,20 +63,27 @@ def _around(value: float, *steps: float) -> tuple[float, ...]:
     )
 
 
-def _size(batch: CandidateBatch, kinds: tuple[str, ...], size: str) -> tuple[float, Setter] | None:
-    """The value of a size in the largest block that has it, and what sets it in all alike."""
-    having = [
-        block
-        for block in batch.blocks
-        if block.kind in kinds and size in block.sizes and block.count[0] > 0.0
-    ]
+def _attends(block: Block) -> bool:
+    return KINDS[block.kind].heads(block) is not None
+
+
+def _size(
+    batch: CandidateBatch, size: str, of: Callable[[Block], bool] = lambda block: True
+) -> tuple[float, Setter] | None:
+    """The value of a size in the largest block that has it (of those that `of` takes), and what
+    sets it in all alike."""
+
+    def has(block: Block) -> bool:
+        return size in block.sizes and of(block)
+
+    having = [block for block in batch.blocks if has(block) and block.count[0] > 0.0]
     if not having:
         return None
     value = float(max(having, key=lambda block: float(block.count[0]))[size][0])
 
     def set_to(many: CandidateBatch, values: Floats) -> CandidateBatch:
         def changed(block: Block) -> Block:
-            if block.kind not in kinds or size not in block.sizes:
+            if not has(block):
                 return block
             new = np.where(block[size] == value, values, block[size])
             return Block(block.kind, block.count, {**block.sizes, size: new})
@@ -88,7 +98,7 @@ def _with_kv_heads(heads: tuple[float, Setter]) -> Setter:
 
     def set_to(many: CandidateBatch, values: Floats) -> CandidateBatch:
         def changed(block: Block) -> Block:
-            if block.kind != "gqa":
+            if "kv_heads" not in block.sizes:
                 return block
             own = (block["heads"] == heads[0]) & (block["kv_heads"] == heads[0])
             new = np.where(own, values, block["kv_heads"])
@@ -115,22 +125,22 @@ def moves(subject: Subject) -> list[Move]:
         if sized is not None and others:
             found.append(Move(name, sized[0], others, sized[1]))
 
-    heads = _size(batch, ("gqa", "mla", "compressed"), "heads")
+    heads = _size(batch, "heads", _attends)
     if heads is not None and HEADS in blamed:
         add("num_attention_heads", (heads[0], _with_kv_heads(heads)), _around(heads[0], tp))
-    kv = _size(batch, ("gqa",), "kv_heads")
+    kv = _size(batch, "kv_heads")
     if kv is not None and heads is not None and kv[0] < heads[0] and KV_HEADS in blamed:
         near = {2.0 ** np.floor(np.log2(kv[0])), 2.0 ** np.ceil(np.log2(kv[0])), kv[0] * 2.0, tp}
         add("num_key_value_heads", kv, tuple(sorted(near - {kv[0]})))
-    width = _size(batch, ("mlp",), "intermediate_size")
+    width = _size(batch, "intermediate_size")
     if width is not None:
         add("intermediate_size", width, _around(width[0], tile * tp, tile * tp / 2.0))
-    expert = _size(batch, ("moe",), "expert_intermediate_size")
+    expert = _size(batch, "expert_intermediate_size")
     if expert is not None:
         shards = float(expert_shards(batch)[0])
         others = _around(expert[0], tile * shards, tile * shards / 2.0)
         add("moe_intermediate_size", expert, others)
-        shared = _size(batch, ("moe",), "shared_intermediate_size")
+        shared = _size(batch, "shared_intermediate_size")
         if shared is not None and shared[0] > 0.0:
             add("shared_intermediate_size", shared, _around(shared[0], tile * tp))
         found += _expert_moves(batch)
@@ -145,7 +155,7 @@ def moves(subject: Subject) -> list[Move]:
 
 def _expert_moves(batch: CandidateBatch) -> list[Move]:
     """Experts that divide over their ranks, and experts whole on the ranks of the group."""
-    experts, ep = _size(batch, ("moe",), "experts"), float(batch.expert_parallel[0])
+    experts, ep = _size(batch, "experts"), float(batch.expert_parallel[0])
     group = float(batch.tensor_parallel[0] * batch.data_parallel[0])
     assert experts is not None
     found = []
@@ -269,36 +279,28 @@ def _rows(
         )
         metrics = evaluate(near.batch[np.array(rows)], workload, subject.machines)
         loss = metrics.values["predicted_loss"]
-    times: dict[str, Floats] = {}
-    shares: dict[str, Floats] = {}
-    if steps is not None:
-        for phase, seconds, share in zip(
-            ("prefill", "decode"),
-            (steps.prefill_s, steps.decode_s),
-            added_share(steps),
-            strict=True,
-        ):
-            shares[phase] = share
-            times[phase] = seconds * (1.0 + share)
+
+    def against(i: int) -> dict[str, float | None]:
+        """What the changes do to the time of either step."""
+        if steps is None:
+            keys = (f"{p}_{s}" for p in PHASES for s in ("step_share", "added_share"))
+            return dict.fromkeys(keys)
+        found = {}
+        seconds = (steps.prefill_s, steps.decode_s)
+        for phase, alone, share in zip(PHASES, seconds, added_share(steps), strict=True):
+            whole = alone * (1.0 + share)
+            found[f"{phase}_step_share"] = float(whole[i] / whole[0] - 1.0)
+            found[f"{phase}_added_share"] = float(share[i])
+        return found
+
     return [
         {
             "change": {
                 name: [int(before), int(after)] for name, (before, after) in near.changes(i).items()
             },
             "parameters_share": float(change[i]),
-            "loss_nats": _number(loss[k] - loss[0]),
-            **{
-                f"{phase}_{name}": float(value) if times else None
-                for phase in ("prefill", "decode")
-                for name, value in (
-                    ("step_share", times[phase][i] / times[phase][0] - 1.0 if times else 0.0),
-                    ("added_share", shares[phase][i] if times else 0.0),
-                )
-            },
+            "loss_nats": number(loss[k] - loss[0]),
+            **against(i),
         }
         for k, i in enumerate(chosen, start=1)
     ]
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dse.answer.answer import Answer, Block, Cell, Column, Notes, Table
-from dse.answer.numbers import NONE, count, show_as, tenths
+from dse.answer.numbers import count, show_as
 from dse.questions.check.answer import Load
 from dse.questions.check.words import SEEN, answer, degree_lines, rule_lines
 
@@ -93,30 +93,24 @@ def _product(row: dict[str, Any]) -> dict[str, Cell]:
 def nearest_table(document: dict[str, Any]) -> Table:
     """Shapes near it that all software on the chip accepts, each against the one asked for."""
 
-    def row(near: dict[str, Any]) -> dict[str, Cell]:
-        changes = (
-            f"{name} {before:,} -> {after:,}" for name, (before, after) in near["change"].items()
-        )
-        loss, added = near["loss_nats"], near["prefill_added_share"]
-        shares = ("parameters_share", "prefill_step_share", "decode_step_share")
-        return {
-            "change": "; ".join(changes),
-            "loss_nats": NONE if loss is None else f"{loss:+.4f}",
-            "prefill_added_share": added,
-            **{name: tenths(near[name], sign=True) for name in shares},
-        }
+    def change(near: dict[str, Any]) -> str:
+        ends = near["change"].items()
+        return "; ".join(f"{name} {before:,} -> {after:,}" for name, (before, after) in ends)
 
-    return Table(
+    def loss(near: dict[str, Any]) -> str | None:
+        return None if near["loss_nats"] is None else f"{near['loss_nats']:+.4f}"
+
+    return Table.of(
         "nearest",
         "Nearest shapes that all of this software accepts, against this one (steps with costs)",
+        document["nearest"],
         (
-            Column("change", "change"),
-            Column("parameters_share", "parameters", right=True),
-            Column("loss_nats", "loss, nats", right=True),
-            Column("prefill_step_share", "prefill", right=True),
-            Column("decode_step_share", "decode", right=True),
+            Column("change", "change", of=change),
+            Column("parameters_share", "parameters", "change"),
+            Column("loss_nats", "loss, nats", right=True, of=loss),
+            Column("prefill_step_share", "prefill", "change"),
+            Column("decode_step_share", "decode", "change"),
             Column("prefill_added_share", "added, prefill", "share"),
         ),
-        [row(near) for near in document["nearest"]],
-        notes=() if document["ok"] else (ROUNDED,),
+        () if document["ok"] else (ROUNDED,),
     )

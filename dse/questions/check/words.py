@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dse.answer.numbers import tenths
+from dse.answer.sentences import listed
 from dse.problem.words import SHORT_DEGREES
 from dse.rules.kinds import message
 
@@ -22,13 +23,13 @@ def answer(document: dict[str, Any]) -> str:
     where = f"{document['model']} on {document['chip']} ({_degrees(document['deployment'])})"
     if not document["ok"]:
         first = _by_rule([row for row in document["rules"] if row["binds"]])[0]
-        by = f"; refused by {_join(refusing)}" if refusing else ""
-        rest = f"; no rule here of {_join(taken)} does" if taken and refusing else ""
+        by = f"; refused by {listed(refusing)}" if refusing else ""
+        rest = f"; no rule here of {listed(taken)} does" if taken and refusing else ""
         words = message(first["rule"], first["says"], first["found"])
         return f"{where} does not fit: it {words}{by}{rest}."
     fits = "fits"
     if refusing:
-        fits += f" ({_join(refusing)} {'refuse' if len(refusing) > 1 else 'refuses'} it)"
+        fits += f" ({listed(refusing)} {'refuse' if len(refusing) > 1 else 'refuses'} it)"
     if document["prefill"] is None:
         return f"{where} {fits} as far as degrees go; what it wastes is not known."
     prefill, decode = (document[phase]["added_share"] for phase in ("prefill", "decode"))
@@ -50,10 +51,6 @@ def _degrees(deployment: dict[str, Any]) -> str:
     ]
     formats = dict.fromkeys(deployment["weight_dtypes"].values())
     return ", ".join([*(used or ["one chip"]), " and ".join(formats)])
-
-
-def _join(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def degree_lines(document: dict[str, Any]) -> list[str]:
@@ -83,7 +80,7 @@ def _by(by_stack: dict[str, Any], degree: str, title: str) -> str:
         groups.setdefault(spans(found[degree]), []).append(stack)
     if len(groups) == 1:
         return f"{title}: {next(iter(groups))}"
-    return f"{title}: " + "; ".join(f"{values} ({_join(who)})" for values, who in groups.items())
+    return f"{title}: " + "; ".join(f"{values} ({listed(who)})" for values, who in groups.items())
 
 
 def spans(values: Sequence[int]) -> str:
@@ -126,7 +123,7 @@ def _sentence(row: dict[str, Any]) -> str:
     name = row["rule"].replace("_", " ")
     if row["severity"] == "error":
         broken = f"It {message(row['rule'], row['says'], row['found'])}"
-        by = f" Refused by {_join(row['refused_by'])}." if row["refused_by"] else ""
+        by = f" Refused by {listed(row['refused_by'])}." if row["refused_by"] else ""
         return f"{broken}.{by} Source: {row['source']}."
     if row["severity"] == "note":
         return f"{name}: {row['found']}. Usual ({row['known']}): {row['says']}."

@@ -20,18 +20,20 @@ from dse.questions.compare.fleet import compare_fleets, fleets_answer, is_fleet
 from dse.questions.compare.studies import compare as compare_studies
 from dse.questions.compare.tables import studies_answer
 from dse.questions.estimate.ask import estimate
+from dse.questions.fleet.ask import fleet
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.present import design_answer, designs_answer
-from dse.questions.whatif.require import space_file_of
 from dse.schema.loader import load_yaml
 from dse.schema.model_catalog import load_model, resolve_model
 from dse.schema.own_prices import last_day
+from dse.schema.plan_reader import shipped_plans
 from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
 from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
 from dse.study.folder import STUDY, read_json
-from dse.study.run import run_study
+from dse.study.reopen import space_file_of
+from dse.study.run import run
 
-Kind = Literal["studies", "dates", "chips", "by chip", "design", "model"]
+Kind = Literal["studies", "plans", "dates", "chips", "by chip", "design", "model"]
 Say = Callable[[str], None]
 CASES = "rediscovery"  # all shipped cases; before a slash, one of them
 POINT = {
@@ -65,6 +67,8 @@ def compare(
 
     - two folders that `dse run` or `dse fleet --out` wrote, or what `dse.run` or
       `dse.fleet` returned: prices, the chosen designs, the front;
+    - two plans, by name or by the path of a file, or one and such a folder: what each buys or rents
+      at the prices of the catalog, and what it costs;
     - a space, with two dates in `as_of`, the earlier first: two studies of it at the prices known
       then, which `out` keeps;
     - chips by id or by the path of a chip file, six at most, with `model` and the other arguments
@@ -89,6 +93,9 @@ def compare(
         return _dates(str(what[0]), tuple(as_of), out, catalog, progress, command)
     if len(as_of) == 1:
         catalog = catalog.as_of(as_of[0])
+    if kind == "plans":
+        fleets = [_fleet(one, catalog, progress) for one in what]
+        return fleets_answer(compare_fleets(fleets[0], fleets[1]), command)
     if kind == "chips":
         return chips_answer(
             compare_chips(
@@ -118,6 +125,7 @@ def compare(
 # What each kind of comparison is called in a message.
 SAID: dict[Kind, str] = {
     "studies": "two studies or fleets",
+    "plans": "two plans",
     "dates": "a space at two dates",
     "chips": "chips",
     "by chip": "a space by chip",
@@ -139,6 +147,8 @@ def kind_of(what: Sequence[Any], as_of: Sequence[str], by: str | None, catalog: 
         kind = "by chip"
     elif len(names) == 1 and _is_case(names[0]):
         kind = "design"
+    elif len(names) == 2 and any(map(_is_plan, names)):
+        kind = "plans"
     elif any(_is_chip(name, catalog) for name in names) or len(names) > 2:
         kind = "chips"
     elif len(names) == 2 and _is_space(names[0], names[1]):
@@ -150,8 +160,8 @@ def kind_of(what: Sequence[Any], as_of: Sequence[str], by: str | None, catalog: 
     else:
         raise InputError(
             "'B' is missing",
-            accepted="a second folder; of a space, --as-of twice, --by chip or a published model; "
-            "chips; rediscovery/NAME",
+            accepted="a second folder or plan; of a space, --as-of twice, --by chip or a published "
+            "model; chips; rediscovery/NAME",
         )
     if kind == "studies" and as_of:
         raise InputError("--as-of does not go with two folders", accepted="one of the two")
@@ -165,6 +175,18 @@ def _is_case(text: str) -> bool:
     if text == CASES or text.startswith(f"{CASES}/"):
         return True
     return "expert" in _keys(text)
+
+
+def _is_plan(text: str) -> bool:
+    """A shipped plan of a fleet, or a file that is one."""
+    return text in shipped_plans() or "demand" in _keys(text)
+
+
+def _fleet(one: Any, catalog: Catalog, progress: Say) -> Path | Answer:
+    """The fleet of a plan; a folder as it is."""
+    if isinstance(one, Answer):
+        return one
+    return fleet(one, catalog=catalog, progress=progress) if _is_plan(str(one)) else Path(one)
 
 
 def _is_chip(text: str, catalog: Catalog) -> bool:
@@ -237,6 +259,6 @@ def _dates(
                 progress(f"as of {date}: {done:,}{of} points evaluated; front {front:,}")
 
             sides.append(Path(folder) / date)
-            run_study(space, sides[-1], catalog=catalog.as_of(date), progress=count)
+            run(space, out=sides[-1], catalog=catalog.as_of(date), progress=count)
         called = None if out else (f"{space} as of {dates[0]}", f"{space} as of {dates[1]}")
         return studies_answer(compare_studies(sides[0], sides[1], called), command)

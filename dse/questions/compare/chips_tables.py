@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse import units
-from dse.answer.answer import Answer, Column, Table, table_of
+from dse.answer.answer import Answer, Table, side_by_side, table_of
 from dse.answer.glossary import GLOSSARY
-from dse.answer.numbers import NONE, dollars, plain, show
+from dse.answer.numbers import NONE, dollars, show, show_as
 from dse.problem.words import SHOWN, heading
 from dse.questions.compare.chips_words import estimated, hypothetical_lines, lead
 from dse.questions.compare.roofs import roof_figures
@@ -90,12 +90,8 @@ def chips_answer(document: dict[str, Any], command: str = "") -> Answer:
     )
 
 
-def _columns(first: str, ids: Sequence[str]) -> tuple[Column, ...]:
-    return (Column("name", first), *(Column(chip, chip) for chip in ids))
-
-
-def _row(name: str, ids: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    return {"name": name, **dict(zip(ids, cells, strict=True))}
+def _titles(first: str, ids: Sequence[str]) -> dict[str, str]:
+    return {"name": first, **{chip: chip for chip in ids}}
 
 
 def _figure_table(document: Json, ids: Sequence[str]) -> Table:
@@ -105,23 +101,22 @@ def _figure_table(document: Json, ids: Sequence[str]) -> Table:
     order += [name for name in names if name.startswith("peak_")]
     order += [name for name in names if name not in order]
     rows = [
-        _row(NAMES.get(name, name.replace("_", " ")), ids, [_figure(chip, name) for chip in chips])
+        (NAMES.get(name, name.replace("_", " ")), [_figure(chip, name) for chip in chips])
         for name in order
     ]
     for basis in dict.fromkeys(basis for chip in chips for basis in chip["prices"]):
         cells = [_price(chip["prices"].get(basis)) for chip in chips]
         published = all(cell != NONE and not cell.endswith("(a)") for cell in cells)
         if basis == document["price_basis"] or published:
-            rows.append(_row(f"$/h {basis}", ids, cells))
+            rows.append((f"$/h {basis}", cells))
     for key, name in RATIOS.items():
-        values = [chip["ratios"][key] for chip in chips]
-        rows.append(_row(name, ids, [NONE if v is None else plain(v) for v in values]))
+        rows.append((name, [show_as("number", chip["ratios"][key]) for chip in chips]))
     laws = [
         "its own, measured" if chip["laws_of"] == chip["id"] else f"of {chip['laws_of']}"
         for chip in chips
     ]
-    rows.append(_row("kernel efficiencies", ids, laws))
-    return Table("figures", "Figures", _columns("figure", ids), rows, (MARKS_KEY,))
+    rows.append(("kernel efficiencies", laws))
+    return side_by_side("figures", "Figures", _titles("figure", ids), rows, (MARKS_KEY,))
 
 
 def _figure(chip: Json, name: str) -> str:
@@ -142,19 +137,18 @@ def _price(price: Json | None) -> str:
 
 
 def _metric_table(points: Sequence[Json]) -> Table:
-    ids = [point["chip"] for point in points]
     rows = [
-        _row(SHOWN.get(name, name), ids, [show(name, point["metrics"][name]) for point in points])
+        (SHOWN.get(name, name), [show(name, point["metrics"][name]) for point in points])
         for name in METRICS
     ]
-    rows.append(_row("bound by", ids, [point["bottleneck"] for point in points]))
-    rows.append(_row("feasible", ids, ["yes" if p["feasible"] else "no" for p in points]))
-    return Table("metrics", "The model on each chip", _columns("metric", ids), rows)
+    rows.append(("bound by", [point["bottleneck"] for point in points]))
+    rows.append(("feasible", ["yes" if point["feasible"] else "no" for point in points]))
+    titles = _titles("metric", [point["chip"] for point in points])
+    return side_by_side("metrics", "The model on each chip", titles, rows)
 
 
 def _operator_table(points: Sequence[Json], phase: str, caption: str) -> Table:
     """Time and bound of each operator, longest on the first chip first; last the sum."""
-    ids = [point["chip"] for point in points]
     tables = [{row["operator"]: row for row in point["operators"]} for point in points]
     key, bound = f"{phase}_s", "prefill_bound" if phase == "prefill" else "bound"
 
@@ -167,22 +161,26 @@ def _operator_table(points: Sequence[Json], phase: str, caption: str) -> Table:
 
     names = dict.fromkeys(name for table in tables for name in table)
     rows = [
-        _row(name, ids, [cell(table, name) for table in tables])
+        (name, [cell(table, name) for table in tables])
         for name in sorted(names, key=lambda name: -seconds(tables[0], name))
         if any(seconds(table, name) for table in tables)
     ]
     totals = [sum(seconds(table, name) for name in table) for table in tables]
-    rows.append(_row("total", ids, [show(key, total) for total in totals]))
+    rows.append(("total", [show(key, total) for total in totals]))
     note = "Beside a time: what the operator waits for."
-    return Table(phase, caption, _columns("operator", ids), rows, (note,))
+    titles = _titles("operator", [point["chip"] for point in points])
+    return side_by_side(phase, caption, titles, rows, (note,))
 
 
 def _data_row(chip: Json, points: Sequence[Json]) -> dict[str, Any]:
     """A chip's figures, ratios, prices and metrics in one row."""
     point = next((one for one in points if one["chip"] == chip["id"]), {"metrics": None})
-    figures = {name: one and one["value"] for name, one in chip["figures"].items()}
-    prices = {basis: one["usd_per_chip_hour"] for basis, one in chip["prices"].items()}
     return {
-        "id": chip["id"], "name": chip["name"], "vendor": chip["vendor"], "figure": figures,
-        "ratio": chip["ratios"], "usd_per_chip_hour": prices, "metric": point["metrics"] or {},
-    }  # fmt: skip
+        **{key: chip[key] for key in ("id", "name", "vendor")},
+        "figure": {name: one and one["value"] for name, one in chip["figures"].items()},
+        "ratio": chip["ratios"],
+        "usd_per_chip_hour": {
+            basis: one["usd_per_chip_hour"] for basis, one in chip["prices"].items()
+        },
+        "metric": point["metrics"] or {},
+    }

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Column, Notes, Table, table_of
+from dse.answer.answer import Answer, Block, Column, Table, table_of
 from dse.answer.numbers import significant
 from dse.questions.compare.pictures import chips_figure, price_figure
-from dse.questions.compare.prices import change, moved, moves_words, price_pairs
+from dse.questions.compare.prices import by_how_much, moved, moves_words, pair_columns, price_pairs
 from dse.questions.compare.studies import side_names
-from dse.questions.compare.words import alike
+from dse.questions.compare.words import changed_answer, unlike
 from dse.study.folder import FLEET, STUDY, read_json
 
 Json = Mapping[str, Any]
@@ -146,8 +146,7 @@ def lead(document: Json) -> list[str]:
         sentences.append(
             f"Per million tokens: ${significant(each[1])}, before ${significant(each[0])}."
         )
-    unlike = [row for row in document["comparable"] if not row["same"]]
-    return sentences + [f"Not by prices alone: {row['what']}: {row['words']}." for row in unlike]
+    return sentences + unlike(document)
 
 
 def _order_words(document: Json) -> str:
@@ -169,85 +168,50 @@ def _ordered(orders: Sequence[Json], side: str) -> str:
 
 def _cost_words(document: Json) -> str:
     after, before = document["usd_undiscounted_b"], document["usd_undiscounted_a"]
-    ratio, over = document["ratio"], f"over {document['quarters']} quarters"
-    if ratio is None or abs(ratio - 1.0) < 5e-4:
+    over = f"over {document['quarters']} quarters"
+    if (moved := by_how_much(document["ratio"], "more", "less")) is None:
         return f"the fleet costs the same ${after:,.0f} {over}"
-    word = "more" if ratio > 1.0 else "less"
-    share = change(ratio).strip("+-")
-    return f"the fleet costs {share} {word} (${after:,.0f} {over}, before ${before:,.0f})"
+    return f"the fleet costs {moved} (${after:,.0f} {over}, before ${before:,.0f})"
 
 
 def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:
     """What changed from one fleet to the other."""
-    names = document["names"]
     blocks: list[Block] = []
     for per, title in (("chip-hour", "Rents"), ("chip", "Prices of chips that are bought")):
         if rows := [row for row in document["all_prices"] if row["per"] == per]:
             blocks.append(price_figure(per, title, rows, document, per))
     if document["by_quarter"]:
         blocks.append(chips_figure(document))
-    said = document["answer"]
-    return Answer(
-        question="compare",
-        title=f"{document['title']}: what changed",
-        asked=f"{document['title']}: from {names['a']} ({document['a']}) to {names['b']} "
-        f"({document['b']})",
-        headline=said[0],
-        sentences=said[1:],
-        blocks=(*blocks, *tables(document), Notes("How the two compare", alike(document))),
-        command=command,
-        document=document,
-        data=(table_of("by quarter", document["by_quarter"]),),
-        words=WORDS,
-    )
+    by_quarter = table_of("by quarter", document["by_quarter"])
+    return changed_answer(document, [*blocks, *tables(document)], (), by_quarter, WORDS, command)
 
 
 def tables(document: Json) -> list[Table]:
     """Prices of the offers, orders, and chips by quarter."""
-    a, b = document["names"]["a"], document["names"]["b"]
-    prices = [
-        {**row, "change": row["ratio"] and row["ratio"] - 1.0}
-        | {"rule": row["rule_b"] or row["rule_a"] or ""}
-        for row in document["all_prices"]
-    ]
+    names = list(document["names"].values())
+    offers = (
+        Column("chip", "offer"),
+        Column("per", "per"),
+        *pair_columns(names),
+        Column("rule", "stated", of=lambda row: row["rule_b"] or row["rule_a"] or ""),
+    )
+    orders = (
+        Column("quarter", "quarter", "count"),
+        Column("offer", "offer"),
+        *(Column(side, name, "count") for side, name in zip("ab", names, strict=True)),
+    )
+    held = (
+        Column("quarter", "quarter", "count"),
+        Column("chip", "chip"),
+        *(
+            Column(f"{way}_{side}", f"{way}, {name}", "count")
+            for way in ("rented", "owned")
+            for side, name in zip("ab", names, strict=True)
+        ),
+    )
     made = [
-        Table(
-            "prices",
-            "Prices of the offers, USD",
-            (
-                Column("chip", "offer"),
-                Column("per", "per"),
-                Column("a", a, "dollars"),
-                Column("b", b, "dollars"),
-                Column("change", "change", "change"),
-                Column("rule", "stated"),
-            ),
-            prices,
-        ),
-        Table(
-            "orders",
-            "Chips to order",
-            (
-                Column("quarter", "quarter", "count"),
-                Column("offer", "offer"),
-                Column("a", a, "count"),
-                Column("b", b, "count"),
-            ),
-            document["orders"],
-        ),
-        Table(
-            "chips",
-            "Chips by quarter",
-            (
-                Column("quarter", "quarter", "count"),
-                Column("chip", "chip"),
-                *(
-                    Column(f"{way}_{side}", f"{way}, {name}", "count")
-                    for way in ("rented", "owned")
-                    for side, name in (("a", a), ("b", b))
-                ),
-            ),
-            document["by_quarter"],
-        ),
+        Table.of("prices", "Prices of the offers, USD", document["all_prices"], offers),
+        Table("orders", "Chips to order", orders, document["orders"]),
+        Table("chips", "Chips by quarter", held, document["by_quarter"]),
     ]
     return [table for table in made if table.rows]

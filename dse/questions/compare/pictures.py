@@ -140,9 +140,7 @@ def _front_figure(name: str, found: Compared, x: str, y: str) -> Figure:
         for key, metric in (("x", x), ("y", y))
         for values in ([value for trace in traces for value in trace[key]],)
     }
-    layout = {
-        "height": 420, "hovermode": "closest", "xaxis": axes["x"], "yaxis": axes["y"]
-    }  # fmt: skip
+    layout = {"height": 420, "hovermode": "closest", "xaxis": axes["x"], "yaxis": axes["y"]}
     title = f"Least {label(y).text} at each {label(x).text}"
     shows = (
         "The designs of both fronts that no other of their front beats in these two. "

@@ -8,9 +8,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dse.answer.answer import Column, Table
 from dse.answer.numbers import significant
+from dse.answer.sentences import Sources
 
 Item = Mapping[str, Any]
+SAME = 5e-4  # a share below which two costs are said to be the same
 Prices = Sequence[Mapping[str, Any]]  # of `price.rows` in study.json: a row for each chip
 
 
@@ -37,9 +40,33 @@ def price_pairs(a: Prices, b: Prices) -> list[dict[str, Any]]:
     return rows
 
 
-def sources_of(row: Mapping[str, Any]) -> list[str]:
-    """The sources of both sides of a pair, each by itself."""
-    return [one for side in "ab" for one in (row[f"source_{side}"] or "").split("; ")]
+def pair_columns(sides: Sequence[str]) -> tuple[Column, ...]:
+    """Both prices of a pair, and the change."""
+
+    def changed(row: Mapping[str, Any]) -> float | str:
+        return row["ratio"] - 1.0 if row["ratio"] else "gone" if row["a"] else "new"
+
+    a, b = sides
+    change = Column("change", "change", "change", of=changed)
+    return (Column("a", a, "dollars"), Column("b", b, "dollars"), change)
+
+
+def price_table(
+    name: str, caption: str, pairs: Prices, sides: Sequence[str], sources: Sources
+) -> Table:
+    """Pairs of chip-hours with the dates and the `sources` of both, by number; the texts of these
+    are the caller's to note."""
+
+    def cited(row: Mapping[str, Any]) -> str:
+        return sources(*(one for side in "ab" for one in (row[f"source_{side}"] or "").split("; ")))
+
+    columns = (
+        Column("chip", "chip"),
+        *pair_columns(sides),
+        *(Column(f"date_{k}", f"newest, {side}") for k, side in zip("ab", sides, strict=True)),
+        Column("sources", "sources", of=cited),
+    )
+    return Table.of(name, caption, pairs, columns)
 
 
 def moved(pairs: Prices) -> list[Mapping[str, Any]]:
@@ -65,6 +92,13 @@ def moves_words(pairs: Prices, most: int = 4) -> str:
 def change(ratio: float) -> str:
     """`+14%`, `-0.2%`, of a ratio."""
     return f"{ratio - 1.0:+.0%}" if abs(ratio - 1.0) >= 0.095 else f"{ratio - 1.0:+.1%}"
+
+
+def by_how_much(ratio: float | None, more: str, less: str) -> str | None:
+    """`14% dearer`, of a ratio; None where the two costs are the same."""
+    if ratio is None or abs(ratio - 1.0) < SAME:
+        return None
+    return f"{change(ratio).strip('+-')} {more if ratio > 1.0 else less}"
 
 
 def chosen_changes(

@@ -273,11 +273,14 @@ def _telling(
         item = of.items[key]
         ratio = None if ratios is None else ratios.get(item["deployment"]["chip"])
         row: dict[str, Any] = {
-            "point": item["point"], "names": list(item["names"]), "design": found.words(item),
-            "chip": item["deployment"]["chip"], "metrics": {m: item["metrics"][m] for m in metrics},
+            "point": item["point"],
+            "names": list(item["names"]),
+            "design": found.words(item),
+            "chip": item["deployment"]["chip"],
+            "metrics": {m: item["metrics"][m] for m in metrics},
             "unpriced": item["deployment"]["chip"] in unpriced,
-            "repriced": None, "beaten_by": None, "margin": None,
-        }  # fmt: skip
+            **dict.fromkeys(("repriced", "beaten_by", "margin")),
+        }
         if ratio is not None:
             value = np.where(costs, of.F[i] * ratio, of.F[i])
             margins = (scale(value[None]) - there).min(axis=1)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from dse.answer.answer import Answer, Cell, Column, Notes, Table, table_of
+from dse.answer.answer import Answer, Cell, Column, Table, table_of
 from dse.answer.glossary import GLOSSARY
 from dse.answer.sentences import Sources
 from dse.economics.priced import price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY, SHORT, show
 from dse.questions.compare.pictures import study_figures
-from dse.questions.compare.prices import change, sources_of
+from dse.questions.compare.prices import change, price_table
 from dse.questions.compare.studies import Compared
-from dse.questions.compare.words import alike, facts, lead
+from dse.questions.compare.words import changed_answer, facts, lead
 
 Json = Mapping[str, Any]
 Row = dict[str, Cell]
@@ -28,28 +29,13 @@ WORDS = {
 
 def studies_answer(found: Compared, command: str = "") -> Answer:
     """What changed from one study to the other."""
-    said, document = lead(found), found.document
-    names, as_of = document["names"], document["as_of"]
-    ends = [
-        f"{names[side]} ({document[side]}"
-        + (f", prices as of {as_of[side]})" if as_of[side] else ")")
-        for side in "ab"
-    ]
-    return Answer(
-        question="compare",
-        title=f"{document['title']}: what changed",
-        asked=f"{document['title']}: from {ends[0]} to {ends[1]}",
-        headline=said[0],
-        sentences=said[1:],
-        blocks=(
-            *study_figures(found),
-            *tables(found),
-            Notes("How the two compare", [*facts(found), *alike(document)]),
-        ),
-        command=command,
-        document={**document, "answer": said},
-        data=(table_of("designs", design_rows(found)),),
-        words=WORDS,
+    return changed_answer(
+        {**found.document, "answer": lead(found)},
+        [*study_figures(found), *tables(found)],
+        facts(found),
+        table_of("designs", design_rows(found)),
+        WORDS,
+        command,
     )
 
 
@@ -62,7 +48,7 @@ def tables(found: Compared) -> list[Table]:
         *([_chip_table(document)] if document["entered"] or document["left"] else []),
         _telling_table(found, "left"),
         _telling_table(found, "entered"),
-        *([_price_table(document)] if any(map(_apart, document["all_prices"])) else []),
+        *_price_tables(document),
         *_part_tables(found),
     ]
     return [table for table in made if table.rows]
@@ -83,24 +69,14 @@ def _metric_columns(found: Compared) -> list[Column]:
     return [Column(name, SHORT.get(name, name), name) for name in _metrics(found)]
 
 
-def _price_table(document: Json) -> Table:
-    names, sources = document["names"], Sources()
-    rows = [
-        {**row, "change": row["ratio"] and row["ratio"] - 1.0}
-        | {"sources": sources(*sources_of(row))}
-        for row in document["all_prices"]
-    ]
-    columns = (
-        Column("chip", "chip"),
-        Column("a", names["a"], "dollars"),
-        Column("b", names["b"], "dollars"),
-        Column("change", "change", "change"),
-        Column("date_a", f"newest, {names['a']}"),
-        Column("date_b", f"newest, {names['b']}"),
-        Column("sources", "sources"),
-    )
-    caption = f"Prices, USD per chip-hour ({document['price_basis']})"
-    return Table("prices", caption, columns, rows, sources.notes)
+def _price_tables(document: Json) -> list[Table]:
+    """The prices of both sides; none where nothing of them differs."""
+    pairs, names = document["all_prices"], document["names"]
+    if not any(map(_apart, pairs)):
+        return []
+    sources, caption = Sources(), f"Prices, USD per chip-hour ({document['price_basis']})"
+    table = price_table("prices", caption, pairs, list(names.values()), sources)
+    return [replace(table, notes=sources)]
 
 
 def _part_tables(found: Compared) -> list[Table]:
@@ -137,8 +113,11 @@ def _chosen_table(found: Compared) -> Table:
             same = side == "b" and row["same_design"]
             rows.append(cells | {"design": "the same" if same else row[side]})
     columns = (
-        Column("name", ""), Column("in", "in"), *_metric_columns(found), Column("design", "design")
-    )  # fmt: skip
+        Column("name", ""),
+        Column("in", "in"),
+        *_metric_columns(found),
+        Column("design", "design"),
+    )
     key = f"{f'{SHAPE_KEY}; ' * found.shaped}{DEPLOYMENT_KEY}{HELD_KEY}"
     caption = "The chosen designs, before and after"
     return Table("chosen", caption, columns, rows, (f"Designs: {key}.",))
@@ -146,12 +125,12 @@ def _chosen_table(found: Compared) -> Table:
 
 def _chip_table(document: Json) -> Table:
     names = document["names"]
-    titles = {
-        "a": f"in {names['a']}", "left": "left", "entered": "entered", "b": f"in {names['b']}"
-    }  # fmt: skip
     columns = (
         Column("chip", "chip"),
-        *(Column(key, title, "count") for key, title in titles.items()),
+        Column("a", f"in {names['a']}", "count"),
+        Column("left", "left", "count"),
+        Column("entered", "entered", "count"),
+        Column("b", f"in {names['b']}", "count"),
     )
     return Table("chips", "Designs on the front, by chip", columns, document["chips"])
 
@@ -172,9 +151,11 @@ def _telling_table(found: Compared, what: str) -> Table:
     count = len(document[what])
     shown = f", {len(rows)} of {count:,}" if count > len(rows) else ""
     columns = (
-        Column("point", "point", "count"), *_metric_columns(found), Column("there", "there"),
+        Column("point", "point", "count"),
+        *_metric_columns(found),
+        Column("there", "there"),
         Column("design", "design"),
-    )  # fmt: skip
+    )
     note = f"Points are those of {of.name}; in brackets the cost at the prices of {other.name}."
     caption = "On the front only now" if what == "entered" else "No longer on the front"
     return Table(what, f"{caption}{shown}", columns, rows, (note,))

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.answer.answer import Answer, Block, Notes, Table
 from dse.answer.numbers import priced
 from dse.answer.sentences import listed
 from dse.problem.words import show, spans
-from dse.questions.compare.prices import change, moves_words
+from dse.questions.compare.prices import SAME, by_how_much, moves_words
 from dse.questions.compare.studies import Compared, cost_metric
 
 Json = Mapping[str, Any]
 MOST_NUMBERS = 40  # of points that are listed
-SAME = 5e-4  # a share below which two costs are said to be the same
 
 
 def lead(found: Compared) -> list[str]:
     """The answer: what became of the cheapest design, which prices moved, what that changed."""
     document = found.document
-    unlike = [row for row in document["comparable"] if not row["same"] and row["what"] != "search"]
-    sentences = [_cheapest(found)]
-    sentences += [f"Not by prices alone: {row['what']}: {row['words']}." for row in unlike]
+    sentences = [_cheapest(found), *unlike(document)]
     if document["prices"]:
         moves = moves_words(document["all_prices"])
         sentences.append(f"Prices on {document['price_basis']}, USD per chip-hour: {moves}.")
@@ -46,6 +44,15 @@ def _cheapest(found: Compared) -> str:
     if row is None:
         return f"{start}, {counted}."
     return f"{start}, the {row['name']} design {_moves(row)}{_by(row, metric)}; {counted}."
+
+
+def unlike(document: Json) -> list[str]:
+    """What else differs, so that prices alone do not explain the change."""
+    return [
+        f"Not by prices alone: {row['what']}: {row['words']}."
+        for row in document["comparable"]
+        if not row["same"] and row["what"] != "search"
+    ]
 
 
 def _named(document: Json, side: str) -> str:
@@ -75,13 +82,9 @@ def _by(row: Json, metric: str | None) -> str:
     if metric is None:
         return ""
     before, after = row["metrics"][metric]["a"], row["metrics"][metric]["b"]
-    ratio = after / before
-    if abs(ratio - 1.0) < SAME:
+    if (moved := by_how_much(after / before, "dearer", "cheaper")) is None:
         return f", at the same {_usd(metric, after)}"
-    word = "dearer" if ratio > 1.0 else "cheaper"
-    share = change(ratio).strip("+-")
-    was = _usd(metric, before).split()[0]
-    return f", {share} {word} ({_usd(metric, after)}, before {was})"
+    return f", {moved} ({_usd(metric, after)}, before {_usd(metric, before).split()[0]})"
 
 
 def _usd(metric: str, value: float) -> str:
@@ -148,3 +151,33 @@ def alike(document: Json) -> list[str]:
         f"{row['what']}: {row['words']}{'' if row['same'] else ' (not alike)'}."
         for row in document["comparable"]
     ]
+
+
+def changed_answer(
+    document: dict[str, Any],
+    blocks: Sequence[Block],
+    notes: Sequence[str],
+    data: Table,
+    words: Mapping[str, str],
+    command: str,
+) -> Answer:
+    """What changed from one study or fleet to the other; `document` holds the sentences too."""
+
+    def end(side: str) -> str:
+        name, where, as_of = document["names"][side], document[side], document["as_of"][side]
+        said = [where] * (where != name) + [f"prices as of {as_of}"] * bool(as_of)
+        return f"{name} ({', '.join(said)})" if said else name
+
+    first, *rest = document["answer"]
+    return Answer(
+        question="compare",
+        title=f"{document['title']}: what changed",
+        asked=f"{document['title']}: from {end('a')} to {end('b')}",
+        headline=first,
+        sentences=rest,
+        blocks=(*blocks, Notes("How the two compare", [*notes, *alike(document)])),
+        command=command,
+        document=document,
+        data=(data,),
+        words=words,
+    )

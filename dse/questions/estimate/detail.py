@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dse.answer.answer import Block, Cell, Column, Notes, Table
-from dse.answer.bars import share_bars
+from dse.answer.bars import memory_parts, share_bars
 from dse.answer.numbers import plain, power, ratio, share, show
 from dse.problem.words import SHORT
 from dse.questions.estimate.breakdown import breakdown
@@ -46,64 +46,48 @@ def detail_blocks(
 
 
 def operator_table(where: Mapping[str, Any]) -> Table:
-    rows = where["breakdown"]
-    whole = {phase: sum(row[f"{phase}_s"] for row in rows) for phase in ("prefill", "decode")}
-    shares = {
-        row["operator"]: {
-            f"{phase}_share": row[f"{phase}_s"] / total if total else None
-            for phase, total in whole.items()
-        }
-        for row in rows
-    }
-    total = {"operator": "total", "prefill_s": whole["prefill"], "decode_s": whole["decode"]}
+    rows, step, floor = where["breakdown"], where["decode_step_s"], where["floor_s"]
+    keys = ("prefill_s", "decode_s")
+    whole = {key: sum(row[key] for row in rows) for key in keys}
+
+    def part(key: str) -> Callable[[Any], Cell]:
+        return lambda row: row[key] / whole[key] if whole[key] and "bound" in row else None
+
     notes = [OPERATORS]
     if "breakdown_of" in where:
         notes.append(
             f"Operators and memory are those under {where['breakdown_of']}, which takes most of "
             "the deployment's time."
         )
-    step, floor = where["decode_step_s"], where["floor_s"]
     notes.append(
         f"A decode step takes {show('tpot_s', step)}; its floor on these chips is "
         f"{show('tpot_s', floor)} ({plain(step / floor)} times the floor)."
     )
-    return Table(
+    return Table.of(
         "operators",
         "Where the time goes, operator by operator",
+        [*rows, {"operator": "total", **whole}],
         (
             Column("operator", "operator"),
             Column("prefill_s", "prefill", "prefill_s"),
-            Column("prefill_share", "share", "share"),
+            Column("prefill_share", "share", "share", of=part("prefill_s")),
             Column("decode_s", "decode step", "decode_step_s"),
-            Column("decode_share", "share", "share"),
+            Column("decode_share", "share", "share", of=part("decode_s")),
             Column("bound", "bound by"),
             Column("efficiency", "efficiency"),
         ),
-        [*({**row, **shares[row["operator"]]} for row in rows), total],
-        notes=notes,
+        notes,
     )
 
 
 def memory_table(where: Mapping[str, Any]) -> Table:
-    capacity = where["capacity_bytes"]
-    rows: list[dict[str, Cell]] = [
-        {
-            "part": row["part"].replace("_", " "),
-            "bytes": row["bytes"],
-            "share": row["bytes"] / capacity,
-        }
-        for row in where["memory"]
-    ]
-    return Table(
-        "memory",
+    parts = {row["part"].replace("_", " "): row["bytes"] for row in where["memory"]}
+    return memory_parts(
+        parts,
+        where["capacity_bytes"],
         "Where the memory goes",
-        (
-            Column("part", "memory per chip"),
-            Column("bytes", "used", "bytes"),
-            Column("share", "of capacity", "share"),
-        ),
-        [*rows, {"part": "capacity", "bytes": capacity}],
-        notes=("runtime: what the serving software keeps.",),
+        "memory per chip",
+        ("runtime: what the serving software keeps.",),
     )
 
 
@@ -122,29 +106,23 @@ def _money(document: Mapping[str, Any]) -> str:
 def energy_table(found: Mapping[str, Any]) -> Table:
     """Joules per output token by level; watts, and the share that moves data, in its notes."""
     rows = found["joules_per_output_token"]
-    whole = sum(row["joules"] for row in rows)
-    total: dict[str, Cell] = {"level": "total", "joules": whole, "share": 1.0, "meaning": ""}
-    total |= {phase: sum(row[phase] for row in rows) for phase in ("prefill", "decode")}
-    return Table(
+    total = {key: sum(row[key] for row in rows) for key in ("prefill", "decode", "joules")}
+    whole = total["joules"]
+    return Table.of(
         "energy",
         "Where the energy goes",
+        [*(row for row in rows if row["joules"]), {"level": "total", **total, "meaning": ""}],
         (
-            Column("level", "energy per output token"),
+            Column(
+                "level", "energy per output token", of=lambda row: row["level"].replace("_", " ")
+            ),
             Column("prefill", "prefill", "energy"),
             Column("decode", "decode", "energy"),
             Column("joules", "both", "energy"),
-            Column("share", "share", "share"),
+            Column("share", "share", "share", of=lambda row: row["joules"] / whole),
             Column("meaning", "what it is"),
         ),
-        [
-            *(
-                {**row, "level": row["level"].replace("_", " "), "share": row["joules"] / whole}
-                for row in rows
-                if row["joules"]
-            ),
-            total,
-        ],
-        notes=_energy_notes(found, whole),
+        _energy_notes(found, whole),
     )
 
 

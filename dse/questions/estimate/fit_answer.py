@@ -11,13 +11,31 @@ from dse.problem.words import SHORT_DEGREES
 
 def fit_answer(document: Mapping[str, Any]) -> Answer:
     """The answer of `dse estimate --fit` (`dse.questions.estimate.fit.fit`)."""
-    first, rest = _first(document), _remarks(document)
+    model, chip, row = document["model"], document["chip"], document["fewest"]
+    said = [
+        f"Does not fit: {model}, on up to {document['most_chips']:,} {chip}."
+        if row is None
+        else f"{chip}: {_count(row['chips'])} at least.",
+        f"The weights alone fill the memory of {_count(document['at_least_by_bytes'])}; "
+        f"{document['splits']:,} splits were tried.",
+    ]
+    if document["beyond_scale_up"]:
+        domain = document["scale_up_chips"]
+        said.append(
+            f"More chips than one scale-up domain has ({domain:,}): the network joins them."
+        )
+    if document["limited_by"] and not document["fits"]:
+        said.append(f"No larger instance was tried: {document['limited_by']}.")
+    if document["command"]:
+        said.append(f"The first row again: {document['command']}")
     return Answer(
         question="estimate",
-        title=f"The fewest {document['chip']} that hold {document['model']}",
-        asked=_asked(document),
-        headline=first,
-        sentences=rest,
+        title=f"The fewest {chip} that hold {model}",
+        asked=f"{model} with {document['weight_dtype']} weights and {document['kv_dtype']} KV, "
+        f"{document['concurrency']:,} in flight of {document['prompt_tokens']:,} prompt and "
+        f"{document['output_tokens']:,} output tokens, on {chip}; backend {document['backend']}",
+        headline=said[0],
+        sentences=said[1:],
         blocks=(split_table(document),) if document["fits"] else (),
         rests=document["assumed"],
         document=document,
@@ -52,38 +70,5 @@ def split_table(document: Mapping[str, Any]) -> Table:
     )
 
 
-def _asked(answer: Mapping[str, Any]) -> str:
-    return (
-        f"{answer['model']} with {answer['weight_dtype']} weights and {answer['kv_dtype']} KV, "
-        f"{answer['concurrency']:,} in flight of {answer['prompt_tokens']:,} prompt and "
-        f"{answer['output_tokens']:,} output tokens, on {answer['chip']}; backend "
-        f"{answer['backend']}"
-    )
-
-
-def _first(answer: Mapping[str, Any]) -> str:
-    if (row := answer["fewest"]) is None:
-        most = f"{answer['most_chips']:,} {answer['chip']}"
-        return f"Does not fit: {answer['model']}, on up to {most}."
-    return f"{answer['chip']}: {_count(row['chips'])} at least."
-
-
 def _count(chips: int) -> str:
     return "one chip" if chips == 1 else f"{chips:,} chips"
-
-
-def _remarks(answer: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"The weights alone fill the memory of {_count(answer['at_least_by_bytes'])}; "
-        f"{answer['splits']:,} splits were tried."
-    ]
-    domain = answer["scale_up_chips"]
-    if answer["beyond_scale_up"]:
-        lines.append(
-            f"More chips than one scale-up domain has ({domain:,}): the network joins them."
-        )
-    if answer["limited_by"] and not answer["fits"]:
-        lines.append(f"No larger instance was tried: {answer['limited_by']}.")
-    if answer["command"]:
-        lines.append(f"The first row again: {answer['command']}")
-    return lines

@@ -28,7 +28,6 @@ from dse.problem.quality import fit_ranges
 from dse.problem.racks import check_domain, domain_assumptions
 from dse.problem.trained import Trained
 from dse.quality.laws import DEFAULT, find_law
-from dse.questions.estimate.tiers import offload_assumptions
 from dse.schema.calibration import KINDS
 from dse.schema.chip import GENERIC, Chip
 from dse.schema.costs import BASIS as OWNED
@@ -38,9 +37,15 @@ from dse.schema.metrics import Limit
 from dse.schema.model import Model
 from dse.schema.own_config import config_of
 from dse.schema.rack import Rack
-from dse.schema.tiers import TIERS
+from dse.schema.tiers import TIERS, tiers_of
 from dse.space.batches import DEPLOYMENT_AXES, DOMAIN_AXIS, EXPERT_AXES, OFFLOAD_AXES, batch_of
 from dse.space.candidates import CandidateBatch
+
+OVERLAP = (
+    "offloaded weights are fetched while the layer before computes, routed experts and cache on "
+    "demand, while the device waits (docs/tiers.md)"
+)
+TIER_ENERGY = "joules leave out what the tier and the link to it draw for these bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +233,10 @@ def assumptions(
     spec = catalog.chip(chip)
     system = catalog.systems[spec.system]
     domain = deployment.get(DOMAIN_AXIS, system.levels[0].size or math.inf)
-    sentences = offload_assumptions(catalog, deployment)
-    tiered = bool(sentences)
+    tier = tiers_of(spec, catalog.tiers).get(deployment.get("offload_tier") or "")
+    sentences = [] if tier is None else [f"{chip}: {text}" for text in tier.assumed]
+    if tier is not None:
+        sentences += [catalog.tiers.reason, OVERLAP, TIER_ENERGY]
     if DOMAIN_AXIS in deployment:
         sentences += domain_assumptions(
             system,
@@ -239,7 +246,7 @@ def assumptions(
         )
     kind = KINDS[provenance]
     laws = catalog.efficiencies[spec.efficiency]
-    if tiered:  # the tier is assumed, whatever the kernels are
+    if tier is not None:  # it is assumed, whatever the kernels are
         kind = _kernels(laws, deployment)
     if laws.provenance:
         sentences += measured_here(laws, chip, kind)
@@ -262,7 +269,7 @@ def assumptions(
     group = deployment["tensor_parallel"] * deployment["data_parallel"]
     if min(group, domain) > measured:
         sentences.append(f"{chip}: collectives between more than {measured} chips are extrapolated")
-    if "routing_skew" not in deployment and any(block.kind == "moe" for block in model.blocks):
+    if "routing_skew" not in deployment and model.experts:
         sentences.append(
             f"routing skew {ROUTING_SKEW:g}, that of measured kernels under a power law, not of "
             "this model"

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Cell, Column, Table
+from dse.answer.answer import Answer, Block, Cell, Column, Table, table_of
 from dse.answer.numbers import show
+from dse.economics.priced import price_tables
 from dse.problem.loads import held
-from dse.problem.price_words import average_load_words, price_tables
+from dse.problem.price_words import average_load_words
 from dse.problem.quality import quality_words
 from dse.problem.words import (
     LINES,
@@ -151,27 +152,26 @@ def _shown(document: Mapping[str, Any]) -> list[str]:
 
 def metric_table(document: Mapping[str, Any]) -> Table:
     """Every metric worth a line: its value, interval and how it is known."""
-    rows: list[dict[str, Cell]] = []
-    for metric in _shown(document):
-        ends = document["intervals"].get(metric)
-        rows.append(
-            {
-                "metric": EVERY[metric].label,
-                "predicted": show(metric, document[metric]),
-                "interval": " .. ".join(show(metric, end) for end in ends) if ends else "",
-                "known": document["provenance"].get(metric, ""),
-            }
-        )
-    return Table(
+
+    def interval(metric: str) -> str:
+        ends = document["intervals"].get(metric) or ()
+        return " .. ".join(show(metric, end) for end in ends)
+
+    return Table.of(
         "metrics",
         "What is predicted",
+        _shown(document),
         (
-            Column("metric", "metric"),
-            Column("predicted", "predicted", right=True),
-            Column("interval", "80% interval", right=True),
-            Column("known", "known as"),
+            Column("metric", "metric", of=lambda metric: EVERY[metric].label),
+            Column(
+                "predicted",
+                "predicted",
+                right=True,
+                of=lambda metric: show(metric, document[metric]),
+            ),
+            Column("interval", "80% interval", right=True, of=interval),
+            Column("known", "known as", of=lambda metric: document["provenance"].get(metric, "")),
         ),
-        rows,
     )
 
 
@@ -184,8 +184,7 @@ def data_table(document: Mapping[str, Any]) -> Table:
         rows.append(
             {"metric": metric, "value": document[metric], "low": low, "high": high, "known": known}
         )
-    keys = ("metric", "value", "low", "high", "known")
-    return Table("data", "Metrics in SI units", [Column(key, key) for key in keys], rows)
+    return table_of("data", rows)
 
 
 def workload_table(loads: Sequence[Mapping[str, Any]]) -> Table:

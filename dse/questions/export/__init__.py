@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from dse import __version__
+from dse.answer.answer import Answer, Notes
 from dse.catalog import Catalog
+from dse.files import write_text
 from dse.physics.parameters import parameters
 from dse.problem.loads import whole
 from dse.questions.estimate.point import Estimate
-from dse.questions.export import megatron, sglang, trtllm, vllm
+from dse.questions.export import megatron
 from dse.questions.export.classes import as_published, class_notes
 from dse.questions.export.files import argument_list, config_text, script
+from dse.questions.export.flags import flags_of, nested, stated
 from dse.questions.export.legal import refuse_illegal
-from dse.questions.export.made import Export, exported
-from dse.questions.export.point import Launch, Point, Stack, point_of
+from dse.questions.export.point import Point, point_of
+from dse.questions.export.stacks import STACKS
 from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
 from dse.rules.registry import broken_rows, judge
@@ -27,11 +33,55 @@ from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch, Floats
 
 CONFIG, SCRIPT, ARGUMENTS = "config.json", "serve.sh", "megatron.sh"
-STACKS: Mapping[str, tuple[Stack, Callable[[Point, str], Launch]]] = {
-    "vllm": (vllm.VLLM, vllm.launch),
-    "sglang": (sglang.SGLANG, sglang.launch),
-    "trtllm": (trtllm.TRTLLM, trtllm.launch),
-}
+
+
+@dataclass(frozen=True, repr=False)
+class Export(Answer):
+    """`files` by name, the first one first; `notes` what a reader has to know besides."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def save(self, out: Path) -> list[Path]:
+        """Writes the files into the folder `out`; as `out` itself where there is one file and `out`
+        has its ending. Raises StorageError where they cannot be written."""
+        first, *more = self.files
+        if not more and out.suffix == Path(first).suffix and not out.is_dir():
+            write_text(out.parent, out.name, self.files[first])
+            return [out]
+        for name, text in self.files.items():
+            write_text(out, name, text)
+        return [out / name for name in self.files]
+
+
+def _exported(
+    document: Mapping[str, Any], files: Mapping[str, str], notes: Sequence[str]
+) -> Export:
+    """The answer whose document is `document` with the notes and the files."""
+    return Export(
+        question="export",
+        title=f"{document['model']}: files for {document['format']}",
+        headline=f"Checked against {document['checked_with']}.",
+        sentences=_parameter_words(document) if "parameters" in document else (),
+        blocks=(Notes("What to know", notes),) if notes else (),
+        document={**document, "notes": list(notes), "files": dict(files)},
+        files=files,
+        notes=tuple(notes),
+    )
+
+
+def _parameter_words(document: Mapping[str, Any]) -> list[str]:
+    counts = document["parameters"]
+    lines = [f"{document['architecture']}: {counts['of_the_class']:,} parameters."]
+    if counts["beyond"]:
+        parts = ", ".join(f"{number:+,} {what}" for what, number in counts["beyond"].items())
+        lines.append(f"The count of dse is {counts['counted']:,}; the class has {parts}.")
+    else:
+        lines.append("The count of dse is the same.")
+    if document["other_architectures"]:
+        names = ", ".join(document["other_architectures"])
+        lines.append(f"The shape is also that of {names} (--architecture).")
+    return lines
 
 
 def export_config(
@@ -56,7 +106,7 @@ def export_config(
         "checked_with": f"transformers {TRANSFORMERS}",
         **_class_words(model, written),
     }
-    return exported(document, {CONFIG: config_text(written.config)}, tuple(notes))
+    return _exported(document, {CONFIG: config_text(written.config)}, tuple(notes))
 
 
 def export_arguments(
@@ -90,7 +140,7 @@ def export_arguments(
         "arguments": [part for flag in flags for part in flag if part is not None],
     }
     comments = (title, *notes)
-    return exported(document, {ARGUMENTS: argument_list(comments, "MODEL_ARGS", flags)}, notes)
+    return _exported(document, {ARGUMENTS: argument_list(comments, "MODEL_ARGS", flags)}, notes)
 
 
 def export_command(
@@ -102,11 +152,16 @@ def export_command(
     architecture: str | None = None,
 ) -> Export:
     """The point as the command of a server, beside the `config.json` of the class it runs."""
-    stack, launch = STACKS[format_]
-    point = point_of(answer, stack, catalog, architecture)
-    model = answer.model
-    command = launch(point, checkpoint or model.id)
-    notes = [*command.notes, *class_notes(point.written), *point.notes]
+    stack = STACKS[format_]
+    point = point_of(answer, stack, catalog, architecture, checkpoint)
+    notes, settings = point.said, stated(stack.flags, point)
+    program, others = stack.program(point), stack.others if point.hosts > 1 else ()
+    flags, files = flags_of(stack.flags, point), {}
+    if stack.file:
+        flags = stack.file_flags
+        files = {stack.file: yaml.safe_dump(nested(settings), sort_keys=False)}
+    model, written = answer.model, point.written
+    notes += [*class_notes(written), *point.notes]
     if point.instances > 1:
         notes.insert(
             0,
@@ -114,9 +169,7 @@ def export_command(
             f"{point.chips} chips and a port of its own",
         )
     if point.hosts > 1:
-        notes.insert(0, _hosts_words(point, command))
-    written = point.written
-    program = (*command.program, *(part for flag in command.flags for part in flag if part))
+        notes.insert(0, _hosts_words(point, program, others))
     document = {
         "format": format_,
         "checked_with": f"{stack.title} {stack.version}",
@@ -125,29 +178,27 @@ def export_command(
         "instances": point.instances,
         "chips_per_instance": point.chips,
         "hosts_per_instance": point.hosts,
-        "command": list(program),
+        "command": [*program, *(part for flag in flags for part in flag if part)],
     }
-    title = f"{model.name} on {point.chips} x {point.chip}, one instance of {point.instances}"
     comments = (
-        title,
+        f"{model.name} on {point.chips} x {point.chip}, one instance of {point.instances}",
         f"flags of {stack.title} {stack.version}, written by dse {__version__}; "
         f"the shape as {written.architecture}",
         *notes,
     )
-    text = script(comments, command.program, command.flags, command.others)
-    files = {SCRIPT: text, **command.files, CONFIG: config_text(written.config)}
-    return exported(document, files, tuple(notes))
+    text = script(comments, program, flags, others)
+    return _exported(document, {SCRIPT: text, **files, CONFIG: config_text(written.config)}, notes)
 
 
-def _hosts_words(point: Point, command: Launch) -> str:
+def _hosts_words(point: Point, program: Sequence[str], others: Sequence[str]) -> str:
     """What is started where, of an instance on several hosts."""
     spans = f"an instance spans {point.hosts} hosts of {point.chips_per_host} chips"
-    if command.program[0] == "srun":
+    if program[0] == "srun":
         return (
             f"{spans}: run the script once, in a Slurm allocation of them that sees the same files "
             f"(without Slurm, mpirun -np {point.chips} --hostfile HOSTS takes the place of srun)"
         )
-    add = f"; the hosts after the first add {' '.join(command.others)}" if command.others else ""
+    add = f"; the hosts after the first add {' '.join(others)}" if others else ""
     return (
         f"{spans}: run the script on each, NODE_RANK=0 on the first to {point.hosts - 1} on the "
         f"last, MASTER_ADDR the address of the first on all{add}"

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Flags = Sequence[tuple[str, str | None]]
+from dse.questions.export.flags import Flags
 
 
 def config_text(config: dict[str, Any]) -> str:

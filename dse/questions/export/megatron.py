@@ -5,17 +5,101 @@ arguments.py (2026-11), which makes flags of the fields of the first."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from dse.errors import InputError
+from dse.questions.export.flags import Flag, flags_of, switch
 from dse.schema.architectures import ARCHITECTURES, note_of, published_class, write_config
 from dse.schema.families.patterns import FULL
-from dse.schema.families.shape import PLAIN, Cannot, Shape, Sizes, spread
+from dse.schema.families.shape import PLAIN, Cannot, Shape, spread
 from dse.schema.model import Model
 
 MEGATRON = "0.16.1"
 VOCABULARY_MULTIPLE = 128  # --make-vocab-size-divisible-by, its default
 Flags = list[tuple[str, str | None]]
+Facts = dict[str, Any]
 
+# Arguments of the shape as a whole, of each kind of block, and of the layout; each reads the sizes
+# of the block and what the functions below work out.
+SHAPE = (
+    Flag("--num-layers", "layers"),
+    Flag("--hidden-size", "hidden_size"),
+    Flag("--seq-length", "sequence"),
+    Flag("--max-position-embeddings", lambda of: of["rows"] or of["sequence"]),
+    Flag("--position-embedding-type", lambda of: "learned_absolute" if of["rows"] else "rope"),
+    # Gated models have no bias and no mean in their norms; those with learned positions have.
+    Flag("--normalization", lambda of: None if of["rows"] else "RMSNorm"),
+    switch("--disable-bias-linear", lambda of: not of["rows"]),
+)
+GROUPED = (
+    Flag("--num-attention-heads", "heads"),
+    Flag("--kv-channels", "head_dim"),
+    switch("--group-query-attention", lambda of: of["kv_heads"] != of["heads"]),
+    Flag(
+        "--num-query-groups", lambda of: of["kv_heads"] if of["kv_heads"] != of["heads"] else None
+    ),
+    switch("--add-qkv-bias", lambda of: of["qkv_bias"] and not of["rows"]),
+    # A token attends to itself and to window - 1 before it.
+    Flag("--window-size", lambda of: f"{of['window'] - 1},0" if of["window"] else None),
+    Flag("--window-attn-skip-freq", "full_every"),
+)
+LATENT = (
+    switch("--multi-latent-attention", lambda of: True),
+    Flag("--num-attention-heads", "heads"),
+    Flag("--q-lora-rank", "q_lora_rank", unless=0),
+    Flag("--kv-lora-rank", "kv_lora_rank"),
+    Flag("--qk-head-dim", "qk_nope_head_dim"),
+    Flag("--qk-pos-emb-head-dim", "qk_rope_head_dim"),
+    Flag("--v-head-dim", "v_head_dim"),
+    switch("--qk-layernorm", lambda of: True),  # of the latents
+)
+INDEXER = (
+    Flag("--experimental-attention-variant", lambda of: "dsa"),
+    Flag("--dsa-indexer-n-heads", "index_heads"),
+    Flag("--dsa-indexer-head-dim", "index_head_dim"),
+    Flag("--dsa-indexer-topk", "index_topk"),
+)
+DELTA_NET = (
+    Flag("--experimental-attention-variant", lambda of: "gated_delta_net"),
+    Flag("--linear-attention-freq", "full_every"),
+    Flag("--linear-conv-kernel-dim", "conv_width"),
+    Flag("--linear-key-head-dim", "key_head_dim"),
+    Flag("--linear-value-head-dim", "value_head_dim"),
+    Flag("--linear-num-key-heads", "key_heads"),
+    Flag("--linear-num-value-heads", "value_heads"),
+    switch("--attention-output-gate", lambda of: of.get("output_gate")),
+)
+FEED_FORWARD = (
+    Flag("--ffn-hidden-size", "dense_width"),
+    switch("--swiglu", lambda of: of["gated"]),
+)
+EXPERTS = (
+    Flag("--num-experts", "experts"),
+    Flag("--moe-router-topk", "experts_per_token"),
+    Flag("--moe-ffn-hidden-size", "expert_intermediate_size"),
+    Flag("--moe-shared-expert-intermediate-size", "shared_intermediate_size", unless=0),
+    Flag("--moe-latent-size", "expert_hidden_size", unless=0),
+    Flag("--moe-layer-freq", "sparse_layers"),
+    switch("--moe-grouped-gemm", lambda of: True),
+)
+VOCABULARY = (
+    Flag("--vocab-size", "vocab_size"),
+    Flag("--make-vocab-size-divisible-by", lambda of: VOCABULARY_MULTIPLE),
+    switch("--untie-embeddings-and-output-weights", lambda of: not of["tied_embeddings"]),
+)
+LAYOUT = (
+    Flag("--tensor-model-parallel-size", "tensor"),
+    Flag("--pipeline-model-parallel-size", "pipeline"),
+    Flag("--decoder-first-pipeline-num-layers", "first"),
+    Flag("--decoder-last-pipeline-num-layers", "last"),
+    Flag("--expert-model-parallel-size", lambda of: of["expert"] if of["sparse"] else None),
+    Flag(
+        "--expert-tensor-parallel-size",
+        lambda of: of["tensor"] * of["data"] // of["expert"] if of["sparse"] else None,
+    ),
+    # Megatron-LM refuses tensor and expert parallelism together without it.
+    switch("--sequence-parallel", lambda of: of["sparse"] and of["tensor"] > 1),
+)
 
 # What a published class has beyond the sizes of a shape (`dse.schema.architectures`), as arguments;
 # of the rest a note is made. Biases of linear layers are there unless they are switched off.
@@ -60,12 +144,11 @@ def arguments(
     Raises InputError for what Megatron-LM's GPT models have no argument for."""
     shape = Shape(model)
     try:
-        flags = [
-            *_size(shape, sequence),
-            *_attention(shape),
-            *_feed_forward(shape),
-            *_tables(model),
-        ]
+        whole = _whole(shape, sequence)
+        flags = flags_of(SHAPE, whole)
+        flags += _latent(shape) if shape.of("mla") else _grouped(shape, whole)
+        flags += _feed_forward(shape)
+        flags += flags_of(VOCABULARY, whole)
     except Cannot as reason:
         raise InputError(
             f"{model.name}: not written as Megatron-LM arguments: {reason}",
@@ -73,7 +156,62 @@ def arguments(
             accepted="another format, or another shape",
         ) from reason
     flags, unsaid = _published(model, flags)
-    return [*flags, *_layout(shape, degrees)], unsaid
+    ends = end_stages(shape.layers, degrees["pipeline"]) or (None, None)
+    layout = {**whole, **degrees, "first": ends[0], "last": ends[1]}
+    return [*flags, *flags_of(LAYOUT, layout)], unsaid
+
+
+def _whole(shape: Shape, sequence: int) -> Facts:
+    """What the arguments say of the shape as a whole."""
+    rows = int(shape.one("positions").sizes["rows"]) if shape.of("positions") else None
+    if rows is not None and sequence > rows:
+        raise Cannot(f"a sequence of {sequence} has no learned positions beyond {rows}")
+    return {
+        "layers": shape.layers,
+        "hidden_size": shape.hidden,
+        "sequence": sequence,
+        "rows": rows,
+        "sparse": bool(shape.of("moe")),
+        "vocab_size": shape.model.vocab_size,
+        "tied_embeddings": shape.model.tied_embeddings,
+    }
+
+
+def _feed_forward(shape: Shape) -> Flags:
+    matrices = {int(block.sizes["matrices"]) for block in (*shape.of("mlp"), *shape.of("moe"))}
+    if len(matrices) > 1:
+        raise Cannot("its feed-forward layers are all gated or all plain")
+    dense = {"dense_width": shape.dense_width(), "gated": matrices != {PLAIN}}
+    flags = flags_of(FEED_FORWARD, dense)
+    if not shape.of("moe"):
+        return flags
+    first = shape.count("mlp")
+    layers = _pattern(i >= first for i in range(shape.layers)) if first else None
+    return flags + flags_of(EXPERTS, {**shape.experts(shared="width"), "sparse_layers": layers})
+
+
+def _latent(shape: Shape) -> Flags:
+    index = ("index_heads", "index_head_dim", "index_topk")
+    shape.only("mla", "mlp", "moe", optional=(*index, "expert_hidden_size"))
+    sizes = shape.one("mla").sizes
+    return flags_of((*LATENT, *INDEXER) if sizes.get("index_topk") else LATENT, sizes)
+
+
+def _grouped(shape: Shape, whole: Facts) -> Flags:
+    gate = ("output_gate",) if shape.of("delta_net") else ()
+    shape.only(
+        "gqa", "delta_net", "mlp", "moe", "positions", optional=(*gate, "expert_hidden_size")
+    )
+    sizes, window, types = shape.heads(bias=(0, 1), windows="any")
+    every = _frequency(types) if window and FULL in types else None
+    flags = flags_of(GROUPED, {**whole, **sizes, "window": window, "full_every": every})
+    if not shape.of("delta_net"):
+        return flags
+    linear = shape.one("delta_net").sizes
+    if (linear["gates_per_head"], linear["decay_rank"], linear["output_gate_rank"]) != (2, 0, 0):
+        raise Cannot("its linear attention is the gated delta-net: two gates a head, no rank")
+    every = _frequency(spread(shape.layers, shape.count("gqa"), FULL, "linear"))
+    return flags + flags_of(DELTA_NET, {**sizes, **linear, "full_every": every})
 
 
 def _published(model: Model, flags: Flags) -> tuple[Flags, tuple[str, ...]]:
@@ -108,161 +246,6 @@ def padded_vocabulary(model: Model, tensor: int) -> int:
     """Rows of the table: a multiple of 128 times the tensor-parallel size."""
     multiple = VOCABULARY_MULTIPLE * tensor
     return -(-model.vocab_size // multiple) * multiple
-
-
-def _size(shape: Shape, sequence: int) -> Flags:
-    learned = shape.of("positions")
-    flags: Flags = [
-        ("--num-layers", str(shape.layers)),
-        ("--hidden-size", str(shape.hidden)),
-        ("--seq-length", str(sequence)),
-    ]
-    if not learned:
-        # Gated models have no bias and no mean in their norms; those with learned positions have.
-        return [
-            *flags,
-            ("--max-position-embeddings", str(sequence)),
-            ("--position-embedding-type", "rope"),
-            ("--normalization", "RMSNorm"),
-            ("--disable-bias-linear", None),
-        ]
-    rows = int(shape.one("positions").sizes["rows"])
-    if sequence > rows:
-        raise Cannot(f"a sequence of {sequence} has no learned positions beyond {rows}")
-    return [
-        *flags,
-        ("--max-position-embeddings", str(rows)),
-        ("--position-embedding-type", "learned_absolute"),
-    ]
-
-
-def _attention(shape: Shape) -> Flags:
-    if shape.of("mla"):
-        return _latent(shape)
-    optional = ("output_gate",) if shape.of("delta_net") else ()
-    shape.only(
-        "gqa", "delta_net", "mlp", "moe", "positions", optional=(*optional, "expert_hidden_size")
-    )
-    sizes, window, types = shape.heads(bias=(0, 1), windows="any")
-    flags: Flags = [
-        ("--num-attention-heads", str(sizes["heads"])),
-        ("--kv-channels", str(sizes["head_dim"])),
-    ]
-    if sizes["kv_heads"] != sizes["heads"]:
-        flags += [
-            ("--group-query-attention", None),
-            ("--num-query-groups", str(sizes["kv_heads"])),
-        ]
-    if sizes["qkv_bias"] and not shape.of("positions"):
-        flags.append(("--add-qkv-bias", None))
-    if window:
-        # A token attends to itself and to window - 1 before it.
-        flags.append(("--window-size", f"{window - 1},0"))
-        if FULL in types:
-            flags.append(("--window-attn-skip-freq", _frequency(types)))
-    if shape.of("delta_net"):
-        flags += _delta_net(shape, sizes)
-    return flags
-
-
-def _latent(shape: Shape) -> Flags:
-    index = ("index_heads", "index_head_dim", "index_topk")
-    shape.only("mla", "mlp", "moe", optional=(*index, "expert_hidden_size"))
-    sizes = {name: int(value) for name, value in shape.one("mla").sizes.items()}
-    flags: Flags = [
-        ("--multi-latent-attention", None),
-        ("--num-attention-heads", str(sizes["heads"])),
-        ("--kv-lora-rank", str(sizes["kv_lora_rank"])),
-        ("--qk-head-dim", str(sizes["qk_nope_head_dim"])),
-        ("--qk-pos-emb-head-dim", str(sizes["qk_rope_head_dim"])),
-        ("--v-head-dim", str(sizes["v_head_dim"])),
-        ("--qk-layernorm", None),  # of the latents
-    ]
-    if sizes["q_lora_rank"]:
-        flags.insert(2, ("--q-lora-rank", str(sizes["q_lora_rank"])))
-    if sizes.get("index_topk"):
-        flags += [
-            ("--experimental-attention-variant", "dsa"),
-            ("--dsa-indexer-n-heads", str(sizes["index_heads"])),
-            ("--dsa-indexer-head-dim", str(sizes["index_head_dim"])),
-            ("--dsa-indexer-topk", str(sizes["index_topk"])),
-        ]
-    return flags
-
-
-def _delta_net(shape: Shape, heads: Sizes) -> Flags:
-    sizes = {name: int(value) for name, value in shape.one("delta_net").sizes.items()}
-    if (sizes["gates_per_head"], sizes["decay_rank"], sizes["output_gate_rank"]) != (2, 0, 0):
-        raise Cannot("its linear attention is the gated delta-net: two gates a head, no rank")
-    linear = spread(shape.layers, shape.count("gqa"), FULL, "linear")
-    flags: Flags = [
-        ("--experimental-attention-variant", "gated_delta_net"),
-        ("--linear-attention-freq", _frequency(linear)),
-        ("--linear-conv-kernel-dim", str(sizes["conv_width"])),
-        ("--linear-key-head-dim", str(sizes["key_head_dim"])),
-        ("--linear-value-head-dim", str(sizes["value_head_dim"])),
-        ("--linear-num-key-heads", str(sizes["key_heads"])),
-        ("--linear-num-value-heads", str(sizes["value_heads"])),
-    ]
-    return [*flags, ("--attention-output-gate", None)] if heads.get("output_gate") else flags
-
-
-def _feed_forward(shape: Shape) -> Flags:
-    matrices = {int(block.sizes["matrices"]) for block in (*shape.of("mlp"), *shape.of("moe"))}
-    if len(matrices) > 1:
-        raise Cannot("its feed-forward layers are all gated or all plain")
-    flags: Flags = [("--ffn-hidden-size", str(shape.dense_width()))]
-    if matrices != {PLAIN}:
-        flags.append(("--swiglu", None))
-    if not shape.of("moe"):
-        return flags
-    sizes = shape.experts(shared="width")
-    flags += [
-        ("--num-experts", str(sizes["experts"])),
-        ("--moe-router-topk", str(sizes["experts_per_token"])),
-        ("--moe-ffn-hidden-size", str(sizes["expert_intermediate_size"])),
-    ]
-    if sizes["shared_intermediate_size"]:
-        shared = str(sizes["shared_intermediate_size"])
-        flags.append(("--moe-shared-expert-intermediate-size", shared))
-    if sizes.get("expert_hidden_size"):
-        flags.append(("--moe-latent-size", str(sizes["expert_hidden_size"])))
-    if dense := shape.count("mlp"):
-        sparse = [i >= dense for i in range(shape.layers)]
-        flags.append(("--moe-layer-freq", _pattern(sparse)))
-    return [*flags, ("--moe-grouped-gemm", None)]
-
-
-def _tables(model: Model) -> Flags:
-    flags: Flags = [
-        ("--vocab-size", str(model.vocab_size)),
-        ("--make-vocab-size-divisible-by", str(VOCABULARY_MULTIPLE)),
-    ]
-    if not model.tied_embeddings:
-        flags.append(("--untie-embeddings-and-output-weights", None))
-    return flags
-
-
-def _layout(shape: Shape, degrees: Mapping[str, int]) -> Flags:
-    tensor, pipeline, expert = degrees["tensor"], degrees["pipeline"], degrees["expert"]
-    flags: Flags = [
-        ("--tensor-model-parallel-size", str(tensor)),
-        ("--pipeline-model-parallel-size", str(pipeline)),
-    ]
-    if (ends := end_stages(shape.layers, pipeline)) is not None:
-        flags += [
-            ("--decoder-first-pipeline-num-layers", str(ends[0])),
-            ("--decoder-last-pipeline-num-layers", str(ends[1])),
-        ]
-    if not shape.of("moe"):
-        return flags
-    group = tensor * degrees["data"]
-    flags += [
-        ("--expert-model-parallel-size", str(expert)),
-        ("--expert-tensor-parallel-size", str(group // expert)),
-    ]
-    # Megatron-LM refuses tensor and expert parallelism together without it.
-    return [*flags, ("--sequence-parallel", None)] if tensor > 1 else flags
 
 
 def _frequency(types: list[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dse.catalog import Catalog
@@ -14,8 +14,8 @@ from dse.problem.describe import violations
 from dse.problem.evaluate import Metrics
 from dse.questions.estimate.point import Estimate
 from dse.questions.export.classes import as_published
-from dse.questions.export.files import Flags
 from dse.questions.export.legal import refuse_illegal
+from dse.questions.export.stacks import Stack
 from dse.rules.registry import rebind
 from dse.schema.architectures import Written, write_config
 from dse.schema.backend import Backend
@@ -28,26 +28,13 @@ LARGEST_HOST, TRAY = 8, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
-    """Serving software of one version. `lacks` are classes of `dse.schema.architectures` that it
-    has no model for. `windows` are those in which it has sliding windows: "all" of the layers
-    alone, "turns" with full layers (a windowed one first), or "any". `vendors` are those of the
-    chips."""
-
-    id: str
-    title: str
-    version: str
-    vendors: tuple[str, ...]
-    lacks: frozenset[str]
-    windows: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Point:
     """One instance of a deployment, under the names of the command line. `requests` run on it at
     once; `longest` and `prompt` are tokens of the longest request and prompt."""
 
+    stack: Stack
     model: Model
+    checkpoint: str
     written: Written
     chip: str
     tensor: int
@@ -80,34 +67,75 @@ class Point:
 
     @property
     def sparse(self) -> bool:
-        return any(block.kind == "moe" for block in self.model.blocks)
+        return bool(self.model.experts)
 
     @property
     def requests_per_rank(self) -> int:
         """Of each rank of attention data parallelism."""
         return math.ceil(self.requests / self.data)
 
-    def format_of_weights(self) -> str | None:
+    @property
+    def chunk(self) -> int:
+        """Tokens of a chunk of prefill."""
+        return int(self.backend.chunk_tokens)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """A chunk, or as many tokens as a step has sequences."""
+        return max(self.chunk, self.requests_per_rank)
+
+    @property
+    def converted_to(self) -> str | None:
         """The format that the matrices have to be brought into, None where it is the checkpoint's:
         a deployment has the checkpoint's parts or one format of all of them."""
         own = self.weight_dtypes == dict(self.model.weight_dtypes)
         return None if own else self.weight_dtypes["attention"]
 
+    @property
+    def loaded_as(self) -> str | None:
+        """The stack's name of that format, where it converts 16-bit weights while it loads them."""
+        sixteen_bits = set(self.model.weight_dtypes.values()) == {"bf16"}
+        return self.stack.loads_as.get(self.converted_to or "") if sixteen_bits else None
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A command of one instance: the program, flags (None: a switch), and files that it reads.
-    `others` are flags that hosts other than the first add."""
+    @property
+    def cache(self) -> str | None:
+        """The stack's name of the format of the KV cache, None for 16 bits. Raises InputError where
+        it has none."""
+        names = self.stack.caches
+        if self.kv_dtype == "bf16":
+            return None
+        if self.kv_dtype not in names:
+            raise InputError(
+                f"{self.stack.title} {self.stack.version} has no KV cache in {self.kv_dtype}",
+                field="--kv-dtype",
+                accepted=", ".join(("bf16", *names)),
+            )
+        return names[self.kv_dtype]
 
-    program: tuple[str, ...]
-    flags: Flags
-    files: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
+    @property
+    def said(self) -> list[str]:
+        """What a reader has to know of the flags. Raises InputError for a layout that the stack has
+        no command for."""
+        for where, reason in self.stack.refuses:
+            if where(self):
+                layout = (
+                    f"tensor {self.tensor}, pipeline {self.pipeline}, data {self.data}, "
+                    f"expert {self.expert}"
+                )
+                raise _refuse(self.stack, reason, layout)
+        notes = [text for where, text in self.stack.notes if where(self)]
+        if self.converted_to is None or self.loaded_as is not None:
+            return notes
+        how = f"converted to {self.converted_to} first{self.stack.converter}"
+        return [f"the checkpoint has to be {how}", *notes]
 
 
 def point_of(
-    answer: Estimate, stack: Stack, catalog: Catalog, architecture: str | None = None
+    answer: Estimate,
+    stack: Stack,
+    catalog: Catalog,
+    architecture: str | None = None,
+    checkpoint: str | None = None,
 ) -> Point:
     """The point as `stack` would serve it. Raises InputError, with the reason, for a point that
     breaks a rule and for what the stack cannot run or this export does not write."""
@@ -129,7 +157,9 @@ def point_of(
     hosts, said = _hosts(batch, catalog.systems[chip.system].levels[0].size)
     notes += said
     point = Point(
+        stack=stack,
         model=answer.model,
+        checkpoint=checkpoint or answer.model.id,
         written=_class_of(as_published(answer.model), stack, architecture, _longest(loads)),
         chip=chip.id,
         tensor=int(batch.tensor_parallel[0]),
@@ -215,7 +245,7 @@ def _class_of(model: Model, stack: Stack, asked: str | None, longest: int) -> Wr
 
 def _pattern(model: Model) -> str | None:
     """Where the sliding windows are: None where there are none."""
-    windowed = sum(b.count for b in model.blocks if b.kind == "gqa" and b.sizes["window"])
+    windowed = sum(b.count for b in model.blocks if "kv_heads" in b.sizes and b.sizes["window"])
     layers = model.num_hidden_layers
     if not windowed:
         return None
@@ -256,12 +286,3 @@ def _refuse(stack: Stack, reason: str, read: str) -> InputError:
         field="--format",
         accepted="another format or another deployment",
     )
-
-
-def refuse_layout(stack: Stack, reason: str, point: Point) -> InputError:
-    """A layout that the stack has no command for."""
-    layout = (
-        f"tensor {point.tensor}, pipeline {point.pipeline}, data {point.data}, "
-        f"expert {point.expert}"
-    )
-    return _refuse(stack, reason, layout)

@@ -68,6 +68,11 @@ class Rediscovery:
         """Its row in the table."""
         return len(self.table.price) - 1
 
+    @property
+    def servable(self) -> bool:
+        """Whether the design can be served within the limits on any deployment of the space."""
+        return bool(self.table.served[self.expert])
+
 
 def rediscover(
     case: Case, catalog: Catalog, progress: Progress = lambda what, done, total: None
@@ -82,8 +87,10 @@ def rediscover(
     if len(problem.machines.ids) > 1:
         raise InputError(
             f"{len(problem.machines.ids)} chips: {', '.join(problem.machines.ids)}",
-            file=str(case.study.path), field="deployment.chip", accepted="the chip of the design",
-        )  # fmt: skip
+            file=str(case.study.path),
+            field="deployment.chip",
+            accepted="the chip of the design",
+        )
     objective = price_metric(problem)
     axes = tuple(axis.name for axis in case.study.model_axes)
     own = axis_values(case.expert, case.study.model_axes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,96 +35,84 @@ class Place:
         return self.on or (self.below is not None and self.above is not None)
 
 
+# Of each kind of block that a space can say: axis -> size.
+SIZES: Mapping[str, Mapping[str, str]] = {
+    "gqa": {
+        "head_dim": "head_dim",
+        "num_attention_heads": "heads",
+        "num_key_value_heads": "kv_heads",
+        "attention_bias": "qkv_bias",
+        "sliding_window": "window",
+    },
+    "mla": {
+        "num_attention_heads": "heads",
+        "q_lora_rank": "q_lora_rank",
+        "kv_lora_rank": "kv_lora_rank",
+        "qk_nope_head_dim": "qk_nope_head_dim",
+        "qk_rope_head_dim": "qk_rope_head_dim",
+        "v_head_dim": "v_head_dim",
+    },
+    "mlp": {"intermediate_size": "intermediate_size"},
+    "moe": {
+        "num_experts": "experts",
+        "num_experts_per_tok": "experts_per_token",
+        "moe_intermediate_size": "expert_intermediate_size",
+    },
+}
+
+
 def axis_values(model: Model, axes: tuple[Axis, ...]) -> dict[str, NDArray]:
     """The model's shape as values of `axes`, (1,) each; an axis that says nothing of it is 0.
 
     Raises InputError for a model with layers that the axes cannot say.
     """
-    found = {
-        "vocab_size": float(model.vocab_size),
-        "tied_embeddings": float(model.tied_embeddings),
-        "hidden_size": float(model.hidden_size),
-        "num_hidden_layers": float(model.num_hidden_layers),
+    found: dict[str, float] = {
+        "vocab_size": model.vocab_size,
+        "tied_embeddings": model.tied_embeddings,
+        "hidden_size": model.hidden_size,
+        "num_hidden_layers": model.num_hidden_layers,
+        "sparse": bool(model.experts),
     }
-    by_kind: dict[str, list[BlockSpec]] = {}
-    for block in model.blocks:
-        by_kind.setdefault(block.kind, []).append(block)
-    for kind, blocks in by_kind.items():
-        reader = _READERS.get(kind)
-        if reader is None or (len(blocks) > 1 and kind != "gqa"):
-            _refuse(model, f"{len(blocks)} kinds of {kind} layers")
-        else:
-            found |= reader(blocks, model)
-    found["sparse"] = float("num_experts" in found)
-    dense_layers = found.pop("mlp_layers", 0.0)
-    if found["sparse"]:
-        found["num_dense_layers"] = dense_layers
+    for kind in dict.fromkeys(block.kind for block in model.blocks):
+        blocks = [block for block in model.blocks if block.kind == kind]
+        sizes = SIZES.get(kind, {})
+        if not sizes or (len(blocks) > 1 and "sliding_window" not in sizes):
+            raise _refusal(model, f"{len(blocks)} kinds of {kind} layers")
+        found |= {axis: blocks[0].sizes[size] for axis, size in sizes.items()}
+        if kind in AXES["attention"].names:
+            found["attention"] = AXES["attention"].names.index(kind)
+        if "sliding_window" in sizes:
+            found |= _windows(blocks, model)
+        if "num_experts" in sizes:
+            shared = blocks[0].sizes["shared_intermediate_size"]
+            found["num_shared_experts"] = shared / found["moe_intermediate_size"]
+        elif "intermediate_size" in sizes and model.experts:
+            found["num_dense_layers"] = blocks[0].count
     names = {axis.name for axis in axes}
-    unsaid = [name for name, value in found.items() if value and name not in names]
-    if unsaid:
-        _refuse(model, f"{', '.join(unsaid)}, which the space has no axis of")
+    if unsaid := [name for name, value in found.items() if value and name not in names]:
+        raise _refusal(model, f"{', '.join(unsaid)}, which the space has no axis of")
     return {axis.name: np.array([float(found.get(axis.name, 0.0))]) for axis in axes}
 
 
-def _refuse(model: Model, what: str) -> NoReturn:
-    raise InputError(
+def _refusal(model: Model, what: str) -> InputError:
+    return InputError(
         f"{model.name} has {what}",
         field="expert",
-        accepted=f"a model of {', '.join(_READERS)} layers, with an axis for each of its sizes",
+        accepted=f"a model of {', '.join(SIZES)} layers, with an axis for each of its sizes",
     )
 
 
-def _grouped(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
+def _windows(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
     """All layers alike, or full layers among windowed ones in a regular pattern."""
-    sizes = blocks[0].sizes
     local = [block for block in blocks if block.sizes["window"]]
-    full = sum(block.count for block in blocks) - sum(block.count for block in local)
-    found = {
-        "head_dim": sizes["head_dim"],
-        "num_attention_heads": sizes["heads"],
-        "num_key_value_heads": sizes["kv_heads"],
-        "attention_bias": sizes["qkv_bias"],
-        "sliding_window": local[0].sizes["window"] if local else 0,
-    }
-    if len(blocks) > 1:
-        every = model.num_hidden_layers // full if full else 0
-        regular = every and model.num_hidden_layers // every == full and len(blocks) == 2
-        if not regular:
-            _refuse(model, "attention layers in no regular pattern")
-        found["sliding_window_pattern"] = every
-    return {name: float(value) for name, value in found.items()}
-
-
-def _latent(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
-    sizes = blocks[0].sizes
-    names = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    return {
-        "attention": float(AXES["attention"].names.index("mla")),
-        "num_attention_heads": float(sizes["heads"]),
-        **{name: float(sizes[name]) for name in names},
-    }
-
-
-def _dense(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
-    block = blocks[0]
-    return {
-        "intermediate_size": float(block.sizes["intermediate_size"]),
-        "mlp_layers": float(block.count),
-    }
-
-
-def _experts(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
-    sizes = {name: float(size) for name, size in blocks[0].sizes.items()}
-    width = sizes["expert_intermediate_size"]
-    return {
-        "num_experts": sizes["experts"],
-        "num_experts_per_tok": sizes["experts_per_token"],
-        "moe_intermediate_size": width,
-        "num_shared_experts": sizes["shared_intermediate_size"] / width,
-    }
-
-
-_READERS = {"gqa": _grouped, "mla": _latent, "mlp": _dense, "moe": _experts}
+    found = {"sliding_window": local[0].sizes["window"] if local else 0}
+    if len(blocks) == 1:
+        return found
+    full = sum(block.count for block in blocks if not block.sizes["window"])
+    every = model.num_hidden_layers // full if full else 0
+    if not every or model.num_hidden_layers // every != full or len(blocks) != 2:
+        raise _refusal(model, "attention layers in no regular pattern")
+    return found | {"sliding_window_pattern": every}
 
 
 def places(expert: Mapping[str, NDArray], axes: tuple[Axis, ...]) -> list[Place]:

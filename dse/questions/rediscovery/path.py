@@ -38,11 +38,15 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 # A choice of kind, and the groups that mean nothing in the other kind.
 _KINDS = {
     "dense or sparse": (
-        "feed-forward width", "experts", "experts per token", "expert width", "shared experts",
+        "feed-forward width",
+        "experts",
+        "experts per token",
+        "expert width",
+        "shared experts",
         "dense layers",
     ),
     "attention kind": ("attention heads", "KV heads", "latent ranks", *MLA_SIZES),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

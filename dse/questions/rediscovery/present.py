@@ -89,7 +89,7 @@ def _front(found: Rediscovery) -> Table:
 def document(found: Rediscovery) -> dict[str, Any]:
     """The document of one case."""
     table, away = found.table, found.distance
-    servable = bool(table.served[found.expert])
+    servable = found.servable
     row = table.row(found.expert)
     return {
         "case": found.case.name,

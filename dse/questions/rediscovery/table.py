@@ -20,15 +20,27 @@ from dse.space.candidates import Floats
 
 # Metrics that stand in a table as they are.
 METRICS = (
-    "predicted_loss", "dense_equivalent_parameters", "ttft_s", "tpot_s", "total_parameters",
-    "active_parameters", "kv_bytes_per_token", "running_requests", "chips",
-    "usd_per_million_input_tokens", "usd_per_million_output_tokens",
-    "memory_weights_bytes_per_chip", "memory_capacity_bytes_per_chip",
-)  # fmt: skip
+    "predicted_loss",
+    "dense_equivalent_parameters",
+    "ttft_s",
+    "tpot_s",
+    "total_parameters",
+    "active_parameters",
+    "kv_bytes_per_token",
+    "running_requests",
+    "chips",
+    "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+    "memory_weights_bytes_per_chip",
+    "memory_capacity_bytes_per_chip",
+)
 DEGREES = {
-    "tensor_parallel": "tp", "pipeline_parallel": "pp", "data_parallel": "dp",
-    "expert_parallel": "ep", "replicas": "x",
-}  # fmt: skip
+    "tensor_parallel": "tp",
+    "pipeline_parallel": "pp",
+    "data_parallel": "dp",
+    "expert_parallel": "ep",
+    "replicas": "x",
+}
 
 
 @dataclass(frozen=True, slots=True)

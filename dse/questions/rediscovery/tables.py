@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from dse.answer.answer import Cell, Column, Table
+from dse.answer.answer import Cell, Column, Table, side_by_side
 from dse.answer.numbers import times
 from dse.questions.rediscovery.answer import Rediscovery
 from dse.questions.rediscovery.expert import Place
+from dse.questions.rediscovery.variants import Variant
 from dse.questions.rediscovery.words import (
+    KINDS,
     NAMES,
     billions,
     figures,
@@ -21,84 +23,81 @@ from dse.questions.rediscovery.words import (
 
 def summary(answers: Sequence[Rediscovery]) -> Table:
     """One line a case."""
-    columns = (
-        Column("case", "case"),
-        Column("standing", "the design is"),
-        Column("cost_ratio", "cost at equal quality", right=True),
-        Column("nats", "loss at equal cost", right=True),
-        Column("dense_equivalent", "dense equal, its / front's", right=True),
-        Column("beaten_by", "beaten by shapes", right=True),
-        Column("assumption", "cost with one assumption less"),
+
+    def beside(found: Rediscovery) -> str:
+        own, ratio = float(found.table.equivalent[found.expert]), found.distance.equivalent_ratio
+        return f"{billions(own)} / {billions(None if ratio is None else own * ratio)}"
+
+    return Table.of(
+        "summary",
+        "Distance to the front",
+        answers,
+        (
+            Column("case", "case", of=lambda one: one.case.title),
+            Column(
+                "standing", "the design is", of=lambda one: standing(one.distance, one.servable)
+            ),
+            Column(
+                "cost_ratio",
+                "cost at equal quality",
+                right=True,
+                of=lambda one: times(one.distance.cost_ratio),
+            ),
+            Column(
+                "nats", "loss at equal cost", right=True, of=lambda one: nats(one.distance.nats)
+            ),
+            Column("dense_equivalent", "dense equal, its / front's", right=True, of=beside),
+            Column(
+                "beaten_by",
+                "beaten by shapes",
+                right=True,
+                of=lambda one: f"{one.distance.dominating:,} of {one.served:,}",
+            ),
+            Column("assumption", "cost with one assumption less", of=most_of_it),
+        ),
     )
-    rows = []
-    for found in answers:
-        away, served = found.distance, bool(found.table.served[found.expert])
-        own, ahead = billions(found.table.equivalent[found.expert]), billions(_ahead(found))
-        rows.append(
-            {
-                "case": found.case.title,
-                "standing": standing(away, served),
-                "cost_ratio": times(away.cost_ratio),
-                "nats": nats(away.nats),
-                "dense_equivalent": f"{own} / {ahead}",
-                "beaten_by": f"{away.dominating:,} of {found.served:,}",
-                "assumption": most_of_it(found),
-            }
-        )
-    return Table("summary", "Distance to the front", columns, rows)
-
-
-def _ahead(found: Rediscovery) -> float | None:
-    ratio = found.distance.equivalent_ratio
-    return None if ratio is None else float(found.table.equivalent[found.expert]) * ratio
 
 
 def known_table(found: Rediscovery) -> Table:
-    columns = (
-        Column("what", "what"),
-        Column("value", "value"),
-        Column("kind", "kind"),
-        Column("source", "source or reason"),
+    return Table.of(
+        "known",
+        "What was known",
+        found.case.known,
+        (
+            Column("what", "what"),
+            Column("value", "value"),
+            Column("kind", "kind"),
+            Column(
+                "source",
+                "source or reason",
+                of=lambda one: ", ".join(filter(None, (one.source, one.date))) or one.note,
+            ),
+        ),
     )
-    rows = [
-        {"what": one.what, "value": one.value, "kind": one.kind}
-        | {"source": ", ".join(filter(None, (one.source, one.date))) or one.note}
-        for one in found.case.known
-    ]
-    return Table("known", "What was known", columns, rows)
 
 
 def shape_table(found: Rediscovery) -> Table:
     """The design, where it lies on the grid, and the nearest shapes of the front."""
-    rows_of = {"design": found.expert}
-    for name, row in (("cheaper", found.distance.cheaper), ("better", found.distance.better)):
-        if row is not None:
-            rows_of[name] = row
+    near = {"cheaper": found.distance.cheaper, "better": found.distance.better}
+    rows_of = {name: row for name, row in near.items() if row is not None}
     where = {place.axis: place for place in found.places}
-    values = found.table.values
-    rows: list[Mapping[str, Cell]] = []
+    rows: list[tuple[str, list[Cell]]] = []
     for axis in found.table.shape_axes:
-        cells = {name: float(values[axis][row]) for name, row in rows_of.items()}
-        if not any(cells.values()) or axis in ("vocab_size", "tied_embeddings", "attention_bias"):
+        values = found.table.values[axis]
+        cells = [float(values[row]) for row in (found.expert, *rows_of.values())]
+        if not any(cells) or axis in ("vocab_size", "tied_embeddings", "attention_bias"):
             continue
-        cell_of: dict[str, Cell] = {
-            "name": NAMES.get(axis, axis),
-            "grid": _place(where.get(axis), axis),
-        }
-        for name, cell in cells.items():
-            said = cell or axis in ("attention", "sparse")
-            cell_of[name] = value_words(axis, cell) if said else None
-        rows.append(cell_of)
-    columns = {name: figures(found, row) for name, row in rows_of.items()}
-    for title in columns["design"]:
-        rows.append({"name": title, "grid": ""} | {k: one[title] for k, one in columns.items()})
-    titles = (
-        Column("name", ""),
-        Column("design", found.case.expert.name),
-        Column("grid", "on the grid"),
-        *(Column(name, f"front, {name}") for name in rows_of if name != "design"),
-    )
-    return Table("shapes", "The design and the nearest shapes of the front", titles, rows)
+        own, *others = [
+            value_words(axis, cell) if cell or axis in KINDS else None for cell in cells
+        ]
+        rows.append((NAMES.get(axis, axis), [own, _place(where.get(axis), axis), *others]))
+    columns = [figures(found, row) for row in rows_of.values()]
+    for title, own in figures(found, found.expert).items():
+        rows.append((title, [own, "", *(one[title] for one in columns)]))
+    titles = {"name": "", "design": found.case.expert.name, "grid": "on the grid"}
+    titles |= {name: f"front, {name}" for name in rows_of}
+    caption = "The design and the nearest shapes of the front"
+    return side_by_side("shapes", caption, titles, rows)
 
 
 def _place(place: Place | None, axis: str) -> str:
@@ -113,22 +112,27 @@ def _place(place: Place | None, axis: str) -> str:
 
 
 def variant_table(found: Rediscovery) -> Table:
-    away = found.distance
-    every = [("as the case says", away, True)]
-    every += [(one.words, one.distance, bool(one.front_size)) for one in found.variants]
-    rows = [
-        {
-            "with": words,
-            "cost_ratio": times(one.cost_ratio) if rivals else "no rival",
-            "nats": nats(one.nats),
-            "dominating": one.dominating,
-        }
-        for words, one, rivals in every
-    ]
-    columns = (
-        Column("with", "with"),
-        Column("cost_ratio", "cost at equal quality", right=True),
-        Column("nats", "loss above the front", right=True),
-        Column("dominating", "shapes that beat it", "count"),
+    as_said = Variant("", "as the case says", found.distance, len(found.front.rows))
+
+    def cost(one: Variant) -> str:
+        known = one is as_said or one.front_size
+        return times(one.distance.cost_ratio) if known else "no rival"
+
+    return Table.of(
+        "variants",
+        "The same with one assumption changed",
+        [as_said, *found.variants],
+        (
+            Column("with", "with", of=lambda one: one.words),
+            Column("cost_ratio", "cost at equal quality", right=True, of=cost),
+            Column(
+                "nats", "loss above the front", right=True, of=lambda one: nats(one.distance.nats)
+            ),
+            Column(
+                "dominating",
+                "shapes that beat it",
+                "count",
+                of=lambda one: one.distance.dominating,
+            ),
+        ),
     )
-    return Table("variants", "The same with one assumption changed", columns, rows)

@@ -40,16 +40,19 @@ NAMES = {
     "v_head_dim": "value head size",
 }
 KINDS = {"attention": ("grouped", "latent"), "sparse": ("dense", "sparse")}
-# What may be why a price moves: column, words.
-CAUSES = (
-    ("active_parameters", "active"),
-    ("total_parameters", "total"),
-    ("kv_bytes_per_token", "cache a token"),
-    ("running_requests", "running"),
-)
-
-
-RATIOS = ("granularity", "efficiency_leverage")  # columns that are no metric
+# Columns that explain a step: what each is called, and how it is printed where it is no metric.
+TERMS: Mapping[str, tuple[str, Callable[[float], str] | None]] = {
+    "active_non_embedding": ("active", lambda value: show("active_parameters", value)),
+    "activation_ratio": ("share of experts used", "{:.2%}".format),
+    "granularity": ("granularity", plain),
+    "efficiency_leverage": ("leverage of experts", plain),
+    "depth_factor": ("depth factor", "{:.3f}".format),
+    "active_parameters": ("active", None),
+    "total_parameters": ("total", None),
+    "kv_bytes_per_token": ("cache a token", None),
+    "running_requests": ("running", None),
+}
+CAUSES = ("active_parameters", "total_parameters", "kv_bytes_per_token", "running_requests")
 
 
 def billions(value: float | None) -> str:
@@ -85,7 +88,7 @@ def standing(away: Distance, served: bool) -> str:
 def lead(found: Rediscovery) -> list[str]:
     """The answer: where the design stands, and which assumption puts it there."""
     table, away, name = found.table, found.distance, found.case.expert.name
-    if not table.served[found.expert]:
+    if not found.servable:
         return [
             f"{name} cannot be served within the limits of the case on any deployment of the space."
         ]
@@ -213,22 +216,14 @@ def _quality(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         return f"loss {before['predicted_loss']:.4f} -> {after['predicted_loss']:.4f}"
     if abs(math.log(b / a)) < 1e-6:
         return "quality as it was, for the law does not see it"
-    terms = []
-    if _moved(before, after, "active_non_embedding"):
-        terms.append(_arrow(before, after, "active_non_embedding", "active"))
-    if _moved(before, after, "efficiency_leverage"):
-        why = []
-        if _moved(before, after, "activation_ratio"):
-            why.append(
-                f"share of experts used {before['activation_ratio']:.2%} -> "
-                f"{after['activation_ratio']:.2%}"
-            )
-        if _moved(before, after, "granularity"):
-            why.append(_arrow(before, after, "granularity", "granularity"))
-        leverage = _arrow(before, after, "efficiency_leverage", "leverage of experts")
-        terms.append(f"{leverage} ({', '.join(why)})" if why else leverage)
-    if _moved(before, after, "depth_factor"):
-        terms.append(f"depth factor {before['depth_factor']:.3f} -> {after['depth_factor']:.3f}")
+    leverage = _arrows(before, after, "efficiency_leverage")
+    if leverage and (why := _arrows(before, after, "activation_ratio", "granularity")):
+        leverage = [f"{leverage[0]} ({', '.join(why)})"]
+    terms = [
+        *_arrows(before, after, "active_non_embedding"),
+        *leverage,
+        *_arrows(before, after, "depth_factor"),
+    ]
     through = f" through {' and '.join(terms)}" if terms else ""
     return f"dense-equivalent {_change(a, b)} to {billions(b)}{through}"
 
@@ -240,15 +235,12 @@ def _price(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     said = f"price {_change(a, b)} to {dollars(b)}"
     if abs(b / a - 1.0) < SMALL / 2:
         return said
-    named = ("active_non_embedding",) if _moved(before, after, "active_non_embedding") else ()
-    causes = [
-        _arrow(before, after, column, words)
-        for column, words in CAUSES
-        if _moved(before, after, column) and not (named and column == "active_parameters")
-    ]
-    a, b = (_degrees(row["deployment"]) for row in (before, after))
-    if a != b:
-        causes.append(f"{b} in place of {a}")
+    # Active parameters are named once, with what they do to quality.
+    named = _arrows(before, after, "active_non_embedding")
+    causes = _arrows(before, after, *(CAUSES[1:] if named else CAUSES))
+    one, other = (_degrees(row["deployment"]) for row in (before, after))
+    if one != other:
+        causes.append(f"{other} in place of {one}")
     return f"{said} with {', '.join(causes)}" if causes else said
 
 
@@ -257,21 +249,16 @@ def _degrees(deployment: Mapping[str, Any]) -> str:
     return " ".join(degrees) or "tp1"
 
 
-def _moved(before: Mapping[str, Any], after: Mapping[str, Any], column: str) -> bool:
-    a, b = before[column], after[column]
-    return bool(a and b) and abs(math.log(b / a)) > SMALL / 2
-
-
-def _arrow(before: Mapping[str, Any], after: Mapping[str, Any], column: str, words: str) -> str:
-    a, b = (
-        show("active_parameters", row[column])
-        if column == "active_non_embedding"
-        else plain(row[column])
-        if column in RATIOS
-        else show(column, row[column])
-        for row in (before, after)
-    )
-    return f"{words} {a} -> {b}"
+def _arrows(before: Mapping[str, Any], after: Mapping[str, Any], *columns: str) -> list[str]:
+    """`total 8.03B -> 70B` of each column that moved."""
+    said = []
+    for column in columns:
+        a, b = before[column], after[column]
+        if a and b and abs(math.log(b / a)) > SMALL / 2:
+            words, text = TERMS[column]
+            one, other = ((text(x) if text else show(column, x)) for x in (a, b))
+            said.append(f"{words} {one} -> {other}")
+    return said
 
 
 def _change(a: float, b: float) -> str:
@@ -285,7 +272,7 @@ def looked_at(found: Rediscovery) -> str:
         f"{found.shapes:,} shapes, {found.served:,} of them within the budgets and served within "
         f"the limits, {len(found.front.rows):,} on the front."
     )
-    if found.table.served[found.expert]:
+    if found.servable:
         low, high = (dollars(end) for end in found.price_interval)
         said += (
             f" The 80% interval of the design's price is {low} to {high} (kernel laws: "

@@ -56,22 +56,24 @@ class Training:
 
     def as_json(self) -> dict[str, Any]:
         """The document of `dse train --json`; time, money and energy are null if nothing fits."""
-        best = self._row(0)
+        best, terms = self._row(0), self.terms
         violations = broken_rows(self.plans.case, self.plans.violations, 0)
-        hours = best["days"] * 24.0 * self.terms.chips
+        hours = best["days"] * 24.0 * terms.chips
         price = float(self.trainer.machines.usd_per_chip_hour[0])
         watts = mean_watts(self.plans, self.trainer.machines)
-        parts = {part: float(self.plans.metrics.memory[part][0]) for part in MEMORY_PARTS}
-        tokens_per_s = float(self.plans.rate[0]) / float(self.plans.run.goodput.goodput[0])
-        run = self.plans.run
+        run, found, conditions = self.plans.run, self.plans.metrics, self.trainer.conditions
+        goodput = run.goodput
+        parts = {part: float(found.memory[part][0]) for part in MEMORY_PARTS}
+        losses = {name: float(run.losses[name][0]) for name in LOSSES_AT_SCALE}
+        tokens_per_s = float(self.plans.rate[0]) / float(goodput.goodput[0])
         document = {
             "step_s": best["step_s"],
             "mfu": float(self.mfu(0)),
             "mfu_convention": MFU,
-            "hfu": float(self._slower(0) * self.plans.metrics.hfu[0]),
-            "mfu_6n": float(self._slower(0) * self.plans.metrics.mfu_6n[0]),
+            "hfu": float(self._slower(0) * found.hfu[0]),
+            "mfu_6n": float(self._slower(0) * found.mfu_6n[0]),
             "tokens_per_s": tokens_per_s,
-            "tokens_per_s_per_chip": tokens_per_s / self.terms.chips,
+            "tokens_per_s_per_chip": tokens_per_s / terms.chips,
             "days": best["days"],
             "chip_hours": hours,
             "goodput": best["goodput"],
@@ -86,33 +88,29 @@ class Training:
             intervals = {}
         return {
             **document,
-            "memory_bytes_per_chip": float(self.plans.metrics.memory_bytes_per_chip[0]),
+            "memory_bytes_per_chip": float(found.memory_bytes_per_chip[0]),
             "memory_bytes_per_chip_parts": parts,
-            "memory_capacity_bytes_per_chip": float(
-                self.plans.metrics.memory_capacity_bytes_per_chip[0]
-            ),
-            "host_memory_bytes_per_chip": float(self.plans.metrics.host_memory_bytes_per_chip[0]),
+            "memory_capacity_bytes_per_chip": float(found.memory_capacity_bytes_per_chip[0]),
+            "host_memory_bytes_per_chip": float(found.host_memory_bytes_per_chip[0]),
             "memory_unsharded_bytes": self.unsharded(),
             "feasible": self.feasible,
             "violations": violations,
             "parallelism": best["parallelism"],
-            "losses_s": {name: float(run.losses[name][0]) for name in LOSSES_AT_SCALE},
-            "loss_shares": {
-                name: float(run.losses[name][0] / run.step_s[0]) for name in LOSSES_AT_SCALE
-            },
+            "losses_s": losses,
+            "loss_shares": {name: loss / float(run.step_s[0]) for name, loss in losses.items()},
             "goodput_parts": {
-                "useful": float(run.goodput.goodput[0]),
-                "writing_checkpoints": float(run.goodput.writing[0]),
-                "lost_work": float(run.goodput.lost[0]),
-                "restarting": float(run.goodput.restarting[0]),
+                "useful": float(goodput.goodput[0]),
+                "writing_checkpoints": float(goodput.writing[0]),
+                "lost_work": float(goodput.lost[0]),
+                "restarting": float(goodput.restarting[0]),
             },
             "interruptions": {
-                "hours_between": float(run.goodput.between_s[0]) / HOUR,
-                "chip_hours_between": self.trainer.conditions.chip_s_between / HOUR,
+                "hours_between": float(goodput.between_s[0]) / HOUR,
+                "chip_hours_between": conditions.chip_s_between / HOUR,
                 "checkpoint_bytes": float(run.checkpoint_bytes[0]),
-                "checkpoint_s": float(run.goodput.write_s[0]),
-                "checkpoint_interval_s": float(run.goodput.interval_s[0]),
-                "restart_s": self.trainer.conditions.restart_s,
+                "checkpoint_s": float(goodput.write_s[0]),
+                "checkpoint_interval_s": float(goodput.interval_s[0]),
+                "restart_s": conditions.restart_s,
             },
             "next_plans": [self._row(i) for i in range(1, len(self.plans.batch))],
             "without_degrees": None
@@ -125,19 +123,17 @@ class Training:
             "model": self.model.name,
             "total_parameters": round(float(self.parameters.total[0])),
             "active_parameters": round(float(self.parameters.active[0])),
-            "chip": self.terms.chip,
-            "chips": self.terms.chips,
+            "chip": terms.chip,
+            "chips": terms.chips,
             "tokens": self.tokens,
             "training_flops": float(
                 training_flops(self.parameters.active, np.array(self.tokens))[0]
             ),
-            "sequence_length": self.terms.sequence_length,
+            "sequence_length": terms.sequence_length,
             "global_batch_tokens": float(self.plans.batch.global_batch_tokens[0]),
-            "precision": self.terms.precision,
-            "task": self.terms.task,
-            "optimizer": self.terms.optimizer,
+            **{name: getattr(terms, name) for name in ("precision", "task", "optimizer")},
             "stack": self.trainer.stack.id,
-            "sites": self.terms.sites,
+            "sites": terms.sites,
             "price_basis": self.price_basis,
             "usd_per_chip_hour": number(price),
             **({"price": self.price} if self.price else {}),
@@ -186,15 +182,8 @@ MFU = (
 def parallelism(plans: Evaluated, i: int) -> dict[str, Any]:
     """The degrees of plan `i` under the names of the command line."""
     batch = plans.batch
-    degrees = {
-        name: int(getattr(batch.candidates, name)[i])
-        for name in (
-            "tensor_parallel",
-            "pipeline_parallel",
-            "data_parallel",
-            "expert_parallel",
-        )
-    }
+    names = [f"{what}_parallel" for what in ("tensor", "pipeline", "data", "expert")]
+    degrees = {name: int(getattr(batch.candidates, name)[i]) for name in names}
     return {
         **degrees,
         "context_parallel": int(batch.context_parallel[i]),
@@ -218,8 +207,7 @@ def train(
 ) -> Training:
     """Evaluates every plan of the run. Raises InputError for an unknown chip, stack or price
     basis."""
-    sparse = any(block.kind == "moe" for block in model.blocks)
-    if terms.degrees.get("expert_parallel", 1) > 1 and not sparse:
+    if terms.degrees.get("expert_parallel", 1) > 1 and not model.experts:
         raise InputError(
             f"{model.name} has no experts", field="expert_parallel", accepted="no such flag"
         )
@@ -250,19 +238,8 @@ def train(
 def _different(ranked: Ranked, count: int) -> np.ndarray:
     """The best plan, and the best of the next few ways to divide the chips that fit."""
     order = ranked.order()
-    degrees = np.stack(
-        [
-            ranked.table[name][order]
-            for name in (
-                "tensor_parallel",
-                "context_parallel",
-                "pipeline_parallel",
-                "expert_parallel",
-                "data_parallel",
-            )
-        ],
-        axis=1,
-    )
+    names = [f"{what}_parallel" for what in ("tensor", "context", "pipeline", "expert", "data")]
+    degrees = np.stack([ranked.table[name][order] for name in names], axis=1)
     first = np.sort(np.unique(degrees, axis=0, return_index=True)[1])
     fits = ranked.miss[order[first]] <= 0.0
     return order[first[fits | (np.arange(len(first)) == 0)][:count]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Cell, Column, Figure, Table
-from dse.answer.bars import share_bars
+from dse.answer.answer import Answer, Block, Column, Figure, Table
+from dse.answer.bars import memory_parts, share_bars
+from dse.economics.priced import price_tables
 from dse.physics.training.at_scale import LOSSES_AT_SCALE
-from dse.problem.price_words import price_tables
 from dse.questions.train.answer import Training
 from dse.questions.train.words import (
     SHORT_LOSSES,
@@ -48,23 +48,15 @@ def train_answer(found: Training, *, only_memory: bool = False, command: str = "
 
 
 def losses_table(document: Mapping[str, Any]) -> Table:
-    rows: list[dict[str, Cell]] = [
-        {
-            "cause": SHORT_LOSSES[name],
-            "seconds": document["losses_s"][name],
-            "share": document["loss_shares"][name],
-        }
-        for name in _shown(document)
-    ]
-    return Table(
+    return Table.of(
         "step",
         "Where a step goes",
+        _shown(document),
         (
-            Column("cause", "where a step goes"),
-            Column("seconds", "time", "time"),
-            Column("share", "share", "share"),
+            Column("cause", "where a step goes", of=SHORT_LOSSES.__getitem__),
+            Column("seconds", "time", "time", of=document["losses_s"].__getitem__),
+            Column("share", "share", "share", of=document["loss_shares"].__getitem__),
         ),
-        rows,
     )
 
 
@@ -78,24 +70,13 @@ def _shown(document: Mapping[str, Any]) -> list[str]:
 
 
 def memory_table(document: Mapping[str, Any]) -> Table:
-    capacity = document["memory_capacity_bytes_per_chip"]
-    parts = dict(document["memory_bytes_per_chip_parts"])
+    parts = {**document["memory_bytes_per_chip_parts"]}
     parts["all of it"] = document["memory_bytes_per_chip"]
-    rows: list[dict[str, Cell]] = [
-        {"part": name, "bytes": size, "share": size / capacity}
-        for name, size in parts.items()
-        if size > 0.0
-    ]
-    rows.append({"part": "capacity", "bytes": capacity})
-    return Table(
-        "memory",
+    return memory_parts(
+        {name: size for name, size in parts.items() if size > 0.0},
+        document["memory_capacity_bytes_per_chip"],
         "Memory of the fullest chip",
-        (
-            Column("part", "memory of the fullest chip"),
-            Column("bytes", "memory", "bytes"),
-            Column("share", "of capacity", "share"),
-        ),
-        rows,
+        "memory of the fullest chip",
     )
 
 
@@ -112,25 +93,15 @@ def whole_table(document: Mapping[str, Any]) -> Table:
 
 
 def next_table(document: Mapping[str, Any]) -> Table:
-    rows: list[dict[str, Cell]] = [
-        {
-            "plan": plan_words(row["parallelism"]),
-            "step_s": row["step_s"],
-            "mfu": row["mfu"],
-            "days": row["days"],
-            "memory_bytes_per_chip": row["memory_bytes_per_chip"],
-        }
-        for row in document["next_plans"]
-    ]
-    return Table(
+    return Table.of(
         "next plans",
         "The next ways to divide it",
+        document["next_plans"],
         (
-            Column("plan", "plan"),
+            Column("plan", "plan", of=lambda row: plan_words(row["parallelism"])),
             Column("step_s", "step", "time"),
             Column("mfu", "MFU", "training_mfu"),
             Column("days", "time", "training_days"),
             Column("memory_bytes_per_chip", "memory", "memory_bytes_per_chip"),
         ),
-        rows,
     )

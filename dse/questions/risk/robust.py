@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.physics.kin import COMMON, alike, eldest
-from dse.questions.whatif.choices import Choice, Choices
+from dse.questions.risk.choices import Choice, Choices
 from dse.space.candidates import Floats
 from dse.study.robust import P90
 
@@ -34,7 +34,7 @@ CHUNK = 1_000  # draws at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class RateInterval:
     """Requests per second: the ends of an 80% interval, log-normal between."""
 
     low: float
@@ -56,7 +56,7 @@ class Uncertain:
 
     choices: Choices
     price_sd: Floats
-    demand: Demand | None = None
+    demand: RateInterval | None = None
     kin: tuple[str, ...] = ()
 
     @property

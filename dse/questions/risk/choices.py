@@ -22,7 +22,6 @@ from dse.pareto.front import non_dominated
 from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
 from dse.problem.describe import describe_deployment
 from dse.problem.evaluate import Metrics
-from dse.problem.mix import evaluate_mix
 from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.schema.calibration import KINDS
 from dse.schema.metrics import METRICS, Limit
@@ -136,13 +135,7 @@ def choices_of(
     batches: list[CandidateBatch] = []
     points = total = 0
     for batch, total in _batches(problem, config):
-        metrics = evaluate_mix(
-            batch,
-            problem.mix,
-            problem.machines,
-            training_flops=problem.study.training_compute,
-            law=problem.study.quality_law,
-        )
+        metrics = problem.metrics_of(batch, problem.machines)
         part, kept = _rows(problem, named, batch, metrics)
         parts.append(part)
         batches.append(kept)
