@@ -63,7 +63,7 @@ def _greedy(x: Floats, allowed: Floats, rank: Floats, rows: Rows) -> Rows:
         rest = rest[~_covered(x, allowed, rank, rest, first)]
         return np.concatenate([first, _greedy(x, allowed, rank, rest)])
     y = x[rows]
-    covers = (y[:, None, :] - allowed <= y[None, :, :]).all(axis=2)
+    covers: Flags = np.asarray((y[:, None, :] - allowed <= y[None, :, :]).all(axis=2))
     left = np.ones(len(rows), dtype=bool)
     for i in range(len(rows)):
         if left[i]:
@@ -77,7 +77,7 @@ def _scaled(F: Floats, step: Sequence[float], relative: Sequence[bool]) -> tuple
     ratio, steps = np.asarray(relative, dtype=bool), np.asarray(step, dtype=float)
     x = np.array(F, dtype=float)
     amount = np.maximum(np.abs(x[:, ratio]), np.finfo(float).tiny)
-    x[:, ratio] = np.where(x[:, ratio] < 0.0, -1.0, 1.0) * np.log(amount)
+    x[:, ratio] = np.where(np.signbit(x[:, ratio]), -1.0, 1.0) * np.log(amount)
     unit = np.where(ratio, np.log1p(steps), steps)
     return x / np.where(steps > 0.0, unit, 1.0), np.where(steps > 0.0, 1.0, 0.0)
 

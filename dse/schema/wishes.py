@@ -31,7 +31,7 @@ class Resolution:
 
 EXACT = Resolution(0.0, False, "0")
 # Assumed: below what a law of loss, a price or a measured time can tell apart.
-NATS = Resolution(0.001, False, "0.001")
+NATS = Resolution(0.001, False, "0.001 nats")
 POINTS = Resolution(0.005, False, "0.005")
 SHARE = Resolution(0.005, True, "0.5%")
 
@@ -73,4 +73,7 @@ def _one(name: str, written: Any) -> Resolution:
             raise InputError(f"read {text!r}", accepted="less than 100%")
     else:
         step = 0.0 if text in ("0", "0.0") else parse_limit(text, dimension)
-    return Resolution(step, relative, text) if step else EXACT
+    if not step:
+        return EXACT
+    bare = dimension == "nats" and text.replace(".", "").isdigit()
+    return Resolution(step, relative, f"{text} nats" if bare else text)

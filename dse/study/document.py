@@ -37,6 +37,7 @@ from dse.schema.catalog import LAWS as EFFICIENCY_FILES
 from dse.schema.catalog import PRICES, full_path
 from dse.schema.metrics import METRICS
 from dse.schema.own_config import config_of
+from dse.search.evaluator import Batch
 from dse.search.run import Result
 from dse.study.bounds import at_bounds
 from dse.study.demand import training_document
@@ -69,10 +70,16 @@ def _left_out(reasons: Mapping[str, str]) -> list[str]:
 
 
 def describe(
-    problem: PhysicsProblem, catalog: Catalog, result: Result, identity: dict, out: Path
+    problem: PhysicsProblem,
+    catalog: Catalog,
+    result: Result,
+    front: Batch,
+    identity: dict,
+    out: Path,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """(items of front.json, study.json) of a search."""
-    front, study = result.front, problem.study
+    """(items of front.json, study.json) of a search, whose front at the resolution of the space is
+    `front`; the hypervolume is that of the exact one."""
+    study = problem.study
     metrics = problem.metrics(front.index, keep=True)
     log = tuple(objective.log for objective in problem.objectives)
     names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
@@ -82,7 +89,7 @@ def describe(
     for item, probability in zip(items, likely, strict=True):
         item["front_probability"] = float(probability)
         item["metrics"]["assumed"] += problem.trained.assumed if problem.trained else ()
-    scale = Scale.of(front.F, log)
+    scale = Scale.of(result.front.F, log)
     loads = [load.row() for load in study.workloads]
     law = LAWS[study.quality_law]
     document = {
@@ -129,7 +136,9 @@ def describe(
         "evaluations": result.evaluations,
         "feasible": result.feasible,
         "front_size": len(items),
-        "hypervolume": hypervolume(front.F, scale),
+        "exact_front_size": len(result.front),
+        "resolution": {o.metric: o.resolution.text for o in study.objectives},
+        "hypervolume": hypervolume(result.front.F, scale),
         "reference_point": [REFERENCE] * len(problem.objectives),
         "price": {
             "basis": study.price_basis,

@@ -17,6 +17,7 @@ import pytest
 
 from dse.catalog import load_catalog
 from dse.questions.estimate.again import estimate_item
+from dse.schema.study import resolve_space
 from dse.study.folder import FRONT, STUDY, read_json
 from tests.cli.conftest import dse, fits
 
@@ -70,6 +71,33 @@ def test_json_is_study_json(space: Callable[..., Path], tmp_path: Path):
     assert document["size"] == document["evaluations"] == 18
     assert document["true_hypervolume_share"] == 1.0
     assert document["versions"]["dse"] == dse("--version").out.split()[1]
+
+
+MTOKEN = "usd_per_million_total_tokens"
+
+
+def test_the_exact_front_and_the_front_at_its_resolution(tiny: Path, tmp_path: Path):
+    """With a resolution of 0 front.csv holds every design that nothing beats; by default those of
+    them that no other can stand for."""
+    usual = read_json(tiny, STUDY)
+    text = resolve_space("tiny").read_text(encoding="utf-8")
+    (tmp_path / "exact.yaml").write_text(f"{text}\nresolution: 0\n", encoding="utf-8")
+    exact = dse("run", tmp_path / "exact.yaml", "--out", tmp_path / "exact", "--json").json()
+    assert exact["front_size"] == exact["exact_front_size"] == usual["exact_front_size"]
+    assert set(exact["resolution"].values()) == {"0"}
+    assert exact["hypervolume"] == usual["hypervolume"]
+    assert exact["fingerprint"] == usual["fingerprint"]
+    assert usual["front_size"] < usual["exact_front_size"]
+    every = [one["metrics"] for one in read_json(tmp_path / "exact", FRONT)["items"]]
+    kept = [one["metrics"] for one in read_json(tiny, FRONT)["items"]]
+    assert len(every) == exact["front_size"]
+    for metrics in every:
+        assert any(
+            one["predicted_loss"] <= metrics["predicted_loss"] + 0.001 + 1e-9
+            and one["tpot_s"] <= metrics["tpot_s"] * 1.005 * (1 + 1e-9)
+            and one[MTOKEN] <= metrics[MTOKEN] * 1.005 * (1 + 1e-9)
+            for one in kept
+        )
 
 
 def test_front_json_has_what_a_point_needs(tiny: Path):

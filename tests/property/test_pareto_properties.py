@@ -164,6 +164,14 @@ def test_what_is_left_out_does_not_depend_on_the_order(
     assert np.array_equal(resolved(F[order], step, relative), resolved(F, step, relative)[order])
 
 
+def test_the_resolution_of_nothing_at_all() -> None:
+    """A share of 0: the least of a cost is the best there is, the least of a rate the worst."""
+    F = np.array([[0.0, 1.0], [1.0, 0.5], [1.001, 0.4999]])
+    assert resolved(F, [0.01, 0.01], [True, True]).tolist() == [True, True, False]
+    rate = np.array([[-0.0, 0.5], [-1.0, 1.0]])
+    assert resolved(rate, [0.01, 0.01], [True, True]).all()
+
+
 def test_a_chain_of_small_steps_does_not_eat_the_front() -> None:
     """On a line of 1,001 designs a hundredth of a step apart, each could stand for its neighbours
     within a step; some are kept all along it."""
@@ -172,4 +180,5 @@ def test_a_chain_of_small_steps_does_not_eat_the_front() -> None:
     kept = resolved(F, [1.0, 1.0], [False, False])
     assert 8 <= kept.sum() <= 12
     assert np.diff(x[kept]).max() < 1.02
-    assert x[kept].min() < 1.02 and x[kept].max() == 10.0
+    assert x[kept].min() < 1.02
+    assert x[kept].max() == 10.0

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dse.answer.answer import Column, Table
 from dse.answer.labels import BASES, BOUNDS, label
 from dse.answer.numbers import show, show_as, significant
+from dse.answer.sentences import listed
 from dse.problem.loads import held, loads_of
 from dse.problem.words import (
     DEPLOYMENT_KEY,
@@ -53,7 +54,7 @@ def _found(folder: StudyFolder) -> str:
     """The size of the front, and how much of the space was evaluated for it."""
     study, count = folder.study, len(folder.items)
     evaluations, size = study["evaluations"], study["size"]
-    said = f"{count:,} {'designs make' if count > 1 else 'design makes'} the front"
+    said = f"{count:,} {'designs make' if count > 1 else 'design makes'} the front{_kept(study)}"
     if evaluations >= size:
         said += f". All {size:,} of the space were evaluated: it is the true front."
     else:
@@ -68,6 +69,17 @@ def _found(folder: StudyFolder) -> str:
         said += f" Objectives and limits were evaluated by {study['evaluator']}; everything else "
         said += "on this page is the prediction of the model."
     return said
+
+
+def _kept(study: Json) -> str:
+    """What counted for nothing on the front, where that left designs out."""
+    exact = study.get("exact_front_size", study["front_size"])
+    if exact == study["front_size"]:
+        return ""
+    steps = [f"{text} of {label(name).text}" for name, text in study["resolution"].items()]
+    return (
+        f", of {exact:,} that nothing beats (differences up to {listed(steps)} count for nothing)"
+    )
 
 
 def _untrained(folder: StudyFolder) -> list[str]:
