@@ -1,4 +1,4 @@
-"""dse estimate: one point from flags, a point of a study, or every row of a file."""
+"""dse estimate: predict one point, and where its time, memory, money and energy go."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ POOLS = {
 )
 @point_options
 @pool_options
-@law_option(
-    "Quality law of the loss (docs/quality.md): leverage, hoffmann, cautious, joint, abnar."
-)
+@law_option("Quality law of the loss, by name (docs/quality.md).")
 @click.option("--points", metavar="IN", help="A file in the measurement format.")
 @click.option(
     "--out",

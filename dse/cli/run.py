@@ -1,4 +1,4 @@
-"""dse run: search a space and write its report."""
+"""dse run: search a space and write the Pareto-front report."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ if TYPE_CHECKING:
     "laws",
     multiple=True,
     metavar="NAME",
-    help="Quality law in place of the space's own: leverage, hoffmann, cautious, joint, abnar. all "
-    "(beside it or alone): the front under each, and the choice that depends least on them.",
+    help="Quality law in place of the space's own, by name (docs/quality.md). all (beside it or "
+    "alone): the front under each, and the choice that depends least on them.",
 )
 @json_option
 def command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.space.candidates import Block, Floats
+from dse.blocks.operators import Block, Floats
 
 PAGE_TOKENS = 16.0  # KV cache blocks of 16 tokens (vLLM's default block size)
 

@@ -9,9 +9,9 @@ while decoding, and that of a GEMM over a prompt, both in fp8.
 
 from __future__ import annotations
 
-from dse.physics.operators import Operators, Role
-from dse.space.candidates import Block, Floats
+from dse.blocks.operators import Block, Floats, Mixing, Operators, Product, Role
 
+SIZES = ("index_heads", "index_head_dim", "index_topk")
 KEY_BYTES = 1.0
 SCORE_BYTES = 8.0  # a 32-bit score a pair, written and read again to choose from
 
@@ -40,7 +40,8 @@ def add(step: Operators, block: Block, query_rows: Floats) -> None:
     """The indexer of one step: keys of the new tokens, then scores."""
     count = block.count * (block["index_heads"] > 0.0)
     width = columns(block)
-    step.gemm(Role.SIDE, "indexer keys", count, "attention", step.rows, width, step.hidden_size)
+    label, hidden = "indexer keys", step.hidden_size
+    step.gemm(Product(Role.SIDE, label, count, "attention", step.rows, width, hidden))
     add_scores(step, block, query_rows, 1.0)
 
 
@@ -48,26 +49,15 @@ def add_scores(step: Operators, block: Block, query_rows: Floats, ratio: Floats 
     """Scores of new tokens against all before; one key stands for `ratio` tokens."""
     count = block.count * (block["index_heads"] > 0.0)
     queries, per_key = query_columns(block), key_bytes_per_token(block)
-    step.gemm(
-        Role.PROJECTION, "indexer queries", count, "attention", step.rows, queries, query_rows
-    )
+    label, rows = "indexer queries", step.rows
+    step.gemm(Product(Role.PROJECTION, label, count, "attention", rows, queries, query_rows))
     pairs = step.prefill_rows * step.prompt_tokens / 2.0 / ratio
-    step.over_prompt(
-        Role.INDEXER,
-        "indexer over the prompt",
-        count,
-        step.deployed.law("gemm", "fp8"),
-        2.0 * pairs * queries,
-        pairs * SCORE_BYTES + step.prefill_rows / ratio * per_key,
-    )
+    bytes_ = pairs * SCORE_BYTES + step.prefill_rows / ratio * per_key
+    flops, label = 2.0 * pairs * queries, "indexer over the prompt"
+    step.over_prompt(Mixing(Role.INDEXER, label, count, "gemm", "fp8", flops, bytes_))
     pairs = step.decode_rows * step.context / ratio
     keys = pairs * per_key
-    step.over_cache(
-        Role.INDEXER,
-        "indexer over the cache",
-        count,
-        step.deployed.law("mla_decode_attention", "fp8"),
-        2.0 * pairs * step.verified * queries,
-        pairs * step.verified * SCORE_BYTES + keys,
-        keys,
-    )
+    flops = 2.0 * pairs * step.verified * queries
+    bytes_ = pairs * step.verified * SCORE_BYTES + keys
+    law, label = "mla_decode_attention", "indexer over the cache"
+    step.over_cache(Mixing(Role.INDEXER, label, count, law, "fp8", flops, bytes_, keys))

@@ -7,16 +7,23 @@ a projection of its inner channels to the time step (rank `dt_rank`), B and C. T
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from dse.physics.blocks.kind import Ranks, State
-from dse.physics.operators import Operators, Role
-from dse.space.candidates import Block, Floats
+from dse.blocks.kind import State
+from dse.blocks.operators import Block, Floats, Operators, Product, Ranks, Role
 
 CHUNK = 256.0  # tokens a chunk of the prompt (mamba_ssm's default)
 
 
 class Mamba(State):
+    words = "Mamba layers"
+    sizes = ("inner_size", "heads", "groups", "state_size", "conv_width", "dt_rank")
+    may_be_zero = frozenset({"heads", "groups", "dt_rank"})
+    order = 4
+
     def _sizes(self, ranks: Ranks, block: Block) -> tuple[Floats, Floats, Floats, Floats]:
         """(inner channels, heads, channels of B and C that pass the convolution, rows of the
         Mamba-1 projection) on one chip."""
@@ -59,6 +66,9 @@ class Mamba(State):
         first = np.where(block["heads"] > 0.0, 0.0, block["inner_size"])
         return hidden + 2.0 * block["inner_size"] + shared + 3.0 * block["heads"] + first
 
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        return "Mamba-2" if sizes["heads"] else "Mamba-1"
+
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, rows = step.deployed, block.count, step.rows
         inner, _, shared, first = self._sizes(deployed, block)
@@ -66,7 +76,7 @@ class Mamba(State):
         state = inner * block["state_size"]
 
         def gemm(label: str, times: Floats, sizes: tuple[Floats, Floats]) -> None:
-            step.gemm(Role.PROJECTION, label, times, "attention", rows, *sizes)
+            step.gemm(Product(Role.PROJECTION, label, times, "attention", rows, *sizes))
 
         step.elementwise(Role.NORM, "state space norm", count, 3.0 * rows * step.hidden_size)
         gemm("state space projections", count, inward)
@@ -87,7 +97,8 @@ class Mamba(State):
             prefill_flops=np.where(first > 0.0, 9.0 * state, chunked),
         )
         step.elementwise(Role.ELEMENTWISE, "gated norm", count, 3.0 * rows * inner)
-        step.gemm(Role.OUTPUT, "state space output projection", count, "attention", rows, *out)
+        label = "state space output projection"
+        step.gemm(Product(Role.OUTPUT, label, count, "attention", rows, *out))
         step.tensor_all_reduce("state space all-reduce", count)
 
 

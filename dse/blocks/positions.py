@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.physics.blocks.kind import PlainStateless, Ranks
-from dse.physics.operators import Operators, Role
-from dse.space.candidates import Block, Floats
+from dse.blocks.kind import NoAttention
+from dse.blocks.operators import Block, Floats, Operators, Ranks, Role
 
 
-class Positions(PlainStateless):
+class Positions(NoAttention):
+    words = "learned positions"
+    sizes = ("rows",)
+    order = 7
     recomputed_as = "ends"
 
     def weight_elements(self, ranks: Ranks, block: Block) -> dict[str, Floats]:

@@ -10,15 +10,16 @@ Decode takes the law of latent attention; a prompt takes that of latent prefill 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.blocks import indexer
-from dse.physics.blocks.attention import paged, seen_by_decode, seen_by_prompt
-from dse.physics.blocks.kind import Attention, Ranks
-from dse.physics.deployed import ACTIVATION_BYTES
-from dse.physics.operators import Operators, Role
-from dse.space.candidates import Block, Floats
+from dse.blocks import indexer
+from dse.blocks.attention import paged, seen_by_decode, seen_by_prompt
+from dse.blocks.kind import Attention
+from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Product, Ranks, Role
 
 
 def _ratio(block: Block) -> Floats:
@@ -27,6 +28,19 @@ def _ratio(block: Block) -> Floats:
 
 
 class Compressed(Attention):
+    words = "compressed cache"
+    sizes = (
+        "heads",
+        "head_dim",
+        "q_lora_rank",
+        "output_groups",
+        "output_rank",
+        "window",
+        "ratio",
+        *indexer.SIZES,
+    )
+    may_be_zero = frozenset({"ratio", *indexer.SIZES})
+    order = 2
     laws = ("mla_prefill_attention", "mla_decode_attention")
 
     def _hidden_columns(self, block: Block) -> Floats:
@@ -91,6 +105,12 @@ class Compressed(Attention):
         """None: most tokens are seen as sums of several."""
         return np.zeros_like(block.count)
 
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        return "attention over a compressed cache"
+
+    def in_short(self, sizes: Mapping[str, Any]) -> str:
+        return "compressed"
+
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, rows = step.deployed, block.count, step.rows
         heads = np.ceil(block["heads"] / deployed.tensor_parallel)
@@ -98,15 +118,12 @@ class Compressed(Attention):
         latent, per_latent = block["head_dim"], _ratio(block)
 
         def gemm(role: Role, label: str, sizes: tuple[Floats, Floats]) -> None:
-            step.gemm(role, label, count, "attention", rows, *sizes)
+            step.gemm(Product(role, label, count, "attention", rows, *sizes))
 
-        def elementwise(role: Role, label: str, elements: Floats) -> None:
-            step.elementwise(role, label, count, elements)
-
-        elementwise(Role.NORM, "attention norm", 3.0 * rows * step.hidden_size)
+        step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * step.hidden_size)
         gemm(Role.PROJECTION, "query and KV down-projection", down)
         norms = "latent norms, gated sums, rotary embedding"
-        elementwise(Role.LATENT_NORM, norms, 4.0 * rows * down[0])
+        step.elementwise(Role.LATENT_NORM, norms, count, 4.0 * rows * down[0])
         gemm(Role.LATENT_UP, "query up-projection", query)
         indexer.add_scores(step, block, block["q_lora_rank"], per_latent)
 
@@ -114,27 +131,17 @@ class Compressed(Attention):
         far = step.prompt_tokens / 2.0 / per_latent
         chosen = seen_by_prompt(step.prompt_tokens / per_latent, block["index_topk"])
         seen = near + np.where(block["index_topk"] > 0.0, chosen, far)
-        step.over_prompt(
-            Role.ATTENTION,
-            "attention over the prompt",
-            count,
-            deployed.law("mla_prefill_attention", "kv"),
-            4.0 * step.prefill_rows * seen * heads * latent,
-            4.0 * step.prefill_rows * heads * latent * ACTIVATION_BYTES,
-        )
         near = seen_by_decode(step.context, block["window"])
         read = step.decode_rows * (
             near + seen_by_decode(step.context / per_latent, block["index_topk"])
         )
-        cache = read * latent * deployed.kv_bytes
-        step.over_cache(
-            Role.CACHE,
-            "attention over the KV cache",
+        self.attend(
+            step,
             count,
-            deployed.law("mla_decode_attention", "kv"),
-            4.0 * read * step.verified * heads * latent,
-            cache,
-            cache,
+            prompt_flops=4.0 * step.prefill_rows * seen * heads * latent,
+            prompt_bytes=4.0 * step.prefill_rows * heads * latent * ACTIVATION_BYTES,
+            decode_flops=4.0 * read * step.verified * heads * latent,
+            cache=read * latent * deployed.kv_bytes,
         )
         gemm(Role.OUTPUT, "attention output, within groups", first)
         gemm(Role.PROJECTION, "attention output projection", second)

@@ -8,16 +8,32 @@ the output gate (0: a full matrix). Queries, keys and values pass a short convol
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from dse.physics.blocks.kind import Ranks, State
-from dse.physics.operators import Operators, Role
-from dse.space.candidates import Block, Floats
+from dse.blocks.kind import State
+from dse.blocks.operators import Block, Floats, Operators, Product, Ranks, Role
 
 CHUNK = 64.0  # tokens a chunk of the prompt (flash-linear-attention's kernels)
 
 
 class DeltaNet(State):
+    words = "linear attention"
+    sizes = (
+        "key_heads",
+        "key_head_dim",
+        "value_heads",
+        "value_head_dim",
+        "conv_width",
+        "gates_per_head",
+        "decay_rank",
+        "output_gate_rank",
+    )
+    may_be_zero = frozenset({"conv_width", "gates_per_head", "decay_rank", "output_gate_rank"})
+    order = 3
+
     def _heads(self, ranks: Ranks, block: Block) -> tuple[Floats, Floats]:
         """(key heads, value heads) on one chip."""
         tp = ranks.tensor_parallel
@@ -61,6 +77,11 @@ class DeltaNet(State):
     def norm_elements(self, hidden: Floats, block: Block) -> Floats:
         return hidden + 2.0 * block["value_heads"] + block["value_head_dim"]
 
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        if not sizes["gates_per_head"]:
+            return "lightning attention"
+        return "Kimi delta attention" if sizes["decay_rank"] else "gated delta-net"
+
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, rows = step.deployed, block.count, step.rows
         keys, values = self._widths(deployed, block)
@@ -69,7 +90,7 @@ class DeltaNet(State):
         inward, decay, gate, out = self._projections(deployed, block)
 
         def gemm(label: str, times: Floats, sizes: tuple[Floats, Floats]) -> None:
-            step.gemm(Role.PROJECTION, label, times, "attention", rows, *sizes)
+            step.gemm(Product(Role.PROJECTION, label, times, "attention", rows, *sizes))
 
         step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * step.hidden_size)
         gemm("linear attention projections", count, inward)
@@ -90,7 +111,8 @@ class DeltaNet(State):
             prefill_flops=6.0 * state + within,
         )
         step.elementwise(Role.ELEMENTWISE, "gated norm", count, 3.0 * rows * values)
-        step.gemm(Role.OUTPUT, "attention output projection", count, "attention", rows, *out)
+        label = "attention output projection"
+        step.gemm(Product(Role.OUTPUT, label, count, "attention", rows, *out))
         step.tensor_all_reduce("attention all-reduce", count)
 
 

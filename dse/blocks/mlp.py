@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.physics.blocks.kind import PlainStateless, Ranks
-from dse.physics.operators import Operators, Role
-from dse.space.candidates import Block, Floats
+from dse.blocks.kind import NoAttention
+from dse.blocks.operators import Block, Floats, Operators, Product, Ranks, Role
 
 
 def feed_forward(
@@ -16,12 +15,15 @@ def feed_forward(
     is that of the first."""
     hidden, rows = step.hidden_size, step.rows
     up, down = f"{label} up-projection", f"{label} down-projection"
-    step.gemm(role, up, count, "mlp", rows, (matrices - 1.0) * width, hidden)
+    step.gemm(Product(role, up, count, "mlp", rows, (matrices - 1.0) * width, hidden))
     step.elementwise(Role.ACTIVATION, f"{label} activation", count, matrices * rows * width)
-    step.gemm(Role.PROJECTION, down, count, "mlp", rows, hidden, width)
+    step.gemm(Product(Role.PROJECTION, down, count, "mlp", rows, hidden, width))
 
 
-class Mlp(PlainStateless):
+class Mlp(NoAttention):
+    words = "dense feed-forward layers"
+    sizes = ("intermediate_size", "matrices")
+    order = 5
     recomputed_as = "mlp"
 
     def _width(self, ranks: Ranks, block: Block) -> Floats:

@@ -27,11 +27,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.physics.blocks.kind import Ranks, Stateless
-from dse.physics.blocks.mlp import feed_forward
-from dse.physics.deployed import ACTIVATION_BYTES
-from dse.physics.operators import Operators, Role, ServingOperators, TrainingOperators
-from dse.space.candidates import Block, Floats
+from dse.blocks.kind import NoAttention
+from dse.blocks.mlp import feed_forward
+from dse.blocks.operators import (
+    ACTIVATION_BYTES,
+    Block,
+    Exchange,
+    Experts,
+    Floats,
+    Operators,
+    Product,
+    Ranks,
+    Role,
+)
 
 # Of the power-law routing of the kernel tables (docs/efficiency.md); 0 is uniform.
 ROUTING_SKEW = 1.0
@@ -64,7 +72,18 @@ def _latent(block: Block, hidden: Floats) -> Floats:
     return np.where(block["expert_hidden_size"] > 0.0, block["expert_hidden_size"], hidden)
 
 
-class Moe(Stateless):
+class Moe(NoAttention):
+    words = "experts"
+    sizes = (
+        "experts",
+        "experts_per_token",
+        "expert_intermediate_size",
+        "shared_intermediate_size",
+        "matrices",
+    )
+    optional = (("expert_hidden_size",),)
+    may_be_zero = frozenset({"shared_intermediate_size"})
+    order = 6
     laws = ("experts",)
     recomputed_as = "moe"
 
@@ -106,24 +125,21 @@ class Moe(Stateless):
         routed = block["expert_intermediate_size"] * block["experts_per_token"]
         return routed / ranks.experts_tensor_parallel
 
-    def serve(self, step: ServingOperators, block: Block) -> None:
-        self._dense(step, block)
-        tokens = step.mean_rows * step.deployed.data_parallel
-        load = self._serve_experts(step, block, tokens)
-        _exchange(step, block, tokens, load)
-
-    def train(self, step: TrainingOperators, block: Block) -> None:
+    def add(self, step: Operators, block: Block) -> None:
         has_shared = self._dense(step, block)
-        step.tensor_all_reduce("shared experts all-reduce", has_shared)
-        load = self._train_experts(step, block)
-        _dispatch(step, block, load)
+        if step.backward:
+            step.tensor_all_reduce("shared experts all-reduce", has_shared)
+            _dispatch(step, block, self._trained(step, block))
+        else:
+            _exchange(step, block, self._served(step, block))
 
     def _dense(self, step: Operators, block: Block) -> Floats:
         """What every token meets; returns (n,) layers with shared experts."""
         count, hidden, rows = block.count, step.hidden_size, step.rows
         _, shared = self._widths(step.deployed, block)
         step.elementwise(Role.NORM, "feed-forward norm", count, 3.0 * rows * hidden)
-        step.gemm(Role.ROUTER, "router", count, "router", rows, block["experts"], hidden)
+        experts = block["experts"]
+        step.gemm(Product(Role.ROUTER, "router", count, "router", rows, experts, hidden))
 
         has_shared = (shared > 0.0) * count
         if has_shared.any():
@@ -133,17 +149,15 @@ class Moe(Stateless):
         if "expert_hidden_size" in block.sizes:
             latent, narrow = _latent(block, hidden), count * (block["expert_hidden_size"] > 0.0)
             down, up = "latent down-projection", "latent up-projection"
-            step.gemm(Role.SIDE, down, narrow, "mlp", rows, latent, hidden)
-            step.gemm(Role.PROJECTION, up, narrow, "mlp", rows, hidden, latent)
+            step.gemm(Product(Role.SIDE, down, narrow, "mlp", rows, latent, hidden))
+            step.gemm(Product(Role.PROJECTION, up, narrow, "mlp", rows, hidden, latent))
         return has_shared
 
-    def _serve_experts(self, step: ServingOperators, block: Block, tokens: Floats) -> Floats:
-        """The grouped products; returns (n,) tokens of the busiest rank over the mean."""
-        deployed, ranks = step.deployed, step.deployed.expert_parallel
-        routed, _ = self._widths(deployed, block)
-        latent = _latent(block, step.hidden_size)
+    def _served(self, step: Operators, block: Block) -> Experts:
+        """Adds the grouped products of a step of serving, and returns them."""
+        deployed, ranks, skew = step.deployed, step.deployed.expert_parallel, step.routing_skew
+        tokens = step.mean_rows * deployed.data_parallel
         experts = np.maximum(block["experts"], 1.0)
-        skew = ROUTING_SKEW if deployed.batch.routing_skew is None else deployed.batch.routing_skew
         copies = np.maximum(self._copies(deployed, block), 1.0)
         distinct = distinct_experts(experts, block["experts_per_token"], tokens, skew)
         distinct = distinct * copies / (experts * ranks)  # copies are read on their own ranks
@@ -151,51 +165,36 @@ class Moe(Stateless):
         slots = experts + SPREAD_BY_A_COPY * (copies - experts)
         most = tokens * np.minimum(block["experts_per_token"], experts / ranks)
         busiest = np.minimum(busiest_rank(mean, ranks, slots, skew), most)
-        weight = block["matrices"] * latent * routed
-        padded = busiest + deployed.expert_padding_rows * distinct
-        touched = distinct * weight * deployed.weight_bytes["experts"]
-        step.grouped(
-            block,
-            tokens=tokens,
-            width=routed,
-            hidden=latent,
-            flops=2.0 * padded * weight,
-            useful=mean / np.maximum(padded, 1e-9),  # no 0 / 0 in dense candidates
-            uneven=(busiest - mean) / np.maximum(padded, 1e-9),
-            touched=touched,
-            bytes_=touched + busiest * (latent + routed) * 2.0 * ACTIVATION_BYTES,
-        )
-        return busiest / np.maximum(mean, 1e-9)
+        return self._grouped(step, block, tokens, mean, busiest, distinct)
 
-    def _train_experts(self, step: TrainingOperators, block: Block) -> Floats:
-        """As `_serve_experts`, of one pass."""
-        deployed, count, ranks = step.deployed, block.count, step.deployed.expert_parallel
-        latent = _latent(block, step.hidden_size)
+    def _trained(self, step: Operators, block: Block) -> Experts:
+        """The same of a pass of training."""
+        ranks, skew = step.deployed.expert_parallel, step.routing_skew
         experts = np.maximum(block["experts"], 1.0)
-        skew = step.routing_skew
         chosen = np.minimum(block["experts_per_token"], experts)
         mean = step.own_rows * chosen
         tokens = step.own_rows * ranks
         most = tokens * np.minimum(chosen, experts / ranks)
         busiest = np.minimum(busiest_rank(mean, ranks, experts, skew), most)
         distinct = distinct_experts(experts, chosen, tokens, skew) / ranks
-        width, matrices = block["expert_intermediate_size"], block["matrices"]
-        weight = matrices * latent * width
+        return self._grouped(step, block, tokens, mean, busiest, distinct)
+
+    def _grouped(
+        self,
+        step: Operators,
+        block: Block,
+        tokens: Floats,
+        mean: Floats,
+        busiest: Floats,
+        distinct: Floats,
+    ) -> Experts:
+        deployed, latent = step.deployed, _latent(block, step.hidden_size)
+        width, _ = self._widths(deployed, block)
+        weight = block["matrices"] * latent * width
         padded = busiest + deployed.expert_padding_rows * distinct
-        step.grouped(
-            count,
-            flops=2.0 * padded * weight,
-            useful=2.0 * mean * weight,
-            held=distinct * weight,
-            moved=busiest * (latent + width) * 2.0 * ACTIVATION_BYTES,
-            uneven=(busiest - mean) / np.maximum(padded, 1e-9),
-        )
-        # Tokens to the order of their experts and back, and the activation between the products.
-        step.elementwise(Role.EXPERT_ORDER, "expert permutation", count, 4.0 * busiest * latent)
-        elements = matrices * busiest * width
-        step.elementwise(Role.EXPERT_ACTIVATION, "expert activation", count, elements)
-        step.keep_experts(count, mean, latent, width, matrices)
-        return busiest / np.maximum(mean, 1e-9)
+        one = Experts(block, tokens, width, latent, weight, mean, busiest, padded, distinct)
+        step.experts(one)
+        return one
 
 
 def leaving_share(domains: Floats, chosen: Floats, copies: Floats) -> Floats:
@@ -204,9 +203,8 @@ def leaving_share(domains: Floats, chosen: Floats, copies: Floats) -> Floats:
     return domains * (1.0 - (1.0 - 1.0 / domains) ** chosen) / np.maximum(copies, 1.0)
 
 
-def _exchange(step: ServingOperators, block: Block, tokens: Floats, load: Floats) -> None:
-    """Moves tokens to their experts and back; `load` is what the busiest rank receives over the
-    mean.
+def _exchange(step: Operators, block: Block, experts: Experts) -> None:
+    """Moves tokens to their experts and back.
 
     Without attention data-parallel every rank already holds every token: one all-reduce of the
     outputs. With it and whole experts on every rank (expert_parallel is all of the group), tokens
@@ -217,63 +215,62 @@ def _exchange(step: ServingOperators, block: Block, tokens: Floats, load: Floats
     FEW_ROWS tokens a rank, one copy goes to each other domain and is copied there (DeepEP's normal
     kernels); fewer go straight to each expert.
     """
-    deployed, hidden = step.deployed, _latent(block, step.hidden_size)
-    group = step.expert_group
+    deployed, hidden = step.deployed, experts.latent
     spread = deployed.data_parallel > 1.0
     routed = spread & (deployed.expert_parallel >= deployed.group)
 
     if not spread.all():
-        cost = group.all_reduce(step.rows * hidden * ACTIVATION_BYTES)
-        step.send(Role.REDUCE, "experts all-reduce", block.count * ~spread, cost)
+        bytes_ = step.rows * hidden * ACTIVATION_BYTES
+        count, label = block.count * ~spread, "experts all-reduce"
+        step.exchange(Exchange(Role.REDUCE, label, count, "all_reduce", "expert", bytes_))
     gathered = spread & ~routed
     if gathered.any():
-        cost = group.all_gather(tokens * hidden * ACTIVATION_BYTES)
-        both = 2.0 * block.count * gathered
-        step.send(Role.GATHER, "gather tokens, scatter outputs", both, cost)
+        both, label = 2.0 * block.count * gathered, "gather tokens, scatter outputs"
+        bytes_ = experts.tokens * hidden * ACTIVATION_BYTES
+        step.exchange(Exchange(Role.GATHER, label, both, "all_gather", "expert", bytes_))
     if not routed.any():
         return
 
     chosen = block["experts_per_token"]
     copies = np.minimum(chosen, deployed.expert_parallel)
-    own_rows = step.rows / deployed.tensor_parallel
     leaving = None
-    if any((domains > 1.0).any() for domains in group.domains):
+    if any((domains > 1.0).any() for domains in step.expert_domains):
         if id(block) not in deployed.leaving:
             deployed.leaving[id(block)] = [
-                leaving_share(domains, chosen, copies) for domains in group.domains
+                leaving_share(domains, chosen, copies) for domains in step.expert_domains
             ]
-        few = FEW_ROWS / own_rows
+        few = FEW_ROWS / step.own_rows
         leaving = [np.minimum(np.maximum(x, few), 1.0) for x in deployed.leaving[id(block)]]
-    route_count = block.count * routed
+    count, load = block.count * routed, experts.load
     narrow = np.minimum(deployed.weight_bytes["experts"], 2.0)
     for role, label, width in (
         (Role.DISPATCH, "dispatch to experts", narrow),
         (Role.COMBINE, "combine from experts", ACTIVATION_BYTES),
     ):
         wire = np.where(width < 1.0, 1.0, width)  # 4-bit weights still receive 8-bit activations
-        cost = group.all_to_all(own_rows * copies * load * hidden * wire, leaving)
-        step.send(role, label, route_count, cost)
+        bytes_ = step.own_rows * copies * load * hidden * wire
+        step.exchange(Exchange(role, label, count, "all_to_all", "expert", bytes_, leaving))
     # Every tensor-parallel rank sent its share of the tokens and needs all of them back.
-    cost = step.tensor_group.all_gather(step.rows * hidden * ACTIVATION_BYTES)
-    step.send(Role.GATHER, "gather tokens", route_count, cost)
+    bytes_ = step.rows * hidden * ACTIVATION_BYTES
+    step.exchange(Exchange(Role.GATHER, "gather tokens", count, "all_gather", "tensor", bytes_))
 
 
-def _dispatch(step: TrainingOperators, block: Block, load: Floats) -> None:
+def _dispatch(step: Operators, block: Block, experts: Experts) -> None:
     """Dispatch and combine, each an all-to-all of 16-bit rows: one copy of a token to each rank
     that holds one of its experts and one to each other domain (DeepEP), or, as far as the stack
     sends every slot, one for each of its experts. Of k experts over r ranks, evenly spread,
     r (1 - (1 - 1/r)^k) ranks hold one."""
-    ranks, group = step.deployed.expert_parallel, step.expert_group
+    ranks = step.deployed.expert_parallel
     if not (ranks > 1.0).any():
         return
     chosen = block["experts_per_token"]
     once, slots = ranks * (1.0 - (1.0 - 1.0 / ranks) ** chosen), step.slots_sent
     copies = once + slots * (chosen - once)
-    shares = (np.minimum(leaving_share(each, chosen, once), 1.0) for each in group.domains)
+    shares = (np.minimum(leaving_share(each, chosen, once), 1.0) for each in step.expert_domains)
     leaving = [share + slots * (1.0 - share) for share in shares]
-    latent = _latent(block, step.hidden_size)
-    sent = step.own_rows * copies * load * latent * ACTIVATION_BYTES
-    step.dispatch(block.count * (ranks > 1.0), group.all_to_all(sent, leaving))
+    sent = step.own_rows * copies * experts.load * experts.latent * ACTIVATION_BYTES
+    count, label = block.count * (ranks > 1.0), "dispatch to experts"
+    step.exchange(Exchange(Role.DISPATCH, label, count, "all_to_all", "expert", sent, leaving))
 
 
 KIND = Moe()

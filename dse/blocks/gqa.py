@@ -8,14 +8,15 @@ computed once), and an indexer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from dse.physics.blocks import indexer
-from dse.physics.blocks.attention import cached, decode_reads, paged, prompt_reads
-from dse.physics.blocks.kind import Attention, Ranks
-from dse.physics.deployed import ACTIVATION_BYTES
-from dse.physics.operators import Operators, Role
-from dse.space.candidates import Block, Floats
+from dse.blocks import indexer
+from dse.blocks.attention import cached, decode_reads, paged, prompt_reads
+from dse.blocks.kind import Attention
+from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Product, Ranks, Role
 
 
 def _pair(block: Block) -> Floats:
@@ -33,6 +34,19 @@ def _projected(block: Block) -> Floats:
 
 
 class Gqa(Attention):
+    words = "grouped-query attention"
+    sizes = ("heads", "kv_heads", "head_dim", "v_head_dim", "window", "qkv_bias")
+    optional = (
+        ("chunk",),
+        ("output_gate",),
+        ("values_from_keys",),
+        ("reuses_kv",),
+        ("relative_positions",),
+        indexer.SIZES,
+    )
+    may_be_zero = frozenset({"window", "qkv_bias"})
+    order = 0
+
     def _heads(self, ranks: Ranks, block: Block) -> tuple[Floats, Floats]:
         """(query heads, KV heads) on one chip."""
         tp = ranks.tensor_parallel
@@ -97,6 +111,18 @@ class Gqa(Attention):
             local = local | (block["chunk"] > 0.0)
         return np.where(local, 0.0, block.count)
 
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        if sizes["window"]:
+            return f"attention with a window of {sizes['window']:,} tokens"
+        if sizes.get("chunk"):
+            return f"attention in chunks of {sizes['chunk']:,} tokens"
+        return "full attention"
+
+    def in_short(self, sizes: Mapping[str, Any]) -> str:
+        kind = "window" if sizes["window"] else "chunk"
+        local = sizes["window"] or sizes.get("chunk")
+        return f"{kind}{local}" if local else ""
+
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, hidden, rows = step.deployed, block.count, step.hidden_size, step.rows
         heads, kv_heads = self._heads(deployed, block)
@@ -105,34 +131,24 @@ class Gqa(Attention):
 
         step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * hidden)
         label = "query-key-value projection"
-        step.gemm(Role.PROJECTION, label, count, "attention", rows, qkv, hidden)
+        step.gemm(Product(Role.PROJECTION, label, count, "attention", rows, qkv, hidden))
         label = "rotary embedding, cache write"
         step.elementwise(Role.ELEMENTWISE, label, count, 2.0 * rows * qkv)
 
         if "index_topk" in block.sizes:
             indexer.add(step, block, hidden)
         seen = prompt_reads(block, step.prompt_tokens)
-        step.over_prompt(
-            Role.ATTENTION,
-            "attention over the prompt",
-            count,
-            deployed.law("prefill_attention", "kv"),
-            2.0 * step.prefill_rows * seen * heads * pair,
-            step.prefill_rows * (heads + kv_heads) * pair * ACTIVATION_BYTES,
-        )
         read = step.decode_rows * decode_reads(block, step.context)
-        cache = read * (kv_heads * pair * deployed.kv_bytes)
-        step.over_cache(
-            Role.CACHE,
-            "attention over the KV cache",
+        self.attend(
+            step,
             count,
-            deployed.law("decode_attention", "kv"),
-            2.0 * read * step.verified * heads * pair,
-            cache,
-            cache,
+            prompt_flops=2.0 * step.prefill_rows * seen * heads * pair,
+            prompt_bytes=step.prefill_rows * (heads + kv_heads) * pair * ACTIVATION_BYTES,
+            decode_flops=2.0 * read * step.verified * heads * pair,
+            cache=read * (kv_heads * pair * deployed.kv_bytes),
         )
         label = "attention output projection"
-        step.gemm(Role.OUTPUT, label, count, "attention", rows, hidden, out)
+        step.gemm(Product(Role.OUTPUT, label, count, "attention", rows, hidden, out))
         step.tensor_all_reduce("attention all-reduce", count)
 
 

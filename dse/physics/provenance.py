@@ -1,25 +1,17 @@
-"""One module a kind of block, named as the kind is; `KIND` in it is a `Kind`, which says all that
-the physics knows of it. `KINDS` holds those that `dse.schema.blocks` names."""
+"""How well the kernel laws are known that the blocks of a model use."""
 
 from __future__ import annotations
-
-from importlib import import_module
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.blocks.kind import Kind
+from dse.blocks import KINDS
 from dse.physics.machines import Machines
-from dse.schema.blocks import BLOCK_SIZES
 from dse.schema.calibration import KINDS as PROVENANCE
 from dse.space.candidates import CandidateBatch
 
-KINDS: dict[str, Kind] = {
-    name: import_module(f"dse.physics.blocks.{name}").KIND for name in BLOCK_SIZES
-}
 
-
-def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
+def worst_block_law(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
     """(n,) index into `dse.schema.calibration.KINDS` of the worst law that the blocks of a
     candidate use: one that no measurement of its chip holds, or one borrowed from other kernels."""
     worst = np.zeros(len(batch), dtype=np.intp)

@@ -10,14 +10,15 @@ the chosen ones. `output_gate` is as wide as the heads' output, from the hidden 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from dse.physics.blocks import indexer
-from dse.physics.blocks.attention import paged, seen_by_decode, seen_by_prompt
-from dse.physics.blocks.kind import Attention, Ranks
-from dse.physics.deployed import ACTIVATION_BYTES
-from dse.physics.operators import Operators, Role
-from dse.space.candidates import Block, Floats
+from dse.blocks import indexer
+from dse.blocks.attention import paged, seen_by_decode, seen_by_prompt
+from dse.blocks.kind import Attention
+from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Product, Ranks, Role
 
 
 def _latent(block: Block) -> Floats:
@@ -29,6 +30,18 @@ def _query_width(block: Block) -> Floats:
 
 
 class Mla(Attention):
+    words = "latent attention"
+    sizes = (
+        "heads",
+        "q_lora_rank",
+        "kv_lora_rank",
+        "qk_nope_head_dim",
+        "qk_rope_head_dim",
+        "v_head_dim",
+    )
+    optional = (("output_gate",), indexer.SIZES)
+    may_be_zero = frozenset({"q_lora_rank"})
+    order = 1
     laws = ("mla_prefill_attention", "mla_decode_attention")
 
     def _heads(self, ranks: Ranks, block: Block) -> Floats:
@@ -87,6 +100,16 @@ class Mla(Attention):
     def full_layers(self, block: Block) -> Floats:
         return block.count
 
+    def in_words(self, sizes: Mapping[str, Any]) -> str:
+        latent, rope = sizes["kv_lora_rank"], sizes["qk_rope_head_dim"]
+        return (
+            f"latent attention (MLA, {latent:,} numbers cached for keys and values, {rope} for "
+            "positions)"
+        )
+
+    def in_short(self, sizes: Mapping[str, Any]) -> str:
+        return f"mla{sizes['kv_lora_rank']}"
+
     def add(self, step: Operators, block: Block) -> None:
         deployed, count, rows = step.deployed, block.count, step.rows
         heads, latent = self._heads(deployed, block), _latent(block)
@@ -94,14 +117,12 @@ class Mla(Attention):
         pair = _query_width(block) + block["v_head_dim"]
 
         def gemm(role: Role, label: str, sizes: tuple[Floats, Floats]) -> None:
-            step.gemm(role, label, count, "attention", rows, *sizes)
+            step.gemm(Product(role, label, count, "attention", rows, *sizes))
 
-        def elementwise(role: Role, label: str, elements: Floats) -> None:
-            step.elementwise(role, label, count, elements)
-
-        elementwise(Role.NORM, "attention norm", 3.0 * rows * step.hidden_size)
+        step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * step.hidden_size)
         gemm(Role.PROJECTION, "query and KV down-projection", down)
-        elementwise(Role.LATENT_NORM, "latent norms, rotary embedding", 4.0 * rows * down[0])
+        label = "latent norms, rotary embedding"
+        step.elementwise(Role.LATENT_NORM, label, count, 4.0 * rows * down[0])
         gemm(Role.LATENT_UP, "query up-projection", query)
         gemm(Role.LATENT_UP, "KV up-projection", kv)
         flops = step.prefill_rows * step.prompt_tokens * heads * pair
@@ -115,26 +136,17 @@ class Mla(Attention):
             context = seen_by_decode(context, topk)
         if "output_gate" in block.sizes:
             gated, label = count * (block["output_gate"] > 0.0), "attention output gate"
-            step.gemm(Role.SIDE, label, gated, "attention", rows, out[1], step.hidden_size)
-        step.over_prompt(
-            Role.ATTENTION,
-            "attention over the prompt",
-            count,
-            deployed.law("mla_prefill_attention", "kv"),
-            flops,
-            2.0 * step.prefill_rows * heads * pair * ACTIVATION_BYTES,
-            output_bytes=rows * heads * block["v_head_dim"] * ACTIVATION_BYTES,
-        )
+            width, hidden = out[1], step.hidden_size
+            step.gemm(Product(Role.SIDE, label, gated, "attention", rows, width, hidden))
         read = step.decode_rows * context
-        cache = read * latent * deployed.kv_bytes
-        step.over_cache(
-            Role.CACHE,
-            "attention over the KV cache",
+        self.attend(
+            step,
             count,
-            deployed.law("mla_decode_attention", "kv"),
-            2.0 * read * step.verified * heads * (latent + block["kv_lora_rank"]),
-            cache,
-            cache,
+            prompt_flops=flops,
+            prompt_bytes=2.0 * step.prefill_rows * heads * pair * ACTIVATION_BYTES,
+            output_bytes=rows * heads * block["v_head_dim"] * ACTIVATION_BYTES,
+            decode_flops=2.0 * read * step.verified * heads * (latent + block["kv_lora_rank"]),
+            cache=read * latent * deployed.kv_bytes,
         )
         gemm(Role.OUTPUT, "attention output projection", out)
         step.tensor_all_reduce("attention all-reduce", count)
