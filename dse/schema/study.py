@@ -45,7 +45,7 @@ from dse.schema.reader import (
 from dse.schema.training_run import TRAINING, TrainingTerms
 from dse.schema.training_section import check_training, check_training_metrics
 from dse.schema.views import View, read_views
-from dse.schema.wishes import EXACT, Resolution, read_resolution
+from dse.schema.wishes import ALIKE, EXACT, Resolution, Wish, read_resolution, read_wish
 from dse.schema.workloads import (
     WEIGHTED,
     WORKLOAD,
@@ -87,7 +87,7 @@ class Study:
     is what a hypothetical scale-up domain stands in, where one is searched. `training` says how
     every shape is trained and `lifetime` how much it then serves, each None where it is not asked.
     `quality_law` names the law that predicts the loss. `views` are questions beside the front;
-    they and the resolution of the objectives decide nothing of the search.
+    they, the resolution of the objectives and the `wish` decide nothing of the search.
     `fingerprint` is the sha256 of everything that decides a search: not of names, titles, comments
     or the order of keys.
     """
@@ -116,6 +116,7 @@ class Study:
     views: tuple[View, ...] = ()
     costs: Costs | None = None
     demand: Demand | None = None
+    wish: Wish = ALIKE
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -152,6 +153,7 @@ SPACE = Table(
     Field("deployment", Raw(), meaning="axes of its deployment"),
     Field("objectives", Raw(), meaning="metric: minimize or maximize"),
     Field("resolution", Raw(), None, meaning="what counts for nothing; 0: the exact front"),
+    Field("wish", Raw(), None, meaning="what the design to start from is chosen by"),
     Field("constraints", Raw(), (), meaning="limits on metrics"),
     Field("views", Raw(), (), meaning="questions beside the front"),
 )
@@ -250,6 +252,8 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
             for limit in _constraints(load.constraints, at, [load.serving], mistakes)
         )
     wanted = {objective.metric: objective.direction for objective in objectives}
+    at = Place(mistakes, ("wish",))
+    wish = read_wish(document.data.get("wish"), [o.metric for o in objectives], at)
     views = read_views(document.data.get("views", ()), axes, wanted, mistakes)
     workloads = read_workloads(files, document, catalog, mistakes)
     modules = any(axis.name == "num_nextn_predict_layers" for axis in axes)
@@ -311,6 +315,7 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
         training=trained,
         lifetime=life,
         views=views,
+        wish=wish,
         costs=costs,
         demand=demand,
     )

@@ -40,11 +40,14 @@ from dse.schema.own_config import config_of
 from dse.search.evaluator import Batch
 from dse.search.run import Result
 from dse.study.bounds import at_bounds
+from dse.study.decide import decide
 from dse.study.demand import training_document
+from dse.study.drawn import Drawn, drawn
 from dse.study.robust import front_probability
 from dse.study.sources import price_parts, price_rows, source_rows
 from dse.study.unseen import unseen
 
+START = "start"
 LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas")
 NAMES = {
     "usd_per_million_total_tokens": "cheapest",
@@ -83,8 +86,15 @@ def describe(
     metrics = problem.metrics(front.index, keep=True)
     log = tuple(objective.log for objective in problem.objectives)
     names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
-    chosen = choose(front.F, names, log)
+    own = identity["evaluator"] != "model"  # whose errors nobody knows
+    errors = (
+        Drawn.certain(front.F) if own else drawn(problem, catalog, front.index, identity["seed"])
+    )
+    start, family, decisions = decide(problem.objectives, front.F, errors, study.wish)
+    chosen = {START: start, **choose(front.F, names, log)}
     items = _items(problem, catalog, metrics, front.index, chosen, out)
+    for item, k in zip(items, family, strict=True):
+        item["decision"] = int(k) + 1
     likely = front_probability(problem, front.index, identity["seed"])
     for item, probability in zip(items, likely, strict=True):
         item["front_probability"] = float(probability)
@@ -138,6 +148,7 @@ def describe(
         "front_size": len(items),
         "exact_front_size": len(result.front),
         "resolution": {o.metric: o.resolution.text for o in study.objectives},
+        "decisions": decisions,
         "hypervolume": hypervolume(result.front.F, scale),
         "reference_point": [REFERENCE] * len(problem.objectives),
         "price": {

@@ -181,7 +181,7 @@ def test_every_card_states_bound_interval_and_extrapolation(sample: StudyFolder)
         assert re.search(r"rests \d+% on \w+ efficiencies", text["Certainty"])
         assert "dense-equivalent" in text["It gives"]
         assert card.command.startswith("dse estimate ")
-        assert ("Against the knee" in text) == ("Knee" not in card.title)
+        assert ("Against the start" in text) == ("Knee" not in card.title)
 
 
 def test_the_lead_starts_from_the_knee(sample: StudyFolder) -> None:
@@ -547,7 +547,7 @@ def test_a_fixed_model_without_quality_has_a_report(tmp_path: Path) -> None:
         item["model"] = {"name": "llama-3-70b", "hidden_size": 8192, "num_hidden_layers": 80}
         item["model"]["blocks"] = []
     page = Page(report_of(tmp_path, front, study) / "report.html")
-    assert "start from, the knee: llama-3-70b on" in page.text
+    assert "Start with llama-3-70b on" in page.text
     assert "Predicted loss" not in page.text
 
 

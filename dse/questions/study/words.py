@@ -21,6 +21,7 @@ from dse.problem.words import (
     short_deployment,
 )
 from dse.questions.study.chosen import Chosen, Json, StudyFolder
+from dse.questions.study.decisions import how_sure
 from dse.questions.study.sure import percent
 from dse.questions.study.views import view_answers
 
@@ -29,20 +30,19 @@ YEAR = 365 * 24 * 3600.0
 
 
 def lead(folder: StudyFolder) -> list[str]:
-    """What was searched, what was found, in a few sentences."""
+    """The design to start from and how sure that is, then what was found, in a few sentences."""
     study = folder.study
-    first = folder.knee or folder.chosen[0]
+    first = folder.start
     numbers = ", ".join(
         f"{label(metric).text} {show(metric, first.metrics[metric])}" for metric in folder.wanted
     )
-    name = "knee" if "knee" in first.names else first.label
     d = first.item["deployment"]
     rate = chip_price(folder, d["chip"])
     price = f", ${significant(d['chips'] * rate)} an hour" if rate is not None else ""
     return [
         *view_answers(study),
-        f"A compromise to start from, the {name}: {brief_shape(first.item)} on {d['chips']} × "
-        f"{d['chip']} ({d['weight_dtype']} weights{price}): {numbers}.",
+        f"Start with {brief_shape(first.item)} on {d['chips']} × {d['chip']} "
+        f"({d['weight_dtype']} weights{price}): {numbers}{how_sure(folder)}.",
         " ".join([f"Bound by {bottleneck(first)}", *basis(first, folder.wanted)]),
         *_untrained(folder),
         _found(folder),
