@@ -100,6 +100,44 @@ def test_the_exact_front_and_the_front_at_its_resolution(tiny: Path, tmp_path: P
         )
 
 
+def test_decisions_of_a_study(tiny: Path):
+    """The start is of the first decision; every design of the front is of one."""
+    study, items = read_json(tiny, STUDY), read_json(tiny, FRONT)["items"]
+    found = study["decisions"]
+    start = study["chosen"]["start"]["point"]
+    assert found["start"]["point"] == found["families"][0]["point"] == start
+    assert "start" in items[start - 1]["names"]
+    assert 3 <= len(found["families"]) <= 7
+    for one in found["families"]:
+        assert sum(item["decision"] == one["decision"] for item in items) == one["designs"]
+        assert items[one["point"] - 1]["decision"] == one["decision"]
+    assert sum(one["probability"] for one in found["families"]) == pytest.approx(1.0)
+    again = dse("estimate", tiny, "start", "--json").json()
+    assert again["tpot_s"] == pytest.approx(items[start - 1]["metrics"]["tpot_s"])
+    with (tiny / "front.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["decision"]) for row in rows] == [item["decision"] for item in items]
+
+
+def test_a_wish_moves_the_start_and_nothing_else(tiny: Path, tmp_path: Path):
+    text = resolve_space("tiny").read_text(encoding="utf-8")
+    wished = tmp_path / "wished.yaml"
+    wished.write_text(f"{text}\nwish: cheapest at predicted_loss <= 2.05\n", encoding="utf-8")
+    study = dse("run", wished, "--out", tmp_path / "wished", "--json").json()
+    usual = read_json(tiny, STUDY)
+    items = read_json(tmp_path / "wished", FRONT)["items"]
+    start = items[study["chosen"]["start"]["point"] - 1]["metrics"]
+    knee = items[study["chosen"]["knee"]["point"] - 1]["metrics"]
+    assert start["predicted_loss"] <= 2.05
+    assert start[MTOKEN] <= knee[MTOKEN] or knee["predicted_loss"] > 2.05
+    assert study["front_size"] == usual["front_size"]
+    assert study["fingerprint"] == usual["fingerprint"]
+    assert {turn["objective"] for turn in study["decisions"]["turns"]} <= {"predicted_loss"}
+    said = (tmp_path / "wished" / "report.md").read_text(encoding="utf-8")
+    said = said.replace("\\", "").replace("&lt;", "<")
+    assert "for the wish “cheapest at predicted_loss <= 2.05”" in said
+
+
 def test_front_json_has_what_a_point_needs(tiny: Path):
     items = read_json(tiny, FRONT)["items"]
     assert [item["point"] for item in items] == list(range(1, len(items) + 1))

@@ -128,19 +128,15 @@ def _traits(own: Sequence[Json], others: Sequence[Json]) -> Iterator[str]:
 
 
 def _turns(folder: StudyFolder) -> list[str]:
-    """Where one decision turns into the next, objective by objective."""
+    """Where the wish, moved, turns one decision into the next."""
     by_metric: dict[str, list[str]] = {}
     for turn in folder.study["decisions"]["turns"]:
         metric = turn["objective"]
-        at = (
-            f"× {significant(turn['factor'], 2)}"
-            if "factor" in turn
-            else show(metric, turn["limit"])
-        )
-        by_metric.setdefault(metric, []).append(f"{at}: {turn['decision']}")
+        at = f"× {significant(turn['factor'], 2)}" if "factor" in turn else None
+        at = at or show(metric, turn["limit"])
+        by_metric.setdefault(metric, []).append(f"from {at} decision {turn['decision']}")
     if not by_metric:
         return []
-    limited = "limit" in folder.study["decisions"]["turns"][0]
-    head = "with the limit from" if limited else "where an objective weighs more"
-    parts = [f"{label(metric).text} {', '.join(said)}" for metric, said in by_metric.items()]
-    return [f"Where one decision turns into the next, {head}: {'; '.join(parts)}."]
+    moved = "limit moves" if "limit" in folder.study["decisions"]["turns"][0] else "weight grows"
+    parts = [f"of {label(metric).text}, {', '.join(said)}" for metric, said in by_metric.items()]
+    return [f"Where one decision turns into the next as the {moved}: {'; '.join(parts)}."]
