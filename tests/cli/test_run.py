@@ -35,6 +35,9 @@ KEYS = (
     "seconds",
     "hypervolume",
     "reference_point",
+    "exact_front_size",
+    "resolution",
+    "decisions",
     "front_size",
     "constraint_tallies",
 )
