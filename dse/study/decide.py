@@ -7,8 +7,9 @@ regret of those that keep the limits of the wish as predicted.
 The *decisions* are designs, the one to start from first, so few that no wish loses more by choosing
 among them than the errors make the first one lose. Wishes are weights of the scaled objectives, all
 over their simplex; each further decision is the one that lets them lose least, three to seven in
-all. Every design of the front belongs to the family of the decision that it is nearest to, in 80%
-intervals of the objectives.
+all. No two of them lie within one another's 80% intervals in every objective: where the errors are
+as wide as the front, there are fewer. Every design of the front belongs to the family of the
+decision that it is nearest to, in such intervals.
 
 Where one decision turns into another is found by moving the wish of the study: the weight of each
 objective, or each limit.
@@ -162,10 +163,11 @@ def decisions(case: Case, start: int) -> list[int]:
     taken, others = [start], np.unique(np.argmin(loses, axis=1))
     left = loses[:, start]
     while len(taken) < MOST and (left.max() > noise or len(taken) < LEAST):
+        others = others[_apart(case, taken[-1])[others] > 1.0]
+        if not len(others):
+            break
         after = np.minimum(left[:, None], loses[:, others])
         best = int(np.argmin(after.mean(axis=0)))
-        if not (after[:, best] < left).any():
-            break
         taken.append(int(others[best]))
         left = after[:, best]
     return taken
@@ -182,11 +184,14 @@ def _wishes(objectives: int) -> Floats:
 
 def families(case: Case, taken: Sequence[int]) -> Rows:
     """(n,) the decision that each design is nearest to, from 0."""
+    return np.argmin([_apart(case, row) for row in taken], axis=0)
+
+
+def _apart(case: Case, row: int) -> Floats:
+    """(n,) how far each design lies from that of `row` in the objective in which that is most, in
+    half 80% intervals (the median of the front); at most 1: the same as far as is known."""
     x, half = case.scale(case.F), np.median(_half_intervals(case), axis=0)
-    apart = [(np.abs(x - x[row]) / half).max(axis=1) for row in taken]
-    nearest = np.argmin(apart, axis=0)
-    nearest[list(taken)] = np.arange(len(taken))
-    return nearest
+    return (np.abs(x - x[row]) / half).max(axis=1)
 
 
 def _half_intervals(case: Case) -> Floats:

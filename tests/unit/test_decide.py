@@ -105,6 +105,16 @@ def test_decisions_of_a_smooth_front(objectives: int):
         assert family[turn["point"] - 1] + 1 == turn["decision"]
 
 
+def test_designs_within_their_errors_are_one_decision():
+    """Errors as wide as the front leave one decision of all five designs."""
+    rng = np.random.default_rng(0)
+    off = F * np.exp(3.0 * rng.standard_normal((100, 5, 2)))
+    _, family, found = decide((LOSS, COST), F, Drawn(off, np.ones((100, 5), dtype=bool)), ALIKE)
+    assert [one["designs"] for one in found["families"]] == [5]
+    assert not family.any()
+    assert found["start"]["probability"] == 1.0
+
+
 @pytest.fixture(scope="module")
 def tiny():
     catalog = load_catalog()
