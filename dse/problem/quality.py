@@ -16,7 +16,6 @@ from dse.quality import quantisation
 from dse.quality.law import Quality, Range
 from dse.quality.laws import DEFAULT, LAWS
 from dse.quality.overtraining import overtraining
-from dse.quality.shape import Floats
 
 LEAST_NATS = 5e-5  # of the loss, below which nothing is said of it
 # Numbers of `describe_quality`.
@@ -80,33 +79,18 @@ def quality_intervals(
     equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
     if equivalent is None or values["predicted_loss"] is None:
         return {}
-    leverage = quality.efficiency_leverage[i : i + 1]
-    moves = loss_moves(quality.law, leverage, np.array([equivalent]), np.array([tokens]))
-    factor = float(equivalent_factor(leverage)[0])
+    dense = LAWS[quality.law].dense
+    sparse = quality.efficiency_leverage[i] > 1.0
+    factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
+    ends = np.array([equivalent * factor, equivalent / factor])
+    losses = dense(ends, np.array([tokens, tokens])).loss
     # What quantising the weights adds is the same at both ends: its own error is not known.
+    law = dense(np.array([equivalent]), np.array([tokens])).loss
+    losses += values["predicted_loss"] - law
     return {
-        "predicted_loss": [values["predicted_loss"] + float(move[0]) for move in moves],
-        "dense_equivalent_parameters": [float(equivalent / factor), float(equivalent * factor)],
+        "predicted_loss": [float(losses[0]), float(losses[1])],
+        "dense_equivalent_parameters": [float(ends[1]), float(ends[0])],
     }
-
-
-def equivalent_factor(leverage: Floats) -> Floats:
-    """(n,) the factor by which a dense equivalent is off, from its efficiency leverage (n,)."""
-    sparse = leverage > 1.0
-    return np.where(sparse, EQUIVALENT_FACTOR["sparse"], EQUIVALENT_FACTOR["dense"])
-
-
-def loss_moves(
-    law: str, leverage: Floats, equivalent: Floats, tokens: Floats
-) -> tuple[Floats, Floats]:
-    """(n,) nats that the loss falls (below zero) and rises by at the two ends of the 80% interval
-    of the dense equivalent; 0 where there is none."""
-    dense, factor = LAWS[law].dense, equivalent_factor(leverage)
-    known = np.isfinite(equivalent) & np.isfinite(tokens)
-    size, data = np.where(known, equivalent, 1e9), np.where(known, tokens, 1e12)
-    here = dense(size, data).loss
-    better, worse = dense(size * factor, data).loss, dense(size / factor, data).loss
-    return np.where(known, better - here, 0.0), np.where(known, worse - here, 0.0)
 
 
 def quality_words(answer: Mapping[str, Any]) -> list[str]:

@@ -86,15 +86,16 @@ def describe(
     metrics = problem.metrics(front.index, keep=True)
     log = tuple(objective.log for objective in problem.objectives)
     names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
-    own = identity["evaluator"] != "model"  # whose errors nobody knows
-    errors = (
-        Drawn.certain(front.F) if own else drawn(problem, catalog, front.index, identity["seed"])
-    )
+    items = _items(problem, catalog, metrics, front.index, out)
+    errors = Drawn.certain(front.F)
+    if identity["evaluator"] == "model":  # the errors of a function of the user are not known
+        intervals = [item["metrics"]["intervals"] for item in items]
+        errors = drawn(problem, catalog, front.index, intervals, identity["seed"])
     start, family, decisions = decide(problem.objectives, front.F, errors, study.wish)
     chosen = {START: start, **choose(front.F, names, log)}
-    items = _items(problem, catalog, metrics, front.index, chosen, out)
-    for item, k in zip(items, family, strict=True):
-        item["decision"] = int(k) + 1
+    for i, item in enumerate(items):
+        item["names"] = [name for name, row in chosen.items() if row == i]
+        item["decision"] = int(family[i]) + 1
     likely = front_probability(problem, front.index, identity["seed"])
     for item, probability in zip(items, likely, strict=True):
         item["front_probability"] = float(probability)
@@ -198,7 +199,6 @@ def _items(
     catalog: Catalog,
     metrics: Metrics,
     index: np.ndarray,
-    chosen: dict[str, int],
     out: Path,
 ) -> list[dict[str, Any]]:
     batch = problem.batch(index)
@@ -215,7 +215,7 @@ def _items(
         items.append(
             {
                 "point": i + 1,
-                "names": [name for name, row in chosen.items() if row == i],
+                "names": [],
                 "model": config_of(model),
                 "deployment": deployment,
                 "metrics": {

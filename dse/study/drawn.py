@@ -3,16 +3,17 @@
 - Times, costs and energies move with the machine (`dse.study.robust`): in part alike on one chip.
 - Dollars a token move with the price of the chip (`dse.questions.risk.price_spread`), alike for all
   designs on it.
-- Predicted loss moves with the dense equivalent (`dse.problem.quality`). Half of the variance is
-  shared by all sparse models, and by all dense ones; the rest by those with the same experts
-  (their number, how many a token meets, their granularity). These shares are assumed.
+- Predicted loss and the dense equivalent move along their 80% intervals (`dse.problem.quality`),
+  the better one with the other. Half of the variance is shared by all sparse models, and by all
+  dense ones; the rest by those with the same experts (their number, how many a token meets, their
+  granularity). These shares are assumed.
 
 A limit is kept in a draw where its metric keeps it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,6 @@ from numpy.typing import NDArray
 from dse.catalog import Catalog
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
-from dse.problem.quality import equivalent_factor, loss_moves
 from dse.questions.risk.price_spread import price_spreads
 from dse.space.candidates import CandidateBatch, Floats
 from dse.study.robust import P90, deviates, slowed
@@ -30,8 +30,11 @@ DRAWS = 200
 LEAST_DRAWS = 50
 MOST_VALUES = 1_000_000  # draws x designs
 ALIKE = 0.5  # of the variance of the dense equivalent, assumed
+LOSS = "predicted_loss"
+QUALITY = (LOSS, "dense_equivalent_parameters")
 DOLLARS = "usd_per_million"  # a metric that begins so is proportional to the price
 
+Intervals = Mapping[str, Sequence[float]]  # (low, high) by metric
 Moved = Callable[[Floats, Floats, Floats], Floats]  # of (n,) machine, log of the price, quality
 
 
@@ -49,9 +52,15 @@ class Drawn:
         return cls(F[None], np.ones((1, len(F)), dtype=bool))
 
 
-def drawn(problem: PhysicsProblem, catalog: Catalog, index: NDArray[np.int64], seed: int) -> Drawn:
+def drawn(
+    problem: PhysicsProblem,
+    catalog: Catalog,
+    index: NDArray[np.int64],
+    intervals: Sequence[Intervals],
+    seed: int,
+) -> Drawn:
     """The feasible designs `index` (n, d) with their errors drawn; `catalog` has the prices of the
-    study's basis."""
+    study's basis, `intervals` the 80% interval of each metric of each design."""
     count = max(LEAST_DRAWS, min(DRAWS, MOST_VALUES // len(index)))
     rng = np.random.default_rng((seed, len(index), count))
     of_machine, of_price, of_quality = rng.spawn(3)
@@ -60,9 +69,12 @@ def drawn(problem: PhysicsProblem, catalog: Catalog, index: NDArray[np.int64], s
     spreads = price_spreads(catalog.prices, problem.study.price_basis, names)
     sd = np.array([one.sd for one in spreads])
     objectives = [
-        _moved(o.metric, o.sign * metrics.values[o.metric], metrics) for o in problem.objectives
+        _moved(o.metric, o.sign * metrics.values[o.metric], metrics, intervals)
+        for o in problem.objectives
     ]
-    limits = [(one, _moved(one.metric, one.used(metrics), metrics)) for one in problem.limits]
+    limits = [
+        (one, _moved(one.metric, one.used(metrics), metrics, intervals)) for one in problem.limits
+    ]
     kind, experts = _kinds(batch)
     machine = deviates(problem, index, of_machine)
     F = np.empty((count, len(index), len(objectives)))
@@ -82,17 +94,15 @@ def drawn(problem: PhysicsProblem, catalog: Catalog, index: NDArray[np.int64], s
     return Drawn(F, kept)
 
 
-def _moved(metric: str, value: Floats, metrics: Metrics) -> Moved:
+def _moved(metric: str, value: Floats, metrics: Metrics, intervals: Sequence[Intervals]) -> Moved:
     """`value` (n,) of a metric, of either sign, in a draw."""
-    values, quality = metrics.values, metrics.quality
-    if metric in ("predicted_loss", "dense_equivalent_parameters"):
-        equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
-        leverage = quality.efficiency_leverage
-        if metric == "predicted_loss":
-            falls, rises = loss_moves(quality.law, leverage, equivalent, tokens)
-            return lambda _, __, q: value + np.where(q > 0.0, q * rises, -q * falls)
-        factor = np.log(equivalent_factor(leverage))
-        return lambda _, __, q: value * np.exp(-q * factor)
+    if metric in QUALITY:
+        here = metrics.values[metric]
+        ends = [own.get(metric, (at, at)) for own, at in zip(intervals, here, strict=True)]
+        low, high = np.array(ends, dtype=float).reshape(-1, 2).T
+        less, more = value * (low / here), value * (high / here)
+        better, worse = (less, more) if metric == LOSS else (more, less)
+        return lambda _, __, q: value + np.abs(q) * (np.where(q > 0.0, worse, better) - value)
     slower = slowed(metric, value, metrics)
     if metric.startswith(DOLLARS):
         return lambda z, price, _: slower(z) * np.exp(price)
