@@ -86,10 +86,13 @@ class Study:
     front are also priced at the average load of `demand`; no objective or limit reads that. `rack`
     is what a hypothetical scale-up domain stands in, where one is searched. `training` says how
     every shape is trained and `lifetime` how much it then serves, each None where it is not asked.
-    `quality_law` names the law that predicts the loss. `views` are questions beside the front;
-    they, the resolution of the objectives and the `wish` decide nothing of the search.
-    `fingerprint` is the sha256 of everything that decides a search: not of names, titles, comments
+    `quality_law` names the law that predicts the loss. `views` are questions beside the front,
+    which decide nothing of the search.
+    `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
+
+    The resolution of the objectives and the `wish` decide what is told of a front, not the search:
+    the fingerprint does not hold them.
     """
 
     name: str
