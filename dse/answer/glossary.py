@@ -69,7 +69,8 @@ GLOSSARY: dict[str, str] = {
     "nats": "unit of loss with natural logarithms",
     "dense-equivalent": "the dense model that the scaling law predicts to be as good",
     "floor": "the time if the chip ran at its peak arithmetic and bandwidth without any loss",
-    "regret": "how much worse a design is than the best choice, had one known which law is right",
+    "regret": "how much worse a design is than the best choice, had one known the errors, or which "
+    "law is right",
     "hypervolume": "share of the scaled objective space that the front beats: one number for how "
     "far out a front lies",
     "measured": "read off a real device or run",

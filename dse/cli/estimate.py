@@ -93,15 +93,15 @@ def command(
     \b
     dse estimate --model llama-3-70b --chip h100_sxm --tp 8 --concurrency 32
     dse estimate --model llama-3-70b --chip h200_sxm --set hbm_bandwidth=2x --tp 8 --detail
-    dse estimate studies/quickstart knee      a point of a study again
+    dse estimate studies/quickstart start     a point of a study again
     dse estimate --why-not studies/deploy-llama-3-70b --model llama-3-70b --chip h100_sxm --tp 4
     dse estimate --fit --model llama-3-70b --chip groq_lpu_v1 --weight-dtype int8
     dse estimate --points IN.csv --out OUT.csv
     dse estimate --serving disaggregated --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8
       --prefill-tp 8 --prefill-workers 2
 
-    POINT is a number of front.csv or one of cheapest, fastest, best, knee. Exit code 3: --fit, and
-    no instance holds the model.
+    POINT is a number of front.csv or one of start, cheapest, fastest, best,
+    knee. Exit code 3: --fit, and no instance holds the model.
     """
     if points is not None:
         _file(points, out, as_json)

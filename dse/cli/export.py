@@ -60,7 +60,7 @@ def command(
     dse export --model deepseek-v3 --format megatron --tp 2 --ep 16 --dp 8 --context 4096
     dse export --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8 --format sglang
 
-    POINT is a number of front.csv or one of cheapest, fastest, best, knee.
+    POINT is a number of front.csv or one of start, cheapest, fastest, best, knee.
     """
     from dse.errors import InputError
     from dse.questions.export.ask import export

@@ -3,6 +3,7 @@
 from dse.pareto.choice import KNEE, choose
 from dse.pareto.front import Archive, non_dominated
 from dse.pareto.hypervolume import REFERENCE, Scale, additive_epsilon, hypervolume, share
+from dse.pareto.resolution import resolved
 
 __all__ = [
     "KNEE",
@@ -13,5 +14,6 @@ __all__ = [
     "choose",
     "hypervolume",
     "non_dominated",
+    "resolved",
     "share",
 ]

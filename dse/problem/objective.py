@@ -120,7 +120,14 @@ def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
         machines=compile_machines(catalog, space.chips, study.price_basis, study.rack),
         mix=mix_of([load.row() for load in study.workloads], catalog.backends),
         objectives=tuple(
-            Objective(o.metric, o.direction, METRICS[o.metric].log) for o in study.objectives
+            Objective(
+                o.metric,
+                o.direction,
+                METRICS[o.metric].log,
+                o.resolution.step,
+                o.resolution.relative,
+            )
+            for o in study.objectives
         ),
         limits=study.constraints,
         model=None if study.model is None else resolve_model(study.model),

@@ -20,11 +20,14 @@ Direction = Literal["minimize", "maximize"]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One metric and its direction; `log` scales it by logarithm in the hypervolume."""
+    """One metric and its direction; `log` scales it by logarithm in the hypervolume. Differences up
+    to `step`, in its unit or as a share of it where `relative`, count for nothing on a front."""
 
     metric: str
     direction: Direction
     log: bool
+    step: float = 0.0
+    relative: bool = False
 
     @property
     def sign(self) -> float:

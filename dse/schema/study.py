@@ -46,6 +46,7 @@ from dse.schema.reader import (
 from dse.schema.training_run import TRAINING, TrainingTerms
 from dse.schema.training_section import check_training, check_training_metrics
 from dse.schema.views import View, read_views
+from dse.schema.wishes import ALIKE, EXACT, Resolution, Wish, read_resolution, read_wish
 from dse.schema.workloads import (
     WEIGHTED,
     WORKLOAD,
@@ -65,10 +66,12 @@ Space: TypeAlias = str | Path | Mapping[str, Any]
 
 @record
 class ObjectiveSpec:
-    """A metric of `dse.schema.metrics` and the direction that is better."""
+    """A metric of `dse.schema.metrics`, the direction that is better, and the difference that
+    counts for nothing on a front (`dse.schema.wishes`)."""
 
     metric: str
     direction: Direction
+    resolution: Resolution = EXACT
 
 
 @record
@@ -90,6 +93,9 @@ class Study:
     which decide nothing of the search.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
+
+    The resolution of the objectives and the `wish` decide what is told of a front, not the search:
+    the fingerprint does not hold them.
     """
 
     name: str
@@ -118,6 +124,7 @@ class Study:
     views: tuple[View, ...] = ()
     costs: Costs | None = None
     demand: Demand | None = None
+    wish: Wish = ALIKE
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -166,6 +173,8 @@ SPACE = Table(
     Field("model", Raw(), meaning="a model, or axes of its shape"),
     Field("deployment", Raw(), meaning="axes of its deployment"),
     Field("objectives", Raw(), meaning="metric: minimize or maximize"),
+    Field("resolution", Raw(), None, meaning="what counts for nothing; 0: the exact front"),
+    Field("wish", Raw(), None, meaning="what the design to start from is chosen by"),
     Field("constraints", Raw(), (), meaning="limits on metrics"),
     Field("views", Raw(), (), meaning="questions beside the front"),
 )
@@ -264,6 +273,8 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
             for limit in _constraints(load.constraints, at, [load.serving], mistakes)
         )
     wanted = {objective.metric: objective.direction for objective in objectives}
+    at = Place(mistakes, ("wish",))
+    wish = read_wish(document.data.get("wish"), [o.metric for o in objectives], at)
     views = read_views(document.data.get("views", ()), axes, wanted, mistakes)
     workloads = read_workloads(files, document, catalog, mistakes)
     modules = any(axis.name == "num_nextn_predict_layers" for axis in axes)
@@ -331,6 +342,7 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
         training=trained,
         lifetime=life,
         views=views,
+        wish=wish,
         costs=costs,
         demand=demand,
     )
@@ -537,7 +549,10 @@ def _objectives(
             mistakes.add(path, f"read {direction!r}{hint}", " or ".join(_DIRECTIONS))
             continue
         found[name] = ObjectiveSpec(name, direction)
-    return tuple(found[name] for name in METRICS if name in found)
+    names = [name for name in METRICS if name in found]
+    at = Place(mistakes, ("resolution",))
+    steps = read_resolution(document.data.get("resolution"), names, at)
+    return tuple(replace(found[name], resolution=steps[name]) for name in names)
 
 
 def _check_serving(name: Any, servings: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
+from dse.pareto import resolved
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Budget, Engine, Progress
@@ -50,8 +51,8 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a search found. `front` is ordered by objectives, then id; `seconds` are split into
-    evaluating, sampling (everything else of the search) and storing."""
+    """What a search found. `front`, exact, is ordered by objectives, then id; `seconds` are split
+    into evaluating, sampling (everything else of the search) and storing."""
 
     engine: str
     why: str
@@ -201,6 +202,12 @@ def search(
 def in_order(front: Batch) -> Batch:
     """By objectives, then id: the order of front.csv."""
     return front.take(np.lexsort((front.ids, *front.F.T[::-1])))
+
+
+def at_resolution(problem: Problem, front: Batch) -> Batch:
+    """The front without the designs for which another can stand: `dse.pareto.resolution`."""
+    steps = [objective.step for objective in problem.objectives]
+    return front.take(resolved(front.F, steps, [o.relative for o in problem.objectives]))
 
 
 def evaluations_limit(engine: Engine, budget: Budget, size: int) -> int:

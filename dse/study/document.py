@@ -37,13 +37,17 @@ from dse.schema.catalog import LAWS as EFFICIENCY_FILES
 from dse.schema.catalog import PRICES, full_path
 from dse.schema.metrics import METRICS
 from dse.schema.own_config import config_of
+from dse.search.evaluator import Batch
 from dse.search.run import Result
 from dse.study.bounds import at_bounds
+from dse.study.decide import decide
 from dse.study.demand import training_document
+from dse.study.drawn import Drawn, drawn
 from dse.study.robust import front_probability
 from dse.study.sources import price_parts, price_rows, source_rows
 from dse.study.unseen import unseen
 
+START = "start"
 LIBRARIES = ("numpy", "optuna", "moocore", "scipy", "pandas")
 NAMES = {
     "usd_per_million_total_tokens": "cheapest",
@@ -69,20 +73,34 @@ def _left_out(reasons: Mapping[str, str]) -> list[str]:
 
 
 def describe(
-    problem: PhysicsProblem, catalog: Catalog, result: Result, identity: dict, out: Path
+    problem: PhysicsProblem,
+    catalog: Catalog,
+    result: Result,
+    front: Batch,
+    identity: dict,
+    out: Path,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """(items of front.json, study.json) of a search."""
-    front, study = result.front, problem.study
+    """(items of front.json, study.json) of a search, whose front at the resolution of the space is
+    `front`; the hypervolume is that of the exact one."""
+    study = problem.study
     metrics = problem.metrics(front.index, keep=True)
     log = tuple(objective.log for objective in problem.objectives)
     names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
-    chosen = choose(front.F, names, log)
-    items = _items(problem, catalog, metrics, front.index, chosen, out)
+    items = _items(problem, catalog, metrics, front.index, out)
+    errors = Drawn.certain(front.F)
+    if identity["evaluator"] == "model":  # the errors of a function of the user are not known
+        intervals = [item["metrics"]["intervals"] for item in items]
+        errors = drawn(problem, catalog, front.index, intervals, identity["seed"])
+    start, family, decisions = decide(problem.objectives, front.F, errors, study.wish)
+    chosen = {START: start, **choose(front.F, names, log)}
+    for i, item in enumerate(items):
+        item["names"] = [name for name, row in chosen.items() if row == i]
+        item["decision"] = int(family[i]) + 1
     likely = front_probability(problem, front.index, identity["seed"])
     for item, probability in zip(items, likely, strict=True):
         item["front_probability"] = float(probability)
         item["metrics"]["assumed"] += problem.trained.assumed if problem.trained else ()
-    scale = Scale.of(front.F, log)
+    scale = Scale.of(result.front.F, log)
     loads = [load.row() for load in study.workloads]
     law = LAWS[study.quality_law]
     document = {
@@ -129,7 +147,10 @@ def describe(
         "evaluations": result.evaluations,
         "feasible": result.feasible,
         "front_size": len(items),
-        "hypervolume": hypervolume(front.F, scale),
+        "exact_front_size": len(result.front),
+        "resolution": {o.metric: o.resolution.text for o in study.objectives},
+        "decisions": decisions,
+        "hypervolume": hypervolume(result.front.F, scale),
         "reference_point": [REFERENCE] * len(problem.objectives),
         "price": {
             "basis": study.price_basis,
@@ -178,7 +199,6 @@ def _items(
     catalog: Catalog,
     metrics: Metrics,
     index: np.ndarray,
-    chosen: dict[str, int],
     out: Path,
 ) -> list[dict[str, Any]]:
     batch = problem.batch(index)
@@ -195,7 +215,7 @@ def _items(
         items.append(
             {
                 "point": i + 1,
-                "names": [name for name, row in chosen.items() if row == i],
+                "names": [],
                 "model": config_of(model),
                 "deployment": deployment,
                 "metrics": {

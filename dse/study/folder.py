@@ -198,8 +198,8 @@ def refuse_other(
 
 
 def find_item(folder: Path, point: str | int) -> dict[str, Any]:
-    """A point of the front by its number or by a name it was chosen under: cheapest, fastest, best,
-    knee. Raises InputError with those that exist."""
+    """A point of the front by its number or by a name it was chosen under: start, cheapest,
+    fastest, best, knee. Raises InputError with those that exist."""
     return item_of(read_study(folder)[1], point, folder)
 
 

@@ -58,10 +58,15 @@ class Study:
         return Trials(self)
 
     def point(self, name: str | int) -> Point:
-        """By its number or by a name it was chosen under: cheapest, fastest, best, knee. Raises
-        InputError with those that exist."""
+        """By its number or by a name it was chosen under: start, cheapest, fastest, best, knee.
+        Raises InputError with those that exist."""
         item = item_of(self.front.items, name, self.folder)
         return self.front[self.front.items.index(item)]
+
+    @property
+    def start(self) -> Point:
+        """The design of least expected regret (`dse.study.decide`)."""
+        return self.point("start")
 
     @property
     def best(self) -> Point:

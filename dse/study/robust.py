@@ -12,7 +12,8 @@ closest behind it one parameter away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,15 +48,24 @@ def draws(
     problem: PhysicsProblem, index: NDArray[np.int64], rng: np.random.Generator
 ) -> Iterator[Floats]:
     """F (n, m) of the points `index` (n, d), DRAWS times, with errors drawn as said above."""
-    slower = _slower(problem, problem.metrics(index))
+    metrics = problem.metrics(index)
+    slower = [
+        slowed(o.metric, o.sign * metrics.values[o.metric], metrics) for o in problem.objectives
+    ]
+    for z in islice(deviates(problem, index, rng), DRAWS):
+        yield np.stack([column(z) for column in slower], axis=1)
+
+
+def deviates(
+    problem: PhysicsProblem, index: NDArray[np.int64], rng: np.random.Generator
+) -> Iterator[Floats]:
+    """(n,) how slow the machine of each point of `index` (n, d) is, without end; 1 is the end of an
+    80% interval on the slow side."""
     chip, deployment = _shared(problem, index)
     shared = problem.machines.shared_error
-    parts = _of_chips(problem.machines.kin, rng)
-    for _ in range(DRAWS):
-        common = next(parts)[chip]
+    for of_chip in _of_chips(problem.machines.kin, rng):
         own = rng.standard_normal(deployment.max() + 1)[deployment]
-        z = (np.sqrt(shared) * common + np.sqrt(1.0 - shared) * own) / P90
-        yield np.stack([column(z) for column in slower], axis=1)
+        yield (np.sqrt(shared) * of_chip[chip] + np.sqrt(1.0 - shared) * own) / P90
 
 
 def _of_chips(kin: Sequence[str], rng: np.random.Generator) -> Iterator[Floats]:
@@ -108,18 +118,13 @@ def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.in
 GROW = frozenset(metric for metric in CLASS if METRICS[metric].direction == "maximize")
 
 
-def _slower(problem: PhysicsProblem, metrics: Metrics):
-    """For each objective, its column of F as a function of deviates z (n,); z = 1 is the end of the
-    80% interval on the slow side."""
-
-    def column(metric: str, sign: float):
-        value = metrics.values[metric]
-        if metric not in CLASS:
-            return lambda _: sign * value
-        up, down = ends(metric, metrics)
-        return lambda z: sign * value * np.exp(z * np.where(z > 0.0, up, down))
-
-    return [column(o.metric, o.sign) for o in problem.objectives]
+def slowed(metric: str, value: Floats, metrics: Metrics) -> Callable[[Floats], Floats]:
+    """`value` (n,) of a metric of candidates, of either sign, as a function of deviates z (n,);
+    z = 1 is the end of the 80% interval on the slow side."""
+    if metric not in CLASS:
+        return lambda _: value
+    up, down = ends(metric, metrics)
+    return lambda z: value * np.exp(z * np.where(z > 0.0, up, down))
 
 
 def ends(metric: str, metrics: Metrics) -> tuple[Floats, Floats]:

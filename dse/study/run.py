@@ -23,7 +23,7 @@ from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.checkpoint import Checkpoint
 from dse.search.claims import LEASE_S
 from dse.search.engine import Budget
-from dse.search.run import search
+from dse.search.run import at_resolution, search
 from dse.search.storage import shown
 from dse.study.document import describe
 from dse.study.external import external_problem, say_external
@@ -120,11 +120,12 @@ def run(
             result = with_stored(result, record)
     if result.miss is not None:
         raise nothing_feasible(problem, result)
-    items, document = describe(problem, given, result, identity, folder)
+    front = at_resolution(problem, result.front)
+    items, document = describe(problem, given, result, front, identity, folder)
     if every_law:
         document["laws"] = compare_laws(
             problem,
-            result.front.index,
+            front.index,
             items,
             {name: row["point"] - 1 for name, row in document["chosen"].items()},
             engine=result.engine,
@@ -134,7 +135,7 @@ def run(
         )
     seconds = dict(result.seconds)
     if own is not None:
-        say_external(own, result.front, items, document)
+        say_external(own, front, items, document)
     elif problem.study.views:
         with _timed(seconds, "views"):
             document["views"] = describe_views(problem, threads=threads, progress=progress)

@@ -54,13 +54,23 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     compared = ("laws", "worst_regret") if laws else ()
     model = (*MODEL, LAYERS) if vary else MODEL
-    head = ("point", "names", "front_probability", *compared, *model, *deployment, *metrics)
+    head = (
+        "point",
+        "names",
+        "decision",
+        "front_probability",
+        *compared,
+        *model,
+        *deployment,
+        *metrics,
+    )
     writer.writerow(head)
     for item, mixers in zip(items, layers, strict=True):
         writer.writerow(
             [
                 item["point"],
                 " ".join(item["names"]),
+                item["decision"],
                 _cell(item["front_probability"]),
                 *([" ".join(item["laws"]["on_fronts"])] if laws else []),
                 *([_cell(item["worst_regret"])] if laws else []),

@@ -142,7 +142,9 @@ def test_what_left_is_beaten_at_the_other_prices(pair: tuple[Path, Path]) -> Non
         rows = document["telling"][what]
         assert rows
         assert {row["point"] for row in rows} <= set(document[what])
-        for row in rows:
+        beaten = [row for row in rows if row["beaten_by"] is not None]
+        assert beaten  # the others are within the resolution of a design there
+        for row in beaten:
             beaten_by = points[row["beaten_by"]]
             assert beaten_by[COST] <= row["repriced"][COST] * (1 + 1e-12)
             assert beaten_by["tpot_s"] <= row["metrics"]["tpot_s"] * (1 + 1e-12)

@@ -17,6 +17,7 @@ import pytest
 
 from dse.catalog import load_catalog
 from dse.questions.estimate.again import estimate_item
+from dse.schema.study import resolve_space
 from dse.study.folder import FRONT, STUDY, read_json
 from tests.cli.conftest import dse, fits
 
@@ -34,6 +35,9 @@ KEYS = (
     "seconds",
     "hypervolume",
     "reference_point",
+    "exact_front_size",
+    "resolution",
+    "decisions",
     "front_size",
     "constraint_tallies",
 )
@@ -70,6 +74,71 @@ def test_json_is_study_json(space: Callable[..., Path], tmp_path: Path):
     assert document["size"] == document["evaluations"] == 18
     assert document["true_hypervolume_share"] == 1.0
     assert document["versions"]["dse"] == dse("--version").out.split()[1]
+
+
+MTOKEN = "usd_per_million_total_tokens"
+
+
+def test_the_exact_front_and_the_front_at_its_resolution(tiny: Path, tmp_path: Path):
+    """With a resolution of 0 front.csv holds every design that nothing beats; by default those of
+    them that no other can stand for."""
+    usual = read_json(tiny, STUDY)
+    text = resolve_space("tiny").read_text(encoding="utf-8")
+    (tmp_path / "exact.yaml").write_text(f"{text}\nresolution: 0\n", encoding="utf-8")
+    exact = dse("run", tmp_path / "exact.yaml", "--out", tmp_path / "exact", "--json").json()
+    assert exact["front_size"] == exact["exact_front_size"] == usual["exact_front_size"]
+    assert set(exact["resolution"].values()) == {"0"}
+    assert exact["hypervolume"] == usual["hypervolume"]
+    assert exact["fingerprint"] == usual["fingerprint"]
+    assert usual["front_size"] < usual["exact_front_size"]
+    every = [one["metrics"] for one in read_json(tmp_path / "exact", FRONT)["items"]]
+    kept = [one["metrics"] for one in read_json(tiny, FRONT)["items"]]
+    assert len(every) == exact["front_size"]
+    for metrics in every:
+        assert any(
+            one["predicted_loss"] <= metrics["predicted_loss"] + 0.001 + 1e-9
+            and one["tpot_s"] <= metrics["tpot_s"] * 1.005 * (1 + 1e-9)
+            and one[MTOKEN] <= metrics[MTOKEN] * 1.005 * (1 + 1e-9)
+            for one in kept
+        )
+
+
+def test_decisions_of_a_study(tiny: Path):
+    """The start is of the first decision; every design of the front is of one."""
+    study, items = read_json(tiny, STUDY), read_json(tiny, FRONT)["items"]
+    found = study["decisions"]
+    start = study["chosen"]["start"]["point"]
+    assert found["start"]["point"] == found["families"][0]["point"] == start
+    assert "start" in items[start - 1]["names"]
+    assert 3 <= len(found["families"]) <= 7
+    for one in found["families"]:
+        assert sum(item["decision"] == one["decision"] for item in items) == one["designs"]
+        assert items[one["point"] - 1]["decision"] == one["decision"]
+    assert sum(one["probability"] for one in found["families"]) == pytest.approx(1.0)
+    again = dse("estimate", tiny, "start", "--json").json()
+    assert again["tpot_s"] == pytest.approx(items[start - 1]["metrics"]["tpot_s"])
+    with (tiny / "front.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["decision"]) for row in rows] == [item["decision"] for item in items]
+
+
+def test_a_wish_moves_the_start_and_nothing_else(tiny: Path, tmp_path: Path):
+    text = resolve_space("tiny").read_text(encoding="utf-8")
+    wished = tmp_path / "wished.yaml"
+    wished.write_text(f"{text}\nwish: cheapest at predicted_loss <= 2.05\n", encoding="utf-8")
+    study = dse("run", wished, "--out", tmp_path / "wished", "--json").json()
+    usual = read_json(tiny, STUDY)
+    items = read_json(tmp_path / "wished", FRONT)["items"]
+    start = items[study["chosen"]["start"]["point"] - 1]["metrics"]
+    knee = items[study["chosen"]["knee"]["point"] - 1]["metrics"]
+    assert start["predicted_loss"] <= 2.05
+    assert start[MTOKEN] <= knee[MTOKEN] or knee["predicted_loss"] > 2.05
+    assert study["front_size"] == usual["front_size"]
+    assert study["fingerprint"] == usual["fingerprint"]
+    assert {turn["objective"] for turn in study["decisions"]["turns"]} <= {"predicted_loss"}
+    said = (tmp_path / "wished" / "report.md").read_text(encoding="utf-8")
+    said = said.replace("\\", "").replace("&lt;", "<")
+    assert "for the wish “cheapest at predicted_loss <= 2.05”" in said
 
 
 def test_front_json_has_what_a_point_needs(tiny: Path):

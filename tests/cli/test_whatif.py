@@ -161,7 +161,7 @@ def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_pat
 def test_a_study_folder_is_read_again(tiny: Path):
     document = dse("whatif", tiny, "--set", "chip.h200_sxm.price=0.5x", "--json").json()
     study = json.loads((tiny / "study.json").read_text())
-    assert document["front_size"] == study["front_size"]
+    assert document["front_size"] == study["exact_front_size"]
     assert document["scenarios"][0]["winner"]["chip"] == "h200_sxm"
 
 

@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dse.pareto import Archive, Scale, additive_epsilon, choose, hypervolume, non_dominated
+from dse.pareto import (
+    Archive,
+    Scale,
+    additive_epsilon,
+    choose,
+    hypervolume,
+    non_dominated,
+    resolved,
+)
+from dse.pareto import resolution as at_resolution
 
 Rows = st.integers(1, 4).flatmap(
     lambda m: arrays.arrays(
@@ -79,3 +88,97 @@ def test_choices_are_on_the_front(F: np.ndarray) -> None:
     assert {tuple(F[i]) for i in chosen.values()} <= front
     for j, name in enumerate(names):
         assert F[chosen[name], j] == F[:, j].min()
+
+
+@st.composite
+def fronts(draw: st.DrawFn) -> tuple[np.ndarray, list[float], list[bool]]:
+    """A front with rows close together, the step of each objective and whether it is a share."""
+    objectives = draw(st.integers(1, 4))
+    spread = draw(st.sampled_from([0.01, 0.3, 3.0]))
+    F = draw(
+        arrays.arrays(
+            float,
+            st.tuples(st.integers(1, 60), st.just(objectives)),
+            elements=st.integers(0, 40).map(lambda k: 1.0 + spread * k / 40),
+        )
+    )
+    steps = st.sampled_from([0.0, 0.001, 0.02, 0.2])
+    step = draw(st.lists(steps, min_size=objectives, max_size=objectives))
+    relative = draw(st.lists(st.booleans(), min_size=objectives, max_size=objectives))
+    maximised = draw(st.lists(st.booleans(), min_size=objectives, max_size=objectives))
+    F = F * np.where(maximised, -1.0, 1.0)
+    return F[non_dominated(F)], step, relative
+
+
+def stands_for(a: np.ndarray, b: np.ndarray, step: list[float], relative: list[bool]) -> bool:
+    """By definition: at most a step is given away in each objective, and more is gained."""
+    gain = 0.0
+    for mine, other, by, ratio in zip(a, b, step, relative, strict=True):
+        if ratio:
+            sign = np.sign(mine)
+            mine, other = sign * np.log(abs(mine)), sign * np.log(abs(other))
+            by = np.log1p(by)
+        if mine > other and mine - other > by * (1 - 1e-9):
+            return False
+        if by:
+            gain += (other - mine) / by
+        elif other > mine:
+            gain = np.inf
+    return gain > 1e-6
+
+
+@given(fronts())
+def test_a_front_at_no_resolution_is_the_exact_front(
+    front: tuple[np.ndarray, list[float], list[bool]],
+) -> None:
+    F, _, relative = front
+    assert resolved(F, [0.0] * F.shape[1], relative).all()
+
+
+@given(fronts(), st.booleans())
+def test_a_design_is_left_out_for_a_kept_one_alone(
+    front: tuple[np.ndarray, list[float], list[bool]], divided: bool
+) -> None:
+    F, step, relative = front
+    block = at_resolution.BLOCK
+    try:
+        at_resolution.BLOCK = 4 if divided else block
+        kept = resolved(F, step, relative)
+    finally:
+        at_resolution.BLOCK = block
+    assert kept.any()
+    reach = np.where(relative, np.abs(F) * np.asarray(step), step) + 1e-9
+    for row, far in zip(F[~kept], reach[~kept], strict=True):
+        assert (F[kept] <= row + far).all(axis=1).any()
+    for i in np.flatnonzero(kept):
+        for j in np.flatnonzero(kept):
+            assert i == j or not stands_for(F[i], F[j], step, relative)
+
+
+@given(fronts(), st.integers(0, 2**32 - 1))
+def test_what_is_left_out_does_not_depend_on_the_order(
+    front: tuple[np.ndarray, list[float], list[bool]], seed: int
+) -> None:
+    F, step, relative = front
+    order = np.random.default_rng(seed).permutation(len(F))
+    assert np.array_equal(resolved(F[order], step, relative), resolved(F, step, relative)[order])
+
+
+def test_the_resolution_of_nothing_at_all() -> None:
+    """A share of 0: the least of a cost is the best there is, the least of a rate the worst."""
+    F = np.array([[0.0, 1.0], [1.0, 0.5], [1.001, 0.4999]])
+    assert resolved(F, [0.01, 0.01], [True, True]).tolist() == [True, True, False]
+    rate = np.array([[-0.0, 0.5], [-1.0, 1.0]])
+    assert resolved(rate, [0.01, 0.01], [True, True]).all()
+
+
+def test_a_chain_of_small_steps_does_not_eat_the_front() -> None:
+    """On a line of 1,001 designs a hundredth of a step apart, each could stand for its neighbours
+    within a step; some are kept all along it."""
+    x = np.linspace(0.0, 10.0, 1001)
+    F = np.column_stack([x, 20.0 - 1.001 * x])
+    kept = resolved(F, [1.0, 1.0], [False, False])
+    assert 8 <= kept.sum() <= 12
+    assert np.diff(x[kept]).max() < 1.02
+    assert x[kept].min() < 1.02
+    assert x[kept].max() == 10.0

@@ -15,6 +15,7 @@ from dse.pareto import (
     choose,
     hypervolume,
     non_dominated,
+    resolved,
     share,
 )
 
@@ -208,3 +209,11 @@ def test_ties_go_to_the_better_row_then_to_the_first() -> None:
 def test_choice_of_a_single_row() -> None:
     F = np.array([[3.0, 2.0]])
     assert choose(F, ("a", "b"), (True, False)) == {"a": 0, "b": 0, "knee": 0}
+
+
+def test_a_sliver_of_loss_does_not_buy_a_design_five_times_as_dear() -> None:
+    """0.0002 nats are no gain at 0.001; a saving of 0.3% is none at 0.5%, of 0.6% it is one."""
+    F = np.array([[1.8998, 5.0], [1.9, 1.0], [1.95, 0.997], [1.96, 0.994]])
+    step, relative = [0.001, 0.005], [False, True]
+    assert resolved(F, step, relative).tolist() == [False, True, False, True]
+    assert resolved(F, [0.0001, 0.001], relative).all()

@@ -181,7 +181,7 @@ def test_every_card_states_bound_interval_and_extrapolation(sample: StudyFolder)
         assert re.search(r"rests \d+% on \w+ efficiencies", text["Certainty"])
         assert "dense-equivalent" in text["It gives"]
         assert card.command.startswith("dse estimate ")
-        assert ("Against the knee" in text) == ("Knee" not in card.title)
+        assert ("Against the start" in text) == ("Knee" not in card.title)
 
 
 def test_the_lead_starts_from_the_knee(sample: StudyFolder) -> None:
@@ -547,7 +547,7 @@ def test_a_fixed_model_without_quality_has_a_report(tmp_path: Path) -> None:
         item["model"] = {"name": "llama-3-70b", "hidden_size": 8192, "num_hidden_layers": 80}
         item["model"]["blocks"] = []
     page = Page(report_of(tmp_path, front, study) / "report.html")
-    assert "start from, the knee: llama-3-70b on" in page.text
+    assert "Start with llama-3-70b on" in page.text
     assert "Predicted loss" not in page.text
 
 
@@ -720,3 +720,69 @@ def test_the_first_line_is_the_command_that_makes_the_report(tmp_path: Path) -> 
         assert first.startswith("<!-- dse run x --out ")
         assert first.endswith(" -->")
         assert first.count(">") == 1
+
+
+def decided_sample() -> tuple[Json, Json]:
+    """The sample with a start that is not the knee, and three decisions."""
+    front, study = both()
+    items = front["items"]
+    for item in items:
+        item["decision"] = 1 + (item["point"] > 20) + (item["point"] > 40)
+    items[24]["names"].append("start")
+    study["chosen"]["start"] = {**study["chosen"]["knee"], "point": 25}
+    study["decisions"] = {
+        "wish": "all objectives alike", "draws": 200, "best": None,
+        "regret_in": "share of the range of the front",
+        "start": {"point": 25, "probability": 0.62, "regret": 0.034, "kept": 0.9},
+        "families": [
+            {"decision": k, "point": point, "designs": 20, "probability": share, "regret": 0.1}
+            for k, point, share in ((2, 25, 0.62), (1, 3, 0.3), (3, 50, 0.08))
+        ],
+        "turns": [
+            {"objective": "predicted_loss", "factor": 2.0, "decision": 3, "point": 50},
+            {"objective": "predicted_loss", "factor": 4.0, "decision": 1, "point": 3},
+        ],
+    }  # fmt: skip
+    return front, study
+
+
+def test_the_first_sentence_says_the_start_and_how_sure_it_is(tmp_path: Path) -> None:
+    front, study = decided_sample()
+    text = (report_of(tmp_path, front, study) / "report.md").read_text(encoding="utf-8")
+    first = next(line for line in text.splitlines() if "Start with" in line)
+    assert "best in 62% of draws, keeps the limits in 90%, and gives away 3.4% of" in first
+    order = [text.index(part) for part in ("Start with", "The decisions of this front", "cheapest")]
+    assert order == sorted(order)
+    assert (
+        "as the weight grows: of predicted loss, from × 2.0 decision 3, from × 4.0 decision 1"
+        in text
+    )
+    page = Page(tmp_path / "report.html")
+    assert "best in" in page.text
+    assert "Start (point 25)" in page.text
+
+
+def test_a_wish_and_the_limits_that_it_moves(tmp_path: Path) -> None:
+    front, study = decided_sample()
+    study["decisions"] |= {
+        "wish": "cheapest at predicted_loss <= 2.0",
+        "best": "usd_per_million_total_tokens",
+        "regret_in": "share",
+        "turns": [{"objective": "predicted_loss", "limit": 1.95, "decision": 3, "point": 50}],
+    }
+    text = (report_of(tmp_path, front, study) / "report.md").read_text(encoding="utf-8")
+    text = text.replace("\\", "").replace("&lt;", "<")
+    assert "for the wish “cheapest at predicted_loss <= 2.0”" in text
+    assert "3.4% of cost per million tokens on average" in text
+    assert "as the limit moves: of predicted loss, from 1.9500 decision 3" in text
+
+
+def test_a_function_of_the_user_has_no_errors_to_draw(tmp_path: Path) -> None:
+    front, study = decided_sample()
+    study["decisions"]["start"] |= {"probability": None, "kept": 1.0}
+    for one in study["decisions"]["families"]:
+        one["probability"] = None
+    text = (report_of(tmp_path, front, study) / "report.md").read_text(encoding="utf-8")
+    first = next(line for line in text.splitlines() if "Start with" in line)
+    assert "draws" not in first
+    assert "| best in |" not in text

@@ -286,6 +286,22 @@ def test_resolve_space(tmp_path: Path) -> None:
         ("ttft_s <= 2 s", "tpot_s <= 2 s", "constraints[1]", "twice"),
         ("ttft_s <= 2 s", "ttft_s <= 0 s", "constraints[0]", "zero"),
         ("rental_3yr", "rental_4yr", "price_basis", "rental_3yr"),
+        ("constraints:", "resolution: {tpot: 1%}\nconstraints:", "resolution.tpot", "tpot_s"),
+        ("constraints:", "resolution: {ttft_s: 1%}\nconstraints:", "resolution.ttft_s",
+         "no objective of this space"),
+        ("constraints:", "resolution: {tpot_s: 1}\nconstraints:", "resolution.tpot_s", "read '1'"),
+        ("constraints:", "resolution: {tpot_s: 100%}\nconstraints:", "resolution.tpot_s", "100%"),
+        ("constraints:", "resolution: {tpot_s: -1%}\nconstraints:", "resolution.tpot_s", "-1%"),
+        ("constraints:", "resolution: 1%\nconstraints:", "resolution", "0 for the exact front"),
+        ("constraints:", "resolution: true\nconstraints:", "resolution", "0 for the exact front"),
+        ("constraints:", "wish: cheapest\nconstraints:", "wish", "no objective is in dollars"),
+        ("constraints:", "wish: best lost\nconstraints:", "wish", "predicted_loss"),
+        ("constraints:", "wish: best at tpot_s <= 2 ms\nconstraints:", "wish", "cheapest at"),
+        ("constraints:", "wish: fastest at ttft_s <= 2 s\nconstraints:", "wish", "no objective of"),
+        ("constraints:", "wish: fastest at tpot_s\nconstraints:", "wish", "metric <= limit"),
+        ("constraints:", "wish: {tpot_s: -1}\nconstraints:", "wish.tpot_s", "-1"),
+        ("constraints:", "wish: {tpot: 1}\nconstraints:", "wish.tpot", "tpot_s"),
+        ("constraints:", "wish: {tpot_s: 0, predicted_loss: 0}\nconstraints:", "wish", "above"),
         ("15T", "15 GB", "training_tokens", "15 GB"),
         ("training_tokens: 15T\n", "", "", "neither training_compute nor training_tokens"),
         ("training_tokens: 15T", "training_tokens: 15", "training_tokens", "did you mean 15T?"),
@@ -400,3 +416,49 @@ def test_limits(text: str, limit: float) -> None:
 def test_wrong_limits(text: str) -> None:
     with pytest.raises(InputError):
         parse_constraint(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "loss", "tpot"),
+    [
+        ("", (0.001, False, "0.001 nats"), (0.005, True, "0.5%")),
+        ("resolution: 0", (0.0, False, "0"), (0.0, False, "0")),
+        ("resolution: {tpot_s: 2%}", (0.001, False, "0.001 nats"), (0.02, True, "2%")),
+        ("resolution: {tpot_s: 0}", (0.001, False, "0.001 nats"), (0.0, False, "0")),
+        (
+            "resolution: {predicted_loss: 0.002, tpot_s: 1 ms}",
+            (0.002, False, "0.002 nats"),
+            (0.001, False, "1 ms"),
+        ),
+    ],
+)
+def test_resolution(tmp_path: Path, written: str, loss: tuple, tpot: tuple) -> None:
+    plain = read(tmp_path, DENSE)
+    found = read(tmp_path, f"{DENSE}{written}\n")
+    steps = [one.resolution for one in found.objectives]
+    assert [(one.step, one.relative, one.text) for one in steps] == [loss, tpot]
+    assert found.fingerprint == plain.fingerprint
+
+
+def test_the_resolution_of_a_share_is_in_points(tmp_path: Path) -> None:
+    found = read(tmp_path, DENSE.replace("predicted_loss: minimize", "mfu: maximize"))
+    steps = {one.metric: (one.resolution.step, one.resolution.relative) for one in found.objectives}
+    assert steps["mfu"] == (0.005, False)
+
+
+@pytest.mark.parametrize(
+    ("written", "weights", "best", "limits"),
+    [
+        ("", (0.5, 0.5), "", []),
+        ("wish: {predicted_loss: 3}", (0.75, 0.25), "", []),
+        ("wish: {tpot_s: 0}", (1.0, 0.0), "", []),
+        ("wish: fastest at predicted_loss <= 2.1", (0.0, 1.0), "tpot_s", ["predicted_loss <= 2.1"]),
+        ("wish: best loss at tpot_s <= 20 ms", (1.0, 0.0), "predicted_loss", ["tpot_s <= 20 ms"]),
+        ("wish: lowest tpot_s", (0.0, 1.0), "tpot_s", []),
+    ],
+)
+def test_wish(tmp_path: Path, written: str, weights: tuple, best: str, limits: list[str]) -> None:
+    found = read(tmp_path, f"{DENSE}{written}\n")
+    assert (found.wish.weights, found.wish.best) == (weights, best)
+    assert [limit.text for limit in found.wish.limits] == limits
+    assert found.fingerprint == read(tmp_path, DENSE).fingerprint

@@ -165,7 +165,7 @@ def _why(row: Json, other: str) -> str:
     if row["beaten_by"] is not None:
         return f"beaten by point {row['beaten_by']} of {other}"
     if row["repriced"] is not None:
-        return f"not found by {other}"
+        return f"no gain over a design of {other} at its resolution, or not found"
     return f"no price in {other}" if row["unpriced"] else f"not compared with {other}"
 
 

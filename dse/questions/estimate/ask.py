@@ -101,15 +101,15 @@ def estimate(
 
         e = dse.estimate("llama-3-70b", "h100_sxm", tp=8, concurrency=32)
         e.tpot_s, e.interval("tpot_s"), e.provenance["tpot_s"]
-        dse.estimate(study, "knee").tpot_s  # a point of a study again
+        dse.estimate(study, "start").tpot_s  # a point of a study again
 
     `model` is a catalog id, the path of a config.json, or what such a file says; `chip` an id of
     the catalog (the shipped one by default) or the path of a chip file. In their place stand a
     study (what `dse.run` returned, or its folder) and a point of it: its number in front.csv, or
-    cheapest, fastest, best, knee; beside them `detail`, `energy_by_batch` and `law` may be given.
-    The other arguments are the
-    options of `dse estimate` and mean the same; `settings` are those of --set, and each of
-    `workloads` has a name, a weight, prompt_tokens and output_tokens, in place of the lengths.
+    start, cheapest, fastest, best, knee; beside them `detail`, `energy_by_batch` and `law` may be
+    given. The other arguments are the options of `dse estimate` and mean the same; `settings` are
+    those of --set, and each of `workloads` has a name, a weight, prompt_tokens and output_tokens,
+    in place of the lengths.
 
     With `serving="disaggregated"`, `chip` and the degrees are those of the decode pool, and those
     of the prefill pool begin with `prefill_`. `detail` adds where time, memory, money and energy

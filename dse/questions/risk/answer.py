@@ -83,7 +83,7 @@ def shapes_of(source: str | Mapping[str, Any], points: Sequence[str], study: Stu
         raise InputError(
             f"{folder} searched shapes: of which point?",
             field="--point",
-            accepted="its number in front.csv, or cheapest, fastest, best, knee",
+            accepted="its number in front.csv, or start, cheapest, fastest, best, knee",
         )
     found: list[tuple[list[str], dict[str, Any]]] = []
     for point in dict.fromkeys(points):

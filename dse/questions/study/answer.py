@@ -10,6 +10,7 @@ from dse.answer.labels import label
 from dse.questions.study import tables, words
 from dse.questions.study.cards import cards
 from dse.questions.study.chosen import StudyFolder
+from dse.questions.study.decisions import decided
 from dse.questions.study.explorer import explorer
 from dse.questions.study.figures import floor_figure, memory_figure, roof_figures, time_figures
 from dse.questions.study.laws import laws_section
@@ -71,7 +72,13 @@ def study_answer(folder: StudyFolder) -> Answer:
     study, chosen = folder.study, folder.chosen
     headline, *rest = words.lead(folder)
     mixes = [tables.workloads(one) for one in chosen if one.item.get("workloads")]
-    first = [words.summary(folder), *tables.average_loads(folder), *cards(folder), *mixes]
+    first = [
+        *decided(folder),
+        words.summary(folder),
+        *tables.average_loads(folder),
+        *cards(folder),
+        *mixes,
+    ]
     removed = f"Of {study['evaluations']:,} evaluated designs. {REMOVED}"
     return Answer(
         question=QUESTION,

@@ -16,11 +16,12 @@ from dse.questions.study.words import basis, bottleneck, capital, chip_price, ex
 
 COSTS = tuple(f"usd_per_million_{name}_tokens" for name in ("input", "output", "total"))
 ALL_IN = "usd_per_million_output_tokens_all_in"
+START = "the least expected regret under the errors"
 KNEE = "the design where a gain in one objective starts to cost much of others"
 
 
 def cards(folder: StudyFolder) -> list[Facts]:
-    """The facts of each chosen point, in the order cheapest, fastest, best, knee."""
+    """The facts of each chosen point, the design to start from first."""
     return [_card(folder, chosen) for chosen in folder.chosen]
 
 
@@ -33,14 +34,14 @@ def _card(folder: StudyFolder, chosen: Chosen) -> Facts:
         "It gives": _gives(folder, chosen.metrics),
         "Bound by": _bound(folder, chosen),
         "Certainty": _certainty(folder, chosen),
-        "Against the knee": _trade(folder, chosen),
+        "Against the start": _trade(folder, chosen),
     }
     return Facts(
         f"{capital(chosen.label)} (point {chosen.item['point']})",
         [(what, " ".join(said)) for what, said in rows.items() if said],
         strong=[(label(name).text, show(name, chosen.metrics[name])) for name in folder.wanted],
         command=chosen.item["command"],
-        marked=chosen is folder.knee,
+        marked=chosen is folder.start,
         on_console=False,
     )
 
@@ -52,7 +53,8 @@ def _why(folder: StudyFolder, chosen: Chosen) -> list[str]:
         for objective in folder.objectives
         if chosen.metrics[objective["metric"]] == _best(folder, objective)
     ]
-    reasons = [*best, *([KNEE] if chosen is folder.knee else [])]
+    named = ((START, chosen is folder.start), (KNEE, "knee" in chosen.names))
+    reasons = [*best, *(why for why, holds in named if holds)]
     return [f"{capital('; '.join(reasons))}."] if reasons else []
 
 
@@ -167,12 +169,12 @@ def _certainty(folder: StudyFolder, chosen: Chosen) -> list[str]:
 
 
 def _trade(folder: StudyFolder, chosen: Chosen) -> list[str]:
-    """Objectives of a point against those of the knee; nothing for the knee itself."""
-    knee, parts = folder.knee, []
-    if knee is None or knee is chosen:
+    """Objectives of a point against those of the design to start from; nothing for that itself."""
+    start, parts = folder.start, []
+    if start is chosen:
         return []
     for name in folder.wanted:
-        here, there = chosen.metrics[name], knee.metrics[name]
+        here, there = chosen.metrics[name], start.metrics[name]
         if label(name).kind == "nats":
             parts.append(f"{label(name).text} {here - there:+.3f}".replace("-", "−"))
         elif there:

@@ -14,7 +14,7 @@ from dse.study.folder import FRONT, STUDY, read_study
 
 Json = Mapping[str, Any]
 
-ORDER = ("cheapest", "fastest", "best", "knee")
+ORDER = ("start", "cheapest", "fastest", "best", "knee")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,13 @@ class StudyFolder:
         return [objective["metric"] for objective in self.objectives]
 
     @property
-    def knee(self) -> Chosen | None:
-        return next((chosen for chosen in self.chosen if "knee" in chosen.names), None)
+    def start(self) -> Chosen:
+        """The design to start from; of a study that names none, its knee or its first."""
+        for name in ("start", "knee"):
+            for chosen in self.chosen:
+                if name in chosen.names:
+                    return chosen
+        return self.chosen[0]
 
     def axes(self) -> tuple[str, str]:
         """The objectives of a picture of the front: cost across and predicted loss up where the

@@ -127,6 +127,8 @@ def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
     names = {chosen.item["point"]: chosen.label for chosen in folder.chosen}
     objectives = {o["metric"]: o for o in folder.objectives}
     columns = [_text("names", "chosen as", [names.get(item["point"], "") for item in items])]
+    of_decision = [str(item.get("decision", "")) for item in items]
+    columns.append(_text("decision", "decision", of_decision, sorted(set(of_decision))))
     columns += [_text(key, title, [of(item) for item in items]) for key, title, of in TEXTS]
     for key, title in NUMBERS.items():
         values = [item["model"].get(key, item["deployment"].get(key)) for item in items]
@@ -164,8 +166,10 @@ def _differs(column: dict[str, Any]) -> bool:
     return len(set(column.get("levels") or column["values"]) - {None}) > 1
 
 
-def _text(key: str, text: str, values: list[str]) -> dict[str, Any]:
-    return {"key": key, "label": text, **_coded(values)}
+def _text(
+    key: str, text: str, values: list[str], levels: Sequence[str] | None = None
+) -> dict[str, Any]:
+    return {"key": key, "label": text, **_coded(values, levels)}
 
 
 def _number(metric: str, values: Sequence[float | None]) -> dict[str, Any]:
@@ -177,8 +181,9 @@ def _number(metric: str, values: Sequence[float | None]) -> dict[str, Any]:
     return column | (_coded(shown) if 2 * len(set(shown)) < len(shown) else {"values": shown})
 
 
-def _coded(values: Sequence[Any]) -> dict[str, Any]:
-    codes = {level: code for code, level in enumerate(dict.fromkeys(values))}
+def _coded(values: Sequence[Any], levels: Sequence[Any] | None = None) -> dict[str, Any]:
+    """The values by their levels, which come in this order, or as they are met."""
+    codes = {level: code for code, level in enumerate(levels or dict.fromkeys(values))}
     return {"levels": list(codes), "codes": [codes[value] for value in values]}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dse.answer.answer import Column, Table
 from dse.answer.labels import BASES, BOUNDS, label
 from dse.answer.numbers import show, show_as, significant
+from dse.answer.sentences import listed
 from dse.problem.loads import held, loads_of
 from dse.problem.words import (
     DEPLOYMENT_KEY,
@@ -20,6 +21,7 @@ from dse.problem.words import (
     short_deployment,
 )
 from dse.questions.study.chosen import Chosen, Json, StudyFolder
+from dse.questions.study.decisions import how_sure
 from dse.questions.study.sure import percent
 from dse.questions.study.views import view_answers
 
@@ -28,20 +30,19 @@ YEAR = 365 * 24 * 3600.0
 
 
 def lead(folder: StudyFolder) -> list[str]:
-    """What was searched, what was found, in a few sentences."""
+    """The design to start from and how sure that is, then what was found, in a few sentences."""
     study = folder.study
-    first = folder.knee or folder.chosen[0]
+    first = folder.start
     numbers = ", ".join(
         f"{label(metric).text} {show(metric, first.metrics[metric])}" for metric in folder.wanted
     )
-    name = "knee" if "knee" in first.names else first.label
     d = first.item["deployment"]
     rate = chip_price(folder, d["chip"])
     price = f", ${significant(d['chips'] * rate)} an hour" if rate is not None else ""
     return [
         *view_answers(study),
-        f"A compromise to start from, the {name}: {brief_shape(first.item)} on {d['chips']} × "
-        f"{d['chip']} ({d['weight_dtype']} weights{price}): {numbers}.",
+        f"Start with {brief_shape(first.item)} on {d['chips']} × {d['chip']} "
+        f"({d['weight_dtype']} weights{price}): {numbers}{how_sure(folder)}.",
         " ".join([f"Bound by {bottleneck(first)}", *basis(first, folder.wanted)]),
         *_untrained(folder),
         _found(folder),
@@ -53,7 +54,7 @@ def _found(folder: StudyFolder) -> str:
     """The size of the front, and how much of the space was evaluated for it."""
     study, count = folder.study, len(folder.items)
     evaluations, size = study["evaluations"], study["size"]
-    said = f"{count:,} {'designs make' if count > 1 else 'design makes'} the front"
+    said = f"{count:,} {'designs make' if count > 1 else 'design makes'} the front{_kept(study)}"
     if evaluations >= size:
         said += f". All {size:,} of the space were evaluated: it is the true front."
     else:
@@ -68,6 +69,17 @@ def _found(folder: StudyFolder) -> str:
         said += f" Objectives and limits were evaluated by {study['evaluator']}; everything else "
         said += "on this page is the prediction of the model."
     return said
+
+
+def _kept(study: Json) -> str:
+    """What counted for nothing on the front, where that left designs out."""
+    exact = study.get("exact_front_size", study["front_size"])
+    if exact == study["front_size"]:
+        return ""
+    steps = [f"{text} of {label(name).text}" for name, text in study["resolution"].items()]
+    return (
+        f", of {exact:,} that nothing beats (differences up to {listed(steps)} count for nothing)"
+    )
 
 
 def _untrained(folder: StudyFolder) -> list[str]:

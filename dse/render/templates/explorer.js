@@ -286,7 +286,7 @@ function buildControls() {
     select.value = state[key];
     select.addEventListener("change", () => { state[key] = select.value; drawFront(); });
   }
-  for (const key of ["chip", "weights", "kv", "kind"]) {
+  for (const key of ["decision", "chip", "weights", "kv", "kind"]) {
     if (!by[key] || by[key].levels.length < 2) continue;
     state.off[key] = new Set();
     const set = make("fieldset", undefined, element("filters"));

@@ -1,0 +1,257 @@
+"""The few decisions that a front comes to, and the design to start from.
+
+Of every design the *regret* in a draw of the errors (`dse.study.drawn`) is what it gives away to
+the best design of that draw, for the wish of the study. The design to start from has the least mean
+regret of those that keep the limits of the wish as predicted.
+
+The *decisions* are designs, the one to start from first, so few that no wish loses more by choosing
+among them than the errors make the first one lose. Wishes are weights of the scaled objectives, all
+over their simplex; each further decision is the one that lets them lose least, three to seven in
+all. No two of them lie within one another's 80% intervals in every objective: where the errors are
+as wide as the front, there are fewer. Every design of the front belongs to the family of the
+decision that it is nearest to, in such intervals.
+
+Where one decision turns into another is found by moving the wish of the study: the weight of each
+objective, or each limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.pareto import Scale
+from dse.problem.describe import number
+from dse.problem.protocol import Objective
+from dse.schema.wishes import Wish
+from dse.study.drawn import Drawn
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+LEAST, MOST = 3, 7  # decisions
+LEAST_LOSS = 0.02  # of the range of the front
+SHARES = {1: 1, 2: 24, 3: 12, 4: 8}  # parts that weights are made of, by number of objectives
+FACTORS = 2.0 ** (np.arange(1, 25) / 4.0)  # by which the weight of an objective is moved
+STEPS = 33  # to which a limit is moved over the range of the front
+# What regret is counted in.
+OF_RANGE, OF_VALUE, AMOUNT = "share of the range of the front", "share", "amount"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A front F (n, m), its `scale`, its draws, these scaled, `x` (D, n, m), and the wish."""
+
+    objectives: tuple[Objective, ...]
+    F: Floats
+    scale: Scale
+    drawn: Drawn
+    x: NDArray[np.float64]
+    wish: Wish
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """(D, n) whether the limits of the study and of the wish are kept."""
+        kept, names = self.drawn.kept, [one.metric for one in self.objectives]
+        for limit in self.wish.limits:
+            j = names.index(limit.metric)
+            value = self.objectives[j].sign * self.drawn.F[:, :, j]
+            kept = kept & (limit.sign * value <= limit.sign * limit.limit)
+        return kept
+
+    @property
+    def counted(self) -> str:
+        if not self.wish.best:
+            return OF_RANGE
+        return OF_VALUE if self.objectives[self.column].log else AMOUNT
+
+    @property
+    def column(self) -> int:
+        return [one.metric for one in self.objectives].index(self.wish.best)
+
+
+def decide(
+    objectives: Sequence[Objective], F: Floats, drawn: Drawn, wish: Wish
+) -> tuple[int, Rows, dict[str, Any]]:
+    """(row to start from, the decision of each row from 0, `decisions` of study.json) of a front
+    F (n, m) at its resolution."""
+    log = tuple(one.log for one in objectives)
+    scale = Scale.of(F, log)
+    flat = drawn.F.reshape(-1, F.shape[1])
+    case = Case(tuple(objectives), F, scale, drawn, scale(flat).reshape(drawn.F.shape), wish)
+    regret = regrets(case)
+    mean = regret.mean(axis=0)
+    start = _least(case, mean)
+    taken = decisions(case, start)
+    family = families(case, taken)
+    best = family[np.argmin(regret, axis=1)]
+    certain = len(drawn.F) == 1
+    document = {
+        "wish": wish.text,
+        "draws": len(drawn.F),
+        "regret_in": case.counted,
+        "best": wish.best or None,
+        "start": {
+            "point": start + 1,
+            "probability": None if certain else float((best == 0).mean()),
+            "regret": number(mean[start]),
+            "kept": float(case.kept[:, start].mean()),
+        },
+        "families": [
+            {
+                "decision": k + 1,
+                "point": row + 1,
+                "designs": int((family == k).sum()),
+                "probability": None if certain else float((best == k).mean()),
+                "regret": number(mean[row]),
+            }
+            for k, row in enumerate(taken)
+        ],
+        "turns": list(_turns(case, family)),
+    }
+    return start, family, document
+
+
+def _least(case: Case, mean: Floats) -> int:
+    """The row of least mean regret among those that keep the limits of the wish as predicted; among
+    all where none does."""
+    within = replace(case, drawn=Drawn.certain(case.F)).kept[0]
+    return int(np.argmin(np.where(within, mean, np.inf) if within.any() else mean))
+
+
+def regrets(case: Case) -> Floats:
+    """(D, n) what each design gives away in each draw, in `counted`.
+
+    A design that breaks a limit in a draw gives away the whole range of the front; in a share of a
+    value once the best of the draw, which is had after it. Where no design keeps the limits, all
+    do.
+    """
+    wish, kept = case.wish, case.kept
+    if not wish.best:
+        given = np.add.reduce(case.x * np.asarray(wish.weights), axis=2)
+        return _given(given, kept, np.ones(len(given)))
+    column = case.column
+    value = case.drawn.F[:, :, column]
+    if not case.objectives[column].log:
+        return _given(value, kept, np.full(len(value), np.ptp(case.F[:, column])))
+    up = np.sign(value) * np.log(np.abs(value))
+    least = np.where(kept, up, np.inf).min(axis=1, keepdims=True)
+    least = np.where(np.isfinite(least), least, up.min(axis=1, keepdims=True))
+    return np.exp(up - least) - np.where(kept, 1.0, 0.0)
+
+
+def _given(value: Floats, kept: NDArray[np.bool_], penalty: Floats) -> Floats:
+    """(D, n) value less the least that is kept, and for what is not kept the penalty (D,) more."""
+    least = np.where(kept, value, np.inf).min(axis=1, keepdims=True)
+    least = np.where(np.isfinite(least), least, value.min(axis=1, keepdims=True))
+    return np.maximum(value - least, 0.0) + np.where(kept, 0.0, penalty[:, None])
+
+
+def decisions(case: Case, start: int) -> list[int]:
+    """Rows of the designs that wishes choose among, `start` first."""
+    wishes = _wishes(case.F.shape[1])
+    value = 1.0 - case.drawn.kept.mean(axis=0) + np.zeros((len(wishes), 1))
+    for j, column in enumerate(case.x.mean(axis=0).T):
+        value = value + wishes[:, j : j + 1] * column
+    loses = value - value.min(axis=1, keepdims=True)
+    alike = np.add.reduce(case.x, axis=2) / case.F.shape[1]
+    noise = max(LEAST_LOSS, float((alike[:, start] - alike.min(axis=1)).mean()))
+    taken, others = [start], np.unique(np.argmin(loses, axis=1))
+    left = loses[:, start]
+    while len(taken) < MOST and (left.max() > noise or len(taken) < LEAST):
+        others = others[_apart(case, taken[-1])[others] > 1.0]
+        if not len(others):
+            break
+        after = np.minimum(left[:, None], loses[:, others])
+        best = int(np.argmin(after.mean(axis=0)))
+        taken.append(int(others[best]))
+        left = after[:, best]
+    return taken
+
+
+def _wishes(objectives: int) -> Floats:
+    """(w, m) weights all over the simplex, none of them 0."""
+    parts = SHARES[objectives]
+    counts = np.array(
+        [one for one in product(range(parts + 1), repeat=objectives) if sum(one) == parts]
+    )
+    return (counts + 0.2) / (parts + 0.2 * objectives)
+
+
+def families(case: Case, taken: Sequence[int]) -> Rows:
+    """(n,) the decision that each design is nearest to, from 0."""
+    return np.argmin([_apart(case, row) for row in taken], axis=0)
+
+
+def _apart(case: Case, row: int) -> Floats:
+    """(n,) how far each design lies from that of `row` in the objective in which that is most, in
+    half 80% intervals (the median of the front); at most 1: the same as far as is known."""
+    x, half = case.scale(case.F), np.median(_half_intervals(case), axis=0)
+    return (np.abs(x - x[row]) / half).max(axis=1)
+
+
+def _half_intervals(case: Case) -> Floats:
+    """(n, m) half of the 80% interval of each objective, scaled, at least its resolution."""
+    low, high = np.quantile(case.x, [0.1, 0.9], axis=0)
+    shift = np.array([_step(one, case.F[:, j]) for j, one in enumerate(case.objectives)])
+    floor = np.abs(case.scale(case.F + shift) - case.scale(case.F))
+    return np.maximum((high - low) / 2.0, np.maximum(floor, 1e-9))
+
+
+def _step(objective: Objective, values: Floats) -> float:
+    """The resolution of an objective in its own unit, in the middle of the front."""
+    middle = float(np.median(np.abs(values)))
+    return objective.step * (middle if objective.relative else 1.0)
+
+
+def _turns(case: Case, family: Rows) -> Iterator[dict[str, Any]]:
+    """Where the wish, moved, makes another decision the one of least mean regret: an objective
+    weighs `factor` times as much, or a limit is at `limit`."""
+    if case.wish.best:
+        for limit in case.wish.limits:
+            yield from _moved_limit(case, family, limit.metric)
+        return
+    x, kept = case.x.mean(axis=0), case.drawn.kept.mean(axis=0)
+    weights = np.asarray(case.wish.weights)
+    for j, objective in enumerate(case.objectives):
+        last = 0
+        for factor in FACTORS if len(weights) > 1 else ():
+            more = weights * np.where(np.arange(len(weights)) == j, factor, 1.0)
+            more = more / more.sum()
+            row = int(np.argmin(np.add.reduce(x * more, axis=1) + (1.0 - kept)))
+            if family[row] != last:
+                last = int(family[row])
+                yield {
+                    "objective": objective.metric,
+                    "factor": float(factor),
+                    "decision": last + 1,
+                    "point": row + 1,
+                }
+
+
+def _moved_limit(case: Case, family: Rows, metric: str) -> Iterator[dict[str, Any]]:
+    """From the tightest to the loosest limit that the front has an answer for."""
+    j = [one.metric for one in case.objectives].index(metric)
+    values = case.objectives[j].sign * case.F[:, j]
+    ends = values.min(), values.max()
+    steps = np.geomspace(*ends, STEPS) if case.objectives[j].log else np.linspace(*ends, STEPS)
+    last = None
+    for limit in steps:
+        limits = tuple(
+            replace(one, limit=float(limit)) if one.metric == metric else one
+            for one in case.wish.limits
+        )
+        moved = replace(case, wish=replace(case.wish, limits=limits))
+        row = _least(moved, regrets(moved).mean(axis=0))
+        if family[row] != last:
+            last = family[row]
+            yield {
+                "objective": metric,
+                "limit": number(limit),
+                "decision": int(last) + 1,
+                "point": row + 1,
+            }
