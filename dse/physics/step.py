@@ -95,6 +95,7 @@ class Step:
         skew = deployed.batch.routing_skew
         self.routing_skew: Floats | float = ROUTING_SKEW if skew is None else skew
         self._reduced: Cost | None = None
+        self._place = -1  # of the product that was added last
         self._run()
 
     def _run(self) -> None:
@@ -132,31 +133,59 @@ class Step:
 
     def gemm(self, one: Product) -> None:
         weight = one.inner * one.out
-        touched = weight * self.deployed.weight_bytes.get(one.part, ACTIVATION_BYTES)
+        per_element = self.deployed.weight_bytes.get(one.part, ACTIVATION_BYTES)
+        touched = weight * per_element
         bytes_ = touched + one.rows * (one.inner + one.out) * ACTIVATION_BYTES
-        computed, useful = self.computed_rows, self.useful_rows
+        computed, useful, reached = self.computed_rows, self.useful_rows, None
         if one.rows is not self.rows:
             computed = computed_rows(one.rows)
             useful = one.rows / computed
+        fit = self.deployed.alignment.product(self._next(), one)
+        if fit is not None:
+            useful = useful * (weight / np.maximum(fit.weight, 1.0))
+            weight, reached = fit.weight, fit.reached
+            bytes_ = fit.read * per_element + one.rows * fit.sides * ACTIVATION_BYTES
         flops, law = 2.0 * computed * weight, self.gemm_law(one.part)
         self.ledger.operator(
-            one.role, one.label, one.times, law, flops, bytes_, touched, useful=useful
+            one.role,
+            one.label,
+            one.times,
+            law,
+            flops,
+            bytes_,
+            touched,
+            useful=useful,
+            reached=reached,
         )
 
+    def _next(self) -> int:
+        """The place of the next product in the step."""
+        self._place += 1
+        return self._place
+
     def experts(self, one: Experts) -> None:
-        touched = one.distinct * one.weight * self.deployed.weight_bytes["experts"]
+        per_element = self.deployed.weight_bytes["experts"]
+        touched = one.distinct * one.weight * per_element
+        bytes_, flops, reached = touched + one.moved, one.flops, None
+        useful = one.mean / np.maximum(one.padded, 1e-9)  # no 0 / 0 in dense candidates
+        fit = self.deployed.alignment.experts(self._next(), one)
+        if fit is not None:
+            run, reached = one.sized(fit.weight, fit.sides), fit.reached
+            bytes_, flops = one.distinct * fit.read * per_element + run.moved, run.flops
+            useful = useful * (one.weight / np.maximum(fit.weight, 1.0))
         self.ledger.operator(
             Role.EXPERTS,
             "routed experts",
             one.block.count,
             self.deployed.law("experts", "experts"),
-            one.flops,
-            touched + one.moved,
+            flops,
+            bytes_,
             touched,
-            useful=one.mean / np.maximum(one.padded, 1e-9),  # no 0 / 0 in dense candidates
+            useful=useful,
             held="experts",
             elsewhere=self.idle_ranks,
             mean=1.0 - one.uneven,
+            reached=reached,
         )
 
     def over_prompt(self, one: Mixing) -> None:
@@ -176,6 +205,7 @@ class Step:
             one.bytes_,
             0.0 if touched is None else touched,
             present,
+            useful=one.filled,
             held=held,
         )
 

@@ -1,0 +1,281 @@
+"""What misaligned sizes cost: the sizes that a kernel computes, and the speed that it reaches.
+
+A product of M rows, K inner by N columns on one rank runs as one of K' by N' columns: whole steps
+of the chip's `columns` in both. On NVIDIA and AMD these are 64, the smallest tile that libraries run
+at full speed, and 128 bytes of bf16, which a kernel loads at a time (derived); on a matrix unit of
+U x U they are U. Memory time is that of whole lines, 64 columns too (assumed), on TPU 128: XLA
+lays arrays out in tiles of 8 x 128.
+
+Below that lies a cliff: on H100 widths that are multiples of 64 bytes reach the same within 1%, one
+of 4 bytes (10,922 in bf16) reaches 68%. Between 4 and 64 bytes nothing is measured; the cliff is
+taken to lie at 16 bytes, what one vector load takes and a stride of the tensor memory accelerator
+needs. It was measured on large products in bf16; other formats and chips are taken to lose as much,
+and so are products of few rows (assumed): the whole kernel is slowed.
+
+Attention computes heads of the sizes that its kernels are compiled for (FlashAttention: 32, 64, 96,
+128, 192, 256); TPU pads them to 128.
+
+Whole tiles of 128 or 256 and waves are left out: kernel laws were fitted to measured products of
+many shapes, all multiples of 64, so that their mean waste is in the laws. For the same reason every
+size that is a multiple of 64 keeps its time bit for bit on NVIDIA and AMD.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.blocks.operators import Experts, Product, Role
+from dse.record import record
+from dse.schema.chip import Chip
+from dse.schema.dtypes import BITS, CODE, DTYPES
+from dse.space.candidates import CandidateBatch, Floats
+
+# hardware/measurements/gemm_alignment.csv: H100, bf16, rates at widths of 10,922 and 10,944.
+MISALIGNED = 272.7 / 398.4
+CLIFF_BYTES = 16.0
+MEASURED_BYTES = 64.0  # aligned so far, widths were measured to be alike
+FULL_BYTES = 128.0  # what NVIDIA recommends from A100 on
+MX_BLOCK = 32.0  # software stores whole blocks of mxfp4
+WIDE_HEAD = 128.0
+# Scales of blocks lie apart from the elements.
+ELEMENT_BITS = np.array([int(BITS[dtype]) for dtype in DTYPES], dtype=np.int64)
+
+
+@record
+class Grain:
+    """What kernels on chips of some families come in. `chips` are values of `family` in the chip
+    files. K and N are computed in whole steps of `columns` and read in whole `lines`, heads computed
+    in whole steps of `heads`, those wider than 128 of `wide_heads`. `is_unit`: `columns` is the side of a matrix unit, that of the chip where its file says it.
+    `cliff`: whether misaligned widths are slow, which was measured on `measured`."""
+
+    chips: tuple[str, ...] = ()
+    columns: float = 1.0
+    lines: float = 1.0
+    heads: float = 1.0
+    wide_heads: float = 1.0
+    is_unit: bool = False
+    cliff: bool = False
+    measured: tuple[str, ...] = ()
+    source: str = "none"
+
+
+NVIDIA = Grain(
+    ("volta", "ampere", "ada", "hopper", "blackwell", "rubin"),
+    64.0,
+    64.0,
+    32.0,
+    64.0,
+    cliff=True,
+    measured=("h100_sxm",),
+    source="NVIDIA, Matrix Multiplication Background User's Guide; github:stas00/ml-engineering "
+    "training/performance/README.md, 2026-08-22; head sizes: Dao-AILab/flash-attention",
+)
+AMD = Grain(
+    ("cdna2", "cdna3", "cdna4", "cdna5"),
+    64.0,
+    64.0,
+    32.0,
+    64.0,
+    cliff=True,
+    source="steps as on NVIDIA (assumed); head sizes: composable_kernel, fmha",
+)
+TPU = Grain(
+    ("tpu",),
+    128.0,
+    128.0,
+    128.0,
+    128.0,
+    is_unit=True,
+    source="github:jax-ml/scaling-book tpus.md, 2025; Cloud TPU performance guide; head sizes: vLLM "
+    "attention/backends/pallas.py, TPU_HEAD_SIZE_ALIGNMENT",
+)
+TRAINIUM = Grain(
+    ("trainium", "inferentia"),
+    128.0,
+    64.0,  # assumed, as is all of attention
+    64.0,
+    64.0,
+    is_unit=True,
+    source="AWS Neuron documentation, NeuronCore architecture, 2026",
+)
+GAUDI = Grain(
+    ("gaudi",),
+    256.0,
+    64.0,  # assumed, as is all of attention
+    64.0,
+    64.0,
+    is_unit=True,
+    source="github:stas00/ml-engineering compute/accelerator/README.md, 2026-08-22",
+)
+UNKNOWN = Grain()
+GRAINS = (NVIDIA, AMD, TPU, TRAINIUM, GAUDI)
+
+
+def grain_of(family: str) -> Grain:
+    """What kernels of a family come in, `UNKNOWN` where nothing is published."""
+    return next((grain for grain in GRAINS if family in grain.chips), UNKNOWN)
+
+
+def columns_of(chip: Chip) -> tuple[float, str]:
+    """(step of K and N, its source): what the note of the chip's compute units says of a matrix
+    unit, else what holds for the family."""
+    grain = grain_of(chip.family)
+    figure = chip.figure("compute_units") if grain.is_unit else None
+    found = re.search(r"(\d+)x\1\b", figure.note or "") if figure else None
+    if figure is None or found is None:
+        return grain.columns, grain.source
+    return float(found[1]), figure.source
+
+
+class GrainTable(NamedTuple):
+    """The same of all chips of a study: arrays (chips,)."""
+
+    columns: Floats
+    lines: Floats
+    heads: Floats
+    wide_heads: Floats
+    cliff: NDArray[np.bool_]
+
+
+def grain_table(chips: Sequence[Chip]) -> GrainTable:
+    """Of chips, in order."""
+    grains = [grain_of(chip.family) for chip in chips]
+    return GrainTable(
+        np.array([columns_of(chip)[0] for chip in chips]),
+        np.array([grain.lines for grain in grains]),
+        np.array([grain.heads for grain in grains]),
+        np.array([grain.wide_heads for grain in grains]),
+        np.array([grain.cliff for grain in grains]),
+    )
+
+
+def aligned_bytes(size: Floats, bits: NDArray[np.int64]) -> Floats:
+    """(n,) largest power of two, up to 128, that divides `size` elements of `bits` in bytes; below
+    1 where they do not fill a byte."""
+    total = np.rint(size * bits).astype(np.int64) | (8 * int(FULL_BYTES))
+    return (total & -total) / 8.0
+
+
+def alignment_efficiency(bytes_: Floats) -> Floats:
+    """(n,) share of its speed that a product whose rows are aligned to `bytes_` reaches."""
+    return np.where(bytes_ < CLIFF_BYTES, MISALIGNED, 1.0)
+
+
+def whole(size: Floats, step: Floats | float) -> Floats:
+    """(n,) `size` in whole steps."""
+    return np.ceil(size / step) * step
+
+
+def stored(size: Floats, code: NDArray[np.intp]) -> Floats:
+    """(n,) width with the padding to whole blocks that software gives mxfp4."""
+    return np.where(code == CODE["mxfp4"], whole(size, MX_BLOCK), size)
+
+
+class Fit(NamedTuple):
+    """A product as its kernel runs it, (n,) each: `out` columns, `weight` elements of its weight
+    and `sides`, K and N together, with what is padded of them: as computed the first two, as read
+    `read` and the last. `reached` is the share of its speed, `bytes` what both widths are a
+    multiple of."""
+
+    out: Floats
+    weight: Floats
+    read: Floats
+    sides: Floats
+    reached: Floats
+    bytes: Floats
+
+
+class Alignment:
+    """How the products and heads of a batch fit its chips. A product is known by its place in a
+    step, since every step of a deployed batch adds the same ones in the same order: the work is
+    done in the first, and None says that all candidates fit."""
+
+    def __init__(self, table: GrainTable, batch: CandidateBatch) -> None:
+        self.columns = table.columns[batch.chip]
+        self._lines = table.lines[batch.chip]
+        self._heads = table.heads[batch.chip]
+        self._wide_heads = table.wide_heads[batch.chip]
+        self._cliff = table.cliff[batch.chip]
+        self._weight_dtype = batch.weight_dtype
+        self._steps: dict[str, Floats] = {}
+        self._kept: list[Fit | None] = []
+        self._of_heads: dict[tuple[int, str], tuple[Floats, Floats | None]] = {}
+
+    def code(self, part: str) -> NDArray[np.intp]:
+        """(n,) format of a weight part; 16 bits where it has none."""
+        codes = self._weight_dtype.get(part)
+        return np.full(len(self.columns), CODE["bf16"], dtype=np.intp) if codes is None else codes
+
+    def _fits(self, part: str, *sizes: Floats) -> bool:
+        """Whether sizes of a weight part need no padding, and so lie above the cliff."""
+        if part not in self._steps:
+            blocks = np.where(self.code(part) == CODE["mxfp4"], MX_BLOCK, 1.0)
+            self._steps[part] = np.maximum(self.columns, blocks)
+        for size in sizes:
+            steps = size / self._steps[part]
+            if (steps != np.floor(steps)).any():
+                return False
+        return True
+
+    def fit(self, part: str, out: Floats, inner: Floats) -> Fit:
+        """Of a product of K = `inner` by N = `out` columns whose weight is of a part."""
+        code = self.code(part)
+        bits = ELEMENT_BITS[code]
+        out, inner = stored(out, code), stored(inner, code)
+        bytes_ = np.minimum(aligned_bytes(out, bits), aligned_bytes(inner, bits))
+        reached = np.where(self._cliff, alignment_efficiency(bytes_), 1.0)
+        columns, rows = whole(out, self.columns), whole(inner, self.columns)
+        wide, deep = whole(out, self._lines), whole(inner, self._lines)
+        return Fit(columns, rows * columns, deep * wide, deep + wide, reached, bytes_)
+
+    def grouped(self, one: Experts) -> Fit:
+        """Of an up-projection to `matrices` - 1 widths side by side, and one down."""
+        matrices = np.maximum(one.block["matrices"], 2.0)
+        up = self.fit("experts", (matrices - 1.0) * one.width, one.latent)
+        down = self.fit("experts", one.latent, one.width)
+        share = 1.0 / matrices
+        # In shares, so that what is at full speed both ways is at exactly 1.
+        slower = (1.0 / up.reached - 1.0) * (1.0 - share) + (1.0 / down.reached - 1.0) * share
+        return Fit(
+            up.out,
+            up.weight + down.weight,
+            up.read + down.read,
+            down.sides,
+            1.0 / (1.0 + slower),
+            np.minimum(up.bytes, down.bytes),
+        )
+
+    def product(self, place: int, one: Product) -> Fit | None:
+        """The fit of the product at a place of a step; None where all fit. Routers are left out:
+        they are small, and the number of experts is no width."""
+        if place == len(self._kept):
+            fits = one.role is Role.ROUTER or self._fits(one.part, one.out, one.inner)
+            self._kept.append(None if fits else self.fit(one.part, one.out, one.inner))
+        return self._kept[place]
+
+    def experts(self, place: int, one: Experts) -> Fit | None:
+        """The same of grouped products."""
+        if place == len(self._kept):
+            fits = self._fits("experts", one.width, one.latent)
+            self._kept.append(None if fits else self.grouped(one))
+        return self._kept[place]
+
+    def heads(self, block: object, name: str, *sizes: Floats) -> tuple[Floats, Floats | None]:
+        """(sum of the head sizes as computed, the share of it that is not padding), (n,); None for
+        the share where no head is padded. `name` tells several of a block apart."""
+        key = (id(block), name)
+        if key not in self._of_heads:
+            total = computed = np.zeros(len(self.columns))
+            for size in sizes:
+                step = np.where(size > WIDE_HEAD, self._wide_heads, self._heads)
+                total, computed = total + size, computed + whole(size, step)
+            share = None
+            if (computed != total).any():
+                share = np.where(computed > 0.0, total / np.maximum(computed, 1.0), 1.0)
+            self._of_heads[key] = computed, share
+        return self._of_heads[key]
