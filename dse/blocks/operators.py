@@ -83,8 +83,8 @@ class Product(NamedTuple):
 class Mixing(NamedTuple):
     """`times` kernels in which tokens meet tokens, (n,) each: the kernel `law` on the format of
     `part`. `cache` of the bytes must be read from the cache, where it is over one; `output_bytes`
-    are the output of a prompt's, where all else can be made from latents again. `filled` is the share
-    of flops and bytes that is not padding of heads; None where none are padded."""
+    are the output of a prompt's, where all else can be made from latents again. `filled` is the
+    share of flops and bytes that is not padding of heads; None where none are padded."""
 
     role: Role
     label: str
@@ -183,9 +183,7 @@ class Chips(Ranks, Protocol):
     weight_bytes: dict[str, Floats]
     leaving: dict[int, list[Floats]]
 
-    def heads(
-        self, block: Block, name: str, *sizes: Floats
-    ) -> tuple[Floats, Floats | None]:
+    def heads(self, block: Block, name: str, *sizes: Floats) -> tuple[Floats, Floats | None]:
         """(sum of head sizes as kernels compute them, the share of it that is not padding), (n,);
         None where none are padded. `name` tells several of a block apart."""
         ...

@@ -1,9 +1,9 @@
 """What misaligned sizes cost: the sizes that a kernel computes, and the speed that it reaches.
 
 A product of M rows, K inner by N columns on one rank runs as one of K' by N' columns: whole steps
-of the chip's `columns` in both. On NVIDIA and AMD these are 64, the smallest tile that libraries run
-at full speed, and 128 bytes of bf16, which a kernel loads at a time (derived); on a matrix unit of
-U x U they are U. Memory time is that of whole lines, 64 columns too (assumed), on TPU 128: XLA
+of the chip's `columns` in both. On NVIDIA and AMD these are 64, the smallest tile that libraries
+run at full speed, and 128 bytes of bf16, which a kernel loads at a time (derived); on a matrix unit
+of U x U they are U. Memory time is that of whole lines, 64 columns too (assumed), on TPU 128: XLA
 lays arrays out in tiles of 8 x 128.
 
 Below that lies a cliff: on H100 widths that are multiples of 64 bytes reach the same within 1%, one
@@ -49,9 +49,10 @@ ELEMENT_BITS = np.array([int(BITS[dtype]) for dtype in DTYPES], dtype=np.int64)
 @record
 class Grain:
     """What kernels on chips of some families come in. `chips` are values of `family` in the chip
-    files. K and N are computed in whole steps of `columns` and read in whole `lines`, heads computed
-    in whole steps of `heads`, those wider than 128 of `wide_heads`. `is_unit`: `columns` is the side of a matrix unit, that of the chip where its file says it.
-    `cliff`: whether misaligned widths are slow, which was measured on `measured`."""
+    files. K and N are computed in whole steps of `columns` and read in whole `lines`; heads are
+    computed in whole steps of `heads`, those wider than 128 of `wide_heads`. `is_unit`: `columns`
+    is the side of a matrix unit, that of the chip where its file says it. `cliff`: whether
+    misaligned widths are slow, which was measured on `measured`."""
 
     chips: tuple[str, ...] = ()
     columns: float = 1.0
@@ -66,49 +67,49 @@ class Grain:
 
 NVIDIA = Grain(
     ("volta", "ampere", "ada", "hopper", "blackwell", "rubin"),
-    64.0,
-    64.0,
-    32.0,
-    64.0,
+    columns=64.0,
+    lines=64.0,
+    heads=32.0,
+    wide_heads=64.0,
     cliff=True,
     measured=("h100_sxm",),
     source="NVIDIA, Matrix Multiplication Background User's Guide; github:stas00/ml-engineering "
-    "training/performance/README.md, 2026-08-22; head sizes: Dao-AILab/flash-attention",
+    "training/performance/README.md, 2026-08-22; head sizes: github:Dao-AILab/flash-attention",
 )
 AMD = Grain(
     ("cdna2", "cdna3", "cdna4", "cdna5"),
-    64.0,
-    64.0,
-    32.0,
-    64.0,
+    columns=64.0,
+    lines=64.0,
+    heads=32.0,
+    wide_heads=64.0,
     cliff=True,
-    source="steps as on NVIDIA (assumed); head sizes: composable_kernel, fmha",
+    source="as on NVIDIA (assumed)",
 )
 TPU = Grain(
     ("tpu",),
-    128.0,
-    128.0,
-    128.0,
-    128.0,
+    columns=128.0,
+    lines=128.0,
+    heads=128.0,
+    wide_heads=128.0,
     is_unit=True,
-    source="github:jax-ml/scaling-book tpus.md, 2025; Cloud TPU performance guide; head sizes: vLLM "
-    "attention/backends/pallas.py, TPU_HEAD_SIZE_ALIGNMENT",
+    source="github:jax-ml/scaling-book tpus.md, 2025; Cloud TPU performance guide; head sizes: "
+    "vLLM attention/backends/pallas.py, TPU_HEAD_SIZE_ALIGNMENT",
 )
 TRAINIUM = Grain(
     ("trainium", "inferentia"),
-    128.0,
-    64.0,  # assumed, as is all of attention
-    64.0,
-    64.0,
+    columns=128.0,
+    lines=64.0,  # assumed, as are those of heads
+    heads=64.0,
+    wide_heads=64.0,
     is_unit=True,
     source="AWS Neuron documentation, NeuronCore architecture, 2026",
 )
 GAUDI = Grain(
     ("gaudi",),
-    256.0,
-    64.0,  # assumed, as is all of attention
-    64.0,
-    64.0,
+    columns=256.0,
+    lines=64.0,  # assumed, as are those of heads
+    heads=64.0,
+    wide_heads=64.0,
     is_unit=True,
     source="github:stas00/ml-engineering compute/accelerator/README.md, 2026-08-22",
 )
@@ -177,12 +178,10 @@ def stored(size: Floats, code: NDArray[np.intp]) -> Floats:
 
 
 class Fit(NamedTuple):
-    """A product as its kernel runs it, (n,) each: `out` columns, `weight` elements of its weight
-    and `sides`, K and N together, with what is padded of them: as computed the first two, as read
-    `read` and the last. `reached` is the share of its speed, `bytes` what both widths are a
-    multiple of."""
+    """A product as its kernel runs it, (n,) each: elements of its weight as computed (`weight`) and
+    as read (`read`), `sides`, K and N together, as read; the share of its speed that it `reached`,
+    and the `bytes` that both widths are a multiple of."""
 
-    out: Floats
     weight: Floats
     read: Floats
     sides: Floats
@@ -222,8 +221,20 @@ class Alignment:
                 return False
         return True
 
-    def fit(self, part: str, out: Floats, inner: Floats) -> Fit:
-        """Of a product of K = `inner` by N = `out` columns whose weight is of a part."""
+    def computed(self, one: Product) -> Floats:
+        """(n,) columns that the kernel of a product computes."""
+        return whole(stored(one.out, self.code(one.part)), self.columns)
+
+    def fit(self, one: Product) -> Fit:
+        """Of any product. A router is computed as it is: it is small, and the number of experts is
+        no width."""
+        if one.role is Role.ROUTER:
+            ones, sides = np.ones_like(one.out), one.inner + one.out
+            weight = one.inner * one.out
+            return Fit(weight, weight, sides, ones, FULL_BYTES * ones)
+        return self._fit(one.part, one.out, one.inner)
+
+    def _fit(self, part: str, out: Floats, inner: Floats) -> Fit:
         code = self.code(part)
         bits = ELEMENT_BITS[code]
         out, inner = stored(out, code), stored(inner, code)
@@ -231,18 +242,17 @@ class Alignment:
         reached = np.where(self._cliff, alignment_efficiency(bytes_), 1.0)
         columns, rows = whole(out, self.columns), whole(inner, self.columns)
         wide, deep = whole(out, self._lines), whole(inner, self._lines)
-        return Fit(columns, rows * columns, deep * wide, deep + wide, reached, bytes_)
+        return Fit(rows * columns, deep * wide, deep + wide, reached, bytes_)
 
     def grouped(self, one: Experts) -> Fit:
         """Of an up-projection to `matrices` - 1 widths side by side, and one down."""
         matrices = np.maximum(one.block["matrices"], 2.0)
-        up = self.fit("experts", (matrices - 1.0) * one.width, one.latent)
-        down = self.fit("experts", one.latent, one.width)
+        up = self._fit("experts", (matrices - 1.0) * one.width, one.latent)
+        down = self._fit("experts", one.latent, one.width)
         share = 1.0 / matrices
         # In shares, so that what is at full speed both ways is at exactly 1.
         slower = (1.0 / up.reached - 1.0) * (1.0 - share) + (1.0 / down.reached - 1.0) * share
         return Fit(
-            up.out,
             up.weight + down.weight,
             up.read + down.read,
             down.sides,
@@ -251,11 +261,10 @@ class Alignment:
         )
 
     def product(self, place: int, one: Product) -> Fit | None:
-        """The fit of the product at a place of a step; None where all fit. Routers are left out:
-        they are small, and the number of experts is no width."""
+        """The fit of the product at a place of a step; None where it needs none."""
         if place == len(self._kept):
             fits = one.role is Role.ROUTER or self._fits(one.part, one.out, one.inner)
-            self._kept.append(None if fits else self.fit(one.part, one.out, one.inner))
+            self._kept.append(None if fits else self.fit(one))
         return self._kept[place]
 
     def experts(self, place: int, one: Experts) -> Fit | None:

@@ -130,8 +130,8 @@ class Ledger:
         cost goes too; `useful` is the share of the flops that is not padding or imbalance; `held`
         says what is touched: weights, experts or cache; `elsewhere`: on how many other chips for
         each one of this rank the same work runs; `mean`: what the mean chip does of the flops,
-        which are those of the busiest; `reached`: the share of its speed that a kernel of misaligned
-        sizes reaches, fixed cost apart (None: all of it)."""
+        which are those of the busiest; `reached`: the share of its speed that a kernel of
+        misaligned sizes reaches, fixed cost apart (None: all of it)."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte

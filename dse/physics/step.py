@@ -13,6 +13,7 @@ import numpy as np
 from dse.blocks import KINDS
 from dse.blocks.moe import ROUTING_SKEW
 from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Product, Role
+from dse.physics.alignment import Fit
 from dse.physics.collectives import Cost
 from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import Ledger
@@ -96,6 +97,7 @@ class Step:
         self.routing_skew: Floats | float = ROUTING_SKEW if skew is None else skew
         self._reduced: Cost | None = None
         self._place = -1  # of the product that was added last
+        self.fit: Fit | None = None  # its
         self._run()
 
     def _run(self) -> None:
@@ -140,7 +142,7 @@ class Step:
         if one.rows is not self.rows:
             computed = computed_rows(one.rows)
             useful = one.rows / computed
-        fit = self.deployed.alignment.product(self._next(), one)
+        fit = self.fit = self.deployed.alignment.product(self._next(), one)
         if fit is not None:
             useful = useful * (weight / np.maximum(fit.weight, 1.0))
             weight, reached = fit.weight, fit.reached
@@ -168,7 +170,7 @@ class Step:
         touched = one.distinct * one.weight * per_element
         bytes_, flops, reached = touched + one.moved, one.flops, None
         useful = one.mean / np.maximum(one.padded, 1e-9)  # no 0 / 0 in dense candidates
-        fit = self.deployed.alignment.experts(self._next(), one)
+        fit = self.fit = self.deployed.alignment.experts(self._next(), one)
         if fit is not None:
             run, reached = one.sized(fit.weight, fit.sides), fit.reached
             bytes_, flops = one.distinct * fit.read * per_element + run.moved, run.flops

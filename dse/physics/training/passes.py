@@ -49,9 +49,7 @@ ACTIVATIONS = (Role.ACTIVATION, Role.EXPERT_ACTIVATION)
 OF_EXPERTS = (Role.EXPERT_ORDER, Role.EXPERT_ACTIVATION)
 
 
-def law_seconds(
-    law: Law, flops: Floats, bytes_: Floats, reached: Floats | float = 1.0
-) -> Floats:
+def law_seconds(law: Law, flops: Floats, bytes_: Floats, reached: Floats | float = 1.0) -> Floats:
     """(n,) seconds of one kernel by its law (`dse.physics.ledger`); `reached`: the share of its
     speed that misaligned sizes leave it."""
     busy = busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte)
