@@ -178,113 +178,139 @@ def stored(size: Floats, code: NDArray[np.intp]) -> Floats:
 
 
 class Fit(NamedTuple):
-    """A product as its kernel runs it, (n,) each: elements of its weight as computed (`weight`) and
-    as read (`read`), `sides`, K and N together, as read; the share of its speed that it `reached`,
-    and the `bytes` that both widths are a multiple of."""
+    """A product as its kernel runs it, (n,) each: elements of its weight as computed (`weight`), of
+    which a share `filled` is no padding, and as read (`read`), and `sides`, K and N together, as
+    read; the share of its speed that it `reached`, None where all reach all of it."""
 
     weight: Floats
     read: Floats
     sides: Floats
-    reached: Floats
-    bytes: Floats
+    filled: Floats
+    reached: Floats | None
 
 
 class Alignment:
     """How the products and heads of a batch fit its chips. A product is known by its place in a
     step, since every step of a deployed batch adds the same ones in the same order: the work is
-    done in the first, and None says that all candidates fit."""
+    done in the first, for those candidates alone that do not fit, and None says that all do.
+
+    Routers are computed as they are: they are small, and the number of experts is no width."""
 
     def __init__(self, table: GrainTable, batch: CandidateBatch) -> None:
-        self.columns = table.columns[batch.chip]
-        self._lines = table.lines[batch.chip]
-        self._heads = table.heads[batch.chip]
-        self._wide_heads = table.wide_heads[batch.chip]
-        self._cliff = table.cliff[batch.chip]
+        self._table, self._chip = table, batch.chip
         self._weight_dtype = batch.weight_dtype
-        self._steps: dict[str, Floats] = {}
+        self._per_step: dict[str, Floats] = {}
         self._kept: list[Fit | None] = []
         self._of_heads: dict[tuple[int, str], tuple[Floats, Floats | None]] = {}
 
     def code(self, part: str) -> NDArray[np.intp]:
         """(n,) format of a weight part; 16 bits where it has none."""
         codes = self._weight_dtype.get(part)
-        return np.full(len(self.columns), CODE["bf16"], dtype=np.intp) if codes is None else codes
-
-    def _fits(self, part: str, *sizes: Floats) -> bool:
-        """Whether sizes of a weight part need no padding, and so lie above the cliff."""
-        if part not in self._steps:
-            blocks = np.where(self.code(part) == CODE["mxfp4"], MX_BLOCK, 1.0)
-            self._steps[part] = np.maximum(self.columns, blocks)
-        for size in sizes:
-            steps = size / self._steps[part]
-            if (steps != np.floor(steps)).any():
-                return False
-        return True
+        return np.full(len(self._chip), CODE["bf16"], dtype=np.intp) if codes is None else codes
 
     def computed(self, one: Product) -> Floats:
         """(n,) columns that the kernel of a product computes."""
-        return whole(stored(one.out, self.code(one.part)), self.columns)
-
-    def fit(self, one: Product) -> Fit:
-        """Of any product. A router is computed as it is: it is small, and the number of experts is
-        no width."""
         if one.role is Role.ROUTER:
-            ones, sides = np.ones_like(one.out), one.inner + one.out
-            weight = one.inner * one.out
-            return Fit(weight, weight, sides, ones, FULL_BYTES * ones)
-        return self._fit(one.part, one.out, one.inner)
+            return one.out
+        return whole(stored(one.out, self.code(one.part)), self._table.columns[self._chip])
 
-    def _fit(self, part: str, out: Floats, inner: Floats) -> Fit:
-        code = self.code(part)
-        bits = ELEMENT_BITS[code]
-        out, inner = stored(out, code), stored(inner, code)
-        bytes_ = np.minimum(aligned_bytes(out, bits), aligned_bytes(inner, bits))
-        reached = np.where(self._cliff, alignment_efficiency(bytes_), 1.0)
-        columns, rows = whole(out, self.columns), whole(inner, self.columns)
-        wide, deep = whole(out, self._lines), whole(inner, self._lines)
-        return Fit(rows * columns, deep * wide, deep + wide, reached, bytes_)
-
-    def grouped(self, one: Experts) -> Fit:
-        """Of an up-projection to `matrices` - 1 widths side by side, and one down."""
-        matrices = np.maximum(one.block["matrices"], 2.0)
-        up = self._fit("experts", (matrices - 1.0) * one.width, one.latent)
-        down = self._fit("experts", one.latent, one.width)
-        share = 1.0 / matrices
-        # In shares, so that what is at full speed both ways is at exactly 1.
-        slower = (1.0 / up.reached - 1.0) * (1.0 - share) + (1.0 / down.reached - 1.0) * share
-        return Fit(
-            up.weight + down.weight,
-            up.read + down.read,
-            down.sides,
-            1.0 / (1.0 + slower),
-            np.minimum(up.bytes, down.bytes),
-        )
+    def bytes(self, one: Product) -> Floats:
+        """(n,) that both widths of a product are multiples of, up to 128."""
+        code = self.code(one.part)
+        bits, sizes = ELEMENT_BITS[code], (stored(one.out, code), stored(one.inner, code))
+        return np.minimum(*(aligned_bytes(size, bits) for size in sizes))
 
     def product(self, place: int, one: Product) -> Fit | None:
         """The fit of the product at a place of a step; None where it needs none."""
         if place == len(self._kept):
-            fits = one.role is Role.ROUTER or self._fits(one.part, one.out, one.inner)
-            self._kept.append(None if fits else self.fit(one))
+            self._kept.append(self.fit(one))
         return self._kept[place]
 
     def experts(self, place: int, one: Experts) -> Fit | None:
         """The same of grouped products."""
         if place == len(self._kept):
-            fits = self._fits("experts", one.width, one.latent)
-            self._kept.append(None if fits else self.grouped(one))
+            self._kept.append(self._grouped(one))
         return self._kept[place]
+
+    def fit(self, one: Product) -> Fit | None:
+        """The same of any product."""
+        if one.role is Role.ROUTER:
+            return None
+        at = self._off(one.part, one.out, one.inner)
+        if not at.size:
+            return None
+        run = self._run(one.part, one.out[at], one.inner[at], at)
+        return _scattered(at, one.out * one.inner, one.out + one.inner, *run)
+
+    def _grouped(self, one: Experts) -> Fit | None:
+        """An up-projection to `matrices` - 1 widths side by side, and one down."""
+        at = self._off("experts", one.width, one.latent)
+        if not at.size:
+            return None
+        width, latent = one.width[at], one.latent[at]
+        matrices = np.maximum(one.block["matrices"][at], 2.0)
+        up = self._run("experts", (matrices - 1.0) * width, latent, at)
+        down = self._run("experts", latent, width, at)
+        share = 1.0 / matrices
+        # In shares, so that what is at full speed both ways is at exactly 1.
+        slower = (1.0 / up[3] - 1.0) * (1.0 - share) + (1.0 / down[3] - 1.0) * share
+        run = (up[0] + down[0], up[1] + down[1], down[2], 1.0 / (1.0 + slower))
+        return _scattered(at, one.weight, one.width + one.latent, *run)
+
+    def _off(self, part: str, *sizes: Floats) -> NDArray[np.intp]:
+        """Candidates with a size that needs padding; all others lie above the cliff too."""
+        if part not in self._per_step:
+            blocks = np.where(self.code(part) == CODE["mxfp4"], MX_BLOCK, 1.0)
+            # All are powers of two.
+            self._per_step[part] = 1.0 / np.maximum(self._table.columns[self._chip], blocks)
+        off = np.zeros(len(self._chip), dtype=bool)
+        for size in sizes:
+            steps = size * self._per_step[part]
+            off |= steps != np.floor(steps)
+        return np.flatnonzero(off)
+
+    def _run(
+        self, part: str, out: Floats, inner: Floats, at: NDArray[np.intp]
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """(weight, read, sides, reached) of the candidates `at`."""
+        table, chip, code = self._table, self._chip[at], self.code(part)[at]
+        columns, lines, bits = table.columns[chip], table.lines[chip], ELEMENT_BITS[code]
+        out, inner = stored(out, code), stored(inner, code)
+        bytes_ = np.minimum(aligned_bytes(out, bits), aligned_bytes(inner, bits))
+        reached = np.where(table.cliff[chip], alignment_efficiency(bytes_), 1.0)
+        wide, deep = whole(out, lines), whole(inner, lines)
+        return whole(inner, columns) * whole(out, columns), deep * wide, deep + wide, reached
 
     def heads(self, block: object, name: str, *sizes: Floats) -> tuple[Floats, Floats | None]:
         """(sum of the head sizes as computed, the share of it that is not padding), (n,); None for
         the share where no head is padded. `name` tells several of a block apart."""
         key = (id(block), name)
         if key not in self._of_heads:
-            total = computed = np.zeros(len(self.columns))
+            total = computed = np.zeros(len(self._chip))
+            wide, usual = self._table.wide_heads[self._chip], self._table.heads[self._chip]
             for size in sizes:
-                step = np.where(size > WIDE_HEAD, self._wide_heads, self._heads)
+                step = np.where(size > WIDE_HEAD, wide, usual)
                 total, computed = total + size, computed + whole(size, step)
             share = None
             if (computed != total).any():
                 share = np.where(computed > 0.0, total / np.maximum(computed, 1.0), 1.0)
             self._of_heads[key] = computed, share
         return self._of_heads[key]
+
+
+def _scattered(
+    at: NDArray[np.intp],
+    weight: Floats,
+    sides: Floats,
+    computed: Floats,
+    read: Floats,
+    sides_read: Floats,
+    reached: Floats,
+) -> Fit:
+    """The fit of all candidates from that of those `at`, the others as they are."""
+    filled, whole_speed = np.ones(len(weight)), (reached == 1.0).all()
+    speed, reads, wide = np.ones(len(weight)), weight.copy(), sides.copy()
+    filled[at] = weight[at] / computed
+    weight = weight.copy()
+    weight[at], reads[at], wide[at], speed[at] = computed, read, sides_read, reached
+    return Fit(weight, reads, wide, filled, None if whole_speed else speed)

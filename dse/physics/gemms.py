@@ -148,7 +148,8 @@ class NotedStep(Step):
         last, fit, filled, light = self._last, self.fit, self.always, self.always
         compute_s, memory_s = last.compute_s, last.memory_s
         if fit is not None:
-            compute_s, memory_s = compute_s * fit.reached, memory_s * fit.reached
+            if fit.reached is not None:
+                compute_s, memory_s = compute_s * fit.reached, memory_s * fit.reached
             filled = np.where(fit.weight > 0.0, weight / np.maximum(fit.weight, 1.0), 1.0)
             read = fit.read * per_element + rows * fit.sides * ACTIVATION_BYTES
             plain = weight * per_element + rows * sides * ACTIVATION_BYTES
@@ -165,10 +166,14 @@ class NotedStep(Step):
     ) -> Gemm:
         """A product that takes a `share` of a kernel, of whose computed rows `useful` are no
         padding."""
-        fit = self.deployed.alignment.fit(one)
-        held = self._stored(one.part, one.out) * self._stored(one.part, one.inner)
+        alignment = self.deployed.alignment
+        fit, reached, filled = alignment.fit(one), self.always, self.always
+        if fit is not None:
+            reached = self.always if fit.reached is None else fit.reached
+            held = self._stored(one.part, one.out) * self._stored(one.part, one.inner)
+            filled = np.where(fit.weight > 0.0, held / np.maximum(fit.weight, 1.0), 1.0)
         busy, fixed = kernel.busy_s * share, kernel.fixed_s * share
-        slowed = busy / fit.reached
+        slowed = busy / reached
         return Gemm(
             *one,
             groups,
@@ -177,12 +182,12 @@ class NotedStep(Step):
             kernel.memory_s * share,
             fixed,
             kernel.seconds * share if self.fit is None else slowed + fixed,
-            fit.reached,
+            reached,
             slowed - busy,
             kernel.padding_s * share,
-            np.where(fit.weight > 0.0, held / np.maximum(fit.weight, 1.0), 1.0),
-            fit.bytes,
-            self.deployed.alignment.computed(one),
+            filled,
+            alignment.bytes(one),
+            alignment.computed(one),
         )
 
 

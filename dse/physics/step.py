@@ -134,19 +134,21 @@ class Step:
         return self.deployed.expert_group.domains
 
     def gemm(self, one: Product) -> None:
-        weight = one.inner * one.out
+        weight, reached = one.inner * one.out, None
         per_element = self.deployed.weight_bytes.get(one.part, ACTIVATION_BYTES)
-        touched = weight * per_element
-        bytes_ = touched + one.rows * (one.inner + one.out) * ACTIVATION_BYTES
-        computed, useful, reached = self.computed_rows, self.useful_rows, None
+        touched = read = weight * per_element
+        computed, useful = self.computed_rows, self.useful_rows
         if one.rows is not self.rows:
             computed = computed_rows(one.rows)
             useful = one.rows / computed
-        fit = self.fit = self.deployed.alignment.product(self._next(), one)
-        if fit is not None:
-            useful = useful * (weight / np.maximum(fit.weight, 1.0))
-            weight, reached = fit.weight, fit.reached
-            bytes_ = fit.read * per_element + one.rows * fit.sides * ACTIVATION_BYTES
+        self._place += 1
+        fit = self.fit = self.deployed.alignment.product(self._place, one)
+        if fit is None:
+            sides = one.inner + one.out
+        else:
+            weight, sides, reached, useful = fit.weight, fit.sides, fit.reached, useful * fit.filled
+            read = fit.read * per_element
+        bytes_ = read + one.rows * sides * ACTIVATION_BYTES
         flops, law = 2.0 * computed * weight, self.gemm_law(one.part)
         self.ledger.operator(
             one.role,
@@ -160,21 +162,17 @@ class Step:
             reached=reached,
         )
 
-    def _next(self) -> int:
-        """The place of the next product in the step."""
-        self._place += 1
-        return self._place
-
     def experts(self, one: Experts) -> None:
         per_element = self.deployed.weight_bytes["experts"]
         touched = one.distinct * one.weight * per_element
         bytes_, flops, reached = touched + one.moved, one.flops, None
         useful = one.mean / np.maximum(one.padded, 1e-9)  # no 0 / 0 in dense candidates
-        fit = self.fit = self.deployed.alignment.experts(self._next(), one)
+        self._place += 1
+        fit = self.fit = self.deployed.alignment.experts(self._place, one)
         if fit is not None:
             run, reached = one.sized(fit.weight, fit.sides), fit.reached
             bytes_, flops = one.distinct * fit.read * per_element + run.moved, run.flops
-            useful = useful * (one.weight / np.maximum(fit.weight, 1.0))
+            useful = useful * fit.filled
         self.ledger.operator(
             Role.EXPERTS,
             "routed experts",

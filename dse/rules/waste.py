@@ -202,7 +202,7 @@ def _alignment(steps: Steps) -> Iterator[Finding]:
             f"{one.gemm.name} {whole(one.gemm.inner[i])} x {whole(one.gemm.out[i])} "
             f"({one.gemm.bytes[i]:g} bytes)"
             for one in steps.prefill_gemms
-            if one.gemm.count[i] > 0.0 and one.gemm.bytes[i] < CLIFF_BYTES
+            if one.gemm.count[i] > 0.0 and one.gemm.reached[i] < 1.0
         ]
         return "; ".join(off)
 

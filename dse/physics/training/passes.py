@@ -49,11 +49,11 @@ ACTIVATIONS = (Role.ACTIVATION, Role.EXPERT_ACTIVATION)
 OF_EXPERTS = (Role.EXPERT_ORDER, Role.EXPERT_ACTIVATION)
 
 
-def law_seconds(law: Law, flops: Floats, bytes_: Floats, reached: Floats | float = 1.0) -> Floats:
+def law_seconds(law: Law, flops: Floats, bytes_: Floats, reached: Floats | None = None) -> Floats:
     """(n,) seconds of one kernel by its law (`dse.physics.ledger`); `reached`: the share of its
     speed that misaligned sizes leave it."""
     busy = busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte)
-    return busy / reached + law.fixed_s
+    return (busy if reached is None else busy / reached) + law.fixed_s
 
 
 class Pass:
@@ -149,7 +149,7 @@ class Pass:
             rows = rows / self.tensor_split
         linear, useful = part in LINEAR, 2.0 * rows * (inner * out) * count
         self._place += 1
-        fit, reached = deployed.alignment.product(self._place, one), 1.0
+        fit, reached = deployed.alignment.product(self._place, one), None
         weight = held = inner * out
         sides = inner + out
         if fit is not None:
@@ -175,7 +175,7 @@ class Pass:
             self._keep_input(role, count, linear, rows, inner, out)
 
     def _product(
-        self, part: str, linear: bool, flops: Floats, bytes_: Floats, reached: Floats | float
+        self, part: str, linear: bool, flops: Floats, bytes_: Floats, reached: Floats | None
     ) -> Floats:
         seconds = law_seconds(self.deployed.law("gemm", part), flops, bytes_, reached)
         if not linear:
@@ -308,7 +308,7 @@ class Pass:
         experts and back, and the activation between the products."""
         self._place += 1
         fit = self.deployed.alignment.experts(self._place, one)
-        run, reached, count, held = one, 1.0, one.block.count, one.distinct * one.weight
+        run, reached, count, held = one, None, one.block.count, one.distinct * one.weight
         if fit is not None:
             run, reached = one.sized(fit.weight, fit.sides), fit.reached
             held = one.distinct * fit.read
@@ -330,7 +330,7 @@ class Pass:
         self.elementwise(Role.EXPERT_ACTIVATION, "expert activation", count, between)
         self._keep_experts(one)
 
-    def _grouped(self, flops: Floats, bytes_: Floats, reached: Floats | float) -> Floats:
+    def _grouped(self, flops: Floats, bytes_: Floats, reached: Floats | None) -> Floats:
         law = self.deployed.law("experts", "experts")
         seconds = law_seconds(law, flops, bytes_, reached) * self.slower
         if self.in_bf16 is None:
