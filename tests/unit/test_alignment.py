@@ -31,7 +31,16 @@ from tests.helpers_training import train
 
 FOUR = ("h100_sxm", "h200_sxm", "b200_sxm", "mi300x")
 # Of every family with a grain, one chip, and one of none.
-SOME = ("h100_sxm", "b200_sxm", "mi300x", "tpu_v5p", "tpu_v6e", "trn2_16", "gaudi3", "ascend_910b")
+SOME = (
+    "h100_sxm",
+    "b200_sxm",
+    "mi300x",
+    "tpu_v5p",
+    "tpu_v6e",
+    "trn2_16",
+    "gaudi3",
+    "ascend_910c_cm384",
+)
 LOAD = workload(2048.0, 512.0)
 
 
@@ -127,19 +136,18 @@ def test_most_published_models_fit_on_one_gpu():
     size=st.integers(65, 9000),
     chip=st.sampled_from(SOME),
     dtype=st.sampled_from(["bf16", "fp8", "nvfp4", "mxfp4", "int4"]),
-    where=st.sampled_from(["hidden", "intermediate_size", "both"]),
+    where=st.sampled_from(["hidden", "intermediate_size"]),
     tp=st.sampled_from([1.0, 2.0, 8.0]),
 )
 def test_a_misaligned_size_is_never_faster_than_the_next_that_fits(
     size: int, chip: str, dtype: str, where: str, tp: float
 ):
-    fits = grain_of(load_catalog().chip(chip).family).lines * tp
+    lines = grain_of(load_catalog().chip(chip).family).lines
+    # Ranks share widths, and gate and up-projection lie side by side: half the step will do.
+    fits = lines if where == "hidden" else lines / 2.0 * tp
     sizes = np.array([float(size), np.ceil(size / fits) * fits])
     batch = deploy("llama-2-7b", chip, weight_dtype=dtype, repeat=2, tensor_parallel=tp)
-    if where in ("hidden", "both"):
-        batch = sized(batch, hidden=sizes)
-    if where in ("intermediate_size", "both"):
-        batch = sized(batch, intermediate_size=sizes)
+    batch = sized(batch, **{where: sizes})
     # Element-wise kernels and collectives have no grain: they move the columns that there are.
     deployed = Deployed(batch, machines())
     for step in (gemms.prefill(deployed, 2048.0, 2048.0), gemms.decode(deployed, 16.0, 2048.0)):
@@ -153,7 +161,7 @@ def test_a_misaligned_size_is_never_faster_than_the_next_that_fits(
     dtype=st.sampled_from(["bf16", "fp8", "nvfp4", "mxfp4"]),
 )
 def test_nor_is_a_misaligned_expert(width: int, chip: str, dtype: str):
-    fits = grain_of(load_catalog().chip(chip).family).lines
+    fits = max(grain_of(load_catalog().chip(chip).family).lines / 2.0, 1.0)
     sizes = np.array([float(width), np.ceil(width / fits) * fits])
     batch = deploy("qwen3-30b-a3b", chip, weight_dtype=dtype, repeat=2)
     batch = sized(batch, expert_intermediate_size=sizes)
@@ -209,7 +217,7 @@ def test_the_whole_kernel_is_slowed_in_prefill_and_decode():
 
 def test_a_candidate_costs_the_same_alone_and_among_others():
     rng = np.random.default_rng(1)
-    chips = ("h100_sxm", "mi300x", "tpu_v6e", "ascend_910b")
+    chips = ("h100_sxm", "mi300x", "tpu_v6e", "ascend_910c_cm384")
     for dtype in ("bf16", "fp8", "mxfp4"):
         many = deploy("deepseek-v3", "h100_sxm", weight_dtype=dtype, repeat=40)
         codes = np.array([CHIPS.index(chips[k % 4]) for k in range(40)], dtype=np.intp)
@@ -245,7 +253,7 @@ def test_padding_is_no_useful_arithmetic():
         ("mi300x", 112, 128),
         ("tpu_v5p", 64, 128),
         ("tpu_v5p", 192, 256),
-        ("ascend_910b", 100, 100),
+        ("ascend_910c_cm384", 100, 100),
     ],
 )
 def test_heads_are_padded_to_what_kernels_are_compiled_for(chip: str, size: int, computed: int):
