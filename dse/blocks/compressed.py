@@ -135,13 +135,16 @@ class Compressed(Attention):
         read = step.decode_rows * (
             near + seen_by_decode(step.context / per_latent, block["index_topk"])
         )
+        computed, filled = deployed.heads(block, "latent", latent)
         self.attend(
             step,
             count,
-            prompt_flops=4.0 * step.prefill_rows * seen * heads * latent,
+            prompt_flops=4.0 * step.prefill_rows * seen * heads * computed,
             prompt_bytes=4.0 * step.prefill_rows * heads * latent * ACTIVATION_BYTES,
-            decode_flops=4.0 * read * step.verified * heads * latent,
+            decode_flops=4.0 * read * step.verified * heads * computed,
             cache=read * latent * deployed.kv_bytes,
+            prompt_filled=filled,
+            decode_filled=filled,
         )
         gemm(Role.OUTPUT, "attention output, within groups", first)
         gemm(Role.PROJECTION, "attention output projection", second)

@@ -128,6 +128,7 @@ class Gqa(Attention):
         heads, kv_heads = self._heads(deployed, block)
         qkv, out = self._widths(deployed, block)
         pair = _pair(block)
+        computed, filled = deployed.heads(block, "pair", block["head_dim"], block["v_head_dim"])
 
         step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * hidden)
         label = "query-key-value projection"
@@ -142,10 +143,12 @@ class Gqa(Attention):
         self.attend(
             step,
             count,
-            prompt_flops=2.0 * step.prefill_rows * seen * heads * pair,
+            prompt_flops=2.0 * step.prefill_rows * seen * heads * computed,
             prompt_bytes=step.prefill_rows * (heads + kv_heads) * pair * ACTIVATION_BYTES,
-            decode_flops=2.0 * read * step.verified * heads * pair,
+            decode_flops=2.0 * read * step.verified * heads * computed,
             cache=read * (kv_heads * pair * deployed.kv_bytes),
+            prompt_filled=filled,
+            decode_filled=filled,
         )
         label = "attention output projection"
         step.gemm(Product(Role.OUTPUT, label, count, "attention", rows, hidden, out))

@@ -170,9 +170,12 @@ class Attention(Kind):
         decode_flops: Floats,
         cache: Floats,
         output_bytes: Floats | None = None,
+        prompt_filled: Floats | None = None,
+        decode_filled: Floats | None = None,
     ) -> None:
         """Attention over the prompt and over the cache: operations and bytes, (n,) each on one
-        chip, by the laws of the kind (prefill, decode)."""
+        chip, by the laws of the kind (prefill, decode). The operations have padded heads, of which
+        the shares `filled` are no padding; the bytes have not."""
         prefill, decode = self.laws or ("prefill_attention", "decode_attention")
         step.over_prompt(
             Mixing(
@@ -182,12 +185,24 @@ class Attention(Kind):
                 prefill,
                 "kv",
                 prompt_flops,
-                prompt_bytes,
+                prompt_bytes if prompt_filled is None else prompt_bytes / prompt_filled,
                 output_bytes=output_bytes,
+                filled=prompt_filled,
             )
         )
-        label = "attention over the KV cache"
-        step.over_cache(Mixing(Role.CACHE, label, count, decode, "kv", decode_flops, cache, cache))
+        step.over_cache(
+            Mixing(
+                Role.CACHE,
+                "attention over the KV cache",
+                count,
+                decode,
+                "kv",
+                decode_flops,
+                cache if decode_filled is None else cache / decode_filled,
+                cache,
+                filled=decode_filled,
+            )
+        )
 
     def borrows(self, block: Block) -> NDArray[np.bool_] | None:
         """No kernel of an indexer is measured."""

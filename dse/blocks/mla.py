@@ -115,6 +115,9 @@ class Mla(Attention):
         heads, latent = self._heads(deployed, block), _latent(block)
         down, query, kv, out = self._projections(deployed, block)
         pair = _query_width(block) + block["v_head_dim"]
+        sizes = (_query_width(block), block["v_head_dim"])
+        computed, prompt_filled = deployed.heads(block, "prompt", *sizes)
+        absorbed, decode_filled = deployed.heads(block, "decode", latent, block["kv_lora_rank"])
 
         def gemm(role: Role, label: str, sizes: tuple[Floats, Floats]) -> None:
             step.gemm(Product(role, label, count, "attention", rows, *sizes))
@@ -125,13 +128,13 @@ class Mla(Attention):
         step.elementwise(Role.LATENT_NORM, label, count, 4.0 * rows * down[0])
         gemm(Role.LATENT_UP, "query up-projection", query)
         gemm(Role.LATENT_UP, "KV up-projection", kv)
-        flops = step.prefill_rows * step.prompt_tokens * heads * pair
+        flops = step.prefill_rows * step.prompt_tokens * heads * computed
         context = step.context
         if "index_topk" in block.sizes:
             topk = block["index_topk"]
             indexer.add(step, block, query[1])
-            absorbed = 2.0 * heads * (latent + block["kv_lora_rank"])
-            chosen = step.prefill_rows * seen_by_prompt(step.prompt_tokens, topk) * absorbed
+            seen = seen_by_prompt(step.prompt_tokens, topk)
+            chosen = step.prefill_rows * seen * (2.0 * heads * absorbed)
             flops = np.where(topk > 0.0, np.minimum(flops, chosen), flops)
             context = seen_by_decode(context, topk)
         if "output_gate" in block.sizes:
@@ -145,8 +148,10 @@ class Mla(Attention):
             prompt_flops=flops,
             prompt_bytes=2.0 * step.prefill_rows * heads * pair * ACTIVATION_BYTES,
             output_bytes=rows * heads * block["v_head_dim"] * ACTIVATION_BYTES,
-            decode_flops=2.0 * read * step.verified * heads * (latent + block["kv_lora_rank"]),
+            decode_flops=2.0 * read * step.verified * heads * absorbed,
             cache=read * latent * deployed.kv_bytes,
+            prompt_filled=prompt_filled,
+            decode_filled=decode_filled,
         )
         gemm(Role.OUTPUT, "attention output projection", out)
         step.tensor_all_reduce("attention all-reduce", count)

@@ -83,7 +83,8 @@ class Product(NamedTuple):
 class Mixing(NamedTuple):
     """`times` kernels in which tokens meet tokens, (n,) each: the kernel `law` on the format of
     `part`. `cache` of the bytes must be read from the cache, where it is over one; `output_bytes`
-    are the output of a prompt's, where all else can be made from latents again."""
+    are the output of a prompt's, where all else can be made from latents again. `filled` is the
+    share of flops and bytes that is not padding of heads; None where none are padded."""
 
     role: Role
     label: str
@@ -94,6 +95,7 @@ class Mixing(NamedTuple):
     bytes_: Floats
     cache: Floats | None = None
     output_bytes: Floats | None = None
+    filled: Floats | None = None
 
 
 class Experts(NamedTuple):
@@ -120,6 +122,10 @@ class Experts(NamedTuple):
     def moved(self) -> Floats:
         """(n,) bytes of tokens in and out."""
         return self.busiest * (self.latent + self.width) * 2.0 * ACTIVATION_BYTES
+
+    def sized(self, weight: Floats, sides: Floats) -> Experts:
+        """The same with other elements and columns, both together, (n,)."""
+        return self._replace(weight=weight, width=sides, latent=np.zeros_like(sides))
 
     @property
     def uneven(self) -> Floats:
@@ -176,6 +182,11 @@ class Chips(Ranks, Protocol):
     expert_padding_rows: Floats
     weight_bytes: dict[str, Floats]
     leaving: dict[int, list[Floats]]
+
+    def heads(self, block: Block, name: str, *sizes: Floats) -> tuple[Floats, Floats | None]:
+        """(sum of head sizes as kernels compute them, the share of it that is not padding), (n,);
+        None where none are padded. `name` tells several of a block apart."""
+        ...
 
 
 class Operators(Protocol):

@@ -8,12 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from dse.blocks.operators import Exchange
+from dse.physics.alignment import Alignment
 from dse.physics.calibrated import LawTable
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
 from dse.schema.dtypes import CODE, DTYPES
-from dse.space.candidates import BYTES, CandidateBatch, Codes, Floats
+from dse.space.candidates import BYTES, Block, CandidateBatch, Codes, Floats
 
 
 class Law:
@@ -81,6 +82,7 @@ class Deployed:
         self.weight_bytes = {part: BYTES[code] for part, code in batch.weight_dtype.items()}
         self.offload = offload_of(batch, machines.tiers)
         self.stream_fixed_s = machines.stream_fixed_s[chip]
+        self.alignment = Alignment(machines.grain, batch)
         self._laws: dict[tuple[str, str], Law] = {}
         # Of each block, by its id, the share of its experts' traffic that leaves a domain: the same
         # in every step, kept by `dse.blocks.moe`.
@@ -98,6 +100,10 @@ class Deployed:
     def expert_group(self) -> Group:
         """All chips that share an instance's experts."""
         return Group(self.machines.fabric, self.batch.chip, self.group, self.domain)
+
+    def heads(self, block: Block, name: str, *sizes: Floats) -> tuple[Floats, Floats | None]:
+        """As `dse.blocks.operators.Chips`."""
+        return self.alignment.heads(block, name, *sizes)
 
     def cost(self, one: Exchange) -> Cost:
         """Of each of the collectives."""

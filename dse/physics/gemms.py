@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dse.blocks.operators import Experts, Product, Role
-from dse.physics.deployed import Deployed
-from dse.physics.ledger import Entry
+from dse.blocks.operators import ACTIVATION_BYTES, Experts, Product, Role
+from dse.physics.alignment import stored
+from dse.physics.deployed import Deployed, Law
+from dse.physics.ledger import Entry, busy_s
 from dse.physics.step import Step, computed_rows
 from dse.space.candidates import Floats
 
@@ -24,8 +25,12 @@ from dse.space.candidates import Floats
 class Gemm:
     """`count` products of one kind; arrays (n,). `part` is the weight part whose format it has.
     `groups`: products that run as one (experts of a rank), 1 else. `compute_s` without the padding
-    of rows that the model counts, `memory_s`, `fixed_s` and `seconds` (as predicted) are those of
-    all `count`; `p` is the exponent of their sum (`dse.physics.ledger`)."""
+    of rows that the model counts, `memory_s` and `fixed_s` are those of all `count` at full speed;
+    `p` is the exponent of their sum (`dse.physics.ledger`). Of the `seconds` as predicted,
+    `cliff_s` are lost since misaligned widths reach the share `reached` of that speed, and
+    `padding_s` to columns beyond the matrix; of what is computed the share `filled` is within it
+    (`dse.physics.alignment`). Both widths are multiples of `bytes`; `computed_out` columns are
+    computed."""
 
     role: Role
     name: str
@@ -40,6 +45,12 @@ class Gemm:
     memory_s: Floats
     fixed_s: Floats
     seconds: Floats
+    reached: Floats
+    cliff_s: Floats
+    padding_s: Floats
+    filled: Floats
+    bytes: Floats
+    computed_out: Floats
 
     def seconds_at(self, compute: Floats | float, all_: Floats | float = 1.0) -> Floats:
         """(n,) seconds where arithmetic reaches a share `compute`, and the whole kernel a share
@@ -48,6 +59,30 @@ class Gemm:
         larger = np.maximum(np.maximum(busy, memory), 1e-300)
         total = ((busy / larger) ** self.p + (memory / larger) ** self.p) ** (1.0 / self.p)
         return total * larger / all_ + self.fixed_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """What the ledger noted of one kernel, which products share: its seconds, at full speed those
+    of compute and of memory, with padding, and the shares of these that no padding of columns
+    takes."""
+
+    law: Law
+    seconds: Floats
+    compute_s: Floats
+    memory_s: Floats
+    fixed_s: Floats
+    filled: Floats
+    light: Floats
+
+    @property
+    def busy_s(self) -> Floats:
+        return busy_s(self.law, self.compute_s, self.memory_s)
+
+    @property
+    def padding_s(self) -> Floats:
+        plain = busy_s(self.law, self.compute_s * self.filled, self.memory_s * self.light)
+        return self.busy_s - plain
 
 
 class NotedStep(Step):
@@ -60,39 +95,100 @@ class NotedStep(Step):
         super().__init__(deployed, keep=True, **work)
         self.gemms += self._of_experts
 
+    def gemm(self, one: Product) -> None:
+        super().gemm(one)
+        useful = one.rows / np.maximum(computed_rows(one.rows), 1e-30)
+        per_element = self.deployed.weight_bytes.get(one.part, ACTIVATION_BYTES)
+        out, inner = self._stored(one.part, one.out), self._stored(one.part, one.inner)
+        kernel = self._kernel(
+            self.gemm_law(one.part), inner * out, inner + out, per_element, one.rows
+        )
+        self.gemms.append(self._noted(one, self.always, kernel, 1.0, useful))
+
+    def experts(self, one: Experts) -> None:
+        super().experts(one)
+        name, block = self._last.name, one.block
+        experts, matrices = np.maximum(block["experts"], 1.0), np.maximum(block["matrices"], 2.0)
+        rows = one.tokens * block["experts_per_token"] / experts
+        groups = np.ceil(experts / self.deployed.expert_parallel)
+        up = (matrices - 1.0) / matrices
+        width, latent = self._stored("experts", one.width), self._stored("experts", one.latent)
+        kernel = self._kernel(
+            self.deployed.law("experts", "experts"),
+            block["matrices"] * width * latent,
+            width + latent,
+            one.distinct * self.deployed.weight_bytes["experts"],
+            2.0 * one.busiest,
+        )
+        for way, out, inner, share in (
+            ("up", (matrices - 1.0) * one.width, one.latent, up),
+            ("down", one.latent, one.width, 1.0 - up),
+        ):
+            label = f"{name} {way}-projection"
+            product = Product(Role.EXPERTS, label, block.count, "experts", rows, out, inner)
+            self._of_experts.append(self._noted(product, groups, kernel, share, 1.0))
+
     @property
     def _last(self) -> Entry:
         assert self.ledger.entries is not None
         return self.ledger.entries[-1]
 
-    def gemm(self, one: Product) -> None:
-        super().gemm(one)
-        useful = one.rows / np.maximum(computed_rows(one.rows), 1e-30)
-        p = self.gemm_law(one.part).p
-        self.gemms.append(Gemm(*one, self.always, p, *_seconds(self._last, 1.0, useful)))
+    def _stored(self, part: str, size: Floats) -> Floats:
+        return stored(size, self.deployed.alignment.code(part))
 
-    def experts(self, one: Experts) -> None:
-        super().experts(one)
-        entry, block, p = self._last, one.block, self.deployed.law("experts", "experts").p
-        experts, matrices = np.maximum(block["experts"], 1.0), np.maximum(block["matrices"], 2.0)
-        rows = one.tokens * block["experts_per_token"] / experts
-        groups = np.ceil(experts / self.deployed.expert_parallel)
-        up = (matrices - 1.0) / matrices
-        for way, out, inner, share in (
-            ("up", (matrices - 1.0) * one.width, one.latent, up),
-            ("down", one.latent, one.width, 1.0 - up),
-        ):
-            label = f"{entry.name} {way}-projection"
-            product = Product(Role.EXPERTS, label, block.count, "experts", rows, out, inner)
-            self._of_experts.append(Gemm(*product, groups, p, *_seconds(entry, share)))
+    def _kernel(
+        self,
+        law: Law,
+        weight: Floats,
+        sides: Floats,
+        per_element: Floats | float,
+        rows: Floats,
+    ) -> _Kernel:
+        """The kernel that ran last, of so many elements and columns, and rows that it moves."""
+        last, fit, filled, light = self._last, self.fit, self.always, self.always
+        compute_s, memory_s = last.compute_s, last.memory_s
+        if fit is not None:
+            if fit.reached is not None:
+                compute_s, memory_s = compute_s * fit.reached, memory_s * fit.reached
+            filled = np.where(fit.weight > 0.0, weight / np.maximum(fit.weight, 1.0), 1.0)
+            read = fit.read * per_element + rows * fit.sides * ACTIVATION_BYTES
+            plain = weight * per_element + rows * sides * ACTIVATION_BYTES
+            light = np.where(read > 0.0, plain / np.maximum(read, 1e-30), 1.0)
+        return _Kernel(law, last.seconds, compute_s, memory_s, last.fixed_s, filled, light)
 
-
-def _seconds(
-    entry: Entry, share: Floats | float, useful: Floats | float = 1.0
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """A share of the seconds of compute without padding, of memory, fixed ones and all."""
-    compute_s, memory_s = entry.compute_s * useful * share, entry.memory_s * share
-    return compute_s, memory_s, entry.fixed_s * share, entry.seconds * share
+    def _noted(
+        self,
+        one: Product,
+        groups: Floats,
+        kernel: _Kernel,
+        share: Floats | float,
+        useful: Floats | float,
+    ) -> Gemm:
+        """A product that takes a `share` of a kernel, of whose computed rows `useful` are no
+        padding."""
+        alignment = self.deployed.alignment
+        fit, reached, filled = alignment.fit(one), self.always, self.always
+        if fit is not None:
+            reached = self.always if fit.reached is None else fit.reached
+            held = self._stored(one.part, one.out) * self._stored(one.part, one.inner)
+            filled = np.where(fit.weight > 0.0, held / np.maximum(fit.weight, 1.0), 1.0)
+        busy, fixed = kernel.busy_s * share, kernel.fixed_s * share
+        slowed = busy / reached
+        return Gemm(
+            *one,
+            groups,
+            kernel.law.p,
+            kernel.compute_s * useful * share,
+            kernel.memory_s * share,
+            fixed,
+            kernel.seconds * share if self.fit is None else slowed + fixed,
+            reached,
+            slowed - busy,
+            kernel.padding_s * share,
+            filled,
+            alignment.bytes(one),
+            alignment.computed(one),
+        )
 
 
 def prefill(deployed: Deployed, tokens: Floats | float, prompt: Floats | float) -> NotedStep:

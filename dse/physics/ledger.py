@@ -123,20 +123,25 @@ class Ledger:
         held: str = "weights",
         elsewhere: Floats | None = None,
         mean: Floats | None = None,
+        reached: Floats | None = None,
     ) -> None:
         """`count` layers of one operator: flops and bytes (n,) per layer and chip, `touched` of
         them weights or cache; `present` is 0 where the step does not run it, so that its fixed
         cost goes too; `useful` is the share of the flops that is not padding or imbalance; `held`
         says what is touched: weights, experts or cache; `elsewhere`: on how many other chips for
         each one of this rank the same work runs; `mean`: what the mean chip does of the flops,
-        which are those of the busiest."""
+        which are those of the busiest; `reached`: the share of its speed that a kernel of
+        misaligned sizes reaches, fixed cost apart (None: all of it)."""
         times = count if present is None else count * present
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
         busy = busy_s(law, compute, memory)
+        if reached is not None:
+            busy /= reached
         if self.deployed.power_capped and self.parts:
+            arithmetic = compute if reached is None else compute / reached
             slope = busy / (1.0 + (memory / np.maximum(compute, 1e-300)) ** law.p)
-            self.compute_slope_s += np.where(law.p == 1.0, compute, slope) * times
+            self.compute_slope_s += np.where(law.p == 1.0, arithmetic, slope) * times
         busy += law.fixed_s
         busy *= times
         self.seconds += busy
@@ -156,6 +161,9 @@ class Ledger:
             self._elsewhere.append((elsewhere, worked, moved, times * touched))
         self.floor_compute_s += peak if useful is None else peak * useful
         self.touched_bytes += times * touched
+        if reached is not None:
+            compute /= reached
+            memory /= reached
         self.compute_s += compute
         self.memory_s += memory
         self.fixed_s += fixed

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.physics.alignment import GrainTable, grain_table
 from dse.physics.calibrated import LawTable, Table, calibrated_fabric, calibrated_laws
 from dse.physics.fabrics import Fabric, compile_fabric
 from dse.physics.intervals import Spread, spread_of
@@ -62,6 +63,7 @@ class Machines:
     kin: tuple[str, ...]  # of each chip: `dse.physics.kin`
     tiers: TierTable
     stream_fixed_s: Table  # fixed cost of an element-wise kernel
+    grain: GrainTable
     rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
     power: Power = field(default_factory=Power)
 
@@ -120,6 +122,7 @@ def compile_machines(
         kin=tuple(kin_of(catalog, row) for row in rows),
         tiers=tier_table(rows, catalog.tiers),
         stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
+        grain=grain_table(rows),
         rack=rack
         and rack_table(
             rack,

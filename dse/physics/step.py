@@ -13,6 +13,7 @@ import numpy as np
 from dse.blocks import KINDS
 from dse.blocks.moe import ROUTING_SKEW
 from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Product, Role
+from dse.physics.alignment import Fit
 from dse.physics.collectives import Cost
 from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import Ledger
@@ -95,6 +96,8 @@ class Step:
         skew = deployed.batch.routing_skew
         self.routing_skew: Floats | float = ROUTING_SKEW if skew is None else skew
         self._reduced: Cost | None = None
+        self._place = -1  # of the product that was added last
+        self.fit: Fit | None = None  # its
         self._run()
 
     def _run(self) -> None:
@@ -131,32 +134,58 @@ class Step:
         return self.deployed.expert_group.domains
 
     def gemm(self, one: Product) -> None:
-        weight = one.inner * one.out
-        touched = weight * self.deployed.weight_bytes.get(one.part, ACTIVATION_BYTES)
-        bytes_ = touched + one.rows * (one.inner + one.out) * ACTIVATION_BYTES
+        weight, reached = one.inner * one.out, None
+        per_element = self.deployed.weight_bytes.get(one.part, ACTIVATION_BYTES)
+        touched = read = weight * per_element
         computed, useful = self.computed_rows, self.useful_rows
         if one.rows is not self.rows:
             computed = computed_rows(one.rows)
             useful = one.rows / computed
+        self._place += 1
+        fit = self.fit = self.deployed.alignment.product(self._place, one)
+        if fit is None:
+            sides = one.inner + one.out
+        else:
+            weight, sides, reached, useful = fit.weight, fit.sides, fit.reached, useful * fit.filled
+            read = fit.read * per_element
+        bytes_ = read + one.rows * sides * ACTIVATION_BYTES
         flops, law = 2.0 * computed * weight, self.gemm_law(one.part)
         self.ledger.operator(
-            one.role, one.label, one.times, law, flops, bytes_, touched, useful=useful
+            one.role,
+            one.label,
+            one.times,
+            law,
+            flops,
+            bytes_,
+            touched,
+            useful=useful,
+            reached=reached,
         )
 
     def experts(self, one: Experts) -> None:
-        touched = one.distinct * one.weight * self.deployed.weight_bytes["experts"]
+        per_element = self.deployed.weight_bytes["experts"]
+        touched = one.distinct * one.weight * per_element
+        bytes_, flops, reached = touched + one.moved, one.flops, None
+        useful = one.mean / np.maximum(one.padded, 1e-9)  # no 0 / 0 in dense candidates
+        self._place += 1
+        fit = self.fit = self.deployed.alignment.experts(self._place, one)
+        if fit is not None:
+            run, reached = one.sized(fit.weight, fit.sides), fit.reached
+            bytes_, flops = one.distinct * fit.read * per_element + run.moved, run.flops
+            useful = useful * fit.filled
         self.ledger.operator(
             Role.EXPERTS,
             "routed experts",
             one.block.count,
             self.deployed.law("experts", "experts"),
-            one.flops,
-            touched + one.moved,
+            flops,
+            bytes_,
             touched,
-            useful=one.mean / np.maximum(one.padded, 1e-9),  # no 0 / 0 in dense candidates
+            useful=useful,
             held="experts",
             elsewhere=self.idle_ranks,
             mean=1.0 - one.uneven,
+            reached=reached,
         )
 
     def over_prompt(self, one: Mixing) -> None:
@@ -176,6 +205,7 @@ class Step:
             one.bytes_,
             0.0 if touched is None else touched,
             present,
+            useful=one.filled,
             held=held,
         )
 

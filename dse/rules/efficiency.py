@@ -13,38 +13,16 @@ split over it (assumed). Libraries have more tiles than the three here, and sche
 the last wave, so that the best of these is an upper bound of the loss. At few rows products are
 bound by memory: nothing is lost to tiles at SMALL rows or fewer (assumed).
 
-A matrix unit of U x U takes weights of whole U in both dimensions, and rows in eights (TPU).
-
-Alignment is a cliff: on H100 widths that are multiples of 64 bytes reach the same within 1%, one of
-4 bytes (10,922 in bf16) reaches 68%. Between 4 and 64 bytes nothing is measured; the cliff is taken
-to lie at 16 bytes, what one vector load takes.
+What misaligned sizes cost is in every prediction, and in `dse.physics.alignment`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dse.schema.dtypes import BITS, DTYPES
 from dse.space.candidates import Floats
 
 SMALL = 256.0
-# hardware/measurements/gemm_alignment.csv: H100, bf16, rates at widths of 10,922 and 10,944.
-MISALIGNED = 272.7 / 398.4
-CLIFF_BYTES = 16.0
-MEASURED_BYTES = 64.0  # aligned so far, widths were measured to be alike
-FULL_BYTES = 128.0  # what NVIDIA recommends from A100 on
-ELEMENT_BITS = np.array([int(BITS[dtype]) for dtype in DTYPES], dtype=np.int64)
-
-
-def aligned_bytes(size: Floats, bits: np.ndarray) -> Floats:
-    """(n,) largest power of two, up to 128, that divides `size` elements of `bits` in bytes; below
-    1 where they do not fill a byte."""
-    return np.gcd(np.rint(size * bits).astype(np.int64), 8 * int(FULL_BYTES)) / 8.0
-
-
-def alignment_efficiency(bytes_: Floats) -> Floats:
-    """(n,) share of its speed that a product whose rows are aligned to `bytes_` reaches."""
-    return np.where(bytes_ < CLIFF_BYTES, MISALIGNED, 1.0)
 
 
 def tile_efficiency(rows: Floats, out: Floats, tile: tuple[float, float]) -> Floats:
@@ -86,14 +64,3 @@ def best_tile(
         tile, wave = np.where(better, used, tile), np.where(better, busy, wave)
     few = (rows * groups <= SMALL) | (rows * out <= 0.0)
     return np.where(few, 1.0, tile), np.where(few, 1.0, wave)
-
-
-def unit_efficiency(
-    rows: Floats, out: Floats, inner: Floats, unit: float, row_unit: float
-) -> Floats:
-    """(n,) useful share of a matrix unit of `unit` x `unit`."""
-
-    def share(size: Floats, step: float) -> Floats:
-        return size / np.maximum(np.ceil(size / step) * step, 1.0)
-
-    return share(rows, row_unit) * share(out, unit) * share(inner, unit)

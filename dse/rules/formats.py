@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dse.physics.alignment import MX_BLOCK
 from dse.rules.case import Case, Width
 from dse.rules.kinds import SGLANG, TRTLLM, VLLM, Found, Part, Rule, rule, whole
 from dse.schema.dtypes import CODE
@@ -102,7 +103,6 @@ def INT8_WIDTHS(case: Case) -> Found:
     return _blocks(case, "int8", 16.0)
 
 
-MX_BLOCK = 32.0
 MX = Rule(
     "mxfp4_blocks_whole",
     "waste",

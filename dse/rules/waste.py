@@ -1,35 +1,28 @@
 """What a shape costs in time: matrix products that do not fill the chip, copies, padding.
 
-Costs are shares of the predicted step (device and network, without the host). Those of tiles,
-waves, matrix units, alignment and blocks are not in any prediction, and must not be added to one:
-the laws of kernels were fitted to measured products of many shapes, so that their mean waste is in
-them.
+Costs are shares of the predicted step (device and network, without the host). Those of alignment,
+padding and blocks are in every prediction (`dse.physics.alignment`). Those of tiles and waves are
+in none, and must not be added to one: the laws of kernels were fitted to measured products of many
+shapes, so that their mean waste is in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dse.blocks.operators import Role
+from dse.physics.alignment import CLIFF_BYTES, ELEMENT_BITS, MEASURED_BYTES, MX_BLOCK
 from dse.physics.gemms import Gemm, NotedStep
 from dse.physics.phases import layer_imbalance
 from dse.physics.step import padded_vocabulary
 from dse.rules.case import Width, split_widths
 from dse.rules.divide import VOCABULARY_MULTIPLE
-from dse.rules.efficiency import (
-    CLIFF_BYTES,
-    ELEMENT_BITS,
-    MEASURED_BYTES,
-    aligned_bytes,
-    alignment_efficiency,
-    best_tile,
-    unit_efficiency,
-)
+from dse.rules.efficiency import best_tile
 from dse.rules.families.family import Family
-from dse.rules.formats import MX, MX_BLOCK, mx_padding
+from dse.rules.formats import MX, mx_padding
 from dse.rules.kinds import Finding, Rule, whole
 from dse.schema.dtypes import CODE
 from dse.space.candidates import CandidateBatch, Floats
@@ -59,10 +52,18 @@ TILES = Rule(
     "split K",
     "derived",
 )
+COLUMNS = Rule(
+    "column_padding",
+    "waste",
+    "widths on a rank are multiples of 64: kernels compute and read whole steps",
+    "the smallest tile that libraries run at full speed, and 128 bytes of bf16; that the memory "
+    "time of the padding is lost too is assumed",
+    "derived",
+)
 UNIT = Rule(
     "matrix_unit",
     "waste",
-    "widths of prefill and training products are multiples of the matrix unit",
+    "widths are multiples of the matrix unit",
     "documentation of the chip family",  # each names its own
     "derived",
 )
@@ -92,20 +93,14 @@ PADDING = Rule(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A product and what it reaches; arrays (n,). `added_s`: seconds that all `count` of them take
-    beyond those of a shape that fills the chip."""
+    """A product and what it reaches; arrays (n,). `tile` is the useful share of what is computed in
+    whole tiles or by the matrix unit. `added_s`: seconds that all `count` of them take beyond the
+    predicted ones."""
 
     gemm: Gemm
-    bytes: Floats
-    alignment: Floats
     tile: Floats
     wave: Floats
-    tiles_s: Floats
-    alignment_s: Floats
-
-    @property
-    def added_s(self) -> Floats:
-        return self.tiles_s + self.alignment_s
+    added_s: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,45 +115,23 @@ class Filling:
 
 
 def judge_products(step: NotedStep, filling: Filling, tiled: bool) -> list[Judged]:
-    """Every product of a step; `tiled`: tiles, waves and matrix units count (prefill, training)."""
-    batch, family = step.deployed.batch, filling.family
-    ones = np.ones(len(batch))
+    """Every product of a step; `tiled`: tiles and waves count (prefill, training)."""
+    family, ones = filling.family, np.ones(step.deployed.n)
     judged = []
     for gemm in step.gemms:
-        code = batch.weight_dtype.get(gemm.part, np.full(len(batch), CODE["bf16"]))
-        bits = ELEMENT_BITS[code]
-        least = np.minimum(
-            aligned_bytes(_stored(gemm.out, code), bits),
-            aligned_bytes(_stored(gemm.inner, code), bits),
-        )
-        align = alignment_efficiency(least) if family.aligned else ones
-        tile = wave = ones
-        if tiled and family.tiles:
-            tile, wave = best_tile(gemm.rows, gemm.out, family.tiles, filling.units, gemm.groups)
-        elif tiled and filling.matrix_unit is not None:
-            rows = np.where(gemm.groups > 1.0, family.row_unit, gemm.rows)
-            tile = unit_efficiency(rows, gemm.out, gemm.inner, filling.matrix_unit, family.row_unit)
         there = (gemm.count > 0.0) & (gemm.out > 0.0) & (gemm.inner > 0.0)
-        used = np.where(there, tile * wave, 1.0)
-        align = np.where(there, align, 1.0)
-        filled = gemm.seconds_at(used)
-        judged.append(
-            Judged(
-                gemm,
-                least,
-                align,
-                tile,
-                wave,
-                np.where(there, filled - gemm.seconds_at(1.0), 0.0),
-                np.where(there, gemm.seconds_at(used, align) - filled, 0.0),
-            )
-        )
+        tile = wave = ones
+        added = np.zeros(len(ones))
+        if tiled and family.tiles:
+            columns, units = gemm.computed_out, filling.units
+            tile, wave = best_tile(gemm.rows, columns, family.tiles, units, gemm.groups)
+            used = np.where(there, tile * wave, 1.0)
+            slower = gemm.seconds_at(used, gemm.reached) - gemm.seconds_at(1.0, gemm.reached)
+            added = np.where(there, slower, 0.0)
+        elif family.grain.is_unit:
+            tile = gemm.filled
+        judged.append(Judged(gemm, tile, wave, added))
     return judged
-
-
-def _stored(size: Floats, code: np.ndarray) -> Floats:
-    """(n,) width with the padding to whole blocks that software gives mxfp4."""
-    return np.where(code == CODE["mxfp4"], np.ceil(size / MX_BLOCK) * MX_BLOCK, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +155,10 @@ class Steps:
         return self.decode.seconds * layer_imbalance(self.batch)
 
 
-def _share(judged: list[Judged], step: NotedStep, name: str) -> Floats:
+def _share(seconds: Iterable[Floats], step: NotedStep) -> Floats:
     total = np.zeros(step.deployed.n)
-    for one in judged:
-        total = total + getattr(one, name)
+    for one in seconds:
+        total = total + one
     return total / step.seconds
 
 
@@ -201,12 +174,13 @@ def _entry_s(step: NotedStep, role: Role) -> Floats:
 def wastes(steps: Steps) -> Iterator[Finding]:
     """Every rule of this file on n shapes."""
     family = steps.filling.family
-    if family.aligned:
+    if family.grain.cliff:
         yield from _alignment(steps)
     if family.tiles:
-        yield _tiles(steps, TILES)
-    elif steps.filling.matrix_unit is not None:
-        yield _tiles(steps, replace(UNIT, source=family.source))
+        yield _padded(steps, COLUMNS)
+        yield _tiles(steps)
+    elif family.grain.is_unit:
+        yield _padded(steps, replace(UNIT, source=family.source))
     for width in split_widths(steps.batch):
         yield _mx(steps, width)
     yield from _copies(steps)
@@ -216,8 +190,8 @@ def wastes(steps: Steps) -> Iterator[Finding]:
 
 
 def _alignment(steps: Steps) -> Iterator[Finding]:
-    prefill = _share(steps.prefill_gemms, steps.prefill, "alignment_s")
-    decode = _share(steps.decode_gemms, steps.decode, "alignment_s")
+    prefill = _share((one.gemm.cliff_s for one in steps.prefill_gemms), steps.prefill)
+    decode = _share((one.gemm.cliff_s for one in steps.decode_gemms), steps.decode)
     none = np.zeros(len(prefill))
     formats = steps.batch.weight_dtype.values()
     sixteen = all((code == CODE["bf16"]).all() for code in formats)
@@ -226,37 +200,52 @@ def _alignment(steps: Steps) -> Iterator[Finding]:
     def words(i: int) -> str:
         off = [
             f"{one.gemm.name} {whole(one.gemm.inner[i])} x {whole(one.gemm.out[i])} "
-            f"({one.bytes[i]:g} bytes)"
+            f"({one.gemm.bytes[i]:g} bytes)"
             for one in steps.prefill_gemms
-            if one.gemm.count[i] > 0.0 and one.bytes[i] < CLIFF_BYTES
+            if one.gemm.count[i] > 0.0 and one.gemm.reached[i] < 1.0
         ]
         return "; ".join(off)
 
-    yield Finding(replace(ALIGNMENT, known=known), prefill > 0.0, words, prefill, none)
-    yield Finding(ALIGNMENT_IN_DECODE, decode > 0.0, words, none, decode)
+    rule = replace(ALIGNMENT, known=known)
+    yield Finding(rule, prefill > 0.0, words, prefill, none, predicted=True)
+    yield Finding(ALIGNMENT_IN_DECODE, decode > 0.0, words, none, decode, predicted=True)
+
+
+def _padded(steps: Steps, rule: Rule) -> Finding:
+    prefill = _share((one.gemm.padding_s for one in steps.prefill_gemms), steps.prefill)
+    decode = _share((one.gemm.padding_s for one in steps.decode_gemms), steps.decode)
+
+    def words(i: int) -> str:
+        worst = max(steps.prefill_gemms, key=lambda one: float(one.gemm.padding_s[i]))
+        return (
+            f"most in {worst.gemm.name}, {whole(worst.gemm.inner[i])} x "
+            f"{whole(worst.gemm.out[i])}: {worst.gemm.filled[i]:.0%} of what is computed is used"
+        )
+
+    return Finding(rule, (prefill > SEEN) | (decode > SEEN), words, prefill, decode, predicted=True)
 
 
 def unmeasured_alignment(steps: Steps, i: int) -> list[str]:
     """Products of shape i whose alignment lies where no speed was measured."""
     return [
-        f"{one.gemm.name} ({one.bytes[i]:g} bytes)"
+        f"{one.gemm.name} ({one.gemm.bytes[i]:g} bytes)"
         for one in steps.prefill_gemms
-        if one.gemm.count[i] > 0.0 and CLIFF_BYTES <= one.bytes[i] < MEASURED_BYTES
+        if one.gemm.count[i] > 0.0 and CLIFF_BYTES <= one.gemm.bytes[i] < MEASURED_BYTES
     ]
 
 
-def _tiles(steps: Steps, rule: Rule) -> Finding:
-    share = _share(steps.prefill_gemms, steps.prefill, "tiles_s")
+def _tiles(steps: Steps) -> Finding:
+    share = _share((one.added_s for one in steps.prefill_gemms), steps.prefill)
 
     def words(i: int) -> str:
-        worst = max(steps.prefill_gemms, key=lambda one: float(one.tiles_s[i]))
+        worst = max(steps.prefill_gemms, key=lambda one: float(one.added_s[i]))
         used = worst.tile[i] * worst.wave[i]
         return (
             f"most in {worst.gemm.name}, {whole(worst.gemm.rows[i])} x {whole(worst.gemm.out[i])} "
             f"outputs: {used:.0%} of what is computed or occupied is used"
         )
 
-    return Finding(rule, share > SEEN, words, share, np.zeros(len(share)))
+    return Finding(TILES, share > SEEN, words, share, np.zeros(len(share)))
 
 
 def _mx(steps: Steps, width: Width) -> Finding:
@@ -271,7 +260,7 @@ def _mx(steps: Steps, width: Width) -> Finding:
         for gemm in step.gemms:
             if gemm.part == width.part:
                 total = total + gemm.seconds
-        return total * over / step.seconds
+        return total * over / (1.0 + over) / step.seconds
 
     return Finding(
         MX,
@@ -282,6 +271,7 @@ def _mx(steps: Steps, width: Width) -> Finding:
         ),
         share(steps.prefill),
         share(steps.decode),
+        predicted=True,
     )
 
 
@@ -344,7 +334,7 @@ def _predicted(steps: Steps) -> Iterator[Finding]:
 def _stride(steps: Steps, rule: Rule, stride: float) -> Finding:
     hot = []
     for one in steps.prefill_gemms:
-        code = steps.batch.weight_dtype.get(one.gemm.part, np.full(len(one.bytes), CODE["bf16"]))
+        code = steps.batch.weight_dtype.get(one.gemm.part, np.full(len(steps.batch), CODE["bf16"]))
         bytes_ = one.gemm.inner * ELEMENT_BITS[code] / 8.0
         there = (one.gemm.count > 0.0) & (one.gemm.inner > 0.0)
         hot.append((one.gemm, there & (bytes_ % stride == 0.0)))
@@ -368,4 +358,16 @@ def added_share(steps: Steps) -> tuple[Floats, Floats]:
         if finding.predicted or finding.prefill is None or finding.decode is None:
             continue
         prefill, decode = prefill + finding.prefill, decode + finding.decode
+    return prefill, decode
+
+
+def misaligned_share(steps: Steps) -> tuple[Floats, Floats]:
+    """(prefill, decode): what padding and misaligned widths take of each predicted step, (n,)."""
+    prefill, decode = (
+        _share((one.gemm.cliff_s + one.gemm.padding_s for one in judged), step)
+        for judged, step in (
+            (steps.prefill_gemms, steps.prefill),
+            (steps.decode_gemms, steps.decode),
+        )
+    )
     return prefill, decode

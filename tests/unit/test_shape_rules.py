@@ -13,22 +13,15 @@ from hypothesis import strategies as st
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.physics import gemms
+from dse.physics.alignment import MISALIGNED, aligned_bytes, alignment_efficiency, columns_of
 from dse.physics.deployed import Deployed
 from dse.physics.parameters import parameters
 from dse.physics.step import Step
 from dse.questions.check.degrees import of_shape
 from dse.rules.bands import bands
 from dse.rules.case import split_widths
-from dse.rules.efficiency import (
-    MISALIGNED,
-    aligned_bytes,
-    alignment_efficiency,
-    best_tile,
-    tile_efficiency,
-    unit_efficiency,
-    wave_efficiency,
-)
-from dse.rules.families import FAMILIES, family_of, matrix_unit
+from dse.rules.efficiency import best_tile, tile_efficiency, wave_efficiency
+from dse.rules.families import FAMILIES
 from dse.rules.formats import mx_padding
 from tests.helpers import MODELS, deploy, machines
 
@@ -115,26 +108,17 @@ def test_four_bit_elements_count_half_a_byte():
     assert aligned_bytes(one(721), np.array([4]))[0] == 0.5
 
 
-def test_matrix_units_pad_both_sides_of_a_weight():
-    used = unit_efficiency(one(2048), one(2112), one(7168), 256.0, 8.0)[0]
-    assert used == pytest.approx(2112 / 2304)
-    assert unit_efficiency(one(2048), one(128), one(128), 256.0, 8.0)[0] == 0.25
-    assert unit_efficiency(one(1), one(256), one(256), 256.0, 8.0)[0] == 1 / 8
-
-
 @pytest.mark.parametrize(
     ("chip", "side"),
     [("tpu_v5p", 128), ("tpu_v6e", 256), ("tpu_v7x", 256), ("trn2_16", 128), ("gaudi3", 256)],
 )
 def test_matrix_units_are_those_of_the_chip_files(chip: str, side: int):
     found = load_catalog().chip(chip)
-    unit = matrix_unit(family_of(found), found)
-    assert unit is not None
-    assert unit[0] == side
+    assert columns_of(found)[0] == side
 
 
 def test_families_do_not_overlap_and_exist():
-    named = [chip for family in FAMILIES for chip in family.chips]
+    named = [chip for family in FAMILIES for chip in family.grain.chips]
     assert len(named) == len(set(named))
     assert set(named) <= {chip.family for chip in load_catalog().chips.values()}
 

@@ -49,9 +49,11 @@ ACTIVATIONS = (Role.ACTIVATION, Role.EXPERT_ACTIVATION)
 OF_EXPERTS = (Role.EXPERT_ORDER, Role.EXPERT_ACTIVATION)
 
 
-def law_seconds(law: Law, flops: Floats, bytes_: Floats) -> Floats:
-    """(n,) seconds of one kernel by its law (`dse.physics.ledger`)."""
-    return busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte) + law.fixed_s
+def law_seconds(law: Law, flops: Floats, bytes_: Floats, reached: Floats | None = None) -> Floats:
+    """(n,) seconds of one kernel by its law (`dse.physics.ledger`); `reached`: the share of its
+    speed that misaligned sizes leave it."""
+    busy = busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte)
+    return (busy if reached is None else busy / reached) + law.fixed_s
 
 
 class Pass:
@@ -85,6 +87,7 @@ class Pass:
         self.slots_sent = stack.slots_sent
 
         self.low = runs.precision > 0
+        self._place = -1  # of the product that was added last
         self.lora = runs.task == TASKS.index("lora")
         self.trains = np.where(self.lora, 0.0, 1.0)
         self.kept_input = KEPT_INPUT_BYTES[runs.precision]
@@ -144,21 +147,25 @@ class Pass:
         deployed, work = self.deployed, self.work
         if role is Role.ROUTER:  # on the chip's own tokens
             rows = rows / self.tensor_split
-        linear = part in LINEAR
-        weight = inner * out
-        moved = rows * (inner + out) * ACTIVATION_BYTES
-        read = weight * deployed.weight_bytes.get(part, ACTIVATION_BYTES) + moved
+        linear, useful = part in LINEAR, 2.0 * rows * (inner * out) * count
+        self._place += 1
+        fit, reached = deployed.alignment.product(self._place, one), None
+        weight = held = inner * out
+        sides = inner + out
+        if fit is not None:
+            weight, held, sides, reached = fit.weight, fit.read, fit.sides, fit.reached
+        moved = rows * sides * ACTIVATION_BYTES
+        read = held * deployed.weight_bytes.get(part, ACTIVATION_BYTES) + moved
         flops = 2.0 * weight * (self.computed_rows if rows is self.rows else computed_rows(rows))
-        gradient = moved + 2.0 * weight * deployed.runs.gradient_bytes
-        forward = self._product(part, linear, flops, read)
-        weights = self._product(part, linear, 2.0 * rows * weight, gradient)
+        gradient = moved + 2.0 * held * deployed.runs.gradient_bytes
+        forward = self._product(part, linear, flops, read, reached)
+        weights = self._product(part, linear, 2.0 * rows * weight, gradient, reached)
         weights = weights * (self.stack.weight_gradient * self.trains * count)
         forward = forward * count
         self._add_work(forward, forward + weights)
         work.weight_gradient += weights
         if role is Role.LATENT_UP:
             work.cheap += forward
-        useful = 2.0 * rows * weight * count
         self._higher(part, useful, 2.0 + self.trains)
         self._spent(_peak(self.gemm_law(part)) * useful, count * read, count * gradient)
         if linear:
@@ -167,13 +174,15 @@ class Pass:
         if work is not self.ends:
             self._keep_input(role, count, linear, rows, inner, out)
 
-    def _product(self, part: str, linear: bool, flops: Floats, bytes_: Floats) -> Floats:
-        seconds = law_seconds(self.deployed.law("gemm", part), flops, bytes_)
+    def _product(
+        self, part: str, linear: bool, flops: Floats, bytes_: Floats, reached: Floats | None
+    ) -> Floats:
+        seconds = law_seconds(self.deployed.law("gemm", part), flops, bytes_, reached)
         if not linear:
             return seconds * self.stack.gemm_bf16
         seconds = seconds * self.slower
         if self.in_bf16 is not None:
-            plain = law_seconds(self.bf16, flops, bytes_) * self.stack.gemm_bf16
+            plain = law_seconds(self.bf16, flops, bytes_, reached) * self.stack.gemm_bf16
             seconds = np.where(
                 self.in_bf16 > 0.0,
                 (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain,
@@ -279,7 +288,8 @@ class Pass:
         backward = backward * (slower * stack.attention_backward * count)
         self._add_work(forward, backward)
         self.work.attention += forward + backward
-        total = flops * count
+        filled = 1.0 if one.filled is None else one.filled
+        total = flops * filled * count
         self.mixing_flops += total
         work = self.work
         work.forward_peak += total * _peak(law)
@@ -287,20 +297,26 @@ class Pass:
         work.forward_bytes += count * bytes_
         work.backward_bytes += count * bytes_ * ATTENTION_BACKWARD_BYTES
         self.work.higher_precision += total * 3.0 * self._beyond(_peak(law))
-        kept = bytes_ if one.output_bytes is None else one.output_bytes
+        all_ = bytes_ * filled
+        kept = all_ if one.output_bytes is None else one.output_bytes
         self.keeps.sharded += count * kept
         if one.output_bytes is not None:
-            self.keeps.droppable_sharded += count * (bytes_ - kept)
+            self.keeps.droppable_sharded += count * (all_ - kept)
 
     def experts(self, one: Experts) -> None:
         """The products of routed experts, forward and backward; tokens to the order of their
         experts and back, and the activation between the products."""
-        count, held = one.block.count, one.distinct * one.weight
-        bytes_ = held * self.deployed.weight_bytes["experts"] + one.moved
-        gradient_bytes = 2.0 * held * self.deployed.runs.gradient_bytes + one.moved
+        self._place += 1
+        fit = self.deployed.alignment.experts(self._place, one)
+        run, reached, count, held = one, None, one.block.count, one.distinct * one.weight
+        if fit is not None:
+            run, reached = one.sized(fit.weight, fit.sides), fit.reached
+            held = one.distinct * fit.read
+        bytes_ = held * self.deployed.weight_bytes["experts"] + run.moved
+        gradient_bytes = 2.0 * held * self.deployed.runs.gradient_bytes + run.moved
         factor = self.stack.experts * count
-        forward = self._grouped(one.flops, bytes_) * factor
-        weights = self._grouped(one.flops, gradient_bytes) * (factor * self.trains)
+        forward = self._grouped(run.flops, bytes_, reached) * factor
+        weights = self._grouped(run.flops, gradient_bytes, reached) * (factor * self.trains)
         self._add_work(forward, forward + weights)
         self.work.weight_gradient += weights
         self.work.uneven += (2.0 * forward + weights) * one.uneven
@@ -314,11 +330,12 @@ class Pass:
         self.elementwise(Role.EXPERT_ACTIVATION, "expert activation", count, between)
         self._keep_experts(one)
 
-    def _grouped(self, flops: Floats, bytes_: Floats) -> Floats:
-        seconds = law_seconds(self.deployed.law("experts", "experts"), flops, bytes_) * self.slower
+    def _grouped(self, flops: Floats, bytes_: Floats, reached: Floats | None) -> Floats:
+        law = self.deployed.law("experts", "experts")
+        seconds = law_seconds(law, flops, bytes_, reached) * self.slower
         if self.in_bf16 is None:
             return seconds
-        plain = law_seconds(self.deployed.law("experts", "bf16"), flops, bytes_)
+        plain = law_seconds(self.deployed.law("experts", "bf16"), flops, bytes_, reached)
         plain = plain * self.stack.gemm_bf16
         blend = (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain
         return np.where(self.in_bf16 > 0.0, blend, seconds)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dse.catalog import Catalog
 from dse.physics import gemms
+from dse.physics.alignment import columns_of
 from dse.physics.deployed import Deployed
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import Workload
@@ -18,7 +19,7 @@ from dse.questions.check.degrees import degrees, of_shape
 from dse.questions.estimate.point import axes_of
 from dse.rules.bands import bands
 from dse.rules.case import Case, stack_of
-from dse.rules.families import family_of, matrix_unit
+from dse.rules.families import family_of
 from dse.rules.families.family import Family
 from dse.rules.kinds import SEVERITIES, Finding
 from dse.rules.registry import findings, judge
@@ -28,6 +29,7 @@ from dse.rules.waste import (
     Steps,
     added_share,
     judge_products,
+    misaligned_share,
     unmeasured_alignment,
     wastes,
 )
@@ -40,9 +42,9 @@ from dse.space.batches import batch_of
 from dse.space.candidates import CandidateBatch
 
 NOT_ADDED = (
-    "costs of tiles, waves, matrix units, alignment and blocks are in no other prediction and must "
-    "not be added to one: the laws of kernels were fitted to products of many shapes, whose mean "
-    "waste they hold; they compare shapes"
+    "costs of tiles and waves are in no prediction and must not be added to one: the laws of "
+    "kernels were fitted to products of many shapes, whose mean waste they hold; they compare "
+    "shapes"
 )
 
 
@@ -116,7 +118,7 @@ def subject_of(
     """Gathers a model, a chip and degrees. Raises InputError for an unknown chip."""
     chip = catalog.chip(chip_id)
     family = family_of(chip)
-    unit = matrix_unit(family, chip)
+    unit = columns_of(chip) if family.grain.is_unit else None
     units = None if chip.compute_units is None or unit is not None else float(chip.compute_units)
     axes = axes_of({**deployment, "concurrency": load.concurrency})
     kv = kv_dtype or model.kv_dtype or "bf16"
@@ -132,7 +134,7 @@ def subject_of(
             family,
             units,
             None if unit is None else unit[0],
-            "measured" if chip.id in family.aligned_chips else "assumed",
+            "measured" if chip.id in family.grain.measured else "assumed",
         ),
         filling_source=unit[1] if unit else figure.source if figure and units else "",
         batch=batch,
@@ -232,6 +234,7 @@ def _step(steps: Steps | None, phase: str) -> dict[str, Any] | None:
         "seconds": float(seconds[0]),
         "gemm_share": sum(float(one.gemm.seconds[0]) for one in judged) / float(step.seconds[0]),
         "added_share": float(shares[phase == "decode"][0]),
+        "misaligned_share": float(misaligned_share(steps)[phase == "decode"][0]),
     }
 
 
@@ -269,7 +272,7 @@ def gemm_rows(steps: Steps) -> list[dict[str, Any]]:
             row = _gemm(one, phase, float(step.seconds[0]), steps.batch)
             key = tuple(row[name] for name in ("phase", "name", "m", "n", "k"))
             if key in rows:
-                for name in ("count", "share", "added_share"):
+                for name in ("count", "share", "added_share", "misaligned_share"):
                     row[name] += rows[key][name]
             rows[key] = row
     return list(rows.values())
@@ -287,12 +290,13 @@ def _gemm(one: Judged, phase: str, step_s: float, batch: CandidateBatch) -> dict
         "n": float(gemm.out[0]),
         "k": float(gemm.inner[0]),
         "weight_dtype": DTYPES[CODE["bf16"] if code is None else code[0]],
-        "aligned_bytes": float(one.bytes[0]),
-        "alignment_efficiency": float(one.alignment[0]),
+        "aligned_bytes": float(gemm.bytes[0]),
+        "alignment_efficiency": float(gemm.reached[0]),
         "tile_efficiency": float(one.tile[0]),
         "wave_efficiency": float(one.wave[0]),
         "share": float(gemm.seconds[0]) / step_s,
         "added_share": float(one.added_s[0]) / step_s,
+        "misaligned_share": float(gemm.cliff_s[0] + gemm.padding_s[0]) / step_s,
     }
 
 
@@ -312,7 +316,7 @@ def _assumed(subject: Subject, steps: Steps | None) -> list[str]:
             f"{filling.units:g} {family.units} ({subject.filling_source}); tiles of "
             + ", ".join(f"{tall:g} x {wide:g}" for tall, wide in family.tiles)
         )
-    if steps is not None and family.aligned:
+    if steps is not None and family.grain.cliff:
         chips = "other chips, formats and decode steps are"
         if filling.alignment_known == "measured":
             chips = "other formats, and decode steps, are"
@@ -323,8 +327,8 @@ def _assumed(subject: Subject, steps: Steps | None) -> list[str]:
         between = list(dict.fromkeys(unmeasured_alignment(steps, 0)))
         if between:
             sentences.append(
-                "aligned to 16 or 32 bytes, where no speed was measured and none is charged: "
-                + ", ".join(between)
+                "aligned to 16 or 32 bytes, where no speed was measured and none is charged but "
+                "for the padding: " + ", ".join(between)
             )
     sentences += family.notes
     sentences += [f"{subject.model.name}: {text}" for text in subject.model.assumed]

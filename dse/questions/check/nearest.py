@@ -4,7 +4,7 @@ Each size that a rule can blame has a few other values: the next ones that divid
 fill the tiles. Heads change only where they are what is refused. All sets of up to three such
 changes are judged in one batch. A shape's distance is
 
-    |change of parameters| + time added in prefill and decode
+    |change of parameters| + time added in prefill and decode, and lost to alignment
         + the sum over changed sizes of (1% + |change| / 10)
 
 all as shares: one percent of parameters counts as one percent of a step, and as a size changed by a
@@ -28,7 +28,7 @@ from dse.problem.evaluate import evaluate
 from dse.questions.check.answer import Subject, refusals
 from dse.rules.case import expert_shards
 from dse.rules.divide import HEADS, KV_HEADS
-from dse.rules.waste import Steps, added_share
+from dse.rules.waste import Steps, added_share, misaligned_share
 from dse.schema.backend import Backend
 from dse.schema.blocks import FEED_FORWARD, MIXERS
 from dse.space.candidates import Block, CandidateBatch, Floats
@@ -240,8 +240,8 @@ def nearest(subject: Subject, backend: Backend) -> list[dict[str, Any]]:
     change = count / count[0] - 1.0
     waste = np.zeros(len(change))
     if steps is not None:
-        prefill, decode = added_share(steps)
-        waste = prefill + decode
+        for shares in (added_share(steps), misaligned_share(steps)):
+            waste = waste + shares[0] + shares[1]
     changed = near.resized()
     distance = np.abs(change) + waste + changed
     better = ~refused & (changed > 0.0)

@@ -57,7 +57,7 @@ def gemm_table(document: dict[str, Any], phase: str) -> Table:
     """The products of one phase; shares are of its step. Columns of what was not judged are left
     out."""
     step, fills, prefill = document[phase], document["fills"], phase == "prefill"
-    tiles, filled = fills == "tiles", fills is not None and prefill
+    tiles, filled = fills == "tiles", fills == "matrix_unit" or (fills is not None and prefill)
     columns = (
         (Column("name", "product"), True),
         (Column("rows", "M", right=True), True),
@@ -68,6 +68,7 @@ def gemm_table(document: dict[str, Any], phase: str) -> Table:
         (Column("tile_efficiency", "tiles" if tiles else "unit", "share"), filled),
         (Column("wave_efficiency", "waves", "share"), prefill and tiles),
         (Column("share", "share", "share"), True),
+        (Column("misaligned_share", "misaligned", "share"), fills is not None),
         (Column("added_share", "added", "share"), fills is not None),
     )
     title = f"Products of a {phase} step of {step['rows']:,.0f} {PHASES[phase]} on one chip"
@@ -86,7 +87,10 @@ def _product(row: dict[str, Any]) -> dict[str, Cell]:
         **row,
         "name": row["name"].replace("projections", "proj.").replace("projection", "proj."),
         "rows": f"{count(rows)}{groups}",
-        "added_share": row["added_share"] if row["added_share"] >= SEEN else 0.0,
+        **{
+            name: row[name] if row[name] >= SEEN else 0.0
+            for name in ("added_share", "misaligned_share")
+        },
     }
 
 

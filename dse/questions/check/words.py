@@ -32,15 +32,27 @@ def answer(document: dict[str, Any]) -> str:
         fits += f" ({listed(refusing)} {'refuse' if len(refusing) > 1 else 'refuses'} it)"
     if document["prefill"] is None:
         return f"{where} {fits} as far as degrees go; what it wastes is not known."
-    prefill, decode = (document[phase]["added_share"] for phase in ("prefill", "decode"))
     if document["fills"] is None:
         return f"{where} {fits}; no rules of matrix products are known for this chip."
-    if prefill < SEEN and decode < SEEN:
-        return f"{where} {fits} and wastes nothing that these rules see."
-    return (
-        f"{where} {fits} and its shape adds up to {tenths(prefill)} to a prefill step and "
-        f"{tenths(decode)} to a decode step."
+    added, lost = (
+        [tenths(document[phase][name]) for phase in ("prefill", "decode")]
+        if max(document[phase][name] for phase in ("prefill", "decode")) >= SEEN
+        else None
+        for name in ("added_share", "misaligned_share")
     )
+    if added is None and lost is None:
+        return f"{where} {fits} and wastes nothing that these rules see."
+    words = []
+    if lost is not None:
+        words.append(
+            f"misaligned sizes take {lost[0]} of the predicted prefill step and {lost[1]} of the "
+            "decode step"
+        )
+    if added is not None:
+        words.append(
+            f"its shape adds up to {added[0]} to a prefill step and {added[1]} to a decode step"
+        )
+    return f"{where} {fits} and {'; '.join(words)}."
 
 
 def _degrees(deployment: dict[str, Any]) -> str:

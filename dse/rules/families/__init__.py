@@ -1,7 +1,7 @@
 """Rules of chip families, one small file each; `family_of` finds a chip's."""
 
 from dse.rules.families import amd, gaudi, nvidia, tpu, trainium
-from dse.rules.families.family import UNKNOWN, Family, family_of_name, matrix_unit
+from dse.rules.families.family import UNKNOWN, Family, family_of_name
 from dse.schema.chip import Chip
 
 FAMILIES: tuple[Family, ...] = (
@@ -18,4 +18,4 @@ def family_of(chip: Chip) -> Family:
     return family_of_name(FAMILIES, chip.family)
 
 
-__all__ = ["FAMILIES", "UNKNOWN", "Family", "family_of", "matrix_unit"]
+__all__ = ["FAMILIES", "UNKNOWN", "Family", "family_of"]

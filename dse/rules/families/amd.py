@@ -1,12 +1,13 @@
 """AMD Instinct: matrix cores on compute units, grouped into dies (XCDs)."""
 
+from dse.physics import alignment
 from dse.rules.families.family import Family
 from dse.rules.kinds import MEGATRON, SGLANG, VLLM, Rule
 
 FAMILY = Family(
     "amd",
     "AMD Instinct",
-    ("cdna2", "cdna3", "cdna4", "cdna5"),
+    alignment.AMD,
     "ROCm documentation, AMD Instinct MI300X workload optimization, 2026",
     stacks=(VLLM, SGLANG, MEGATRON),
     # Macro-tiles as on other GPUs, and one larger (assumed).
@@ -22,7 +23,6 @@ FAMILY = Family(
         "ROCm documentation, MI300X workload optimization, GEMM stride issues; no figure published",
         "claimed",
     ),
-    aligned=True,
     notes=(
         "8 dies (XCDs): the vendor says to group tiles in multiples of 8, which libraries do; no "
         "figure is published and none is charged",

@@ -1,15 +1,15 @@
 """Intel Gaudi: a few matrix engines of 256 x 256."""
 
+from dse.physics import alignment
 from dse.rules.families.family import Family
 from dse.rules.kinds import VLLM
 
 FAMILY = Family(
     "gaudi",
     "Intel Gaudi",
-    ("gaudi",),
+    alignment.GAUDI,
     "github:stas00/ml-engineering compute/accelerator/README.md, 2026-08-22",
     stacks=(VLLM,),
-    matrix_unit=256.0,
     notes=(
         "several engines can join into one of another form (not modelled): the loss is an upper "
         "bound",

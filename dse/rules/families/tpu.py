@@ -1,16 +1,15 @@
 """Google TPUs: systolic matrix units of 128 x 128, from v6e on 256 x 256."""
 
+from dse.physics import alignment
 from dse.rules.families.family import Family
 from dse.rules.kinds import VLLM
 
 FAMILY = Family(
     "tpu",
     "Google TPU",
-    ("tpu",),
+    alignment.TPU,
     "github:jax-ml/scaling-book tpus.md, 2025; Cloud TPU performance guide",
     stacks=(VLLM,),
-    matrix_unit=128.0,
-    row_unit=8.0,
     notes=(
         "vector registers are 8 x 128: rows (tokens) in eights; a chip with several matrix units "
         "wants weights wider than one of them",
