@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from dse.errors import InputError
-from dse.schema.dtypes import ARITHMETIC
+from dse.schema.dtypes import ARITHMETIC, arithmetic
 from dse.schema.figure import Figure, Figured, reasons
 from dse.schema.loader import Document, load_yaml
 from dse.schema.reader import Field, Listed, Table, Text, Whole, Word, read
@@ -105,6 +105,12 @@ class Chip:
 
     def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)
+
+    def computes(self, dtype: str) -> bool:
+        """Whether its matrix units multiply weights of `dtype`: a dense peak is listed, and not
+        below that of 16 bits (the int8 units of B300 are: there 16 bits are faster)."""
+        peak = self.peak_flops_per_s.get(arithmetic(dtype), 0.0)
+        return peak > 0.0 and peak >= self.peak_flops_per_s.get("bf16", 0.0)
 
     @property
     def memory_is_sram(self) -> bool:
