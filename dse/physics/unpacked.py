@@ -21,14 +21,13 @@ from dse.schema.chip import Chip
 from dse.schema.dtypes import BITS, BYTES, DTYPES
 from dse.schema.efficiency import UNPACKED_EXPERTS, Law
 
-# Of what 16-bit products reach, in arithmetic: the measured experts; of GEMMs MARLIN, which is about a
-# tenth slower than 16 bits above 1,024 rows. Of the bandwidth: MARLIN stays within 5% of the ideal
-# gain of 3.87 up to 32 rows, the experts lose none. (Frantar et al. 2024, arXiv 2408.11743, on A10;
-# claimed, and taken for every chip.)
+# Of what 16-bit products reach, (arithmetic, bandwidth): the measured experts; of GEMMs MARLIN,
+# about a tenth slower than 16 bits above 1,024 rows and within 5% of the ideal gain of 3.87 up to 32
+# (Frantar et al. 2024, arXiv 2408.11743, on A10; claimed, and taken for every chip).
 UNPACKED = {"gemm": (0.9, 0.95), "experts": (UNPACKED_EXPERTS, 1.0)}
-# Families of chips and formats whose products have no fused kernel: vLLM unpacks dense NVFP4 weights
-# into memory at every call on AMD Instinct (pull requests 35733 and 40033, March and April 2026);
-# its experts are fused since 44667 (June 2026).
+# Families of chips and formats whose products have no fused kernel: vLLM unpacks dense NVFP4
+# weights into memory at every call on AMD Instinct (pull requests 35733 and 40033, March and April
+# 2026); its experts are fused since 44667 (June 2026).
 THROUGH_MEMORY = {("cdna2", "nvfp4"), ("cdna3", "nvfp4"), ("cdna4", "nvfp4"), ("cdna5", "nvfp4")}
 WIDE_BYTES = 2.0  # of an unpacked weight, written and read again
 ELEMENT_BITS = np.array([float(int(bits)) for bits in BITS.values()])

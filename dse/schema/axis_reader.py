@@ -207,9 +207,10 @@ class _Reader:
                 return item
             hint = did_you_mean(item, AXES[name].names)
         if kind == "dtype" and isinstance(item, str):
-            if (dtype := ALIASES.get(item, item)) in DTYPES:
+            known = AXES[name].names or DTYPES
+            if (dtype := ALIASES.get(item, item)) in known:
                 return dtype
-            hint = did_you_mean(item, DTYPES)
+            hint = did_you_mean(item, known)
         if kind == "chip" and isinstance(item, str):
             if item in self.chips:
                 return item

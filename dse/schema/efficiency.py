@@ -41,7 +41,7 @@ LAW_KINDS = ("fitted", "derived", "assumed")
 # Seconds of launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by
 # which the smallest GEMMs undercut their fitted fixed cost.
 ELEMENTWISE_FIXED = 2e-6
-# Of the 16-bit arithmetic that experts with unpacked weights reach: w4a16 ones over 16-bit ones, .78
+# Of the 16-bit arithmetic that experts with unpacked weights reach: w4a16 over 16-bit ones, .78
 # on H100, .73 on H200, 1.10 on L40S (measured; hardware/efficiency), their median.
 UNPACKED_EXPERTS = 0.78
 

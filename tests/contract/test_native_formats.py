@@ -37,7 +37,7 @@ def test_every_chip_is_asked() -> None:
 
 @pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.id)
 def test_a_format_is_computed_or_unpacked_to_16_bits(chip: Chip) -> None:
-    """None falls back to another narrow format, and none is computed without a peak that says so."""
+    """None falls back to another narrow format, nor is any computed without a peak."""
     for dtype in DTYPES:
         runs_on = compute_dtype(chip, dtype)
         if chip.computes(dtype):
