@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from dse.questions.whatif.served import space_of_model
     from dse.schema.model_catalog import load_model
     from dse.schema.study import load_space
-    from dse.study.result import Study, run
+    from dse.study.result import Study
+    from dse.study.run import run
 
 __version__ = "0.1.0"
 
@@ -72,7 +73,7 @@ _PLACES = {
     "load_space": "dse.schema.study",
     "require": "dse.questions.whatif.ask",
     "risk": "dse.questions.risk.ask",
-    "run": "dse.study.result",
+    "run": "dse.study.run",
     "scale": "dse.questions.scale.ask",
     "space_of_model": "dse.questions.whatif.served",
     "train": "dse.questions.train.ask",

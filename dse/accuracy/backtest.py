@@ -19,13 +19,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.calibrate import Problem, as_factors, fit, linearise, pose, row_weights
-from dse.accuracy.crossvalidate import without_each
+from dse.accuracy.calibrate import Problem, as_factors, pose, row_weights
 from dse.accuracy.measurements import covered, ready
 from dse.accuracy.points import predict_rows
+from dse.accuracy.saturating_fit import linearise
 from dse.accuracy.scores import score, speed_up
-from dse.accuracy.spread import spread_table
-from dse.accuracy.tables import ADDED, machines_of, with_predictions
+from dse.accuracy.tables import ADDED, machines_of
 from dse.catalog import Catalog
 from dse.data import hardware_dir
 from dse.schema.calibration import Calibration
@@ -103,20 +102,16 @@ def predictions(
         known = found[key]
         catalog = before(problem.catalog, case, known.calibration)
         numbers = predict_rows(problem.readout, catalog, machines_of(catalog))
-        yield case, known, with_predictions(problem.table, problem.readout, numbers)
+        yield case, known, problem.predicted(numbers)
 
 
 def learn(problem: Problem, known: NDArray[np.bool_]) -> Known:
     """What the fit makes of the `known` (n,) rows alone."""
     weight = row_weights(problem.table, known & (problem.weight > 0.0))
     past = replace(problem, weight=weight)
-    logs = fit(past)
-    numbers = without_each(past, "group", logs, *linearise(past, logs))
-    used = weight > 0.0
-    spread = spread_table(
-        past.table[used], past.measured[used] / numbers[used, 0], numbers[used, 4]
-    )
-    return Known(used, Calibration(as_factors(logs), spread))
+    moves = past.fit()
+    numbers = past.without_each("group", moves, linearise(past.logs, moves))
+    return Known(past.used, Calibration(as_factors(moves), past.spread(numbers)))
 
 
 def before(catalog: Catalog, case: Case, calibration: Calibration) -> Catalog:

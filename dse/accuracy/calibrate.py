@@ -10,15 +10,18 @@ that the data itself excludes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy import saturating_fit
-from dse.accuracy.points import Readout, predict_rows, read_rows
-from dse.accuracy.saturating_fit import Objective
-from dse.accuracy.tables import machines_of
+from dse.accuracy.points import Served, predict_rows, read_rows
+from dse.accuracy.rows import Row
+from dse.accuracy.saturating_fit import Objective, Posed
+from dse.accuracy.scores import ENOUGH_ROWS
+from dse.accuracy.spread import SpreadTable, class_of, spread_table
+from dse.accuracy.tables import Readout, machines_of, with_predictions
 from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.physics.calibrated import (
@@ -26,9 +29,9 @@ from dse.physics.calibrated import (
     KERNELS,
     Parameter,
 )
-from dse.physics.machines import Machines, calibrated_machines
+from dse.physics.machines import calibrated_machines
 from dse.schema.backend import load_backends
-from dse.schema.calibration import NONE, Calibration
+from dse.schema.calibration import KINDS, NONE, Calibration
 from dse.space.candidates import Floats
 
 PARAMETERS: tuple[Parameter, ...] = (*KERNELS, *BACKENDS)
@@ -39,25 +42,22 @@ WEIGHTS = {
 }
 OTHER_WEIGHT = 0.2
 RIDGE = 0.0015
-ENOUGH_ROWS = 5
 ROUNDED, SATURATION = 0.08, 0.6
-OBJECTIVE = Objective(np.array([p.sd for p in PARAMETERS]), RIDGE, ROUNDED, SATURATION)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """n rows to predict; `weight` is 0 for rows that are not covered or excluded."""
+class Problem(Posed):
+    """Rows of serving; the moves are logarithms of the factors."""
 
-    table: pd.DataFrame
-    readout: Readout
+    objective: ClassVar[Objective] = Objective(
+        np.array([p.sd for p in PARAMETERS]), RIDGE, ROUNDED, SATURATION
+    )
+
+    readout: Readout[Row, Served]
     catalog: Catalog
-    machines: Machines
-    measured: Floats
-    weight: Floats
 
-    def predict(self, logs: Floats) -> Floats:
-        """(n, 5) as `predict_rows`, with the factors exp(logs)."""
-        factors = as_factors(logs)
+    def predict(self, moves: Floats) -> Floats:
+        factors = as_factors(moves)
         calibration = Calibration(factors, {})
         backends = {
             name: calibration.backend(backend) for name, backend in self.catalog.backends.items()
@@ -65,10 +65,27 @@ class Problem:
         machines = calibrated_machines(self.machines, factors)
         return predict_rows(self.readout, replace(self.catalog, backends=backends), machines)
 
-    def logs(self, logs: Floats) -> Floats:
-        """(rows with a weight,) logarithms of predicted / measured."""
-        used = self.weight > 0.0
-        return np.log(self.predict(logs)[used, 0] / self.measured[used])
+    def predicted(self, numbers: Floats) -> pd.DataFrame:
+        return with_predictions(self.table, self.readout, numbers)
+
+    def names(self, by: str) -> list[str]:
+        """Those of the rows that the fit sees: no other fold is a fit of its own."""
+        return sorted(set(self.table[by].to_numpy()[self.used]))
+
+    def set_intervals(
+        self, numbers: Floats, rows: NDArray[np.bool_], others: NDArray[np.bool_]
+    ) -> None:
+        spread = self.spread(numbers, others)
+        for row in np.flatnonzero(rows):
+            name = class_of(str(self.table["metric"].iloc[row]))
+            low, high = spread[name][KINDS[int(numbers[row, 4])]]
+            numbers[row, 1:3] = numbers[row, 0] * low, numbers[row, 0] * high
+
+    def spread(self, numbers: Floats, rows: NDArray[np.bool_] | bool = True) -> SpreadTable:
+        """Of those of `rows` that the fit sees."""
+        seen = self.used & rows
+        ratio = self.measured[seen] / numbers[seen, 0]
+        return spread_table(self.table[seen], ratio, numbers[seen, 4])
 
 
 def as_factors(logs: Floats) -> dict[str, float]:
@@ -106,18 +123,3 @@ def row_weights(table: pd.DataFrame, counted: NDArray[np.bool_]) -> Floats:
             of = WEIGHTS.get((str(metric), str(serving)), OTHER_WEIGHT)
             weight[where] = of * share / len(rows)
     return weight
-
-
-def linearise(problem: Problem, logs: Floats) -> tuple[Floats, Floats]:
-    """(log ratios (r,), their derivatives (r, parameters)) at `logs`."""
-    return saturating_fit.linearise(problem.logs, logs)
-
-
-def fit(problem: Problem, rounds: int = 12) -> Floats:
-    """The logarithms of the best factors, (parameters,)."""
-    return OBJECTIVE.fit(problem.logs, problem.weight[problem.weight > 0.0], rounds)
-
-
-def refit(start: Floats, log_ratio: Floats, slopes: Floats, weight: Floats) -> Floats:
-    """The fit with other row weights, with log ratios taken as linear around `start`."""
-    return OBJECTIVE.refit(start, log_ratio, slopes, weight)

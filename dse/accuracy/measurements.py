@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy.calibrate import pose
-from dse.accuracy.crossvalidate import cross_validate
 from dse.accuracy.disaggregated import estimate_disaggregated
 from dse.accuracy.points import estimate_rows
 from dse.accuracy.rows import backend_of
@@ -23,7 +22,7 @@ from dse.accuracy.scores import (
     together,
 )
 from dse.accuracy.tables import ADDED, is_disaggregated, not_covered, read_points, training_rows
-from dse.accuracy.training_crossvalidate import cross_validate_training
+from dse.accuracy.training_fit import cross_validate_training
 from dse.accuracy.training_points import estimate_training
 from dse.catalog import MEASUREMENTS, Catalog
 from dse.data import hardware_dir
@@ -174,10 +173,10 @@ def _served_folds(
 ) -> dict[str, pd.DataFrame]:
     """By fold, rows of serving as `predict` leaves them."""
     if not own:
-        return cross_validate(pose(rows, catalog), progress)
+        return pose(rows, catalog).cross_validate(progress)
     shipped_rows = scored_rows(shipped()[0])
     both = pd.concat([shipped_rows, rows.assign(exclude="not fitted")], ignore_index=True)
-    folds = cross_validate(pose(both.fillna(""), catalog), progress)
+    folds = pose(both.fillna(""), catalog).cross_validate(progress)
     unseen = estimate_rows(rows, catalog)  # no shipped row shares the group, chip or model of these
     answers = {}
     for by, table in folds.items():
@@ -202,8 +201,11 @@ def held_out(folds: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
                 key not in worst or error > worst[key]["group_median_error"]
             ):
                 worst[key] = {
-                    "metric": key[0], "serving": key[1], "fold": name, "group_median_error": error,
-                }  # fmt: skip
+                    "metric": key[0],
+                    "serving": key[1],
+                    "fold": name,
+                    "group_median_error": error,
+                }
     joined = {name: across(rows) for name, rows in scored.items()}
     return document | {"across": joined, "worst": list(worst.values())}
 

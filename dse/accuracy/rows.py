@@ -84,6 +84,14 @@ class Row:
     metric: str
     assumed: str
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What two rows of a serving and backend share that measure the same configuration."""
+        return (
+            *(self.model.id, self.model.source, self.chip, self.weight_dtype, self.kv_dtype),
+            *(*self.deployment.values(), self.prompt, self.output, self.length_spread, self.queued),
+        )
+
 
 def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]) -> Row:
     """The row of `cells`, which has a text for each of NUMBERS and TEXTS; `models` remembers the
@@ -100,7 +108,7 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         raise InputError("time to first token has no meaning offline")
     if cells["speculative"] == "on":
         raise InputError("speculative decoding, and the row does not say how many drafts pass")
-    sparse = any(block.kind == "moe" for block in model.blocks)
+    sparse = bool(model.experts)
     tp, pp, dp = (number(cells, axis, 1.0) for axis in ("tp", "pp", "dp"))
     tp = max(tp / CORES_PER_CHIP.get(cells["chip"], 1.0), 1.0)
     ep = number(cells, "ep", 1.0)
@@ -169,7 +177,7 @@ def _with_every_expert(model: Model) -> Model:
     weight 0 where it is not chosen (`gaudi_mixtral_block_sparse_moe_forward`)."""
     blocks = tuple(
         replace(block, sizes={**block.sizes, "experts_per_token": block.sizes["experts"]})
-        if block.kind == "moe"
+        if "experts" in block.sizes
         else block
         for block in model.blocks
     )
@@ -196,8 +204,11 @@ def backend_of(engine: str) -> tuple[str, list[str]]:
     if "vllm" in text:
         return ("vllm-2023" if "2023" in text else "vllm"), []
     for sign, backend in (
-        ("sglang", "sglang"), ("trtllm", "trtllm"), ("tensorrt", "trtllm"), ("neuron", "neuron"),
-    ):  # fmt: skip
+        ("sglang", "sglang"),
+        ("trtllm", "trtllm"),
+        ("tensorrt", "trtllm"),
+        ("neuron", "neuron"),
+    ):
         if sign in text:
             return backend, []
     return "generic", [f"backend generic for {engine or 'an unnamed one'}"]

@@ -4,16 +4,28 @@
 
 where h is the error |predicted / measured - 1|, rounded below `rounded`: a row that is wrong by a
 factor of two pulls hardly more than one that is wrong by `saturation`.
+
+Rows are held out by fits without one group (model and chip), one chip or one model at a time. Each
+such fit takes the logarithms of the predictions as linear around the fit to all rows; the held-out
+predictions themselves are made by the full model. The interval of a row is the spread of the other
+folds' held-out rows.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
+from dse.physics.machines import Machines
 from dse.space.candidates import Floats
+
+FOLDS = ("group", "chip", "model")
 
 STEP = 0.03  # of a move, for the difference quotients
 LARGEST_MOVE = 0.4
@@ -99,3 +111,83 @@ def linearise(logs: Logs, moves: Floats) -> tuple[Floats, Floats]:
         moved[k] += STEP
         slopes[:, k] = (logs(moved) - here) / STEP
     return here, slopes
+
+
+@dataclass(frozen=True, slots=True)
+class Posed(ABC):
+    """n rows to predict; `weight` is 0 for rows that the fit leaves out."""
+
+    objective: ClassVar[Objective]
+    words: ClassVar[str] = ""  # before what is said of its progress
+
+    table: pd.DataFrame
+    machines: Machines
+    measured: Floats
+    weight: Floats
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        return self.weight > 0.0
+
+    @abstractmethod
+    def predict(self, moves: Floats) -> Floats:
+        """(n, 5) as `dse.accuracy.tables.Readout.predicted`, with the constants moved."""
+
+    @abstractmethod
+    def predicted(self, numbers: Floats) -> pd.DataFrame:
+        """The table with the columns that `with_predictions` adds."""
+
+    @abstractmethod
+    def set_intervals(
+        self, numbers: Floats, rows: NDArray[np.bool_], others: NDArray[np.bool_]
+    ) -> None:
+        """Those of `rows` in `numbers` (n, 5), by the spread of `others`, held out too."""
+
+    @abstractmethod
+    def names(self, by: str) -> list[str]:
+        """The groups, chips or models that are left out in turn."""
+
+    def logs(self, moves: Floats) -> Floats:
+        """(rows with a weight,) logarithms of predicted / measured."""
+        return np.log(self.predict(moves)[self.used, 0] / self.measured[self.used])
+
+    def fit(self, rounds: int = 12) -> Floats:
+        """(constants,) the best moves."""
+        return self.objective.fit(self.logs, self.weight[self.used], rounds)
+
+    def without_each(
+        self,
+        by: str,
+        start: Floats,
+        linear: tuple[Floats, Floats],
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Floats:
+        """(n, 5), each row predicted by a fit without its fold, one of FOLDS; `linear` is
+        `linearise` at `start`, the fit to all rows."""
+        numbers = np.full((len(self.table), 5), np.nan)
+        keys, names = self.table[by].to_numpy(), self.names(by)
+        for k, name in enumerate(names):
+            progress(f"{self.words}without one {by}: {k + 1} of {len(names)}")
+            weight = self.weight[self.used] * (keys[self.used] != name)
+            rows = keys == name
+            numbers[rows] = self.predict(self.objective.refit(start, *linear, weight))[rows]
+        known = np.isfinite(numbers[:, 0])
+        for name in names:
+            self.set_intervals(numbers, (keys == name) & known, (keys != name) & known)
+        return numbers
+
+    def held_out(
+        self, progress: Callable[[str], None] = lambda _: None, start: Floats | None = None
+    ) -> dict[str, Floats]:
+        """By fold, as `without_each`; `start` is made where it is not given."""
+        if start is None:
+            progress(f"{self.words}fit to all rows")
+            start = self.fit()
+        linear = linearise(self.logs, start)
+        return {by: self.without_each(by, start, linear, progress) for by in FOLDS}
+
+    def cross_validate(
+        self, progress: Callable[[str], None] = lambda _: None
+    ) -> dict[str, pd.DataFrame]:
+        """By fold, the table with the columns that `with_predictions` adds."""
+        return {by: self.predicted(numbers) for by, numbers in self.held_out(progress).items()}

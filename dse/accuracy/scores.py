@@ -121,20 +121,24 @@ def speed_up(table: pd.DataFrame) -> dict[str, Any]:
     pairs["predicted"] = predicted.where(rate, 1.0 / predicted)
     chips = [
         {
-            "chip_a": a, "chip_b": b, "pairs": len(part),
+            "chip_a": a,
+            "chip_b": b,
+            "pairs": len(part),
             "median_error": float(part["error"].median()),
             "measured": float(part["measured"].median()),
             "predicted": float(part["predicted"].median()),
         }
         for (a, b), part in pairs.groupby(["chip_a", "chip_b"])
-    ]  # fmt: skip
+    ]
     metrics = [
         {
-            "metric": metric, "serving": serving, "pairs": len(part),
+            "metric": metric,
+            "serving": serving,
+            "pairs": len(part),
             "median_error": float(part["error"].median()),
         }
         for (metric, serving), part in pairs.groupby(["metric", "serving"])
-    ]  # fmt: skip
+    ]
     return {
         "pairs": len(pairs),
         "median_error": float(pairs["error"].median()) if len(pairs) else None,

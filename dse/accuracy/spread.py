@@ -60,6 +60,24 @@ def spread_table(table: pd.DataFrame, ratio: Floats, kind: Floats) -> SpreadTabl
     return found
 
 
+def spread_of_kinds(frame: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """The same of one class alone, by kind: the percentiles are those of the best kind that has
+    rows. `frame` has `kind` (index of KINDS), `group` and `log` of each row."""
+    if frame.empty:
+        return dict.fromkeys(KINDS, UNKNOWN)
+    frame = frame.assign(weight=frame.groupby(["kind", "group"])["log"].transform("size") ** -0.5)
+    best = frame[frame["kind"] == frame["kind"].min()]
+    ends = [weighted_quantile(best["log"], best["weight"], share) for share in SHARES]
+    typical = weighted_quantile(best["log"].abs(), best["weight"], 0.5)
+    wider, found = 1.0, {}
+    for code, label in enumerate(KINDS):
+        groups = frame[frame["kind"] == code].groupby("group")["log"].median().abs()
+        if len(groups) and typical > 0.0:
+            wider = max(wider, float(groups.median()) / typical)
+        found[label] = (float(np.exp(ends[0] * wider)), float(np.exp(ends[1] * wider)))
+    return found
+
+
 def weighted_quantile(values: pd.Series, weights: pd.Series, share: float) -> float:
     """The value below which `share` of the weight lies, interpolated."""
     order = np.argsort(values.to_numpy(), kind="stable")

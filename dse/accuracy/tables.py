@@ -2,15 +2,16 @@
 
 A table has one measured metric of one configuration in each row, every cell a text. The kinds of
 rows (one pool, two pools, training) differ in how a row is read and in the model that predicts it;
-what they share is here.
+`Kind` says how; the rest they share.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from dse.accuracy.rows import NEEDED
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
+from dse.schema.model import Model
 from dse.space.candidates import Floats
 
 # What a table of training rows needs, and the metrics that tell such a row from one of serving.
@@ -30,15 +32,118 @@ TRAINING_METRICS = (
 )  # fmt: skip
 ADDED = ("predicted", "predicted_low", "predicted_high", "floor", "status", "assumed")
 
-Row = TypeVar("Row")
-# Rows that were read, each with its position in the table.
-Placed = list[tuple[int, Row]]
-Column = NDArray[np.float64] | NDArray[np.intp]
+Columns = Sequence[NDArray[np.float64] | NDArray[np.intp]]
+
+
+class AnyRow(Protocol):
+    """A row that was read; `assumed` says what it left open."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def assumed(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=AnyRow)
+Posed = TypeVar("Posed")
+
+
+@dataclass(frozen=True, slots=True)
+class Group(Generic[Row, Posed]):
+    """Rows that are predicted together: m configurations, and the r rows that measure them.
+
+    `rows` (m,) is the first row of each configuration and `posed` what is evaluated; `position`
+    (row of the table), `configuration` (index into the m) and `metric`: (r,).
+    """
+
+    rows: tuple[Row, ...]
+    posed: Posed
+    position: NDArray[np.intp]
+    configuration: NDArray[np.intp]
+    metric: NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True)
+class Readout(Generic[Row, Posed]):
+    """A table of n rows, read. `status` (n,) is `ok` or why a row is not covered; `found` are the
+    covered rows, each with its position."""
+
+    groups: tuple[Group[Row, Posed], ...]
+    status: tuple[str, ...]
+    found: tuple[tuple[int, Row], ...]
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    def text(self, of: Callable[[Row], str]) -> tuple[str, ...]:
+        """(n,) a text of each covered row, "" elsewhere."""
+        texts = {position: of(row) for position, row in self.found}
+        return tuple(texts.get(position, "") for position in range(len(self)))
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """(n,) what a covered row left open."""
+        return self.text(lambda row: row.assumed)
+
+    def predicted(self, columns: Iterable[Callable[[str], Columns]]) -> Floats:
+        """(n, 5): predicted, low and high end of the 80% interval, roofline floor, kind of
+        efficiency (index of KINDS); NaN for a row that is not covered, and for a floor that does
+        not apply. `columns` gives the five of a metric, (m,) each, for each group."""
+        answer = np.full((len(self), 5), np.nan)
+        for group, of in zip(self.groups, columns, strict=True):
+            for metric in sorted(set(group.metric.tolist())):
+                mine = group.metric == metric
+                stacked = np.stack(of(metric), axis=1)
+                answer[group.position[mine]] = stacked[group.configuration[mine]]
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Row, Posed]):
+    """One kind of rows: the columns that its table needs and the cells that `row` reads, raising
+    InputError with the reason why one is not covered. Rows of the same `together` are evaluated at
+    once, those of the same `key` too differ in the metric alone."""
+
+    needed: tuple[str, ...]
+    cells: tuple[str, ...]
+    row: Callable[[Mapping[str, str], Catalog, dict[str, Model | str]], Row]
+    together: Callable[[Row], Hashable]
+    key: Callable[[Row], Hashable]
+    pose: Callable[[Sequence[Row]], Posed]
+
+    def read(self, table: pd.DataFrame, catalog: Catalog) -> Readout[Row, Posed]:
+        """Raises InputError where a needed column is missing."""
+        require_columns(table, self.needed)
+        models: dict[str, Model | str] = {}
+        columns = {name: _column(table, name) for name in self.cells}
+        status = ["ok"] * len(table)
+        found: list[tuple[int, Row]] = []
+        groups: dict[Hashable, list[tuple[int, Row]]] = {}
+        for position in range(len(table)):
+            cells = {name: column[position] for name, column in columns.items()}
+            try:
+                row = self.row(cells, catalog, models)
+            except InputError as error:
+                status[position] = error.message
+            else:
+                found.append((position, row))
+                groups.setdefault(self.together(row), []).append((position, row))
+        return Readout(tuple(map(self._group, groups.values())), tuple(status), tuple(found))
+
+    def _group(self, placed: Sequence[tuple[int, Row]]) -> Group[Row, Posed]:
+        rows = [row for _, row in placed]
+        firsts, configuration = distinct(rows, self.key)
+        return Group(
+            rows=tuple(firsts),
+            posed=self.pose(firsts),
+            position=np.array([position for position, _ in placed], dtype=np.intp),
+            configuration=configuration,
+            metric=np.array([row.metric for row in rows]),
+        )
 
 
 class Reading(Protocol):
-    """A table of n rows, read. `status` (n,) is `ok` or why a row is not covered; `assumed` (n,)
-    what a covered row left open."""
+    """What a table says of its rows, (n,) each."""
 
     @property
     def status(self) -> Sequence[str]: ...
@@ -58,7 +163,7 @@ def read_table(path: Path, needed: Sequence[str] = NEEDED) -> pd.DataFrame:
 
 def read_points(path: Path, *more: str) -> pd.DataFrame:
     """A file of the measurement format, every cell a text: rows of serving, of training or of both,
-    which `is_training` tells apart; `more` columns are needed too. Raises InputError where it is
+    which `training_rows` tells apart; `more` columns are needed too. Raises InputError where it is
     none or lacks a column."""
     table = read_table(path, ())
     of = training_rows(table)
@@ -96,40 +201,14 @@ def is_disaggregated(table: pd.DataFrame) -> bool:
     return "prefill_workers" in table
 
 
-def read_each(
-    table: pd.DataFrame, names: Iterable[str], read: Callable[[Mapping[str, str]], Row]
-) -> tuple[Placed[Row], list[str]]:
-    """The rows that `read` makes of the cells in the columns `names` ("" where a column is absent),
-    and the status of all: `ok`, or the message of the InputError that `read` raised."""
-    columns = {name: _column(table, name) for name in names}
-    rows: Placed[Row] = []
-    status = ["ok"] * len(table)
-    for position in range(len(table)):
-        try:
-            row = read({name: column[position] for name, column in columns.items()})
-        except InputError as error:
-            status[position] = error.message
-        else:
-            rows.append((position, row))
-    return rows, status
-
-
 def _column(table: pd.DataFrame, name: str) -> list[str]:
     if name not in table:
         return [""] * len(table)
     return [str(cell).strip() for cell in table[name].fillna("").tolist()]
 
 
-def in_table(rows: Placed[Row], length: int, text: Callable[[Row], str]) -> tuple[str, ...]:
-    """(length,) the text of each row that was read, "" elsewhere."""
-    found = [""] * length
-    for position, row in rows:
-        found[position] = text(row)
-    return tuple(found)
-
-
 def distinct(
-    rows: Sequence[Row], key: Callable[[Row], Hashable]
+    rows: Iterable[Row], key: Callable[[Row], Hashable]
 ) -> tuple[list[Row], NDArray[np.intp]]:
     """The first row of each key, and the place of the key of every row among them."""
     places: dict[Hashable, int] = {}
@@ -143,27 +222,14 @@ def distinct(
     return firsts, np.array(index, dtype=np.intp)
 
 
-def predict_by_metric(
-    answer: Floats,
-    position: NDArray[np.intp],
-    metric: NDArray[np.str_],
-    of: Callable[[str, NDArray[np.bool_]], Sequence[Column]],
-) -> None:
-    """Sets the rows `position` (r,) of `answer` (n, 5). `of` gives, for a metric and a mask of the
-    r rows that measure it: value, low and high end of the interval, floor, kind of efficiency."""
-    for name in sorted(set(metric.tolist())):
-        mine = metric == name
-        answer[position[mine]] = np.stack(of(name, mine), axis=1)
-
-
 def machines_of(catalog: Catalog) -> Machines:
     """Every chip of the catalog that has the figures of a roofline."""
     return compile_machines(catalog, [c for c in catalog.chips if not catalog.refusal(c)])
 
 
 def with_predictions(table: pd.DataFrame, readout: Reading, numbers: Floats) -> pd.DataFrame:
-    """The table with the columns ADDED from `predict_rows`' (n, 5) answer. A row whose prediction
-    is not finite is not covered."""
+    """The table with the columns ADDED, from the (n, 5) of `Readout.predicted`. A row whose
+    prediction is not finite is not covered."""
     answer = table.copy()
     covered = np.array([status == "ok" for status in readout.status], dtype=bool)
     endless = covered & ~np.isfinite(numbers[:, 0])

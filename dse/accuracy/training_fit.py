@@ -7,35 +7,39 @@ shared by all the stacks that it names; none belongs to one model or group. A ru
 (tokens per second where a source has that, else FLOPs or utilisation by its convention), every
 group (model and chip) weighs the same, whole runs in chip-hours not at all.
 
-Folds: the constants are fitted again without one group, chip or model at a time, with predictions
-linear in t around the fit to all rows; the held-out predictions are the full model's.
+An interval is the 10th and the 90th percentile of measured over predicted speed on held-out rows.
+Whole runs in chip-hours enter no fit: their own few rows give the spread of runs whose
+configuration nobody published.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.saturating_fit import Objective, linearise
+from dse.accuracy.saturating_fit import Objective, Posed
+from dse.accuracy.scores import ENOUGH_ROWS
+from dse.accuracy.spread import SpreadTable, spread_of_kinds
 from dse.accuracy.tables import machines_of
 from dse.accuracy.training_points import (
     TrainingReadout,
     predict_training,
     read_training,
+    runs_of,
+    with_training,
 )
 from dse.catalog import Catalog, load_catalog
-from dse.physics.machines import Machines
+from dse.physics.training.intervals import RATE, RATES, RUN, WHOLE_RUNS, training_interval
 from dse.schema.training_stack import CLOCK, TrainingStack, training_stacks
 from dse.space.candidates import Floats
 
-FOLDS = ("group", "chip", "model")
 MAIN = ("tokens_per_s_per_chip", "tokens_per_s", "step_s", "model_flops_per_s_per_chip", "mfu")
 RIDGE = 0.006
-ENOUGH_ROWS = 5
 ROUNDED, SATURATION = 0.05, 0.25
 
 
@@ -96,28 +100,6 @@ PARAMETERS: tuple[Parameter, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingProblem:
-    """n rows to predict; `weight` is 0 for rows that the fit leaves out."""
-
-    table: pd.DataFrame
-    readout: TrainingReadout
-    machines: Machines
-    stacks: Mapping[str, TrainingStack]
-    measured: Floats
-    weight: Floats
-
-    def predict(self, moves: Floats) -> Floats:
-        """(n, 5) as `predict_training`, with the constants moved."""
-        stacks = moved_stacks(self.stacks, moves)
-        return predict_training(self.readout, self.machines, stacks)
-
-    def logs(self, moves: Floats) -> Floats:
-        """(rows with a weight,) logarithms of predicted / measured."""
-        used = self.weight > 0.0
-        return np.log(self.predict(moves)[used, 0] / self.measured[used])
-
-
 def moved_stacks(stacks: Mapping[str, TrainingStack], moves: Floats) -> dict[str, TrainingStack]:
     """The stacks with every fitted constant at its place."""
     changes: dict[str, dict[str, float]] = {}
@@ -130,6 +112,57 @@ def moved_stacks(stacks: Mapping[str, TrainingStack], moves: Floats) -> dict[str
         name: replace(stack, clocks=clocks, **changes.get(name, {}))
         for name, stack in stacks.items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingProblem(Posed):
+    """Rows of training; `counted` (n,) are those that a fit or a spread may see."""
+
+    objective: ClassVar[Objective] = Objective(
+        np.array([p.sd for p in PARAMETERS]), RIDGE, ROUNDED, SATURATION
+    )
+    words: ClassVar[str] = "training: "
+
+    readout: TrainingReadout
+    stacks: Mapping[str, TrainingStack]
+    counted: NDArray[np.bool_]
+
+    def predict(self, moves: Floats) -> Floats:
+        stacks = moved_stacks(self.stacks, moves)
+        return predict_training(self.readout, self.machines, stacks)
+
+    def predicted(self, numbers: Floats) -> pd.DataFrame:
+        return with_training(self.table, self.readout, numbers)
+
+    def names(self, by: str) -> list[str]:
+        return sorted(set(self.table[by]))
+
+    def set_intervals(
+        self, numbers: Floats, rows: NDArray[np.bool_], others: NDArray[np.bool_]
+    ) -> None:
+        spread = {
+            name: np.array(list(kinds.values()))
+            for name, kinds in self.spread(numbers, others & self.counted).items()
+        }
+        for metric in sorted(set(self.table["metric"][rows])):
+            where = np.flatnonzero(rows & (self.table["metric"] == metric).to_numpy())
+            kind = numbers[where, 4].astype(np.intp)
+            ends = training_interval(metric, numbers[where, 0], kind, spread)
+            numbers[where, 1:3] = np.stack(ends, axis=1)
+
+    def spread(self, numbers: Floats, rows: NDArray[np.bool_]) -> SpreadTable:
+        """By class and kind, (low, high) of measured over predicted speed, of held-out `rows`."""
+        metric = self.table["metric"]
+        ratio = np.log(self.measured / numbers[:, 0])
+        frame = pd.DataFrame(
+            {
+                "log": np.where(metric.isin(RATES), ratio, -ratio),
+                "kind": numbers[:, 4],
+                "group": self.table["group"].to_numpy(),
+            }
+        )
+        whole = rows & metric.isin(WHOLE_RUNS).to_numpy()
+        return {RATE: spread_of_kinds(frame[rows & self.used]), RUN: spread_of_kinds(frame[whole])}
 
 
 def pose_training(
@@ -148,6 +181,7 @@ def pose_training(
         stacks=training_stacks(),
         measured=measured,
         weight=group_weights(table, main),
+        counted=counted,
     )
 
 
@@ -155,7 +189,7 @@ def one_row_a_run(table: pd.DataFrame, readout: TrainingReadout) -> NDArray[np.b
     """(n,) the row of each measurement of a run whose metric comes first in MAIN: a repeated figure
     of one metric is a measurement of its own."""
     rank = table["metric"].map({name: place for place, name in enumerate(MAIN)}).fillna(np.inf)
-    frame = pd.DataFrame({"run": readout.run, "rank": rank.to_numpy()})
+    frame = pd.DataFrame({"run": runs_of(readout), "rank": rank.to_numpy()})
     best = frame.groupby("run")["rank"].transform("min")
     return np.asarray((frame["rank"] == best) & np.isfinite(frame["rank"]) & (frame["run"] >= 0))
 
@@ -169,36 +203,18 @@ def group_weights(table: pd.DataFrame, used: NDArray[np.bool_]) -> Floats:
     return weight / max(groups.nunique(), 1)
 
 
-OBJECTIVE = Objective(np.array([p.sd for p in PARAMETERS]), RIDGE, ROUNDED, SATURATION)
-
-
-def fit_training(problem: TrainingProblem) -> Floats:
-    """(parameters,) the best moves."""
-    return OBJECTIVE.fit(problem.logs, problem.weight[problem.weight > 0.0])
-
-
-def held_out_training(
-    problem: TrainingProblem,
+def cross_validate_training(
+    rows: pd.DataFrame,
+    fitted: pd.DataFrame | None,
     progress: Callable[[str], None] = lambda _: None,
-    start: Floats | None = None,
-) -> dict[str, Floats]:
-    """By fold, (n, 5) as `predict_training`, each row predicted by a fit without its fold; `start`
-    is the fit to all rows, made where it is not given."""
-    if start is None:
-        progress("training: fit to all rows")
-        start = fit_training(problem)
-    here, slopes = linearise(problem.logs, start)
-    used = problem.weight > 0.0
-    found = {}
-    for by in FOLDS:
-        numbers = np.full((len(problem.readout), 5), np.nan)
-        keys = problem.table[by].to_numpy()
-        names = sorted(set(keys.tolist()))
-        for k, name in enumerate(names):
-            progress(f"training: without one {by}: {k + 1} of {len(names)}")
-            weight = problem.weight[used] * (keys[used] != name)
-            rows = keys == name
-            moves = OBJECTIVE.refit(start, here, slopes, weight)
-            numbers[rows] = problem.predict(moves)[rows]
-        found[by] = numbers
-    return found
+    catalog: Catalog | None = None,
+) -> dict[str, pd.DataFrame]:
+    """By fold, the table `rows` with the columns that `with_predictions` adds. With `fitted`, the
+    fits are to these rows and never to `rows`."""
+    table = rows if fitted is None else pd.concat([fitted, rows], ignore_index=True)
+    table = table.fillna("").reset_index(drop=True)
+    first = 0 if fitted is None else len(fitted)
+    counted = np.arange(len(table)) < (len(table) if fitted is None else first)
+    table["group"] = table["model"] + "|" + table["chip"]
+    folds = pose_training(table, counted, catalog).cross_validate(progress)
+    return {by: answer.iloc[first:].reset_index(drop=True) for by, answer in folds.items()}

@@ -6,22 +6,22 @@ the training stacks. `dse.accuracy.training_rows` has the rules of one row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dse.accuracy.points import placed
 from dse.accuracy.tables import (
     TRAINING_NEEDED,
-    Column,
+    Columns,
+    Group,
+    Kind,
+    Readout,
     distinct,
-    in_table,
     machines_of,
-    predict_by_metric,
-    read_each,
-    require_columns,
     with_predictions,
 )
 from dse.accuracy.training_flops import flops_per_token
@@ -32,7 +32,6 @@ from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.intervals import law_kind, training_interval, training_spread
 from dse.physics.training.plan import TASKS, TrainingBatch, TrainingMetrics
 from dse.schema.dtypes import CODE
-from dse.schema.model import Model
 from dse.schema.training_stack import TrainingStack, training_stacks
 from dse.space.batches import batch_of
 from dse.space.candidates import Floats
@@ -41,34 +40,16 @@ PEAK = "bf16"  # what a published MFU is a share of: the dense 16-bit peak
 
 
 @dataclass(frozen=True, slots=True)
-class StackGroup:
-    """m runs of one stack and the r rows that measure them. `batch.candidates.chip` indexes
-    `TrainingReadout.chips`; `flops` (m,) a token by the source's convention; `position`, `run`
-    (index into the batch), `metric` and `run_tokens`: (r,)."""
+class Trained:
+    """m runs of one stack, (m,) each: `flops` a token by the source's convention; `run_tokens` of
+    the whole run."""
 
-    stack: str
     batch: TrainingBatch
     flops: Floats
-    position: NDArray[np.intp]
-    run: NDArray[np.intp]
-    metric: NDArray[np.str_]
     run_tokens: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingReadout:
-    """A table of n rows, read. `status` is `ok` or why a row is not covered; `stack` and `task` of
-    covered rows, else ""."""
-
-    chips: tuple[str, ...]
-    groups: tuple[StackGroup, ...]
-    status: tuple[str, ...]
-    assumed: tuple[str, ...]
-    stack: tuple[str, ...]
-    run: tuple[int, ...]  # rows with the same number measure the same run; -1 where not covered
-
-    def __len__(self) -> int:
-        return len(self.status)
+TrainingReadout = Readout[TrainingRow, Trained]
 
 
 def estimate_training(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
@@ -85,119 +66,95 @@ def with_training(table: pd.DataFrame, readout: TrainingReadout, numbers: Floats
     answer = with_predictions(table, readout, numbers)
     answer["task"] = [cell.strip() or TASKS[0] for cell in table["task"].fillna("")]
     answer["serving"] = answer["task"]
-    answer["backend"] = list(readout.stack)
+    answer["backend"] = list(readout.text(lambda row: row.stack))
     return answer
 
 
 def read_training(table: pd.DataFrame, catalog: Catalog) -> TrainingReadout:
     """Raises InputError where a needed column is missing."""
-    require_columns(table, TRAINING_NEEDED)
-    models: dict[str, Model | str] = {}
-    found, status = read_each(
-        table, (*COUNTS, *TEXTS), lambda cells: read_training_row(cells, catalog, models)
-    )
-    rows: dict[str, list[tuple[int, TrainingRow]]] = {}
-    for position, row in found:
-        rows.setdefault(row.stack, []).append((position, row))
-    # Another version of the software is another run.
-    _, runs = distinct([row for _, row in found], lambda row: (row.engine, *row.key))
-    run = np.full(len(table), -1)
-    run[[position for position, _ in found]] = runs
-    chips = tuple(sorted({row.chip for _, row in found}))
-    return TrainingReadout(
-        chips=chips,
-        groups=tuple(_group(name, placed, chips) for name, placed in sorted(rows.items())),
-        status=tuple(status),
-        assumed=in_table(found, len(table), lambda row: row.assumed),
-        stack=in_table(found, len(table), lambda row: row.stack),
-        run=tuple(run.tolist()),
-    )
+    return KIND.read(table, catalog)
+
+
+def runs_of(readout: TrainingReadout) -> NDArray[np.intp]:
+    """(n,) rows with the same number measure the same run; -1 where not covered. Another version of
+    the software is another run."""
+    runs = np.full(len(readout), -1)
+    rows = [row for _, row in readout.found]
+    _, found = distinct(rows, lambda row: (row.engine, *row.key))
+    runs[[position for position, _ in readout.found]] = found
+    return runs
 
 
 def predict_training(
     readout: TrainingReadout, machines: Machines, stacks: Mapping[str, TrainingStack]
 ) -> Floats:
-    """(n, 5): predicted, low and high end of the 80% interval, floor (of times), kind of kernel
-    efficiency (index of KINDS); NaN for a row that is not covered."""
-    answer = np.full((len(readout), 5), np.nan)
-    codes = np.array([machines.code(chip) for chip in readout.chips], dtype=np.intp)
-    spread = training_spread()
-    for group in readout.groups:
-        batch = _on(group.batch, codes)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            metrics = evaluate_training(batch, machines, stacks[group.stack])
-        kind = law_kind(batch, machines)[group.run]
-
-        def of(
-            metric: str,
-            rows: NDArray[np.bool_],
-            group=group,
-            batch=batch,
-            metrics=metrics,
-            kind=kind,
-        ) -> list[Column]:
-            where = group.run[rows]
-            values, floor = _metric(metric, metrics, batch, group, machines)
-            of_run = group.run_tokens[rows] if metric == "chip_hours" else 1.0
-            value, least = of_run * values[where], of_run * floor[where]
-            low, high = training_interval(metric, value, kind[rows], spread)
-            return [value, low, high, least, kind[rows]]
-
-        predict_by_metric(answer, group.position, group.metric, of)
-    return answer
+    """(n, 5) as `Readout.predicted`; times alone have a floor."""
+    return readout.predicted(_columns(group, machines, stacks) for group in readout.groups)
 
 
-def _on(batch: TrainingBatch, codes: NDArray[np.intp]) -> TrainingBatch:
-    """The batch with its chips as codes of the machines."""
-    candidates = replace(batch.candidates, chip=codes[batch.candidates.chip])
-    return replace(batch, candidates=candidates)
+def _columns(
+    group: Group[TrainingRow, Trained], machines: Machines, stacks: Mapping[str, TrainingStack]
+) -> Callable[[str], Columns]:
+    posed = group.posed
+    batch = replace(posed.batch, candidates=placed(posed.batch.candidates, group.rows, machines))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        metrics = evaluate_training(batch, machines, stacks[group.rows[0].stack])
+    kind, spread = law_kind(batch, machines), training_spread()
+
+    def of(metric: str) -> Columns:
+        values, floor = _metric(metric, metrics, batch, posed, machines)
+        low, high = training_interval(metric, values, kind, spread)
+        return [values, low, high, floor, kind]
+
+    return of
 
 
 def _metric(
     metric: str,
     metrics: TrainingMetrics,
     batch: TrainingBatch,
-    group: StackGroup,
+    posed: Trained,
     machines: Machines,
 ) -> tuple[Floats, Floats]:
-    """(values, floor), (m,); of chip_hours for each token of the run. A rate has no floor."""
+    """(values, floor), (m,). A rate has no floor."""
     rate, none = metrics.tokens_per_s_per_chip, np.full(len(batch), np.nan)
     if metric == "tokens_per_s_per_chip":
         return rate, none
     if metric == "tokens_per_s":
         return rate * batch.chips, none
     if metric == "model_flops_per_s_per_chip":
-        return rate * group.flops, none
+        return rate * posed.flops, none
     if metric == "mfu":
         law = machines.laws["gemm"]
         cell = (batch.candidates.chip, CODE[PEAK])
         peak = 1.0 / (law.s_per_flop[cell] * law.floor_of_compute[cell])
-        return rate * group.flops / peak, none
+        return rate * posed.flops / peak, none
     ideal = metrics.losses["ideal"]
     if metric == "step_s":
         return metrics.step_s, ideal
-    return 1.0 / rate / 3600.0, ideal / metrics.step_s / rate / 3600.0
+    hours, least = 1.0 / rate / 3600.0, ideal / metrics.step_s / rate / 3600.0
+    return posed.run_tokens * hours, posed.run_tokens * least
 
 
-def _group(stack: str, rows: list[tuple[int, TrainingRow]], chips: tuple[str, ...]) -> StackGroup:
-    """Rows of one stack; those that differ in the metric alone share a run."""
-    firsts, run = distinct([row for _, row in rows], lambda row: (*row.key, row.flops))
-
+def _posed(firsts: Sequence[TrainingRow]) -> Trained:
     def degree(name: str) -> Floats:
         return np.array([row.degrees[name] for row in firsts])
 
     ones = np.ones(len(firsts))
     candidates = batch_of(
         [row.model for row in firsts],
-        np.array([chips.index(row.chip) for row in firsts], dtype=np.intp),
+        np.zeros(len(firsts), dtype=np.intp),
         ["bf16"] * len(firsts),
         ["bf16"] * len(firsts),
         {
-            "tensor_parallel": degree("tp"), "pipeline_parallel": degree("pp"),
-            "data_parallel": degree("dp"), "expert_parallel": degree("ep"), "replicas": ones,
+            "tensor_parallel": degree("tp"),
+            "pipeline_parallel": degree("pp"),
+            "data_parallel": degree("dp"),
+            "expert_parallel": degree("ep"),
+            "replicas": ones,
             "concurrency": ones,
         },
-    )  # fmt: skip
+    )
     sequence = np.array([row.sequence_length for row in firsts])
     batch = TrainingBatch.of(
         candidates,
@@ -214,12 +171,15 @@ def _group(stack: str, rows: list[tuple[int, TrainingRow]], chips: tuple[str, ..
     )
     full = np.array([row.flops == "full" for row in firsts], dtype=np.float64)
     lora = np.array([row.task == "lora" for row in firsts], dtype=np.float64)
-    return StackGroup(
-        stack=stack,
-        batch=batch,
-        flops=flops_per_token(candidates, sequence, full, lora),
-        position=np.array([position for position, _ in rows], dtype=np.intp),
-        run=run,
-        metric=np.array([row.metric for _, row in rows]),
-        run_tokens=np.array([row.run_tokens for _, row in rows]),
-    )
+    flops = flops_per_token(candidates, sequence, full, lora)
+    return Trained(batch, flops, np.array([row.run_tokens for row in firsts]))
+
+
+KIND = Kind(
+    needed=TRAINING_NEEDED,
+    cells=(*COUNTS, *TEXTS),
+    row=read_training_row,
+    together=lambda row: row.stack,
+    key=lambda row: (*row.key, row.flops, row.run_tokens),
+    pose=_posed,
+)

@@ -20,6 +20,7 @@ from dse.accuracy.training_software import Recipe, Software, recipe_of, software
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.physics.training.plan import TASKS
+from dse.schema.blocks import FEED_FORWARD
 from dse.schema.model import BlockSpec, Model
 
 COUNTS = (
@@ -72,10 +73,20 @@ class TrainingRow:
     def key(self) -> tuple[object, ...]:
         """What two rows share that measure the same run."""
         return (
-            self.model.id, self.model.source, len(self.model.blocks), self.model.num_hidden_layers,
-            self.chip, self.precision, tuple(self.degrees.values()), self.sequence_length,
-            self.global_batch_tokens, self.recompute, self.zero_stage, self.task, self.stack,
-        )  # fmt: skip
+            self.model.id,
+            self.model.source,
+            len(self.model.blocks),
+            self.model.num_hidden_layers,
+            self.chip,
+            self.precision,
+            tuple(self.degrees.values()),
+            self.sequence_length,
+            self.global_batch_tokens,
+            self.recompute,
+            self.zero_stage,
+            self.task,
+            self.stack,
+        )
 
 
 def read_training_row(
@@ -133,7 +144,7 @@ def with_prediction_layer(model: Model) -> Model:
     table twice as tall, which computes the same and takes one table more of memory."""
     last: dict[bool, int] = {}
     for place, block in enumerate(model.blocks):
-        last[block.kind in ("mlp", "moe")] = place
+        last[block.kind in FEED_FORWARD] = place
     blocks = tuple(
         BlockSpec(block.kind, block.count + 1, block.sizes) if place in last.values() else block
         for place, block in enumerate(model.blocks)

@@ -55,9 +55,13 @@ GENERIC = Software("generic", "bf16", "none", False, True, "causal")
 # The first whose sign the lower-cased name holds. Tables of Megatron-Bridge 25.09 name no
 # precision; what they say of it is of 8-bit formats alone.
 SIGNS = (
-    ("megatron", MEGATRON), ("nemo", NEMO), ("maxtext", MAXTEXT), ("llm-foundry", FSDP),
-    ("torchtitan", FSDP), ("fsdp", FSDP),
-)  # fmt: skip
+    ("megatron", MEGATRON),
+    ("nemo", NEMO),
+    ("maxtext", MAXTEXT),
+    ("llm-foundry", FSDP),
+    ("torchtitan", FSDP),
+    ("fsdp", FSDP),
+)
 FIRST_TABLES = (25, 9)
 
 
@@ -80,8 +84,11 @@ def recipe_of(software: Software, cells: Mapping[str, str], assumed: list[str]) 
     task = cells["task"] or "pretrain"
     for line in _recipes():
         if (line["engine"], line["model"], line["chip"], line["task"]) != (
-            software.stack, cells["model"], cells["chip"], task,
-        ):  # fmt: skip
+            software.stack,
+            cells["model"],
+            cells["chip"],
+            task,
+        ):
             continue
         if line["dtype"] not in ("", cells["dtype"].lower()):
             continue

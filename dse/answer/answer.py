@@ -167,21 +167,6 @@ def side_by_side(
     return Table(name, caption, columns, made, notes)
 
 
-def table_of_texts(
-    name: str,
-    caption: str,
-    rows: Sequence[Sequence[str]],
-    words: Sequence[int] = (0,),
-    notes: Sequence[str] = (),
-) -> Table:
-    """A table of `rows` that are texts already, the titles first. Columns of `words` are aligned to
-    the left, all others hold numbers."""
-    head, *body = rows
-    columns = [Column(f"{k}", title, right=k not in words) for k, title in enumerate(head)]
-    cells = [{f"{k}": cell for k, cell in enumerate(row)} for row in body]
-    return Table(name, caption, columns, cells, notes, on_console=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A picture: `plotly` is {"data": [...], "layout": {...}}, `shows` says it in words for who

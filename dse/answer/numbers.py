@@ -246,11 +246,6 @@ def times(value: float | None) -> str:
     return NONE if value is None or math.isnan(value) else f"{digits(value)}x"
 
 
-def milliseconds(seconds: float) -> str:
-    """The number alone, for a table or a sentence that names the unit."""
-    return significant(1e3 * seconds)
-
-
 def in_ms(seconds: float | None) -> str:
     """The number with its unit."""
     return NONE if seconds is None or math.isnan(seconds) else f"{digits(seconds * 1e3)} ms"

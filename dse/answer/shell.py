@@ -13,7 +13,10 @@ def continued(command: str, columns: int) -> str:
     stands beside its value."""
     held = re.sub(r"(?<=\s)(--[\w-]+) (?=[^\s-])", rf"\1{_HELD}", command)
     lines = textwrap.wrap(
-        held, columns - 2, subsequent_indent="    ", break_long_words=False,
+        held,
+        columns - 2,
+        subsequent_indent="    ",
+        break_long_words=False,
         break_on_hyphens=False,
-    )  # fmt: skip
+    )
     return " \\\n".join(lines).replace(_HELD, " ")

@@ -1,4 +1,5 @@
-"""The command line: one module per verb, nothing heavy imported before a verb runs."""
+"""The command line: one module per verb, nothing heavy imported before a verb runs. A module whose
+first line says "dse NAME: what it does." is a verb; nothing lists them."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import codecs
 import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,21 +17,23 @@ import click
 from dse import __version__
 from dse.errors import DseError
 
-VERBS = {
-    "run": "search a space and write the Pareto-front report",
-    "estimate": "predict one point, and where its time, memory, money and energy go",
-    "validate": "predictions against measurements, and what people claim, as numbers",
-    "check": "a shape on a chip: what refuses it, what it wastes, shapes near it",
-    "export": "a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron",
-    "train": "training: the best parallelism on given chips, memory, days, dollars",
-    "scale": "one large instance against many small ones; collectives; what ends a rack's domain",
-    "whatif": "what changes the answer, how sure it is, and what a chip would need",
-    "fleet": "what to buy or rent for a plan of demand, quarter by quarter",
-    "compare": "two studies, dates, fleets or chips side by side; a published model and the front",
-    "worker": "join a study from another process or machine",
-    "catalog": "chips, models, search spaces, prices, racks: list, show, check, new, derive",
-    "calibrate": "measure this machine and write an efficiency file of it",
-}
+
+def _verbs() -> dict[str, str]:
+    """What each verb does: the first line of its module, `dse NAME: what it does.`"""
+    found = {}
+    folder = os.path.dirname(__file__)
+    for name in sorted(os.listdir(folder)):
+        verb, ending = os.path.splitext(name)
+        if ending == ".py":
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                first = next((line for line in file if not line.startswith("#")), "")
+            words = re.match(rf'"""dse {verb}: (.*?)\.?(?:""")?$', first)
+            if words:
+                found[verb] = words[1]
+    return found
+
+
+VERBS = _verbs()
 
 # Verbs that are gone, and what to type instead.
 MOVED = {
@@ -84,6 +88,8 @@ class _Lazy(click.Group):
             near = difflib.get_close_matches(args[0], VERBS, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             ctx.fail(f"No such command {args[0]!r}.{hint} (accepted: {', '.join(VERBS)})")
+        if args[0] == "run" and "--worker" in args:
+            args = ["worker", *(word for word in args[1:] if word != "--worker")]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

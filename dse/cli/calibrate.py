@@ -1,4 +1,4 @@
-"""dse calibrate: measure the device at hand and write an efficiency file of it."""
+"""dse calibrate: measure this machine and write an efficiency file of it."""
 
 from __future__ import annotations
 

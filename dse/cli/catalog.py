@@ -1,4 +1,4 @@
-"""dse catalog: chips, models, spaces, prices and racks."""
+"""dse catalog: chips, models, search spaces, prices, racks: list, show, check, new, derive."""
 
 from __future__ import annotations
 

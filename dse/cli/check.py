@@ -1,4 +1,4 @@
-"""dse check: a shape against the rules of a chip and of the software that serves it."""
+"""dse check: a shape on a chip: what refuses it, what it wastes, shapes near it."""
 
 from __future__ import annotations
 

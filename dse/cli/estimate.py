@@ -1,4 +1,4 @@
-"""dse estimate: one point from flags, a point of a study, or every row of a file."""
+"""dse estimate: predict one point, and where its time, memory, money and energy go."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ POOLS = {
 )
 @point_options
 @pool_options
-@law_option(
-    "Quality law of the loss (docs/quality.md): leverage, hoffmann, cautious, joint, abnar."
-)
+@law_option("Quality law of the loss, by name (docs/quality.md).")
 @click.option("--points", metavar="IN", help="A file in the measurement format.")
 @click.option(
     "--out",
@@ -150,14 +148,14 @@ def _answer(study: str | None, point: str | None, flags: dict[str, Any]) -> Answ
 def _again(study: str, point: str | None, flags: dict[str, Any]) -> Answer:
     """A point of a study."""
     from dse.errors import InputError
-    from dse.questions.estimate.again import estimate_again
-    from dse.questions.estimate.present import point_answer
+    from dse.questions.estimate.ask import estimate
+    from dse.study.folder import STUDY, read_json
 
     if point is None:
         raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
-    detail, by_batch = flags["detail"], flags["energy_by_batch"]
-    found = estimate_again(Path(study), point, read_catalog(), keep=detail, law=flags["law"])
-    return point_answer(found, detail=detail, by_batch=by_batch)
+    read_json(Path(study), STUDY)  # it is a study
+    asked = {name: flags[name] for name in ("detail", "energy_by_batch", "law")}
+    return estimate(study, point, **asked, catalog=read_catalog())
 
 
 def _why_not(study: str, flags: dict[str, Any]) -> Answer:

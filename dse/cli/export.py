@@ -1,4 +1,4 @@
-"""dse export: a point in the words of another tool."""
+"""dse export: a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter, or for a trace."""
+"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter."""
 
 from __future__ import annotations
 

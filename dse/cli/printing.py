@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +26,8 @@ def deliver(answer: Answer, *, out: str | Path | None, as_json: bool) -> None:
 
 
 def print_json(document: Any) -> None:
+    import json
+
     click.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
@@ -41,6 +40,8 @@ def say(text: str, indent: str = "") -> None:
 
 def command_line() -> str:
     """The command that runs now, as it was given."""
+    import shlex
+
     return shlex.join(["dse", *sys.argv[1:]])
 
 

@@ -1,4 +1,4 @@
-"""dse run: search a space and write its report."""
+"""dse run: search a space and write the Pareto-front report."""
 
 from __future__ import annotations
 
@@ -50,6 +50,12 @@ if TYPE_CHECKING:
 )
 @lease_option
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
+@click.option(
+    "--worker",
+    is_flag=True,
+    expose_value=False,
+    help="Only join the study in --storage: dse worker.",
+)
 @efficiency_option
 @price_options
 @click.option(
@@ -68,8 +74,8 @@ if TYPE_CHECKING:
     "laws",
     multiple=True,
     metavar="NAME",
-    help="Quality law in place of the space's own: leverage, hoffmann, cautious, joint, abnar. all "
-    "(beside it or alone): the front under each, and the choice that depends least on them.",
+    help="Quality law in place of the space's own, by name (docs/quality.md). all (beside it or "
+    "alone): the front under each, and the choice that depends least on them.",
 )
 @json_option
 def command(
@@ -105,7 +111,7 @@ def command(
     from dse.quality.laws import ALL
     from dse.questions.study import write_report
     from dse.study.folder import STUDY
-    from dse.study.result import run
+    from dse.study.run import run
 
     if _is_folder(space):
         _again(Path(space), laws, as_json)

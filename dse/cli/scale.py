@@ -1,4 +1,4 @@
-"""dse scale: one large instance against many small ones."""
+"""dse scale: one large instance against many small ones; collectives; what ends a rack's domain."""
 
 from __future__ import annotations
 

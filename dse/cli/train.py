@@ -1,4 +1,4 @@
-"""dse train: the best way to train a model on given chips, and what it takes."""
+"""dse train: training: the best parallelism on given chips, memory, days, dollars."""
 
 from __future__ import annotations
 

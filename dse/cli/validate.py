@@ -1,9 +1,8 @@
-"""dse validate: predicted against measured."""
+"""dse validate: predictions against measurements, and what people claim, as numbers."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import click
 
@@ -24,9 +23,6 @@ from dse.cli.progress import Progress
     help="Also score groups, chips and models that a fit left out; takes minutes.",
 )
 @click.option("--out", metavar="DIR", help="Write validate.html, .md, .json, .csv and .xlsx there.")
-@click.option(
-    "--markdown", metavar="FILE", help="Write the claims and what was found as a Markdown table."
-)
 @efficiency_option
 @json_option
 def command(
@@ -35,7 +31,6 @@ def command(
     data: str | None,
     cross_validate: bool,
     out: str | None,
-    markdown: str | None,
     as_json: bool,
 ) -> None:
     """Compare predictions with measurements.
@@ -53,11 +48,10 @@ def command(
     rule that is printed with it.
     """
     if claims:
-        refuse(("data", "cross_validate", "out", "efficiency"), "--claims")
-        _claims(numbers, markdown, as_json)
+        refuse(("data", "cross_validate", "efficiency"), "--claims")
+        _claims(numbers, out, as_json)
         return
     refuse(("numbers",), "measurements: a number is that of a claim (--claims)")
-    refuse(("markdown",), "measurements: it writes claims (--claims)")
     from dse.accuracy import measurements
     from dse.accuracy.ask import held_out, predicted
     from dse.accuracy.present import validate_answer
@@ -71,12 +65,10 @@ def command(
     deliver(answer, out=out, as_json=as_json)
 
 
-def _claims(numbers: tuple[int, ...], markdown: str | None, as_json: bool) -> None:
+def _claims(numbers: tuple[int, ...], out: str | None, as_json: bool) -> None:
     """The claims `numbers`, or all of them."""
     from dse.accuracy.claims import engine
-    from dse.accuracy.claims.page import markdown as page
     from dse.accuracy.claims.present import claim_answer, claims_answer
-    from dse.errors import StorageError
 
     asked = [engine.claim(n) for n in numbers or engine.claims()]
     last, found = time.monotonic(), []
@@ -85,14 +77,10 @@ def _claims(numbers: tuple[int, ...], markdown: str | None, as_json: bool) -> No
             last = time.monotonic()
             click.echo(f"{k} of {len(asked)} done, now claim {one.number}", err=True)
         found.append((one, one.found()))
-    if markdown is not None:
-        words = ["dse validate --claims", *map(str, numbers), "--markdown docs/claims.md"]
-        text = page(found, " ".join(words))
-        try:
-            Path(markdown).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"{markdown}: cannot be written: {error.strerror}") from error
-    answer = claim_answer(*found[0]) if len(numbers) == 1 else claims_answer(found)
-    deliver(answer, out=None, as_json=as_json)
-    if markdown is not None:
-        click.echo(f"Written: {markdown}", err=as_json)
+    line = command_line()
+    if len(numbers) == 1:
+        (one, finding) = found[0]
+        answer = claim_answer(one, finding, line)
+    else:
+        answer = claims_answer(found, line)
+    deliver(answer, out=out, as_json=as_json)

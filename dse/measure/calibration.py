@@ -49,8 +49,9 @@ def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
         if new_chip in catalog.chips:
             raise InputError(
                 f"{new_chip!r} is a chip of the catalog",
-                field="--new-chip", accepted=f"an id of its own, or --chip {new_chip}",
-            )  # fmt: skip
+                field="--new-chip",
+                accepted=f"an id of its own, or --chip {new_chip}",
+            )
         if not new_chip.replace("_", "").replace("-", "").isalnum():
             raise InputError(
                 f"read {new_chip!r}", field="--new-chip", accepted="letters, digits, _ and -"
@@ -76,9 +77,13 @@ def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
     }
     link = catalog.systems[spec.system].levels[0].bytes_per_s_per_direction
     return Target(
-        chip, False, catalog.efficiencies[spec.efficiency], {**spec.peak_flops_per_s, **extra},
-        spec.memories[0].bytes_per_s, None if math.isnan(link) else link,
-    )  # fmt: skip
+        chip,
+        False,
+        catalog.efficiencies[spec.efficiency],
+        {**spec.peak_flops_per_s, **extra},
+        spec.memories[0].bytes_per_s,
+        None if math.isnan(link) else link,
+    )
 
 
 def _new(device: Device, name: str) -> Target:

@@ -72,9 +72,13 @@ def borrowed(law: Law, parent: Efficiency) -> dict[str, Any]:
     note += f" ({law.note})" if law.note else ""
     fixed = float(f"{law.fixed_s * 1e6:.4g}")
     return {
-        "compute": law.compute, "memory": law.memory, "fixed": fixed, "p": law.p, "kind": kind,
+        "compute": law.compute,
+        "memory": law.memory,
+        "fixed": fixed,
+        "p": law.p,
+        "kind": kind,
         "note": note,
-    }  # fmt: skip
+    }
 
 
 def collectives(
@@ -140,9 +144,12 @@ def chip_file(
 
     def figure(name: str, value: float, dimension: str, note: str) -> str:
         fields = {
-            "value": units.format(value, dimension, 4), "kind": "measured",
-            "source": f"dse calibrate, {device.software}", "date": date, "note": note,
-        }  # fmt: skip
+            "value": units.format(value, dimension, 4),
+            "kind": "measured",
+            "source": f"dse calibrate, {device.software}",
+            "date": date,
+            "note": note,
+        }
         return f"{name}: {json.dumps(fields)}"
 
     lines = [

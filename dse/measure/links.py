@@ -69,9 +69,11 @@ def _member(rank: int, count: int, kind: str, folder: str, sizes: list[int], bud
     else:
         torch.set_num_threads(1)
     distributed.init_process_group(
-        "nccl" if kind == "cuda" else "gloo", init_method=f"file://{folder}/meet", rank=rank,
+        "nccl" if kind == "cuda" else "gloo",
+        init_method=f"file://{folder}/meet",
+        rank=rank,
         world_size=count,
-    )  # fmt: skip
+    )
     rows = []
     each = budget / (len(OPERATIONS) * len(sizes))
     for operation in OPERATIONS:
@@ -80,11 +82,14 @@ def _member(rank: int, count: int, kind: str, folder: str, sizes: list[int], bud
             low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
             rows.append(
                 {
-                    "operation": operation, "devices": count, "bytes": size,
-                    "seconds": float(middle), "spread": float((high - low) / middle),
+                    "operation": operation,
+                    "devices": count,
+                    "bytes": size,
+                    "seconds": float(middle),
+                    "spread": float((high - low) / middle),
                     "samples": len(samples),
                 }
-            )  # fmt: skip
+            )
     if rank == 0:
         Path(folder, "rows.json").write_text(json.dumps(rows), encoding="utf-8")
     distributed.barrier()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from dse import units
-from dse.answer.answer import Answer, Block, Cell, Column, Table
+from dse.answer.answer import Answer, Block, Column, Table
 from dse.answer.numbers import show_as, time
 
 Json = Mapping[str, Any]
@@ -50,60 +51,50 @@ def _sentences(document: Json) -> list[str]:
 
 
 def _reached(document: Json) -> Table:
-    rows: list[dict[str, Cell]] = [
-        {
-            "reached": name,
-            "best": best,
-            "share": one[key] / one["divided_by"],
-            "peak": one["divided_by_kind"],
-        }
-        for part, key in (("gemm", "flops_per_s"), ("memory", "bytes_per_s"))
+    rows = [
+        (name, best, one[rate] / one["divided_by"], one["divided_by_kind"])
+        for part, rate in (("gemm", "flops_per_s"), ("memory", "bytes_per_s"))
         for one in document[part]
-        for name, best in (_best(one, key),)
+        for name, best in (_best(one, rate),)
     ]
-    return Table(
+    return Table.of(
         "reached",
         "The best of each kind of work",
-        (
-            Column("reached", "reached"),
-            Column("best", "best", right=True),
-            Column("share", "share", "share"),
-            Column("peak", "of the peak that is"),
-        ),
         rows,
+        (
+            Column("reached", "reached", of=itemgetter(0)),
+            Column("best", "best", right=True, of=itemgetter(1)),
+            Column("share", "share", "share", of=itemgetter(2)),
+            Column("peak", "of the peak that is", of=itemgetter(3)),
+        ),
     )
 
 
-def _best(one: Json, key: str) -> tuple[str, str]:
-    if key == "flops_per_s":
-        return f"GEMM {one['dtype']}", units.format(one[key], "flop/s")
-    return one["kernel"], show_as("bandwidth", one[key])
+def _best(one: Json, rate: str) -> tuple[str, str]:
+    if rate == "flops_per_s":
+        return f"GEMM {one['dtype']}", units.format(one[rate], "flop/s")
+    return one["kernel"], show_as("bandwidth", one[rate])
 
 
 def _laws(fits: Sequence[Json]) -> Table:
-    return Table(
+    def of_law(key: str, title: str, name: str = "") -> Column:
+        return Column(key, title, "number", of=lambda one: one["law"][name or key])
+
+    return Table.of(
         "laws",
         "The laws that were fitted",
+        fits,
         (
-            Column("law", "law"),
+            Column("law", "law", of=lambda one: f"{one['operator']} {one['dtype']}"),
             Column("points", "points", "count"),
-            Column("compute", "compute", "number"),
-            Column("memory", "memory", "number"),
-            Column("fixed_us", "fixed, µs", "number"),
-            Column("p", "p", "number"),
+            of_law("compute", "compute"),
+            of_law("memory", "memory"),
+            of_law("fixed_us", "fixed, µs", "fixed"),
+            of_law("p", "p"),
             Column("error", "off by", "share"),
             Column("held_out_error", "held out", "share"),
             Column("spread", "noise", "share"),
         ),
-        [
-            {
-                "law": f"{one['operator']} {one['dtype']}",
-                "fixed_us": one["law"]["fixed"],
-                **{name: one["law"][name] for name in ("compute", "memory", "p")},
-                **{name: one[name] for name in ("points", "error", "held_out_error", "spread")},
-            }
-            for one in fits
-        ],
         notes=(
             "off by: median miss of the law on the points it was fitted to; held out: on shapes "
             "that the fit was made without; noise: middle half of the samples of a point over "
@@ -112,10 +103,11 @@ def _laws(fits: Sequence[Json]) -> Table:
     )
 
 
-def _collectives(rows: Sequence[Json] | None) -> Table:
-    return Table(
+def _collectives(rows: Sequence[Json]) -> Table:
+    return Table.of(
         "collectives",
         "Collectives",
+        rows,
         (
             Column("operation", "collective"),
             Column("devices", "devices", "count"),
@@ -124,36 +116,31 @@ def _collectives(rows: Sequence[Json] | None) -> Table:
             Column("ramp", "ramp", right=True),
             Column("error", "off by", "share"),
         ),
-        rows or [],
     )
 
 
 def _penalties(rows: Sequence[Json]) -> Table:
-    return Table(
+    return Table.of(
         "misaligned",
         "Misaligned sizes",
+        sorted(rows, key=lambda row: (row["operator"], row["axis"], row["size"])),
         (
-            Column("what", "misaligned"),
+            Column("what", "misaligned", of=lambda row: f"{row['operator']} {row['axis']}"),
             Column("size", "size", "count"),
-            Column("between", "between"),
+            Column("between", "between", of=lambda row: f"{row['below']:,} and {row['above']:,}"),
             Column("alignment", "divides by", "count"),
-            Column("time", "time", right=True),
+            Column("time", "time", right=True, of=_time),
             Column("lowest", "from", "number"),
             Column("highest", "to", "number"),
             Column("noise", "noise", "share"),
         ),
-        [
-            {
-                **{key: row[key] for key in ("size", "alignment", "lowest", "highest", "noise")},
-                "what": f"{row['operator']} {row['axis']}",
-                "between": f"{row['below']:,} and {row['above']:,}",
-                "time": f"{show_as('number', row['ratio'])}{' !' if row['cliff'] else ''}",
-            }
-            for row in sorted(rows, key=lambda row: (row["operator"], row["axis"], row["size"]))
-        ],
         notes=(
             "time: over the straight line between the two neighbours; median, lowest and highest "
             "of the shapes compared; noise: of the samples. !: longer by 15% and by more than the "
             "noise.",
         ),
     )
+
+
+def _time(row: Json) -> str:
+    return f"{show_as('number', row['ratio'])}{' !' if row['cliff'] else ''}"

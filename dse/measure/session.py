@@ -88,14 +88,25 @@ class Session:
         )
         if first in ("bf16", "fp16"):
             sections += [
-                (f"attention over prompts in {first}", _alone(grids.prefills(first)),
-                 effort.attention_s),
-                (f"attention over the cache in {first}", _alone(grids.decodes(first)),
-                 effort.attention_s),
-                (f"odd head counts in {first}", [
-                    *grids.odd_heads("prefill_attention", first),
-                    *grids.odd_heads("decode_attention", first)], effort.odd_heads_s),
-            ]  # fmt: skip
+                (
+                    f"attention over prompts in {first}",
+                    _alone(grids.prefills(first)),
+                    effort.attention_s,
+                ),
+                (
+                    f"attention over the cache in {first}",
+                    _alone(grids.decodes(first)),
+                    effort.attention_s,
+                ),
+                (
+                    f"odd head counts in {first}",
+                    [
+                        *grids.odd_heads("prefill_attention", first),
+                        *grids.odd_heads("decode_attention", first),
+                    ],
+                    effort.odd_heads_s,
+                ),
+            ]
         return sections
 
     def _probe(self, dtype: str) -> None:

@@ -218,10 +218,17 @@ def describe(torch: Any, kind: str) -> Device:
     if kind == "cpu":
         threads = torch.get_num_threads()
         return Device(
-            "cpu", f"{_cpu_name()}, {threads} threads", _host_memory(), _host_cache(), 1,
-            ("bf16", "fp16", "fp32"), software, "no driver", host,
+            "cpu",
+            f"{_cpu_name()}, {threads} threads",
+            _host_memory(),
+            _host_cache(),
+            1,
+            ("bf16", "fp16", "fp32"),
+            software,
+            "no driver",
+            host,
             "perf_counter around runs over memory that is not in the cache",
-        )  # fmt: skip
+        )
     card = torch.cuda.get_device_properties(0)
     rocm = getattr(torch.version, "hip", None)
     driver = f"ROCm {rocm}" if rocm else f"CUDA {torch.version.cuda}, driver {_nvidia_driver()}"
@@ -231,11 +238,17 @@ def describe(torch: Any, kind: str) -> Device:
     if rocm:
         native8 = getattr(card, "gcnArchName", "").startswith("gfx95")
     return Device(
-        "cuda", torch.cuda.get_device_name(0), float(card.total_memory),
-        float(getattr(card, "L2_cache_size", 0) or 2 * UNKNOWN_CACHE), torch.cuda.device_count(),
-        ("bf16", "fp16", "fp32", *(("fp8",) if native8 else ())), software, driver, host,
+        "cuda",
+        torch.cuda.get_device_name(0),
+        float(card.total_memory),
+        float(getattr(card, "L2_cache_size", 0) or 2 * UNKNOWN_CACHE),
+        torch.cuda.device_count(),
+        ("bf16", "fp16", "fp32", *(("fp8",) if native8 else ())),
+        software,
+        driver,
+        host,
         "CUDA events around replays of a CUDA graph over memory that is not in the L2 cache",
-    )  # fmt: skip
+    )
 
 
 def _cpu_name() -> str:

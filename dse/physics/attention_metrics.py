@@ -10,13 +10,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dse.physics.blocks import KINDS
+from dse.blocks import KINDS
 from dse.space.candidates import CandidateBatch, Floats
 
 ATTENTION_METRICS = (
-    "num_attention_heads", "num_key_value_heads", "query_heads_per_kv_head",
-    "full_attention_layers", "full_attention_share",
-)  # fmt: skip
+    "num_attention_heads",
+    "num_key_value_heads",
+    "query_heads_per_kv_head",
+    "full_attention_layers",
+    "full_attention_share",
+)
 
 
 def attention_metrics(batch: CandidateBatch) -> Mapping[str, Floats]:

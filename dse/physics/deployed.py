@@ -7,14 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from dse.blocks.operators import Exchange
 from dse.physics.calibrated import LawTable
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
-from dse.schema.dtypes import BYTES, CODE, DTYPES
-from dse.space.candidates import CandidateBatch, Codes, Floats
-
-ACTIVATION_BYTES = 2.0  # activations travel and are stored in bf16
+from dse.schema.dtypes import CODE, DTYPES
+from dse.space.candidates import BYTES, CandidateBatch, Codes, Floats
 
 
 class Law:
@@ -24,9 +23,15 @@ class Law:
     dense peak."""
 
     __slots__ = (
-        "fixed_s", "floor_of_compute", "inverse_p", "is_sum", "p",
-        "s_per_byte", "s_per_flop", "sums",
-    )  # fmt: skip
+        "fixed_s",
+        "floor_of_compute",
+        "inverse_p",
+        "is_sum",
+        "p",
+        "s_per_byte",
+        "s_per_flop",
+        "sums",
+    )
 
     def __init__(self, table: LawTable, cell: Codes, clock: Floats | None = None) -> None:
         """`cell` (n,) is the place in the flattened (chips, dtypes) tables; `clock` (n,) the share
@@ -78,7 +83,7 @@ class Deployed:
         self.stream_fixed_s = machines.stream_fixed_s[chip]
         self._laws: dict[tuple[str, str], Law] = {}
         # Of each block, by its id, the share of its experts' traffic that leaves a domain: the same
-        # in every step, kept by `dse.physics.blocks.moe`.
+        # in every step, kept by `dse.blocks.moe`.
         self.leaving: dict[int, list[Floats]] = {}
         self.power_capped = machines.power.capped
         self.clock: Floats | None = None
@@ -93,6 +98,13 @@ class Deployed:
     def expert_group(self) -> Group:
         """All chips that share an instance's experts."""
         return Group(self.machines.fabric, self.batch.chip, self.group, self.domain)
+
+    def cost(self, one: Exchange) -> Cost:
+        """Of each of the collectives."""
+        group = self.tensor_group if one.group == "tensor" else self.expert_group
+        if one.how == "all_to_all":
+            return group.all_to_all(one.bytes_, one.leaving)
+        return (group.all_reduce if one.how == "all_reduce" else group.all_gather)(one.bytes_)
 
     def stage_hops(self, bytes_: Floats) -> tuple[tuple[Floats, Cost], ...]:
         """((hops, cost of one), ...), (n,): handing `bytes_` from stage to stage inside a scale-up

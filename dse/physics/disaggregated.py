@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.blocks import KINDS
+from dse.blocks import KINDS
 from dse.physics.collectives import network_of
 from dse.physics.deployed import Deployed, domain_of
 from dse.physics.energy import PoolEnergy, pool_energy

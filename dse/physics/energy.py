@@ -148,9 +148,11 @@ def _phase(
     share = np.minimum((draw.cap_w - draw.idle_w) * seconds / np.maximum(own, 1e-300), 1.0)
     elsewhere = step.ledger.elsewhere
     whole = Work(
-        work.peak_s + elsewhere.peak_s, work.bytes + elsewhere.bytes - saved,
-        work.link_bytes, work.network_bytes,
-    )  # fmt: skip
+        work.peak_s + elsewhere.peak_s,
+        work.bytes + elsewhere.bytes - saved,
+        work.link_bytes,
+        work.network_bytes,
+    )
     return whole.levels(draw, count * share, count), Phase(own, share, seconds)
 
 

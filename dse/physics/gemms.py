@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from dse.blocks.operators import Experts, Product, Role
 from dse.physics.deployed import Deployed
 from dse.physics.ledger import Entry
-from dse.physics.operators import Role
 from dse.physics.step import Step, computed_rows
-from dse.space.candidates import Block, Floats
+from dse.space.candidates import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class Gemm:
 
     role: Role
     name: str
-    part: str
     count: Floats
+    part: str
     rows: Floats
     out: Floats
     inner: Floats
     groups: Floats
+    p: Floats
     compute_s: Floats
     memory_s: Floats
     fixed_s: Floats
     seconds: Floats
-    p: Floats
 
     def seconds_at(self, compute: Floats | float, all_: Floats | float = 1.0) -> Floats:
         """(n,) seconds where arithmetic reaches a share `compute`, and the whole kernel a share
@@ -65,48 +65,34 @@ class NotedStep(Step):
         assert self.ledger.entries is not None
         return self.ledger.entries[-1]
 
-    def gemm(
-        self,
-        role: Role,
-        label: str,
-        count: Floats,
-        part: str,
-        rows: Floats,
-        out: Floats,
-        inner: Floats,
-    ) -> None:
-        super().gemm(role, label, count, part, rows, out, inner)
-        entry = self._last
-        useful = rows / np.maximum(computed_rows(rows), 1e-30)
-        self.gemms.append(
-            Gemm(
-                role, label, part, count, rows, out, inner, self.always,
-                entry.compute_s * useful, entry.memory_s, entry.fixed_s, entry.seconds,
-                self.gemm_law(part).p,
-            )
-        )  # fmt: skip
+    def gemm(self, one: Product) -> None:
+        super().gemm(one)
+        useful = one.rows / np.maximum(computed_rows(one.rows), 1e-30)
+        p = self.gemm_law(one.part).p
+        self.gemms.append(Gemm(*one, self.always, p, *_seconds(self._last, 1.0, useful)))
 
-    def grouped(
-        self, block: Block, *, tokens: Floats, width: Floats, hidden: Floats, **work: Floats
-    ) -> None:
-        super().grouped(block, tokens=tokens, width=width, hidden=hidden, **work)
-        entry, p = self._last, self.deployed.law("experts", "experts").p
-        experts = np.maximum(block["experts"], 1.0)
-        rows = tokens * block["experts_per_token"] / experts
+    def experts(self, one: Experts) -> None:
+        super().experts(one)
+        entry, block, p = self._last, one.block, self.deployed.law("experts", "experts").p
+        experts, matrices = np.maximum(block["experts"], 1.0), np.maximum(block["matrices"], 2.0)
+        rows = one.tokens * block["experts_per_token"] / experts
         groups = np.ceil(experts / self.deployed.expert_parallel)
-        matrices = np.maximum(block["matrices"], 2.0)
         up = (matrices - 1.0) / matrices
-        for label, out, inner, share in (
-            (f"{entry.name} up-projection", (matrices - 1.0) * width, hidden, up),
-            (f"{entry.name} down-projection", hidden, width, 1.0 - up),
+        for way, out, inner, share in (
+            ("up", (matrices - 1.0) * one.width, one.latent, up),
+            ("down", one.latent, one.width, 1.0 - up),
         ):
-            self._of_experts.append(
-                Gemm(
-                    Role.EXPERTS, label, "experts", block.count, rows, out, inner, groups,
-                    entry.compute_s * share, entry.memory_s * share, entry.fixed_s * share,
-                    entry.seconds * share, p,
-                )
-            )  # fmt: skip
+            label = f"{entry.name} {way}-projection"
+            product = Product(Role.EXPERTS, label, block.count, "experts", rows, out, inner)
+            self._of_experts.append(Gemm(*product, groups, p, *_seconds(entry, share)))
+
+
+def _seconds(
+    entry: Entry, share: Floats | float, useful: Floats | float = 1.0
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """A share of the seconds of compute without padding, of memory, fixed ones and all."""
+    compute_s, memory_s = entry.compute_s * useful * share, entry.memory_s * share
+    return compute_s, memory_s, entry.fixed_s * share, entry.seconds * share
 
 
 def prefill(deployed: Deployed, tokens: Floats | float, prompt: Floats | float) -> NotedStep:

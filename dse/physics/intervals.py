@@ -20,10 +20,13 @@ LABEL = "fitted"
 STEP_METRICS = ("tpot_s", "decode_step_s", "prefill_s", "output_tokens_per_s_per_user")
 FIRST_TOKEN_METRICS = ("ttft_s", "e2e_s")
 THROUGHPUT_METRICS = (
-    "output_tokens_per_s", "output_tokens_per_s_per_chip", "usd_per_million_output_tokens",
-    "usd_per_million_input_tokens", "usd_per_million_total_tokens",
+    "output_tokens_per_s",
+    "output_tokens_per_s_per_chip",
+    "usd_per_million_output_tokens",
+    "usd_per_million_input_tokens",
+    "usd_per_million_total_tokens",
     "usd_per_million_output_tokens_all_in",
-)  # fmt: skip
+)
 ENERGY_METRICS = ("joules_per_output_token", "tokens_per_joule")
 POWER_METRICS = ("watts_per_chip",)
 # Energy has no rows that a fit could hold out: both are assumed, so that the published figures of

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dse.blocks.operators import Role
 from dse.physics.collectives import Cost, Sent
 from dse.physics.deployed import Deployed, Law
-from dse.physics.operators import Role
 from dse.physics.tiers import TierTraffic
 from dse.space.candidates import Floats
 
@@ -161,9 +161,16 @@ class Ledger:
         self.fixed_s += fixed
         if self.entries is not None:
             self._keep(
-                role, name, busy, compute_s=compute, memory_s=memory, fixed_s=fixed,
-                flops=flops * times, bytes=moved, peak_s=peak,
-            )  # fmt: skip
+                role,
+                name,
+                busy,
+                compute_s=compute,
+                memory_s=memory,
+                fixed_s=fixed,
+                flops=flops * times,
+                bytes=moved,
+                peak_s=peak,
+            )
 
     def stream(self, role: Role, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""

@@ -28,9 +28,13 @@ from dse.schema.efficiency import Efficiency, Law
 from dse.schema.rack import Rack
 
 OPERATORS = (
-    "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
-    "mla_decode_attention", "experts",
-)  # fmt: skip
+    "gemm",
+    "prefill_attention",
+    "decode_attention",
+    "mla_prefill_attention",
+    "mla_decode_attention",
+    "experts",
+)
 # Laws that only models with blocks of some kinds use: `dse calibrate` does not measure them.
 BLOCK_LAWS = ("experts", "mla_prefill_attention", "mla_decode_attention")
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dse.physics.blocks import KINDS
-from dse.physics.deployed import ACTIVATION_BYTES, Deployed
+from dse.blocks import KINDS
+from dse.blocks.operators import ACTIVATION_BYTES
+from dse.physics.deployed import Deployed
 from dse.physics.step import layers_per_stage, padded_vocabulary, weight_bytes_per_chip
 from dse.physics.tiers import SMALLEST, TierMemory, place
 from dse.schema.backend import Backend

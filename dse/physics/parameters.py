@@ -12,9 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.physics.blocks import KINDS
-from dse.physics.blocks.kind import Whole
-from dse.space.candidates import CandidateBatch, Floats
+from dse.blocks import KINDS
+from dse.space.candidates import BYTES, CandidateBatch, Floats
+
+
+class Whole:
+    """A model that nothing divides (`dse.blocks.operators.Ranks`): its weights are those of the
+    checkpoint."""
+
+    def __init__(self, batch: CandidateBatch) -> None:
+        one = np.ones(len(batch))
+        self.batch = batch
+        self.tensor_parallel = self.expert_parallel = self.experts_tensor_parallel = one
+        self.redundant_experts: Floats | None = None
+        self.kv_bytes = BYTES[batch.kv_dtype]
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Draw:
         "on_chip_j",
         "operand_w",
         "rated_w",
-    )  # fmt: skip
+    )
 
     def __init__(self, power: Power, chip: Codes) -> None:
         self.rated_w: Floats = power.rated_w.take(chip)
@@ -181,15 +181,21 @@ class Levels:
     def cut(self, share: Floats) -> Levels:
         """The chip's own times `share`: what the network draws is no part of its power."""
         return Levels(
-            self.arithmetic * share, self.on_chip * share, self.memory * share, self.links * share,
+            self.arithmetic * share,
+            self.on_chip * share,
+            self.memory * share,
+            self.links * share,
             self.network,
-        )  # fmt: skip
+        )
 
     def plus(self, other: Levels) -> Levels:
         return Levels(
-            self.arithmetic + other.arithmetic, self.on_chip + other.on_chip,
-            self.memory + other.memory, self.links + other.links, self.network + other.network,
-        )  # fmt: skip
+            self.arithmetic + other.arithmetic,
+            self.on_chip + other.on_chip,
+            self.memory + other.memory,
+            self.links + other.links,
+            self.network + other.network,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,19 @@ from dse.schema.backend import Backend
 from dse.space.candidates import CandidateBatch, Floats
 
 BOTTLENECKS = (
-    "decode: compute", "decode: memory bandwidth", "decode: network",
-    "decode: fixed overhead", "prefill: compute", "prefill: memory bandwidth",
-    "prefill: network", "prefill: fixed overhead", "decode: memory tier", "prefill: memory tier",
-    "decode: power cap", "prefill: power cap",
-)  # fmt: skip
+    "decode: compute",
+    "decode: memory bandwidth",
+    "decode: network",
+    "decode: fixed overhead",
+    "prefill: compute",
+    "prefill: memory bandwidth",
+    "prefill: network",
+    "prefill: fixed overhead",
+    "decode: memory tier",
+    "prefill: memory tier",
+    "decode: power cap",
+    "prefill: power cap",
+)
 TIER = BOTTLENECKS.index("decode: memory tier")
 POWER = BOTTLENECKS.index("decode: power cap")
 
@@ -115,9 +123,20 @@ def _static(case: Case) -> Performance:
     total_chip_s = batch.chips / requests_per_s
     prefill_chip_s = batch.chips * ttft / batch.concurrency
     return _performance(
-        case, prefill, decode, prefill_s, decode_step_s, ttft, tpot, e2e,
-        requests_per_s, batch.concurrency, running, prefill_chip_s, total_chip_s,
-    )  # fmt: skip
+        case,
+        prefill,
+        decode,
+        prefill_s,
+        decode_step_s,
+        ttft,
+        tpot,
+        e2e,
+        requests_per_s,
+        batch.concurrency,
+        running,
+        prefill_chip_s,
+        total_chip_s,
+    )
 
 
 def _slots(case: Case) -> Floats:
@@ -196,9 +215,20 @@ def _closed_loop(case: Case) -> Performance:
     if not offline:
         in_flight = np.minimum(in_flight, batch.concurrency)
     return _performance(
-        case, prefill, decode, prefill_s, rank.step_s, ttft, tpot, queue + residence,
-        requests_per_s, in_flight, running, prefill_chip_s, total_chip_s,
-    )  # fmt: skip
+        case,
+        prefill,
+        decode,
+        prefill_s,
+        rank.step_s,
+        ttft,
+        tpot,
+        queue + residence,
+        requests_per_s,
+        in_flight,
+        running,
+        prefill_chip_s,
+        total_chip_s,
+    )
 
 
 def _poisson(case: Case) -> Performance:
@@ -247,10 +277,20 @@ def _poisson(case: Case) -> Performance:
     requests_per_s = np.minimum(arriving, most) * batch.replicas
     total_chip_s = batch.chips / requests_per_s
     performance = _performance(
-        case, prefill, decode, prefill_s, rank.step_s, p50, tpot, mean + rest * tpot,
-        requests_per_s, running * batch.replicas, running,
-        np.minimum(_prefill_chip_s(case, rank), total_chip_s), total_chip_s,
-    )  # fmt: skip
+        case,
+        prefill,
+        decode,
+        prefill_s,
+        rank.step_s,
+        p50,
+        tpot,
+        mean + rest * tpot,
+        requests_per_s,
+        running * batch.replicas,
+        running,
+        np.minimum(_prefill_chip_s(case, rank), total_chip_s),
+        total_chip_s,
+    )
     return replace(performance, arrivals=Arrivals(mean, p90, p99, utilisation))
 
 
@@ -292,11 +332,16 @@ def _performance(
         decode_ledger=decode.ledger,
         count_energy=cache(
             partial(
-                request_energy, case, prefill, decode, decode_step_s, total_chip_s,
+                request_energy,
+                case,
+                prefill,
+                decode,
+                decode_step_s,
+                total_chip_s,
                 alone=case.workload.serving == "static",
             )
         ),
-    )  # fmt: skip
+    )
 
 
 def _bottleneck(

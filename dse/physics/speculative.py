@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dse.physics.blocks import KINDS
-from dse.physics.deployed import ACTIVATION_BYTES, Deployed
-from dse.physics.operators import Role
+from dse.blocks import KINDS
+from dse.blocks.operators import ACTIVATION_BYTES, Product, Role
+from dse.physics.deployed import Deployed
 from dse.physics.step import Step
 from dse.schema.blocks import MIXERS
 from dse.space.candidates import Block, CandidateBatch, Floats
@@ -98,5 +98,6 @@ def draft_s(
     )
     hidden = one.batch.hidden_size
     columns = hidden / one.tensor_parallel
-    step.gemm(Role.PROJECTION, "projection", step.always, "attention", rows, columns, 2.0 * hidden)
+    width, one = 2.0 * hidden, step.always
+    step.gemm(Product(Role.PROJECTION, "projection", one, "attention", rows, columns, width))
     return speculation.draft_tokens * step.seconds

@@ -6,13 +6,16 @@ through all of them: every layer once, plus a hop a stage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from dse.physics.blocks import KINDS
+from dse.blocks import KINDS
+from dse.blocks.moe import ROUTING_SKEW
+from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Product, Role
 from dse.physics.collectives import Cost
-from dse.physics.deployed import ACTIVATION_BYTES, Deployed, Law
+from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import Ledger
-from dse.physics.operators import Role
 from dse.space.candidates import Block, Floats
 
 TILE_ROWS = 128.0
@@ -33,7 +36,7 @@ def computed_rows(rows: Floats) -> Floats:
 
 
 class Step:
-    """The work of one step. All arrays (n,).
+    """The work of one step, as `dse.blocks.operators.Operators`. All arrays (n,).
 
     decode_rows: requests that decode one token on each attention rank; context: tokens of KV cache
     each of them reads in the mean; prefill_rows: prompt tokens on each attention rank;
@@ -45,6 +48,9 @@ class Step:
     verified: tokens of each decoding request, more than 1 where some were drafted.
     network_overlap: as in `dse.physics.workload`.
     """
+
+    backward = False
+    slots_sent = 0.0
 
     def __init__(
         self,
@@ -85,7 +91,9 @@ class Step:
         self.computed_rows = computed_rows(self.rows)
         self.useful_rows: Floats = self.rows / self.computed_rows
         self.always = np.ones(deployed.n)
-        self.tensor_group, self.expert_group = deployed.tensor_group, deployed.expert_group
+        self.own_rows: Floats = self.rows / deployed.tensor_parallel
+        skew = deployed.batch.routing_skew
+        self.routing_skew: Floats | float = ROUTING_SKEW if skew is None else skew
         self._reduced: Cost | None = None
         self._run()
 
@@ -96,17 +104,18 @@ class Step:
         ledger.stream(Role.EMBEDDING, "embedding", self.always, law, moved)
         for block in deployed.batch.blocks:
             if block.count.any():
-                KINDS[block.kind].serve(self, block)
+                KINDS[block.kind].add(self, block)
         # Only the last token of each sequence reaches the output head.
         finished = self.verified_rows + self.prefill_rows / self.fresh_tokens
         vocabulary = padded_vocabulary(deployed)
-        one = self.always
-        self.gemm(Role.HEAD, "output head", one, "embedding", finished, vocabulary, hidden)
+        one, label = self.always, "output head"
+        self.gemm(Product(Role.HEAD, label, one, "embedding", finished, vocabulary, hidden))
         # Every rank receives the columns of all others.
         gathered = finished * vocabulary * deployed.tensor_parallel * ACTIVATION_BYTES
-        self.send(Role.GATHER, "gather logits", one, self.tensor_group.all_gather(gathered))
+        cost = deployed.tensor_group.all_gather(gathered)
+        ledger.network(Role.GATHER, "gather logits", one, cost)
         for hops, cost in deployed.stage_hops(self.rows * row_bytes):
-            self.send(Role.HOP, "pipeline hops", hops, cost)
+            ledger.network(Role.HOP, "pipeline hops", hops, cost)
         ledger.overlap()
         ledger.wait_for_tier()
 
@@ -117,92 +126,71 @@ class Step:
     def gemm_law(self, part: str) -> Law:
         return self.deployed.law("gemm", part)
 
-    def gemm(
-        self,
-        role: Role,
-        label: str,
-        count: Floats,
-        part: str,
-        rows: Floats,
-        out: Floats,
-        inner: Floats,
-    ) -> None:
-        weight = inner * out
-        touched = weight * self.deployed.weight_bytes.get(part, ACTIVATION_BYTES)
-        bytes_ = touched + rows * (inner + out) * ACTIVATION_BYTES
-        law = self.gemm_law(part)
-        computed, useful = self.computed_rows, self.useful_rows
-        if rows is not self.rows:
-            computed = computed_rows(rows)
-            useful = rows / computed
-        flops = 2.0 * computed * weight
-        self.ledger.operator(role, label, count, law, flops, bytes_, touched, useful=useful)
+    @property
+    def expert_domains(self) -> Sequence[Floats]:
+        return self.deployed.expert_group.domains
 
-    def grouped(
-        self,
-        block: Block,
-        *,
-        tokens: Floats,
-        width: Floats,
-        hidden: Floats,
-        flops: Floats,
-        useful: Floats,
-        uneven: Floats,
-        touched: Floats,
-        bytes_: Floats,
-    ) -> None:
+    def gemm(self, one: Product) -> None:
+        weight = one.inner * one.out
+        touched = weight * self.deployed.weight_bytes.get(one.part, ACTIVATION_BYTES)
+        bytes_ = touched + one.rows * (one.inner + one.out) * ACTIVATION_BYTES
+        computed, useful = self.computed_rows, self.useful_rows
+        if one.rows is not self.rows:
+            computed = computed_rows(one.rows)
+            useful = one.rows / computed
+        flops, law = 2.0 * computed * weight, self.gemm_law(one.part)
+        self.ledger.operator(
+            one.role, one.label, one.times, law, flops, bytes_, touched, useful=useful
+        )
+
+    def experts(self, one: Experts) -> None:
+        touched = one.distinct * one.weight * self.deployed.weight_bytes["experts"]
         self.ledger.operator(
             Role.EXPERTS,
             "routed experts",
-            block.count,
+            one.block.count,
             self.deployed.law("experts", "experts"),
-            flops,
-            bytes_,
+            one.flops,
+            touched + one.moved,
             touched,
-            useful=useful,
+            useful=one.mean / np.maximum(one.padded, 1e-9),  # no 0 / 0 in dense candidates
             held="experts",
             elsewhere=self.idle_ranks,
-            mean=1.0 - uneven,
+            mean=1.0 - one.uneven,
         )
 
-    def over_prompt(
-        self,
-        role: Role,
-        label: str,
-        count: Floats,
-        law: Law,
-        flops: Floats,
-        bytes_: Floats,
-        output_bytes: Floats | None = None,
-    ) -> None:
-        self.ledger.operator(role, label, count, law, flops, bytes_, 0.0, self.has_prefill)
+    def over_prompt(self, one: Mixing) -> None:
+        self._mix(one, self.has_prefill, "weights")
 
-    def over_cache(
-        self,
-        role: Role,
-        label: str,
-        count: Floats,
-        law: Law,
-        flops: Floats,
-        bytes_: Floats,
-        cache: Floats,
-    ) -> None:
+    def over_cache(self, one: Mixing) -> None:
+        self._mix(one, self.has_decode, "cache")
+
+    def _mix(self, one: Mixing, present: Floats, held: str) -> None:
+        law, touched = self.deployed.law(one.law, one.part), one.cache
         self.ledger.operator(
-            role, label, count, law, flops, bytes_, cache, self.has_decode, held="cache"
+            one.role,
+            one.label,
+            one.times,
+            law,
+            one.flops,
+            one.bytes_,
+            0.0 if touched is None else touched,
+            present,
+            held=held,
         )
 
     def elementwise(self, role: Role, label: str, count: Floats, elements: Floats) -> None:
         law = self.gemm_law("bf16")
         self.ledger.stream(role, label, count, law, elements * ACTIVATION_BYTES)
 
-    def send(self, role: Role, label: str, count: Floats, cost: Cost) -> None:
-        self.ledger.network(role, label, count, cost)
+    def exchange(self, one: Exchange) -> None:
+        self.ledger.network(one.role, one.label, one.times, self.deployed.cost(one))
 
     def tensor_all_reduce(self, label: str, count: Floats) -> None:
         if self._reduced is None:  # the same for all layers
             bytes_ = self.rows * self.hidden_size * ACTIVATION_BYTES
-            self._reduced = self.tensor_group.all_reduce(bytes_)
-        self.send(Role.REDUCE, label, count, self._reduced)
+            self._reduced = self.deployed.tensor_group.all_reduce(bytes_)
+        self.ledger.network(Role.REDUCE, label, count, self._reduced)
 
 
 def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from dse.physics.calibrated import LawTable
 from dse.schema.chip import Chip
-from dse.schema.dtypes import BITS, BYTES, DTYPES
+from dse.schema.dtypes import BITS, DTYPES
 from dse.schema.efficiency import UNPACKED_EXPERTS, Law
 
 # Of what 16-bit products reach, (arithmetic, bandwidth): the measured experts; of GEMMs MARLIN,
-# about a tenth slower than 16 bits above 1,024 rows and within 5% of the ideal gain of 3.87 up to 32
+# about a tenth slower than 16 bits above 1,024 rows and within 5% of the ideal gain up to 32 rows
 # (Frantar et al. 2024, arXiv 2408.11743, on A10; claimed, and taken for every chip).
 UNPACKED = {"gemm": (0.9, 0.95), "experts": (UNPACKED_EXPERTS, 1.0)}
 # Families of chips and formats whose products have no fused kernel: vLLM unpacks dense NVFP4
@@ -30,6 +30,7 @@ UNPACKED = {"gemm": (0.9, 0.95), "experts": (UNPACKED_EXPERTS, 1.0)}
 # 2026); its experts are fused since 44667 (June 2026).
 THROUGH_MEMORY = {("cdna2", "nvfp4"), ("cdna3", "nvfp4"), ("cdna4", "nvfp4"), ("cdna5", "nvfp4")}
 WIDE_BYTES = 2.0  # of an unpacked weight, written and read again
+STORED_BITS = tuple(BITS.values())
 ELEMENT_BITS = np.array([float(int(bits)) for bits in BITS.values()])
 
 
@@ -74,7 +75,7 @@ def _behind(table: LawTable, native: NDArray[np.bool_]) -> LawTable:
             if ELEMENT_BITS[other] > ELEMENT_BITS[own] or DTYPES[other] == "bf16":
                 continue
             behind = ~native[:, own] & native[:, other]
-            more = max(BYTES[other] / BYTES[own], 1.0)  # a byte more or less of block scales
+            more = max(STORED_BITS[other] / STORED_BITS[own], 1.0)
             for name, factor in (("s_per_flop", 1.0), ("s_per_byte", more), ("fixed_s", 1.0)):
                 bound = getattr(table, name)[:, other] * factor
                 mine = found[name][:, own]

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dse.economics.cost import cost
 from dse.economics.energy import COUNTED, energy_metrics
-from dse.physics import blocks
 from dse.physics.attention_metrics import ATTENTION_METRICS, attention_metrics
 from dse.physics.intervals import Spread
 from dse.physics.machines import Machines
@@ -24,10 +23,11 @@ from dse.physics.parameters import (
     kv_elements_per_token,
     parameters,
 )
+from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
+from dse.problem.format_loss import FormatLoss, format_loss
 from dse.quality.laws import DEFAULT, Quality, quality, tokens_at_compute
-from dse.quality.quantisation import FormatLoss, format_loss
 from dse.rules.case import Case, stack_of
 from dse.rules.registry import judge
 from dse.schema.calibration import KINDS
@@ -266,8 +266,9 @@ def _in_tier(
     }
 
 
-def _find(batch: CandidateBatch, kind: str) -> Block | None:
-    return next((block for block in batch.blocks if block.kind == kind), None)
+def experts_of(batch: CandidateBatch) -> Block | None:
+    """The layers of which a token meets some experts alone."""
+    return next((block for block in batch.blocks if "experts" in block.sizes), None)
 
 
 def shape_quality_of(
@@ -275,7 +276,7 @@ def shape_quality_of(
 ) -> Quality:
     """The quality of n trained models under a law, before anything is quantised."""
     zeros = np.zeros(len(batch))
-    moe = _find(batch, "moe")
+    moe = experts_of(batch)
     if moe is None:
         experts = top_k = shared = width = zeros
     else:
@@ -299,8 +300,7 @@ def shape_quality_of(
 
 def _deployed_format(batch: CandidateBatch) -> NDArray[np.intp]:
     """(n,) codes of the weights that hold most of the model: experts where it has some."""
-    moe = _find(batch, "moe")
-    dense = batch.weight_dtype["mlp"]
+    moe, dense = experts_of(batch), batch.weight_dtype["mlp"]
     return dense if moe is None else np.where(moe.count > 0.0, batch.weight_dtype["experts"], dense)
 
 
@@ -320,4 +320,4 @@ def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
     if batch.domain is not None:
         beyond = beyond | (batch.domain != machines.fabric.domain[batch.chip])
     worst = np.maximum(worst, beyond * KINDS.index("derived"))
-    return np.maximum(worst, blocks.worst_kind(batch, machines))
+    return np.maximum(worst, worst_block_law(batch, machines))

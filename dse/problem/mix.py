@@ -166,9 +166,11 @@ def _values(
         machines.usd_per_chip_hour[batch.chip],
     )
     for name in (
-        "usd_per_million_input_tokens", "usd_per_million_output_tokens",
-        "usd_per_million_total_tokens", "usd_per_million_output_tokens_all_in",
-    ):  # fmt: skip
+        "usd_per_million_input_tokens",
+        "usd_per_million_output_tokens",
+        "usd_per_million_total_tokens",
+        "usd_per_million_output_tokens_all_in",
+    ):
         values[name] = getattr(prices, name)
     rate = output / total(lambda one: 1.0 / one.requests_per_s)
     values["output_tokens_per_s"] = rate

@@ -93,9 +93,11 @@ def stop_row(stop: Stop) -> dict[str, Any]:
     """A stop as JSON; `bound` is null where nothing stops it."""
     meaning = MEANINGS.get(stop.bound or "")
     return {
-        "largest": stop.largest, "bound": stop.bound, "meaning": meaning,
+        "largest": stop.largest,
+        "bound": stop.bound,
+        "meaning": meaning,
         "without": list(stop.without),
-    }  # fmt: skip
+    }
 
 
 def stops_sentence(stops: Sequence[dict[str, Any]]) -> str:

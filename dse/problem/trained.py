@@ -83,9 +83,13 @@ class Trained:
             shapes,
             **dict.fromkeys(DEPLOYMENT_AXES, np.ones(len(shapes))),
             chip=np.zeros(len(shapes), dtype=np.intp),
-            redundant_experts=None, routing_skew=None, weights_offloaded=None, kv_offloaded=None,
-            offload_tier=None, domain=None,
-        )  # fmt: skip
+            redundant_experts=None,
+            routing_skew=None,
+            weights_offloaded=None,
+            kv_offloaded=None,
+            offload_tier=None,
+            domain=None,
+        )
         ranked = self.trainer.ranked(shapes)
         chosen = self.trainer.evaluate(shapes, *ranked.take(ranked.best()))
         mfu = chosen.metrics.mfu * chosen.metrics.step_s / chosen.run.step_s

@@ -1,11 +1,11 @@
-"""Numbers and deployments as people read them."""
+"""A workload, a shape, a deployment and an estimate as people read them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dse.answer.layers import layers_in_short
+from dse.answer.layers import layers_in_short, layers_in_words
 from dse.answer.numbers import show
 from dse.problem.loads import held, loads_of
 from dse.rules.registry import row_words
@@ -195,6 +195,8 @@ SHORT_DEGREES = {
     "expert_parallel": "EP",
     "replicas": "R",
 }
+# Llama 4 Scout, the most of search_spaces/models.csv (its model card).
+MOST_TOKENS = 40e12
 HELD_KEY = ", c requests in flight"
 DOMAIN_KEY = ", D hypothetical scale-up domain"
 
@@ -219,21 +221,94 @@ def short_shape(model: Mapping[str, Any]) -> str:
 def short_deployment(deployment: Mapping[str, Any], held: bool = True) -> str:
     """`8 h200_sxm TP4 R2 fp8/bf16 c64`, by DEPLOYMENT_KEY and, the last where that number is held,
     HELD_KEY; degrees of 1 are left out. `D64` is a hypothetical domain (DOMAIN_KEY)."""
-    degrees = [
-        f"{short}{deployment[name]}"
-        for name, short in SHORT_DEGREES.items()
-        if deployment[name] > 1
-    ]
     return " ".join(
         (
             f"{deployment['chips']} {deployment['chip']}",
-            *degrees,
-            *([f"D{deployment['scale_up_domain']}"] if "scale_up_domain" in deployment else []),
+            *_degrees(deployment),
             f"{deployment['weight_dtype']}/{deployment['kv_dtype']}",
             *offload_words(deployment),
             *([f"c{deployment['concurrency']}"] if held else []),
         )
     )
+
+
+def short_split(deployment: Mapping[str, Any]) -> str:
+    """`TP4 R2`, by DEPLOYMENT_KEY: how the chips are divided; `1 chip` where they are not."""
+    return " ".join((*_degrees(deployment), *offload_words(deployment))) or "1 chip"
+
+
+def _degrees(deployment: Mapping[str, Any]) -> list[str]:
+    degrees = {short: deployment[key] for key, short in SHORT_DEGREES.items()}
+    words = [f"{short}{degree}" for short, degree in degrees.items() if degree > 1]
+    return words + (
+        [f"D{deployment['scale_up_domain']}"] if "scale_up_domain" in deployment else []
+    )
+
+
+def given_name(item: Mapping[str, Any]) -> str:
+    """The name of a published model; a searched shape is only numbered (`quickstart-12`)."""
+    name = item["model"].get("name") or ""
+    return "" if name.endswith(f"-{item['point']}") else name
+
+
+def brief_shape(item: Mapping[str, Any]) -> str:
+    """`a sparse model of 61.2B parameters (5.12B active)`, or the model's name."""
+    if name := given_name(item):
+        return name
+    model, metrics = item["model"], item["metrics"]
+    total, active = metrics.get("total_parameters"), metrics.get("active_parameters")
+    sparse = bool(model.get("num_experts") and total and active)
+    words = f"a {'sparse' if sparse else 'dense'} model of {show('total_parameters', total)} "
+    words += "parameters"
+    words += f" ({show('active_parameters', active)} active)" if sparse else ""
+    mixers = layers_in_words(model)
+    return f"{words}, {mixers}" if mixers else words
+
+
+def shape_words(item: Mapping[str, Any]) -> str:
+    """The shape of an item of front.json in full, as far as its keys say: what to build."""
+    model, metrics, name = item["model"], item["metrics"], given_name(item)
+    experts = model.get("num_experts")
+    parts = [f"{f'{name}: ' if name else ''}{'sparse' if experts else 'dense'} model"]
+    if model.get("num_hidden_layers"):
+        width = model.get("hidden_size", 0)
+        parts.append(f"{model['num_hidden_layers']} layers of hidden size {width:,}")
+    if heads := model.get("num_attention_heads"):
+        groups, width = model.get("num_key_value_heads"), model.get("head_dim")
+        parts.append(
+            f"{heads} attention heads"
+            + (f" and {groups} KV heads" if groups else "")
+            + (f" of width {width}" if width else "")
+        )
+    if mixers := layers_in_words(model):
+        parts.append(mixers)
+    if experts:
+        shared = model.get("num_shared_experts")
+        parts.append(
+            f"{experts} experts of width {model.get('moe_intermediate_size', 0):,}, "
+            f"{model.get('num_experts_per_tok', '?')} of them used per token"
+            + (f" beside {shared} shared by all" if shared else "")
+        )
+    elif model.get("intermediate_size"):
+        parts.append(f"feed-forward width {model['intermediate_size']:,}")
+    if model.get("vocab_size"):
+        parts.append(f"vocabulary {model['vocab_size']:,}")
+    counts = [
+        f"{show(metric, metrics[metric])} {word}"
+        for metric, word in (("total_parameters", "in all"), ("active_parameters", "active"))
+        if metrics.get(metric) is not None
+    ]
+    sentence = f"{', '.join(parts)}."
+    sentence += f" Parameters: {', '.join(counts)}." if counts else ""
+    if (tokens := metrics.get("training_tokens")) and not name:
+        sentence += f" Trained on {show('training_tokens', tokens)} tokens{_beyond(tokens)}."
+    return sentence
+
+
+def _beyond(tokens: float) -> str:
+    """That nobody has trained on so many tokens, where that is so."""
+    most = f"{MOST_TOKENS / 1e12:g}T"
+    return f", more than any published model was ({most})" if tokens > MOST_TOKENS else ""
 
 
 def spans(numbers: list[int]) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from itertools import groupby
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -117,49 +116,6 @@ def _coloured(value: float, column: Column, table: Table) -> Markup:
 def _unit(column: Column) -> str:
     """The unit of the raw values of a column, for who copies them; empty for words and counts."""
     return UNITS.get(kind_of(column.kind), "") if column.kind else ""
-
-
-def answer_page(
-    template: str,
-    glossary: Mapping[str, str],
-    *,
-    plots: Mapping[str, Any],
-    settings: Mapping[str, Any] | None = None,
-    data: Any = None,
-    script: str = "answer.js",
-    **values: Any,
-) -> str:
-    """A page of one answer as HTML: `template` with `values`, its words explained by `glossary`.
-    `plots` by the id of their element are what its `script` draws, `settings` and the rows of
-    `data` what it reads beside them."""
-    text = (
-        environment()
-        .get_template(template)
-        .render(
-            **values,
-            glossary=glossary,
-            plotly=template_text(PLOTLY) if plots or settings else "",
-            data_json=script_json(data),
-            page_json=script_json({"figures": plots, **(settings or {})}),
-            script=template_text("common.js", script),
-            style=template_text("report.css"),
-        )
-    )
-    return explained(text, glossary)
-
-
-def heads(drawn: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """What a page that extends older_answer.html says of each of {id: (title, figure)}."""
-    return [
-        {"id": name, "title": title, "height": figure["layout"]["height"]}
-        for name, (title, figure) in drawn.items()
-    ]
-
-
-def explained(text: str, glossary: Mapping[str, str]) -> str:
-    """A page with the first use of each word of a glossary marked, from its header on."""
-    start, end = text.index("<header>"), text.index("</main>")
-    return text[:start] + Explainer(glossary).page(text[start:end]) + text[end:]
 
 
 def environment() -> Environment:

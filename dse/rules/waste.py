@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dse.blocks.operators import Role
 from dse.physics.gemms import Gemm, NotedStep
-from dse.physics.operators import Role
 from dse.physics.phases import layer_imbalance
 from dse.physics.step import padded_vocabulary
 from dse.rules.case import Width, split_widths
@@ -37,13 +37,14 @@ from dse.space.candidates import CandidateBatch, Floats
 SEEN = 5e-4  # shares below it are not worth a line
 
 ALIGNMENT = Rule(
-    "alignment", "waste",
+    "alignment",
+    "waste",
     "widths on a rank are multiples of 16 bytes, better of 128; below lies a cliff, above nothing "
     "more to gain",
     "github:stas00/ml-engineering training/performance/README.md, 2026-08-22: width 10,922 in bf16 "
     "on H100; where between 4 and 64 bytes the cliff lies is assumed",
     "measured",
-)  # fmt: skip
+)
 ALIGNMENT_IN_DECODE = replace(
     ALIGNMENT,
     name="alignment_in_decode",
@@ -51,37 +52,42 @@ ALIGNMENT_IN_DECODE = replace(
     known="assumed",
 )
 TILES = Rule(
-    "tiles_and_waves", "waste",
+    "tiles_and_waves",
+    "waste",
     "outputs of prefill and training products fill whole tiles, and tiles whole waves",
     "NVIDIA, Matrix Multiplication Background; an upper bound: libraries have more tiles, and "
     "split K",
     "derived",
-)  # fmt: skip
+)
 UNIT = Rule(
-    "matrix_unit", "waste",
+    "matrix_unit",
+    "waste",
     "widths of prefill and training products are multiples of the matrix unit",
     "documentation of the chip family",  # each names its own
     "derived",
-)  # fmt: skip
+)
 KV_COPIES = Rule(
-    "kv_heads_copied", "waste",
+    "kv_heads_copied",
+    "waste",
     "where tensor parallelism exceeds the KV heads each is read and kept more than once",
     "vLLM models/qwen2.py; latent attention keeps its latent whole on every rank",
     "derived",
-)  # fmt: skip
+)
 UNEVEN = Rule(
-    "uneven_stages", "waste",
+    "uneven_stages",
+    "waste",
     "the fullest pipeline stage sets the pace",
     "layers of the fullest stage over the mean; Megatron-LM takes such stages where the first and "
     "the last are given sizes of their own (arguments.py)",
     "derived",
-)  # fmt: skip
+)
 PADDING = Rule(
-    "vocabulary_padding", "waste",
+    "vocabulary_padding",
+    "waste",
     "the vocabulary is padded to a multiple of 64 on each rank",
     "vLLM layers/vocab_parallel_embedding.py",
     "derived",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +144,15 @@ def judge_products(step: NotedStep, filling: Filling, tiled: bool) -> list[Judge
         filled = gemm.seconds_at(used)
         judged.append(
             Judged(
-                gemm, least, align, tile, wave,
+                gemm,
+                least,
+                align,
+                tile,
+                wave,
                 np.where(there, filled - gemm.seconds_at(1.0), 0.0),
                 np.where(there, gemm.seconds_at(used, align) - filled, 0.0),
             )
-        )  # fmt: skip
+        )
     return judged
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.blocks import WORDS
 from dse.schema.families import FAMILIES
 from dse.schema.families.engine import MTP
@@ -41,7 +42,7 @@ _NOT_WRITTEN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Written:
     """`beyond`: parameters that the class has over this project's count, by what they are; `others`
     are further classes that have the shape. `published` is the class that the model is published

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.dtypes import TRAINABLE
 
 Section = Literal["model", "deployment"]
@@ -20,7 +20,7 @@ LARGEST_SIZE = 10**9
 MOST_BRANCHES = 4_096
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AxisRule:
     """What the language knows of an axis.
 
@@ -180,7 +180,7 @@ AXES: Mapping[str, AxisRule] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product:
     """`factor * times[0] * ... / (over[0] * ...)`, the names being axes."""
 
@@ -193,7 +193,7 @@ class Product:
         return self.times + self.over
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Condition:
     """True where `axis` counts and stands on one of `indices`."""
 
@@ -201,7 +201,7 @@ class Condition:
     indices: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Axis:
     """One axis. `values` are ascending for sizes and flags, as written for chips and dtypes.
 
@@ -233,7 +233,7 @@ class Axis:
         return tuple(condition.axis for condition in self.when) + ratio
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Branch:
     """One assignment of the axes that others depend on by `when`: `chosen` maps their names to an
     index (None: does not count); `active` says of each axis whether it counts."""

@@ -192,9 +192,8 @@ class _Reader:
         if kind == "flag" and isinstance(item, bool):
             return item
         if kind == "size":
-            least = AXES[name].least
+            least, most = AXES[name].least, AXES[name].most
             whole = isinstance(item, int) and not isinstance(item, bool)
-            most = AXES[name].most
             if whole and least <= item <= most:
                 return item
             accepted = f"a whole number from {least} to {most}"
@@ -202,23 +201,13 @@ class _Reader:
             return value
         if kind == "tokens" and (value := _tokens(item)) is not None:
             return value
-        if kind == "name":
-            if item in AXES[name].names:
+        own = AXES[name].names
+        names = {"name": own, "dtype": own or DTYPES, "chip": self.chips, "tier": TIERS}
+        if kind in names and isinstance(item, str):
+            item = ALIASES.get(item, item) if kind == "dtype" else item
+            if item in names[kind]:
                 return item
-            hint = did_you_mean(item, AXES[name].names)
-        if kind == "dtype" and isinstance(item, str):
-            known = AXES[name].names or DTYPES
-            if (dtype := ALIASES.get(item, item)) in known:
-                return dtype
-            hint = did_you_mean(item, known)
-        if kind == "chip" and isinstance(item, str):
-            if item in self.chips:
-                return item
-            hint = did_you_mean(item, self.chips)
-        if kind == "tier" and isinstance(item, str):
-            if item in TIERS:
-                return item
-            hint = did_you_mean(item, TIERS)
+            hint = did_you_mean(item, names[kind])
         self.wrong(name, f"read {item!r}{hint}", accepted, *place)
         return None
 
@@ -255,8 +244,9 @@ class _Reader:
                 if other not in self.axes:
                     hint = did_you_mean(other, self.axes)
                     accepted = "a size that this file gives"
-                    self.wrong(name, f"a ratio over {other!r}, no axis here{hint}", accepted,
-                               "ratio_of")  # fmt: skip
+                    self.wrong(
+                        name, f"a ratio over {other!r}, no axis here{hint}", accepted, "ratio_of"
+                    )
                 elif AXES[other].kind != "size" or AXES[other].least == 0:
                     accepted = "sizes that are never 0"
                     self.wrong(name, f"a ratio over {other}", accepted, "ratio_of")
@@ -312,15 +302,25 @@ class _Reader:
                 self.wrong(name, f"a condition on {other!r}, no axis here{hint}", None, "when")
                 continue
             if self.seen.index(other) >= self.seen.index(name):
-                self.wrong(name, f"a condition on {other}, which comes later",
-                           f"{other} above {name}", "when", other)  # fmt: skip
+                self.wrong(
+                    name,
+                    f"a condition on {other}, which comes later",
+                    f"{other} above {name}",
+                    "when",
+                    other,
+                )
                 continue
             controller = self.axes.get(other)
             if controller is None:
                 continue
             if controller.ratio_of is not None:
-                self.wrong(name, f"a condition on {other}, which is a ratio",
-                           "a condition on an axis with listed values", "when", other)  # fmt: skip
+                self.wrong(
+                    name,
+                    f"a condition on {other}, which is a ratio",
+                    "a condition on an axis with listed values",
+                    "when",
+                    other,
+                )
                 continue
             indices = []
             for value in wanted if isinstance(wanted, list) else [wanted]:
@@ -377,10 +377,8 @@ def _in_order(axes: Sequence[Axis], reader: _Reader) -> tuple[Axis, ...]:
 
 def _check_branches(axes: Sequence[Axis], reader: _Reader) -> None:
     """What only shows when the conditions are worked out."""
-    try:
-        found = branches(axes)
-    except InputError as error:
-        reader.mistakes.place((), error)
+    found = reader.mistakes.attempt(lambda: branches(axes), ())
+    if found is None:
         return
     position = {axis.name: j for j, axis in enumerate(axes)}
 
@@ -389,16 +387,23 @@ def _check_branches(axes: Sequence[Axis], reader: _Reader) -> None:
         if not mine and not reader.may_count(axis.name):
             other, wanted = axis.rule.needs or ("", None)
             kinds = f": {' or '.join(map(str, wanted))}" if wanted else " above 0"
-            reader.wrong(axis.name, f"counts only with {other}{kinds}, which no point here has",
-                         f"another {other}, or no {axis.name}")  # fmt: skip
+            reader.wrong(
+                axis.name,
+                f"counts only with {other}{kinds}, which no point here has",
+                f"another {other}, or no {axis.name}",
+            )
         elif not mine:
             reader.wrong(
                 axis.name, "never counts: its conditions cannot hold together", None, "when"
             )
         for other in axis.ratio_of.names if axis.ratio_of else ():
             if not all(branch.active[position[other]] for branch in mine):
-                reader.wrong(axis.name, f"a ratio over {other}, which does not always count here",
-                             f"the conditions of {other}", "when")  # fmt: skip
+                reader.wrong(
+                    axis.name,
+                    f"a ratio over {other}, which does not always count here",
+                    f"the conditions of {other}",
+                    "when",
+                )
     if "hidden_size" in position:
         check_shapes(axes, position, found, reader.mistakes)
 

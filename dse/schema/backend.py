@@ -6,10 +6,10 @@ Kernel efficiency belongs to the chip; what the scheduler and the host add belon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.reader import Field, Flag, Number, Quantity, Table, Text, Then, Whole, Word, read
 
@@ -17,7 +17,7 @@ from dse.schema.reader import Field, Flag, Number, Quantity, Table, Text, Then, 
 COMMUNICATION_BUFFERS = 0.4e9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Backend:
     """One serving backend of one age.
 

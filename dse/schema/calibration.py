@@ -9,10 +9,11 @@ configurations have been off.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from dse.record import record
 from dse.schema.backend import Backend
 from dse.schema.loader import load_yaml
 from dse.schema.reader import ByName, Field, Listed, Number, Table, Text, read
@@ -22,7 +23,7 @@ FILE = "serving/calibration.yaml"
 KINDS = ("fitted", "derived", "assumed")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Calibration:
     """`factors[name]` multiplies what `dse.physics.calibrated` says of the name; 1 where absent.
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.backend import Backend, load_backends
 from dse.schema.calibration import FILE as CALIBRATION
 from dse.schema.calibration import NONE, Calibration, load_calibration
@@ -31,7 +32,15 @@ from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.own_chip import read_own_chip
 from dse.schema.own_full import OwnChip
 from dse.schema.own_prices import last_day, with_own_prices
-from dse.schema.prices import PriceTable, PurchaseRow, load_prices, load_purchases
+from dse.schema.prices import (
+    PriceRow,
+    PriceTable,
+    PurchaseRow,
+    load_prices,
+    load_purchases,
+    rows_of_file,
+)
+from dse.schema.reader import Mistakes
 from dse.schema.reliability import FILE as RELIABILITY
 from dse.schema.reliability import NO_RELIABILITY, Reliability, load_reliability
 from dse.schema.system import System, load_system
@@ -57,7 +66,7 @@ def full_path(path: str | Path) -> str:
     return str(Path(path).resolve())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """What a catalog is read from: a hardware folder and files of the user's own, by their paths.
 
@@ -134,7 +143,7 @@ def _each_once(files: Iterable[str]) -> tuple[str, ...]:
     return tuple({full_path(file): file for file in reversed(tuple(files))}.values())[::-1]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Catalog:
     """Everything by id. A chip's `system` and `efficiency` are ids of this catalog.
 
@@ -231,7 +240,7 @@ def is_chip_file(text: str) -> bool:
     return text.endswith((".yaml", ".yml"))
 
 
-class _Files(Mapping[str, T]):
+class Lazy(Mapping[str, T]):
     """Entries by id, each made when it is first asked for."""
 
     def __init__(self, names: Iterable[str], read: Callable[[str], T]) -> None:
@@ -281,7 +290,7 @@ class _Efficiencies(Mapping[str, Efficiency]):
         return sum(1 for _ in self)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Folder:
     """The files of a hardware folder that have an id."""
 
@@ -305,9 +314,9 @@ def _shipped_folder() -> _Folder:
     """Its files, of which each is named after the id in it, as they are asked for."""
     path = hardware_dir()
 
-    def lazy(folder: str, load: Callable[[Path], T]) -> _Files[T]:
+    def lazy(folder: str, load: Callable[[Path], T]) -> Lazy[T]:
         files = {file.stem: file for file in _files(path / folder)}
-        return _Files(files, lambda name: load(files[name]))
+        return Lazy(files, lambda name: load(files[name]))
 
     return _Folder(
         path,
@@ -340,18 +349,20 @@ def _read(folder: _Folder, source: Source) -> Catalog:
         _refer(chip, "backend", backends)
         return chip if chip.efficiency == chip.id else _borrowing(chip)
 
-    chips = _Files(folder.chips, checked)
+    chips = Lazy(folder.chips, checked)
     for name in chips:  # the user's own files are wrong now, not when a chip is asked for
         if name in replacing or path != hardware_dir():
             chips[name]
+    prices, purchases = load_prices(path / "prices.csv"), load_purchases(path / "purchases.csv")
+    hours, bought = _rows_of_chips(_files(path / "chips"))
     shipped = Catalog(
         source=source,
         chips=chips,
         systems=folder.systems,
         efficiencies=_Efficiencies(laws, chips),
         laws=laws,
-        prices=load_prices(path / "prices.csv"),
-        purchases=load_purchases(path / "purchases.csv"),
+        prices=replace(prices, rows=prices.rows + hours),
+        purchases=purchases + bought,
         backends={name: fitted.backend(backend) for name, backend in backends.items()},
         calibration=fitted,
         tiers=_read_or(path / TIERS_FILE, load_tiers, NO_TIERS),
@@ -360,6 +371,22 @@ def _read(folder: _Folder, source: Source) -> Catalog:
         costs=_read_or(path / COSTS_FILE, load_costs, NO_COSTS),
     )
     return with_own_chips(shipped, own, replacing) if own else shipped
+
+
+def _rows_of_chips(
+    files: Iterable[Path],
+) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
+    """The prices that chip files give themselves; a file without any is not read further."""
+    hours: tuple[PriceRow, ...] = ()
+    bought: tuple[PurchaseRow, ...] = ()
+    for file in files:
+        content = file.read_bytes()
+        if b"prices:" in content or b"purchases:" in content:
+            mistakes = Mistakes(document := load_yaml(file))
+            more, further = rows_of_file(document, mistakes)
+            mistakes.finish()
+            hours, bought = hours + more, bought + further
+    return hours, bought
 
 
 def _read_or(file: Path, load: Callable[[Path], T], absent: T) -> T:
@@ -406,6 +433,7 @@ def with_own_chips(
         _refer(chip, "backend", catalog.backends)
         root = catalog.chips.get(chip.derived_from)
         law = catalog.laws[chip.efficiency]
+        purchases += one.purchases
         if law.id == chip.id:
             efficiencies[law.id], chips[chip.id] = law, chip
             continue

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.dtypes import ARITHMETIC, arithmetic
 from dse.schema.figure import Figure, Figured, reasons
 from dse.schema.loader import Document, load_yaml
+from dse.schema.prices import PRICES, PURCHASES
 from dse.schema.reader import Field, Listed, Table, Text, Whole, Word, read
 from dse.units import example
 
@@ -48,7 +49,7 @@ GENERIC = "generic"  # the backend of a chip whose file names none
 HYPOTHETICAL = "hypothetical"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Memory:
     """One memory of a chip; NaN where the figure is not known."""
 
@@ -57,7 +58,7 @@ class Memory:
     bytes_per_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chip:
     """One accelerator as software sees it.
 
@@ -198,6 +199,10 @@ _FIELDS = (
         {},
         meaning="published values that could not be believed, by figure",
     ),
+    Field(
+        "prices", Listed(PRICES), (), meaning="per hour, in place of rows of hardware/prices.csv"
+    ),
+    Field("purchases", Listed(PURCHASES), (), meaning="in place of rows of hardware/purchases.csv"),
     Field("notes", Listed(Text()), (), meaning="remarks"),
 )
 CHIP = chip_table()
@@ -245,6 +250,14 @@ def read_chip(document: Document, table: Table[dict[str, Any]] = CHIP) -> Chip:
 
 
 _AS_WRITTEN = (
-    "id", "vendor", "name", "family", "year", "availability", "system", "efficiency", "backend",
+    "id",
+    "vendor",
+    "name",
+    "family",
+    "year",
+    "availability",
+    "system",
+    "efficiency",
+    "backend",
     "notes",
-)  # fmt: skip
+)

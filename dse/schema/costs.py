@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
 from dse import units
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
 from dse.schema.reader import OPTIONAL, REQUIRED, ByName, Field, Listed, Place, Table, Text, read
 
@@ -30,7 +31,7 @@ _UNITS: dict[str, dict[str, float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """What a line may say: its unit, and from which value to which."""
 
@@ -91,7 +92,7 @@ CHIP_RULES: Mapping[str, Rule] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cost:
     """One input. `value` is in dollars, seconds, watts, shares, USD/kWh, USD/kW-month or USD/year;
     `text` is what the file says. `kind` is that of a figure, or `given` where the user wrote a bare
@@ -106,7 +107,7 @@ class Cost:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Costs:
     """The inputs by name, those of single chips by chip and name. `all_in_power` are chips whose
     published system power is at the facility's meter, `whole_machines` those that need no server.
@@ -218,7 +219,7 @@ def read_costs(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Amount:
     """(value, text) of a line."""
 

@@ -21,6 +21,7 @@ import yaml
 from dse import units
 from dse.data import hardware_dir
 from dse.errors import InputError, StorageError
+from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.chip import DIMENSION, HYPOTHETICAL
 from dse.schema.loader import Document, did_you_mean, load_yaml
@@ -43,14 +44,24 @@ FABRIC = {
     "scale_out_latency": (-1, "latency", "s"),
 }
 ALIASES = {
-    "hbm_bandwidth": "memory_bandwidth", "bandwidth": "memory_bandwidth",
-    "memory_capacity": "capacity", "hbm_capacity": "capacity", "memory": "capacity",
-    "compute": "flops", "peak": "flops", "peaks": "flops",
+    "hbm_bandwidth": "memory_bandwidth",
+    "bandwidth": "memory_bandwidth",
+    "memory_capacity": "capacity",
+    "hbm_capacity": "capacity",
+    "memory": "capacity",
+    "compute": "flops",
+    "peak": "flops",
+    "peaks": "flops",
     **{name.removeprefix("peak_"): name for name in PEAKS},
-    "power": "tdp", "link": "scale_up_bandwidth", "link_bandwidth": "scale_up_bandwidth",
-    "domain_size": "domain", "scale_up_domain": "domain", "latency": "link_latency",
-    "scale_out": "scale_out_bandwidth", "network_bandwidth": "scale_out_bandwidth",
-}  # fmt: skip
+    "power": "tdp",
+    "link": "scale_up_bandwidth",
+    "link_bandwidth": "scale_up_bandwidth",
+    "domain_size": "domain",
+    "scale_up_domain": "domain",
+    "latency": "link_latency",
+    "scale_out": "scale_out_bandwidth",
+    "network_bandwidth": "scale_out_bandwidth",
+}
 # Links that one chip of a torus has to its neighbours.
 _TORUS_LINKS = {"ring": 2, "torus_2d": 4, "torus_3d": 6}
 _FACTOR = re.compile(r"(?:[x×]\s*([0-9.eE+-]+)|([0-9.eE+-]+)\s*[x×])")
@@ -58,7 +69,7 @@ _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
 WAYS = "a factor (1.5x), a percentage (+20%) or a value with its unit"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setting:
     """One `--set NAME=VALUE`. `factor` is None where a value was given; `says` is the factor as
     written: `1.5 x` or `+20% of`."""
@@ -185,10 +196,12 @@ def _start(catalog: Catalog, parent: str) -> _Derivation:
         price = catalog.prices.select(basis).get(parent)
         if price is not None:
             prices[basis] = {
-                "value": f"{price.usd_per_chip_hour:.12g} USD/h", "kind": "assumed",
-                "source": "; ".join(price.sources), "date": price.newest_date,
+                "value": f"{price.usd_per_chip_hour:.12g} USD/h",
+                "kind": "assumed",
+                "source": "; ".join(price.sources),
+                "date": price.newest_date,
                 "note": f"that of {parent} ({price.rule})",
-            }  # fmt: skip
+            }
     copied = copy.deepcopy(dict(full))
     return _Derivation(parent, copied, copy.deepcopy(dict(system)), prices, catalog)
 

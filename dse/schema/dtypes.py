@@ -5,8 +5,6 @@ Codes index the dtype axis of every efficiency and peak table.
 
 from __future__ import annotations
 
-import numpy as np
-
 # Stored bits per element, block scales included. nvfp4: 4 + 8/16 bits; mxfp4: 4 + 8/32 bits
 # (OCP Microscaling Formats v1.0, section 5; NVIDIA NVFP4: one fp8 scale per 16 elements);
 # fp8: one scale a tensor; fp8_block: one fp32 scale per 128 x 128 block (DeepSeek-V3, Qwen3-FP8);
@@ -22,7 +20,6 @@ BITS = {
 }
 DTYPES = tuple(BITS)
 CODE = {name: code for code, name in enumerate(DTYPES)}
-BYTES = np.array([bits / 8 for bits in BITS.values()])
 ALIASES = {
     "bfloat16": "bf16", "fp16": "bf16", "float16": "bf16", "half": "bf16", "fp8_e4m3": "fp8",
     "float8_e4m3fn": "fp8", "awq": "int4", "gptq": "int4", "w4a16": "int4",

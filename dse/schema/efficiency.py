@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.dtypes import ARITHMETIC, BITS, DTYPES, arithmetic
 from dse.schema.loader import load_yaml
@@ -46,7 +47,7 @@ ELEMENTWISE_FIXED = 2e-6
 UNPACKED_EXPERTS = 0.78
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Law:
     """Constants of the law; `compute` and `memory` are fractions, `error` the median absolute
     error of the fit as a fraction."""
@@ -61,7 +62,7 @@ class Law:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Collective:
     """For n chips, with transfer = wire bytes / (bandwidth_fraction(n) * link),
 
@@ -78,7 +79,7 @@ class Collective:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Efficiency:
     """Laws by operator and format, and the peaks and bandwidth that the fractions refer to.
 
@@ -238,9 +239,13 @@ COLLECTIVE = Table(
     make=_collective,
 )
 OPERATORS = (
-    "gemm", "prefill_attention", "decode_attention", "mla_prefill_attention",
-    "mla_decode_attention", "experts",
-)  # fmt: skip
+    "gemm",
+    "prefill_attention",
+    "decode_attention",
+    "mla_prefill_attention",
+    "mla_decode_attention",
+    "experts",
+)
 _LAWS = Then(ByName(LAW, DTYPES, "format"), _formats)
 EFFICIENCY = Table(
     Field("id", Text(1)),

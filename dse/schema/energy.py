@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.figure import Figure, Figured
 from dse.schema.loader import load_yaml
@@ -16,7 +16,7 @@ from dse.schema.reader import Field, Listed, Refused, Table, Text, Then, Whole, 
 FILE = "energy.yaml"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operation:
     """A published energy of one operation or access of `bits` bits at a node."""
 
@@ -30,7 +30,7 @@ class Operation:
         return self.figure.value / self.bits
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EnergyConstants:
     """`memories` by the memory kind of a chip and the other figures by name: joules per byte,
     joules per operation (`arithmetic`), or shares (`idle_share` of the rated power, `lowest_clock`

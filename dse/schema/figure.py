@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from dse import units
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.loader import did_you_mean
 from dse.schema.reader import UNDATED, Date, Field, Listed, Place, Table, Text, Word, brief
 
@@ -18,7 +19,7 @@ OWN_SOURCE = "the user's own file"
 REASON = "given by the user's own file, which names no source"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Figure:
     """One number with where it comes from.
 
@@ -49,7 +50,7 @@ def reasons(figures: tuple[Figure, ...]) -> tuple[str, ...]:
     return tuple(f"{f.name}: {f.note}" for f in figures if f.kind == "assumed")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """(SI value, text) of a figure, or (NaN, text) of a word. Times may be zero, everything else
     is above it."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.reader import Field, Quantity, Share, Table
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LifetimeTerms:
     """`tokens` served in all, prompt and output; `input_share` of them are prompt tokens (None: as
     in the workload). Or, `tokens` None, `tokens_per_year` in the first of `years`, 1 + `growth`

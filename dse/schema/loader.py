@@ -6,7 +6,6 @@ import csv
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import yaml
 
 from dse import units
 from dse.errors import InputError
+from dse.record import record
 
 KeyPath = tuple[str | int, ...]
 
@@ -54,7 +54,7 @@ def _compose(text: str) -> tuple[Any, yaml.Node | None]:
     return loader, loader.get_single_node()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Document:
     """One YAML file: its content and the 1-based line of every key path. What stands in no file has
     an empty `file`; a mapping that a program gives has no lines (None)."""

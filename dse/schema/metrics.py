@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dse import units
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.loader import did_you_mean
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Direction = Literal["minimize", "maximize"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Metric:
     """One number that an evaluation or an answer holds: a row of metrics.csv.
 
@@ -110,7 +110,7 @@ class Member(Protocol):
     def metrics(self) -> Measured: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limit:
     """`metric operator limit`, the limit in SI; `text` is what a person reads. `workload` names the
     one of several that it limits; empty: the worst."""

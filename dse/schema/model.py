@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.blocks import (
     BLOCK_SIZES,
     FEED_FORWARD,
@@ -32,7 +32,7 @@ _FIELD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockSpec:
     """`count` layers of one kind, with the sizes that `dse.schema.blocks` names for it."""
 
@@ -41,7 +41,7 @@ class BlockSpec:
     sizes: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Model:
     """One model shape and what its checkpoint says of number formats.
 

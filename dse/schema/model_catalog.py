@@ -6,13 +6,13 @@ import csv
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.schema.huggingface import from_config, load_config
 from dse.schema.model import BlockSpec, Model, check
@@ -21,7 +21,7 @@ from dse.schema.model import BlockSpec, Model, check
 COUNTS = ("all", "no_input_table", "no_tables")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Published:
     """What the publisher says of a model; parameters, None where it says nothing. `total_counts`
     and `active_counts` say what the figure holds, one of COUNTS."""
@@ -36,7 +36,7 @@ class Published:
     note: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Entry:
     model: Model
     published: Published

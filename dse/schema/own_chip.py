@@ -14,11 +14,12 @@ default: a figure is `assumed` with the file as its source, and the chip stands 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dse.data import hardware_dir
+from dse.record import record
 from dse.schema.chip import CHIP, DIMENSION, FIGURES, read_chip
 from dse.schema.figure import REASON, Figured
 from dse.schema.loader import Document, load_yaml
@@ -43,7 +44,7 @@ from dse.schema.system import TOPOLOGIES
 ALONE = "single_chip"  # the system of a chip whose file says nothing of links
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AsWritten:
     """The text of a value that a kind can read."""
 
@@ -67,7 +68,7 @@ LINKS = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _System:
     """An id, or the links of the chip."""
 
@@ -81,7 +82,7 @@ SHORT = Table(
     *(
         replace(one, default=_OWN.get(one.name, one.default))
         for one in CHIP.fields
-        if one.name not in ("system", "figures", "not_chosen", "extra_memories")
+        if one.name not in ("system", "figures", "not_chosen", "extra_memories", "prices")
     ),
     *(Field(name, Figured(unit, bare="the file"), OPTIONAL) for name, unit in DIMENSION.items()),
     Field("system", _System(), None, meaning="id of a system, or the links of the chip"),
@@ -96,7 +97,7 @@ SHORT = Table(
         ),
         (),
     ),
-    Field("prices", Raw(), {}),
+    Field("prices", Raw(), {}, meaning="price per hour by basis, or rows"),
 )
 
 
@@ -112,7 +113,7 @@ def read_own_chip(
     folder = folder or hardware_dir()
     document = load_yaml(path)
     if Path(path).resolve().parent == (folder / "chips").resolve():
-        return OwnChip(read_chip(document), None, (), document)
+        return OwnChip(read_chip(document), None, (), (), document)
     if "figures" not in document.data:
         document = _from_short_form(document, folder, efficiency)
     return read_full_form(document, folder, efficiency)
@@ -142,8 +143,7 @@ def _from_short_form(document: Document, folder: Path, efficiency: Sequence[str]
         | {name: _assumed(memory[name], document) for name in ("capacity", "bandwidth")}
         for memory in found["extra_memories"]
     ]
-    if found["prices"]:
-        full["prices"] = found["prices"]
+    full |= {name: data[name] for name in ("prices", "purchases") if name in data}
     lines = dict(document.lines or {})
     lines |= {("figures", *path): n for path, n in [*lines.items()] if path[0] in written}
     return Document(document.file, full, lines)

@@ -4,13 +4,14 @@ system, its prices, and what it was derived from."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from dse.record import record
 from dse.schema.chip import HYPOTHETICAL, Chip, chip_table, read_chip
 from dse.schema.figure import OWN_SOURCE, Figure, Figured
 from dse.schema.loader import Document, did_you_mean, load_yaml
-from dse.schema.prices import PriceRow
+from dse.schema.prices import PriceRow, PurchaseRow, rows_of_file
 from dse.schema.reader import (
     UNDATED,
     ByName,
@@ -25,7 +26,7 @@ from dse.schema.reader import (
 from dse.schema.system import System, read_system
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OwnChip:
     """What one file gives: the chip, its system where the file describes one, its prices, and its
     full form."""
@@ -33,13 +34,14 @@ class OwnChip:
     chip: Chip
     system: System | None
     prices: tuple[PriceRow, ...]
+    purchases: tuple[PurchaseRow, ...]
     document: Document
 
 
 # `system` is an id, or the content of a file of `hardware/systems/`, which is read by itself.
 OWN_CHIP = chip_table(
     Field("system", Raw(), meaning="id of a system, or its content"),
-    Field("prices", Raw(), {}, meaning="price per hour by basis, or one with its source"),
+    Field("prices", Raw(), {}, meaning="price per hour by basis, or one with its source; or rows"),
     Field(
         "derived_from",
         Table(Field("chip", Text(1)), Field("changes", Listed(Text(), 1))),
@@ -47,7 +49,7 @@ OWN_CHIP = chip_table(
         meaning="what a hypothetical chip was made from",
     ),
 )
-PRICES = ByName(Figured("usd/h", alone=True, bare=OWN_SOURCE))
+BY_BASIS = ByName(Figured("usd/h", alone=True, bare=OWN_SOURCE))
 
 
 def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] = ()) -> OwnChip:
@@ -59,7 +61,7 @@ def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] =
     system = None
     if isinstance(written, Mapping):
         system = mistakes.attempt(lambda: read_system(document, "system"))
-    prices = read_prices(document, mistakes)
+    prices, purchases = read_prices(document, mistakes)
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert chip is not None
@@ -73,7 +75,7 @@ def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] =
             changes=changes,
             assumed=(f"hypothetical, {origin['chip']} with {'; '.join(changes)}", *chip.assumed),
         )
-    return OwnChip(chip, system, prices, document)
+    return OwnChip(chip, system, prices, purchases, document)
 
 
 def check_names(
@@ -110,12 +112,15 @@ def check_names(
             mistakes.add((field,), message, accepted)
 
 
-def read_prices(document: Document, mistakes: Mistakes) -> tuple[PriceRow, ...]:
-    """The prices by basis, each a text or a mapping with its source."""
+def read_prices(
+    document: Document, mistakes: Mistakes
+) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
+    """The prices per hour and bought. Those per hour may also stand by basis, each a text or a
+    mapping with its source."""
     written = document.data.get("prices")
     if not isinstance(written, Mapping):
-        return ()
-    found: Mapping[str, Figure | None] = PRICES.read(written, Place(mistakes, ("prices",))) or {}
+        return rows_of_file(document, mistakes)
+    found: Mapping[str, Figure | None] = BY_BASIS.read(written, Place(mistakes, ("prices",))) or {}
     rows = []
     for basis, price in found.items():
         if price is None:
@@ -129,4 +134,5 @@ def read_prices(document: Document, mistakes: Mistakes) -> tuple[PriceRow, ...]:
             else (said, price.date, price.source, said)
         )
         rows.append(PriceRow(document.data.get("id", ""), basis, price.value, *about, line))
-    return tuple(rows)
+    alone = Document(document.file, {**document.data, "prices": ()}, document.lines)
+    return tuple(rows), rows_of_file(alone, mistakes)[1]

@@ -10,8 +10,8 @@ from pathlib import Path
 from dse.errors import InputError
 from dse.schema.loader import did_you_mean
 from dse.schema.prices import (
-    COMPUTED,
     DATE,
+    DATES,
     PriceRow,
     PurchaseRow,
     first_day,
@@ -21,7 +21,6 @@ from dse.schema.prices import (
 
 # How the note of a row from a file of the user's own begins.
 OWN = "own price"
-DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
 
 
 def last_day(date: str, field: str = "--as-of") -> str:
@@ -64,21 +63,20 @@ def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
     if row.chip not in chips:
         raise InputError(
             f"unknown chip {row.chip!r}{did_you_mean(row.chip, chips)}",
-            file=file, line=row.line, field="chip",
+            file=file,
+            line=row.line,
+            field="chip",
             accepted="an id that `dse catalog chips list` prints",
-        )  # fmt: skip
-    if row.basis in COMPUTED:
-        raise InputError(
-            f"read {row.basis!r}: that basis is computed",
-            file=file, line=row.line, field="basis",
-            accepted="on_demand or any name of your own; what owning costs goes into --costs",
-        )  # fmt: skip
+        )
     try:
         last_day(last_year(row.date))
     except InputError as error:
         raise InputError(
             f"read {row.date!r}: not a date",
-            file=file, line=row.line, field="date", accepted=DATES,
-        ) from error  # fmt: skip
+            file=file,
+            line=row.line,
+            field="date",
+            accepted=DATES,
+        ) from error
     note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
     return replace(row, note=note)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.costs import Cost, Costs
 from dse.schema.prices import PurchaseRow
@@ -70,7 +70,7 @@ def lacks_power(catalog: Catalog, chip: str, costs: Costs | None = None) -> str 
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Owning:
     """What an owned chip takes: dollars of the chip with its share of the server and of the network
     between them, watts of the server and at the meter, and the figures that these rest on."""

@@ -1,31 +1,42 @@
 """Prices: `hardware/prices.csv`, dollars per chip-hour by basis, and `hardware/purchases.csv`,
-dollars per chip bought. Bases never mix."""
+dollars per chip bought. A chip file may give rows of both itself. Bases never mix."""
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from dse import units
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.schema.loader import csv_rows, did_you_mean
-from dse.schema.reader import together
+from dse.record import record
+from dse.schema.loader import Document, csv_rows, did_you_mean
+from dse.schema.reader import (
+    Field,
+    Listed,
+    Mistakes,
+    Number,
+    Place,
+    Refused,
+    Table,
+    Text,
+    Then,
+    together,
+)
 
-COLUMNS = ("chip", "basis", "usd_per_chip_hour", "provider", "date", "source", "note")
-PURCHASE_COLUMNS = ("chip", "kind", "usd_per_chip", "provider", "date", "source", "note")
 # Bases that are computed (`dse.economics.tco`): no row of a file is on them.
 COMPUTED = ("owned_tco",)
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"
+DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
 DATE = re.compile(r"(\d{4})(?:-(?:Q([1-4])|(\d{2})(?:-(\d{2}))?))?")
 _RANGE = re.compile(r"\d{4}-(\d{4})")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceRow:
     """One published price; `line` is where the file says it."""
 
@@ -39,7 +50,7 @@ class PriceRow:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PurchaseRow:
     """One published price of a chip, bought or built; `kind` says which: a list price, a street
     price, the share of a system, an estimate of what it costs to make."""
@@ -54,7 +65,7 @@ class PurchaseRow:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Price:
     """What a chip costs on one basis, and how that follows from `rows`."""
 
@@ -69,7 +80,7 @@ class Price:
         return tuple(dict.fromkeys(row.note for row in self.rows if row.note))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PriceTable:
     """Every row of one price file, or those that were known as of a date."""
 
@@ -102,6 +113,58 @@ class PriceTable:
                 chips.setdefault(row.chip, []).append(row)
         kept = {chip: counted(rows) for chip, rows in chips.items()}
         return {chip: _price(rows) for chip, rows in kept.items() if rows}
+
+
+def _published(basis: str) -> str:
+    if basis in COMPUTED:
+        raise Refused(
+            f"read {basis!r}: that basis is computed",
+            "on_demand or any name of your own; what owning costs goes into --costs",
+        )
+    return basis
+
+
+def _dated(date: str) -> str:
+    if not first_day(date):
+        raise Refused(f"read {date!r}: not a date", DATES)
+    return date
+
+
+_USD = Number(above=0, below=math.inf, says="dollars above zero, such as 2.5")
+_WHERE = (
+    Field("provider", Text(), "", meaning="who asks it"),
+    Field("date", Then(Text(1), _dated), meaning="when", example="2026-11"),
+    Field("source", Text(1), meaning="where it is published"),
+    Field("note", Text(), "", meaning="what else is to know"),
+)
+# The rows of one chip, as its file may give them.
+PRICES = Table(
+    Field("basis", Then(Text(1), _published), meaning="on_demand, rental_3yr, ..."),
+    Field("usd_per_chip_hour", _USD, meaning="dollars"),
+    *_WHERE,
+)
+PURCHASES = Table(
+    Field("kind", Text(1), meaning="purchase_street, msrp, purchase_system, ..."),
+    Field("usd_per_chip", _USD, meaning="dollars"),
+    *_WHERE,
+)
+
+
+def rows_of_file(
+    document: Document, mistakes: Mistakes
+) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
+    """The prices that a chip file gives of its chip: per hour, and bought."""
+
+    def rows(name: str, table: Table[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        written = document.data.get(name, ())
+        found = Listed(table).read(written, Place(mistakes, (name,))) or ()
+        for k, row in enumerate(found):
+            if row is not None:
+                line = document.line((name, k)) or 0
+                yield {"chip": str(document.data.get("id")), **row, "line": line}
+
+    hours = tuple(PriceRow(**row) for row in rows("prices", PRICES))
+    return hours, tuple(PurchaseRow(**row) for row in rows("purchases", PURCHASES))
 
 
 def counted(rows: Iterable[PriceRow]) -> list[PriceRow]:
@@ -150,66 +213,37 @@ def _price(rows: list[PriceRow]) -> Price:
 def load_prices(path: Path | str | None = None) -> PriceTable:
     """Reads a price file (the shipped one by default). Raises InputError with file and line."""
     file = Path(path) if path is not None else hardware_dir() / "prices.csv"
-    rows = tuple(
-        PriceRow(row["chip"], row["basis"], usd, *(row[name] for name in COLUMNS[3:]), line=line)
-        for line, row, usd in _rows(csv_rows(file), str(file), COLUMNS, "usd/h")
-    )
-    return PriceTable(str(file), rows)
+    return PriceTable(str(file), tuple(PriceRow(**row) for row in _rows(file, PRICES)))
 
 
 def load_purchases(path: Path | str | None = None) -> tuple[PurchaseRow, ...]:
     """Reads a file of purchase prices (the shipped one by default). Raises InputError with file
     and line."""
     file = Path(path) if path is not None else hardware_dir() / "purchases.csv"
-    columns = PURCHASE_COLUMNS
-    return tuple(
-        PurchaseRow(row["chip"], row["kind"], usd, *(row[name] for name in columns[3:]), line=line)
-        for line, row, usd in _rows(csv_rows(file), str(file), columns, "usd")
-    )
+    return tuple(PurchaseRow(**row) for row in _rows(file, PURCHASES))
 
 
-def _rows(
-    reader: Iterator[list[str]], file: str, columns: tuple[str, ...], dimension: str
-) -> list[tuple[int, dict[str, str], float]]:
-    """(line, cells by column, dollars) of every row; the third column holds the dollars."""
+def _rows(path: Path, one: Table[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every row of a CSV file whose columns are the chip and the fields of a table. An empty cell
+    is a field that is left out."""
+    file, reader = str(path), csv_rows(path)
+    table = Table(Field("chip", Text(1)), *one.fields)
     header = next(reader, [])
-    if tuple(header) != columns:
-        read = f"read the columns {', '.join(header)}" if header else "empty"
-        raise InputError(read, file=file, line=1, accepted=",".join(columns))
-    errors: list[InputError] = []
-    found = []
+    if tuple(header) != table.names:
+        said = f"read the columns {', '.join(header)}" if header else "empty"
+        raise InputError(said, file=file, line=1, accepted=",".join(table.names))
+    found, errors = [], []
     for line, cells in enumerate(reader, start=2):
         if not cells:
             continue
-        try:
-            found.append(_row(cells, file, line, columns, dimension))
-        except InputError as error:
-            errors.append(error)
+        mistakes = Mistakes(Document(file, {}, {(): line}))
+        if len(cells) != len(header):
+            mistakes.add((), f"read {len(cells)} cells", f"{len(header)} cells")
+        written = {name: cell for name, cell in zip(header, cells, strict=False) if cell.strip()}
+        row = None if mistakes.errors else table.read(written, Place(mistakes))
+        errors += mistakes.errors
+        if row is not None:
+            found.append({**row, "line": line})
     if errors:
         raise together(errors)
     return found
-
-
-def _row(
-    cells: list[str], file: str, line: int, columns: tuple[str, ...], dimension: str
-) -> tuple[int, dict[str, str], float]:
-    if len(cells) != len(columns):
-        raise InputError(
-            f"read {len(cells)} cells", file=file, line=line, accepted=f"{len(columns)} cells"
-        )
-    row = dict(zip(columns, cells, strict=True))
-    dollars = columns[2]
-    for name in (columns[0], columns[1], "date", "source"):
-        if not row[name].strip():
-            raise InputError("empty", file=file, line=line, field=name, accepted="text")
-    try:
-        unit = {"usd/h": "USD/h", "usd": "USD"}[dimension]
-        usd = units.parse(f"{row[dollars]} {unit}", dimension)
-    except InputError:
-        usd = 0.0
-    if usd > 0.0:
-        return line, row, usd
-    raise InputError(
-        f"read {row[dollars]!r}",
-        file=file, line=line, field=dollars, accepted="dollars above zero, such as 2.5",
-    )  # fmt: skip

@@ -7,12 +7,13 @@ file of the user's own it may be its value alone: it is then `assumed`, and the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.figure import OWN_SOURCE, Figure, Figured, Value, reasons
 from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.reader import Field, Flag, Listed, Refused, Table, Text, Word, read
@@ -23,7 +24,7 @@ CableKind = Literal["passive_copper", "active_copper", "optical"]
 MOST_RACKS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cable:
     """One cable of the scale-up fabric.
 
@@ -39,7 +40,7 @@ class Cable:
     mass_kg: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CableSpace:
     """`area_m2` is the cross-section for cables that run up and down one rack, of which they can
     fill the share `fill`; a tray's cables turn into it within `bend_depth_m`, side by side over
@@ -51,7 +52,7 @@ class CableSpace:
     tray_width_m: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cooling:
     """Heat that one medium can carry out of one rack, and the share of all heat that it takes."""
 
@@ -60,7 +61,7 @@ class Cooling:
     capacity_w: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rack:
     """One rack, full of one kind of chip.
 
@@ -115,8 +116,10 @@ class Rack:
             known = [cable.kind for cable in self.cables]
             raise InputError(
                 f"{self.id} has no {kind} cable",
-                file=self.file, field="cables", accepted=", ".join(known) or "no cable",
-            )  # fmt: skip
+                file=self.file,
+                field="cables",
+                accepted=", ".join(known) or "no cable",
+            )
         return replace(self, cables=(chosen, *(c for c in self.cables if c is not chosen)))
 
     def with_racks(self, racks: int) -> Rack:
@@ -323,9 +326,13 @@ def _rack(found: dict[str, Any], document: Document) -> Rack:
 
 _COOLING = {"share": "share", "capacity": "capacity_w"}
 _CABLE = {
-    "rate": "bytes_per_s", "diameter": "diameter_m", "bend_multiple": "bend_multiple",
-    "reach": "reach_m", "power": "power_w", "mass": "mass_kg",
-}  # fmt: skip
+    "rate": "bytes_per_s",
+    "diameter": "diameter_m",
+    "bend_multiple": "bend_multiple",
+    "reach": "reach_m",
+    "power": "power_w",
+    "mass": "mass_kg",
+}
 
 
 class _Values:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from dse import units
 from dse.errors import InputError, InputErrors
+from dse.record import record
 from dse.schema.loader import Document, KeyPath, did_you_mean, nearest
 
 T = TypeVar("T")
@@ -49,12 +49,16 @@ class Mistakes:
             elsewhere = f"{one.file}: {one.field}: " if one.file and one.field else ""
             self.add(path, f"{elsewhere}{one.message}", one.accepted)
 
-    def attempt(self, read: Callable[[], T]) -> T | None:
-        """What `read` gives; None where it raises, its mistakes noted as they are."""
+    def attempt(self, read: Callable[[], T], at: KeyPath | None = None) -> T | None:
+        """What `read` gives; None where it raises, its mistakes noted as they are or `at` a place
+        of this document."""
         try:
             return read()
         except InputError as error:
-            self.errors += each(error)
+            if at is None:
+                self.errors += each(error)
+            else:
+                self.place(at, error)
             return None
 
     def finish(self) -> None:
@@ -63,7 +67,7 @@ class Mistakes:
             raise together(self.errors)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where a value stands, and where its mistakes are noted."""
 
@@ -100,7 +104,7 @@ REQUIRED: Any = object()
 OPTIONAL: Any = object()  # no value where the field is left out
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """One field of a table: `to` is the name of its value (its own), `default` the value where it
     is left out, REQUIRED or OPTIONAL; one whose default is None may be null."""
@@ -196,7 +200,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Raw:
     """Anything: someone else reads it."""
 
@@ -204,7 +208,7 @@ class Raw:
         return written
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Text:
     """Text of `least` to `most` characters; a number is the text that was written."""
 
@@ -221,7 +225,7 @@ class Text:
         return at.refuse(written, f"a text of {self.least}{most} characters")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Date:
     """A year, a quarter, a month or a day."""
 
@@ -232,13 +236,13 @@ class Date:
         return at.refuse(written, "2026, 2026-Q3, 2026-11 or 2026-11-20", ": not a date")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag:
     def read(self, written: Any, at: Place) -> bool | None:
         return written if isinstance(written, bool) else at.refuse(written, "true or false")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Number:
     """A number within bounds; `above` and `below` are not reached themselves. YAML reads 1e12 as a
     text, so a text may be one."""
@@ -299,7 +303,7 @@ class Whole(Number):
         return "a valid integer"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Share:
     """A number within bounds that may be written in percent."""
 
@@ -317,7 +321,7 @@ class Share:
         return at.refuse(written, f"a number, {self.least:g} to {self.most:g}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Percent:
     """A percentage as a fraction; the sign % must be written."""
 
@@ -333,7 +337,7 @@ class Percent:
         return at.refuse(written, accepted)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quantity:
     """SI value of a number with its unit; where `accepted` says which, it is above zero and from
     `least` to `most`."""
@@ -352,7 +356,7 @@ class Quantity:
         return value if good else at.refuse(text, self.accepted)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WithText:
     """(value, text as written) of a kind."""
 
@@ -362,7 +366,7 @@ class WithText:
         return self.kind.read(written, at), str(written)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """One of some words."""
 
@@ -375,7 +379,7 @@ class Word:
         return at.refuse(written, words(self.names), hint)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Listed:
     """A list of one kind as a tuple; with `one`, a single value is a list of it."""
 
@@ -396,7 +400,7 @@ class Listed:
         return tuple(self.kind.read(item, at.at(k)) for k, item in enumerate(written))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ByName:
     """A mapping from names to values of one kind; `known` are the names that may stand, each a
     `noun`, where not any."""
@@ -420,7 +424,7 @@ class ByName:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Then:
     """A kind, and a function of its value that may refuse it."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.axes import AXES
 from dse.schema.catalog import Catalog
 from dse.schema.loader import did_you_mean, load_yaml
@@ -20,7 +20,7 @@ from dse.schema.study import Study, load_study
 KINDS = ("spec", "measured", "claimed", "estimated", "assumed")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Known:
     """One thing that was given before the shape was chosen."""
 
@@ -32,7 +32,7 @@ class Known:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Held:
     """Values of model axes that the designers had settled on beforehand."""
 
@@ -84,7 +84,7 @@ CASE = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Case:
     """One case: `study` is its space, `expert` the published design, `held` maps model axes to the
     values that they are held at, with the reason."""
@@ -135,19 +135,10 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
         expert = resolve_model(frame["expert"])
     except InputError as error:
         raise document.error(("expert",), error.message, error.accepted) from None
-    tokens = study.training_tokens
-    if tokens is None:
-        message = (
-            f"{frame['space']} has no training_tokens: the design and its rivals share a corpus"
-        )
-        raise document.error(("space",), message, "training_tokens in the space file")
-    if expert.training_tokens not in (None, tokens):
-        raise document.error(
-            ("space",),
-            f"its shapes are trained on {tokens:.4g} tokens, {expert.name} on "
-            f"{expert.training_tokens:.4g}",
-            "the same tokens",
-        )
+    try:
+        _share_corpus(study, expert)
+    except InputError as error:
+        raise document.error(("space",), error.message, error.accepted) from None
     held = frame["hold"].axes if frame["hold"] else {}
     names = [axis.name for axis in study.model_axes]
     for name in held:
@@ -177,23 +168,23 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
 def case_of(study: Study, expert: Model) -> Case:
     """A space and a published model, of which nothing else is known. Raises InputError where the
     model was not trained on the space's tokens."""
-    tokens = study.training_tokens
-    if tokens is None:
-        raise InputError(
-            "no training_tokens: a design and its rivals share a corpus",
-            file=str(study.path),
-            accepted="training_tokens in the space file",
-        )
-    if expert.training_tokens not in (None, tokens):
-        raise InputError(
-            f"its shapes are trained on {tokens:.4g} tokens, {expert.name} on "
-            f"{expert.training_tokens:.4g}",
-            file=str(study.path),
-            field="training_tokens",
-            accepted="the same tokens",
-        )
+    _share_corpus(study, expert)
     title = f"{expert.name} and {study.title or study.name}"
     return Case(study.name, title, study, expert, (), {}, "", Path(study.path))
+
+
+def _share_corpus(study: Study, expert: Model) -> None:
+    """Raises InputError where the design was not trained on the space's tokens."""
+    tokens, file = study.training_tokens, str(study.path)
+    if tokens is None:
+        message = "no training_tokens: a design and its rivals share a corpus"
+        raise InputError(message, file=file, accepted="training_tokens in the space file")
+    if expert.training_tokens not in (None, tokens):
+        message = (
+            f"its shapes are trained on {tokens:.4g} tokens, {expert.name} on "
+            f"{expert.training_tokens:.4g}"
+        )
+        raise InputError(message, file=file, field="training_tokens", accepted="the same tokens")
 
 
 def _code(axis: str, value: bool | int | str) -> float:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.energy import by_one
 from dse.schema.figure import Figure, Figured
 from dse.schema.loader import load_yaml
@@ -16,7 +16,7 @@ from dse.schema.reader import Field, Listed, Table, Text, Then, read
 FILE = "reliability.yaml"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reliability:
     """`interruptions` by chip id: chip-seconds between two of them. `figures`: `restart` (seconds
     from an interruption to the first step after it, without the work that was lost) and

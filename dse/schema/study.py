@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,9 +14,10 @@ from dse import units
 from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.quality.laws import DEFAULT, find_law
+from dse.record import record
 from dse.schema.axes import Axis
 from dse.schema.axis_reader import read_axes
-from dse.schema.catalog import Catalog, Source, is_chip_file
+from dse.schema.catalog import Catalog, Lazy, Source, is_chip_file
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.lifetime import LIFETIME, LifetimeTerms
@@ -61,7 +62,7 @@ GIVEN = "the space given"  # what messages call a space that is no file
 Space: TypeAlias = str | Path | Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ObjectiveSpec:
     """A metric of `dse.schema.metrics` and the direction that is better."""
 
@@ -69,7 +70,7 @@ class ObjectiveSpec:
     direction: Direction
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Study:
     """One space file.
 
@@ -218,15 +219,8 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
     given = frame or dict.fromkeys(SPACE.names)
     basis = document.data.get("price_basis")
     costs = _costs(document, basis, catalog, mistakes)
-    unpriced = _unpriced(basis, catalog, costs, mistakes)
-    most = _largest_instance(document)
     rack = _rack(given["rack"], document, mistakes) if frame else None
-    chips = {
-        chip: unpriced.get(chip)
-        or catalog.refusal(chip, most)
-        or (rack and rack_refusal(chip, catalog.systems[catalog.chips[chip].system]))
-        for chip in catalog.chips
-    }
+    chips = _why_not(document, catalog, costs, rack, mistakes)
     model = document.data.get("model")
     sections = ("deployment",) if isinstance(model, str) else ("model", "deployment")
     axes, left_out = read_axes(document, sections, chips, mistakes)
@@ -322,11 +316,9 @@ def _law(asked: str | None, document: Document, mistakes: Mistakes) -> str:
     """The name of the quality law: the one asked for, else that of the file."""
     if asked is not None:
         return find_law(asked).name
-    try:
-        return find_law(document.data.get("quality_law", DEFAULT), None).name
-    except InputError as error:
-        mistakes.place(("quality_law",), error)
-        return DEFAULT
+    written = document.data.get("quality_law", DEFAULT)
+    found = mistakes.attempt(lambda: find_law(written, None), ("quality_law",))
+    return found.name if found else DEFAULT
 
 
 def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack | None:
@@ -340,12 +332,8 @@ def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack |
         return None
     if not searched:
         mistakes.add(("rack",), "a rack without scale_up_domain", "the axis scale_up_domain, too")
-    try:
-        return load_rack(resolve_rack(written, Path(document.file).parent))
-    except InputError as error:
-        for item in error.errors if isinstance(error, InputErrors) else [error]:
-            mistakes.place(("rack",), item)
-    return None
+    beside = Path(document.file).parent
+    return mistakes.attempt(lambda: load_rack(resolve_rack(written, beside)), ("rack",))
 
 
 def _yaml_files(folder: Path) -> dict[str, Path]:
@@ -380,11 +368,10 @@ def _own_chips(
     for item in list(items):
         if _is_file(item):
             file = files[item] = _beside(document, item)
-            try:
-                chip = read_own_chip(file, efficiency=catalog.source.efficiency).chip.id
-                items = [chip if one is item else one for one in items]
-            except InputError as error:
-                mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
+            own = mistakes.attempt(
+                lambda file=file: read_own_chip(file, efficiency=catalog.source.efficiency)
+            )
+            items = [own.chip.id if own and one is item else one for one in items]
     if not files:
         return document, ()
     chips = {**written, "values": items} if isinstance(written, Mapping) else items
@@ -396,11 +383,7 @@ def _with_files(catalog: Catalog, chip_files: tuple[str, ...], mistakes: Mistake
     """The catalog with the chip files of the space; without them where one is wrong."""
     if mistakes.errors:
         return catalog
-    try:
-        return catalog.with_files(chip_files)
-    except InputError as error:
-        mistakes.errors.append(error)
-        return catalog
+    return mistakes.attempt(lambda: catalog.with_files(chip_files)) or catalog
 
 
 def _largest_instance(document: Document) -> float:
@@ -421,21 +404,29 @@ def _largest(written: Any) -> float:
     return max(known, default=math.inf)
 
 
-def _unpriced(
-    basis: object, catalog: Catalog, costs: Costs | None, mistakes: Mistakes
-) -> dict[str, str]:
-    """Chips that have no price on the basis, with the reason."""
-    if not isinstance(basis, str):
-        return {}
-    if basis == OWNED:
-        reasons = {chip: lacks_for_owning(catalog, chip, costs) for chip in catalog.chips}
-        return {chip: reason for chip, reason in reasons.items() if reason is not None}
-    try:
-        priced = catalog.prices.select(basis)
-    except InputError as error:
-        mistakes.add(("price_basis",), error.message, error.accepted)
-        return {}
-    return {c: f"{c} has no price on basis {basis}" for c in catalog.chips if c not in priced}
+def _why_not(
+    document: Document,
+    catalog: Catalog,
+    costs: Costs | None,
+    rack: Rack | None,
+    mistakes: Mistakes,
+) -> Mapping[str, str | None]:
+    """Of every chip why it cannot be compared, None where it can: looked up where it is asked."""
+    basis, most, priced = document.data.get("price_basis"), _largest_instance(document), None
+    if isinstance(basis, str) and basis != OWNED:
+        at = Place(mistakes, ("price_basis",))
+        priced = at.call(lambda: catalog.prices.select(basis))
+
+    def reason(chip: str) -> str | None:
+        lack = lacks_for_owning(catalog, chip, costs) if basis == OWNED else None
+        if priced is not None and chip not in priced:
+            lack = f"{chip} has no price on basis {basis}"
+        lack = lack or catalog.refusal(chip, most)
+        if lack or rack is None:
+            return lack
+        return rack_refusal(chip, catalog.systems[catalog.chips[chip].system])
+
+    return Lazy(catalog.chips, reason)
 
 
 def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistakes) -> Costs | None:
@@ -447,13 +438,13 @@ def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistak
         return None
     if written is None:
         return catalog.costs
-    try:
+
+    def read() -> Costs:
         costs = read_costs(document, ("costs",), written, catalog.costs, document.file)
         check_chips(costs, catalog.chips)
-    except InputError as error:
-        mistakes.errors += error.errors if isinstance(error, InputErrors) else [error]
-        return catalog.costs
-    return costs
+        return costs
+
+    return mistakes.attempt(read) or catalog.costs
 
 
 def _demand(demand: Demand | None, costs: Costs | None, mistakes: Mistakes) -> Demand | None:
@@ -468,13 +459,7 @@ def _fixed_model(text: str, document: Document, mistakes: Mistakes) -> str:
     """A catalog id as it is, a path as seen from the space file."""
     beside = Path(document.file).parent / text
     found = str(beside) if beside.exists() else text
-    try:
-        resolve_model(found)
-    except InputErrors as error:
-        for item in error.errors:
-            mistakes.place(("model",), item)
-    except InputError as error:
-        mistakes.place(("model",), error)
+    mistakes.attempt(lambda: resolve_model(found), ("model",))
     return found
 
 
@@ -522,11 +507,7 @@ def _objectives(
     found = {}
     for name, direction in written.items():
         path = ("objectives", str(name))
-        try:
-            metric(name)
-            _check_serving(str(name), servings)
-        except InputError as error:
-            mistakes.place(path, error)
+        mistakes.attempt(lambda name=name: _check_serving(name, servings), path)
         if direction not in _DIRECTIONS:
             hint = did_you_mean(direction, _DIRECTIONS)
             mistakes.add(path, f"read {direction!r}{hint}", " or ".join(_DIRECTIONS))
@@ -535,13 +516,20 @@ def _objectives(
     return tuple(found[name] for name in METRICS if name in found)
 
 
-def _check_serving(name: str, servings: Sequence[str]) -> None:
-    """Raises InputError for a metric that none of the servings has."""
+def _check_serving(name: Any, servings: Sequence[str]) -> None:
+    """Raises InputError for a metric that does not exist, or that none of the servings has."""
+    metric(name)
     if servings and not any(has_metric(serving, name) for serving in servings):
         raise InputError(
             f"{name} means nothing with serving {' and '.join(dict.fromkeys(servings))}",
             accepted="a metric that the serving has, see docs/spaces.md",
         )
+
+
+def _served(text: Any, servings: Sequence[str]) -> Limit:
+    constraint = parse_constraint(text)
+    _check_serving(constraint.metric, servings)
+    return constraint
 
 
 def _constraints(
@@ -553,11 +541,8 @@ def _constraints(
     found: list[Limit] = []
     for position, text in enumerate(written):
         path = (*at, position)
-        try:
-            constraint = parse_constraint(text)
-            _check_serving(constraint.metric, servings)
-        except InputError as error:
-            mistakes.place(path, error)
+        constraint = mistakes.attempt(lambda text=text: _served(text, servings), path)
+        if constraint is None:
             continue
         if any((c.metric, c.operator) == (constraint.metric, constraint.operator) for c in found):
             message = f"{constraint.metric} {constraint.operator} is limited twice"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from dse.record import record
 from dse.schema.figure import Figure, Figured, Value, reasons
 from dse.schema.loader import Document, load_yaml
 from dse.schema.reader import Field, Listed, Refused, Table, Text, Then, read
@@ -31,7 +31,7 @@ SCALE_OUT_FRACTION = 0.74
 SCALE_OUT_RAMP = 0.36
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FabricLevel:
     """One level of the fabric.
 
@@ -60,7 +60,7 @@ class FabricLevel:
     ramp: float = SCALE_OUT_RAMP
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class System:
     """Levels from the inside out; the last is the scale-out network."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dse import units
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.chip import Chip, Memory
 from dse.schema.figure import Figure, Figured, Value
 from dse.schema.loader import did_you_mean, load_yaml
@@ -21,7 +21,7 @@ FILE = "tiers.yaml"
 TIERS = ("host", "attached", "flash")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tier:
     """One memory behind the device memory of one chip.
 
@@ -36,7 +36,7 @@ class Tier:
     assumed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TierDefaults:
     """The figures of `hardware/tiers.yaml` by tier and name, empty without that file; `reached` is
     the share of a tier's bandwidth that copies reach."""

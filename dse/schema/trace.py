@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.loader import csv_rows, did_you_mean
 
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ NEEDED, CACHED = ("time", "prompt", "output"), "cached"
 MOST_ROWS, MOST_TOKENS = 5_000_000, 10**8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trace:
     """m requests in order of arrival; arrays (m,): seconds and tokens."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.trace import Trace
 
 Floats = NDArray[np.float64]
@@ -28,7 +29,7 @@ GROUPS = {50: 1, 90: 4, 99: 8}
 OUTPUTS = 2  # groups of output lengths in each
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Requests:
     """Requests alike: their share of all, mean lengths in tokens, share of the prompt cached."""
 
@@ -46,7 +47,7 @@ def mean_of(classes: Sequence[Requests]) -> Requests:
     return Requests(1.0, prompt, output, cached / prompt)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Windows:
     """Whole windows of a trace in order: `requests` (w,) that came in each of `seconds`."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.reader import (
     Field,
     Quantity,
@@ -41,7 +42,7 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainingTerms:
     """One way to train. None: searched (a degree, `recompute`, `zero`), the default batch, the
     price basis of the study, or the catalog's figure for the chip."""

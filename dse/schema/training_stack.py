@@ -7,14 +7,15 @@ its kernels are than those measured in serving, and what the host adds belongs h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.calibration import load_calibration
 from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.reader import Field, Number, Table, Text, Word, read
@@ -23,77 +24,64 @@ FOLDER = "training"
 CALIBRATION = "efficiency/training/calibration.yaml"  # clocks by chip and held-out spread
 CLOCK = "clock."  # + chip: a factor of it
 
-# Constants by name: (lowest, highest, what it is). Shares 0 to 1; factors multiply seconds.
-CONSTANTS: dict[str, tuple[float, float, str]] = {
-    "tensor_overlap": (0, 1, "share of tensor-parallel communication that arithmetic can hide"),
-    "context_overlap": (0, 1, "share of context-parallel communication that attention can hide"),
-    "expert_overlap": (0, 1, "share of dispatch and combine that arithmetic can hide"),
-    "data_overlap": (0, 1, "share of gradient and weight collectives that arithmetic can hide"),
-    "pipeline_overlap": (0, 1, "share of the hops between stages that arithmetic can hide"),
-    "gemm_bf16": (0.1, 10, "seconds of 16-bit matrix products over those of the chip's laws"),
-    "gemm_fp8": (0.1, 10, "the same in 8-bit formats"),
-    "gemm_fp4": (0.1, 10, "the same in 4-bit formats"),
-    "weight_gradient": (0.1, 10, "further factor on the products that give weight gradients"),
-    "attention": (0.1, 10, "seconds of attention forward over those of the chip's law"),
-    "states": (0.1, 100, "seconds of the scans of state-space and linear-attention layers over "
-                         "those of the chip's attention law"),
-    "attention_backward": (0.1, 10, "further factor on attention backward, which has 2.5 x the "
-                                    "operations"),
-    "experts": (0.1, 10, "seconds of grouped expert products over those of the chip's law"),
-    "elementwise": (0, 10, "seconds of element-wise kernels over their bytes at the memory rate"),
-    "moe_elementwise": (0, 10, "further factor on element-wise kernels around routed experts"),
-    "dispatch": (0, 10, "seconds of all-to-alls over those of the fabric's law"),
-    "slots_sent": (0, 1, "0: a token goes once to each rank that holds one of its experts; 1: once "
-                         "for each expert"),
-    "collectives": (0, 10, "seconds of all other collectives over those of the fabric's law"),
-    "fp4_high_precision": (0, 1, "share of linear layers that 4-bit recipes keep in bf16"),
-    "routing_skew": (0, 3, "coefficient of variation of how often experts are chosen"),
-    "straggler": (0, 1, "waiting for the slowest chip, as a share of the step"),
-    "host_s_per_step": (0, 60, "seconds of host work between steps"),
-    "host_s_per_micro_batch": (0, 1, "seconds of host work between micro-batches"),
-    "host_s_per_layer": (0, 0.1, "seconds in which the host launches forward and backward of one "
-                                 "layer; what exceeds the device's time shows"),
-    "runtime_bytes": (0, 1e11, "bytes that driver, libraries and allocator keep on a chip"),
-}  # fmt: skip
+
+# Lowest and highest value of a constant, and what it is.
+Share = Annotated[float, 0, 1, "share of"]
+Factor = Annotated[float, 0.1, 10, "seconds of"]
+Extra = Annotated[float, 0, 10, "seconds of"]
+Further = Annotated[float, 0.1, 10, "further factor on"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainingStack:
-    """One training framework of one age; CONSTANTS says what each figure is. `kinds[name]` is
-    `fitted` or `assumed`, `sources[name]` where it comes from or why it is assumed. `clocks`: by
-    chip, arithmetic of sustained training over that of its kernel laws, 1 where absent."""
+    """One training framework of one age. `kinds[name]` is `fitted` or `assumed`, `sources[name]`
+    where a constant comes from or why it is assumed. `clocks`: by chip, arithmetic of sustained
+    training over that of its kernel laws, 1 where absent."""
 
     id: str
     title: str
     date: str
-    tensor_overlap: float
-    context_overlap: float
-    expert_overlap: float
-    data_overlap: float
-    pipeline_overlap: float
-    gemm_bf16: float
-    gemm_fp8: float
-    gemm_fp4: float
-    weight_gradient: float
-    attention: float
-    states: float
-    attention_backward: float
-    experts: float
-    elementwise: float
-    moe_elementwise: float
-    dispatch: float
-    slots_sent: float
-    collectives: float
-    fp4_high_precision: float
-    routing_skew: float
-    straggler: float
-    host_s_per_step: float
-    host_s_per_micro_batch: float
-    host_s_per_layer: float
-    runtime_bytes: float
+    tensor_overlap: Annotated[Share, "tensor-parallel communication that arithmetic can hide"]
+    context_overlap: Annotated[Share, "context-parallel communication that attention can hide"]
+    expert_overlap: Annotated[Share, "dispatch and combine that arithmetic can hide"]
+    data_overlap: Annotated[Share, "gradient and weight collectives that arithmetic can hide"]
+    pipeline_overlap: Annotated[Share, "hops between stages that arithmetic can hide"]
+    gemm_bf16: Annotated[Factor, "16-bit matrix products over those of the chip's laws"]
+    gemm_fp8: Annotated[Factor, "the same in 8-bit formats"]
+    gemm_fp4: Annotated[Factor, "the same in 4-bit formats"]
+    weight_gradient: Annotated[Further, "the products that give weight gradients"]
+    attention: Annotated[Factor, "attention forward over that of the chip's law"]
+    states: Annotated[float, 0.1, 100, "seconds of state-space and linear-attention scans over it"]
+    attention_backward: Annotated[Further, "attention backward, which has 2.5 x the operations"]
+    experts: Annotated[Factor, "grouped expert products over those of the chip's law"]
+    elementwise: Annotated[Extra, "element-wise kernels over their bytes at the memory rate"]
+    moe_elementwise: Annotated[
+        float, 0, 10, "further factor on element-wise kernels around routed experts"
+    ]
+    dispatch: Annotated[Extra, "all-to-alls over those of the fabric's law"]
+    slots_sent: Annotated[
+        float, 0, 1, "0: a token goes once to each rank of its experts; 1: to each"
+    ]
+    collectives: Annotated[Extra, "all other collectives over those of the fabric's law"]
+    fp4_high_precision: Annotated[Share, "linear layers that 4-bit recipes keep in bf16"]
+    routing_skew: Annotated[float, 0, 3, "coefficient of variation of how often experts are chosen"]
+    straggler: Annotated[float, 0, 1, "waiting for the slowest chip, as a share of the step"]
+    host_s_per_step: Annotated[float, 0, 60, "seconds of host work between steps"]
+    host_s_per_micro_batch: Annotated[float, 0, 1, "seconds of host work between micro-batches"]
+    # What exceeds the device's time shows.
+    host_s_per_layer: Annotated[float, 0, 0.1, "seconds to launch forward and backward of a layer"]
+    runtime_bytes: Annotated[float, 0, 1e11, "bytes that driver, libraries and allocator keep"]
     clocks: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     kinds: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+# Constants by name: (lowest, highest, what it is).
+CONSTANTS: dict[str, tuple[float, float, str]] = {
+    name: (*hint.__metadata__[:2], " ".join(hint.__metadata__[2:]))
+    for name, hint in get_type_hints(TrainingStack, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
 
 
 def _constant(lowest: float, highest: float) -> Table[Any]:

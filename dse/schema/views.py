@@ -10,22 +10,24 @@ views:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from dse.record import record
 from dse.schema.axes import Axis
 from dse.schema.loader import did_you_mean
 from dse.schema.reader import Field, Flag, Listed, Mistakes, Place, Raw, Refused, Table
 
 QUALITY = "predicted_loss"
 COSTS = (
-    "usd_per_million_total_tokens", "usd_per_million_input_tokens",
-    "usd_per_million_output_tokens", "usd_per_million_output_tokens_all_in",
-)  # fmt: skip
+    "usd_per_million_total_tokens",
+    "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+    "usd_per_million_output_tokens_all_in",
+)
 _EXAMPLE = "- by: sparse"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """Compares the values of the axis `by`; `map` is empty or the two axes, rows then columns, over
     which the least price is drawn for each value. With `every_law` under all quality laws."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal, get_args
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.loader import Document, did_you_mean
 from dse.schema.reader import Field, Mistakes, Number, Raw, Table, Text, Whole, Word
@@ -19,12 +20,16 @@ CURRENT_BACKEND = "generic"
 Serving = Literal["continuous", "static", "offline", "poisson"]
 # What a workload may say besides, and None where it does not.
 DETAILS = (
-    "requests_per_second", "draft_tokens", "acceptance", "draft_share", "prefix_hit_rate",
+    "requests_per_second",
+    "draft_tokens",
+    "acceptance",
+    "draft_share",
+    "prefix_hit_rate",
     "network_overlap",
-)  # fmt: skip
+)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadSpec:
     """What a study's requests are: tokens of one, how they arrive, and the id of the serving
     backend; how much of them comes in all is its `schema.load.Demand`. Of several
@@ -76,7 +81,7 @@ def check_details(serving: str, details: Mapping[str, float]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkloadFile:
     """One workload as a space file says it; only one of several has a `name`."""
 

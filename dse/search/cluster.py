@@ -121,14 +121,16 @@ def _same_version(client: Any) -> None:
         versions = client.run(_version)
     except Exception as error:  # whatever a worker without dse, or with another, raises there
         raise InputError(
-            f"the workers of the cluster have no dse: {error}", field="--cluster",
+            f"the workers of the cluster have no dse: {error}",
+            field="--cluster",
             accepted=f"workers with dse {__version__} installed",
-        ) from error  # fmt: skip
+        ) from error
     if not versions:
         raise InputError(
-            "the cluster has no workers", field="--cluster",
+            "the cluster has no workers",
+            field="--cluster",
             accepted="a cluster with `dask worker ADDRESS` running",
-        )  # fmt: skip
+        )
     other = {worker: found for worker, found in versions.items() if found != __version__}
     if other:
         worker, found = min(other.items())

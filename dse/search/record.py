@@ -43,10 +43,13 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 LOG_SCALE_SPAN = 16.0
 # What the parts of an identity are called where they differ.
 _DIFFERS = {
-    "space": "another space", "fingerprint": "other content of the space file",
-    "engine": "another engine", "seed": "another seed", "model_version": "another model version",
+    "space": "another space",
+    "fingerprint": "other content of the space file",
+    "engine": "another engine",
+    "seed": "another seed",
+    "model_version": "another model version",
     "data_digest": "other hardware data",
-}  # fmt: skip
+}
 _DIGITS = 12
 # Behind the name of a study, the study of its work units (dse.search.claims).
 UNITS = ".units"

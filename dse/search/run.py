@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.errors import InputError, NothingFeasible
+from dse.errors import InputError
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Budget, Engine, Progress
@@ -63,25 +63,6 @@ class Result:
     seconds: dict[str, float]
     # (evaluations, F (k, m) of the front by then), ever farther apart
     history: tuple[tuple[int, NDArray[np.float64]], ...] = ()
-
-    def require_feasible(self) -> None:
-        """Raise NothingFeasible, with the reasons counted and the nearest miss, for an empty
-        front."""
-        if self.miss is None:
-            return
-        reasons = "; ".join(
-            f"{tally.constraint}: {tally.violated:,} ({tally.only:,} by it alone)"
-            for tally in sorted(self.tallies, key=lambda tally: -tally.violated)
-            if tally.violated
-        )
-        near = ", ".join(
-            f"{name} {'beyond any bound' if np.isinf(g) else f'{g:.1%} over its limit'}"
-            for name, g in self.miss.violated.items()
-        )
-        raise NothingFeasible(
-            f"none of {self.evaluations:,} points is feasible. Removed by {reasons}. "
-            f"The nearest miss, point {self.miss.id}, is {near}."
-        )
 
 
 def choose_engine(

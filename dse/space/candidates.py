@@ -17,31 +17,22 @@ A block of count 0 costs nothing, so one batch can hold dense and sparse models.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.blocks.operators import Block, Floats
+from dse.record import record
 from dse.schema.blocks import MIXERS
+from dse.schema.dtypes import BITS
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
+BYTES = np.array([bits / 8 for bits in BITS.values()])  # of a stored element, by code of its dtype
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """`count` layers of one kind; `sizes[name]` and `count` have shape (n,)."""
-
-    kind: str
-    count: Floats
-    sizes: Mapping[str, Floats]
-
-    def __getitem__(self, name: str) -> Floats:
-        return self.sizes[name]
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class CandidateBatch:
     """n models on n deployments. Every array has shape (n,).
 
@@ -53,7 +44,7 @@ class CandidateBatch:
     every other of 6 bits or less being a quantisation after it; `trained_whole` that of the whole
     training, another where only its end knew of the format. `redundant_experts` are copies of busy
     experts in each sparse layer over all ranks, None for none; `routing_skew` is the coefficient of
-    variation of how often experts are chosen, None for the default of `dse.physics.blocks.moe`.
+    variation of how often experts are chosen, None for the default of `dse.blocks.moe`.
     `weights_offloaded` and `kv_offloaded` are shares, 0 to 1, of the weights and of the cache that
     lie in memory tier `offload_tier`, a code of `dse.schema.tiers.TIERS`; None: all on the device.
     `domain` is a hypothetical scale-up domain in chips, None for that of each chip's system.

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dse.record import record
 from dse.space.batches import DEPLOYMENT_AXES, EXPERT_AXES
 from dse.space.candidates import CandidateBatch, Floats
 
@@ -33,7 +34,7 @@ DEGREES = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_par
 STAGES = "pipeline_parallel"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deployments:
     """`columns` by name, (n,) each. A table without columns has one row, the empty one."""
 

@@ -36,11 +36,14 @@ DRAWN = 60  # points of a front in the figure
 # Laws whose dense loss has this form; `cautious` differs from the default in experts alone.
 DENSE = {
     name: LossLaw(
-        law.LOSS_FLOOR, law.LOSS_PARAMETERS, law.LOSS_PARAMETERS_EXPONENT, law.LOSS_TOKENS,
+        law.LOSS_FLOOR,
+        law.LOSS_PARAMETERS,
+        law.LOSS_PARAMETERS_EXPONENT,
+        law.LOSS_TOKENS,
         law.LOSS_TOKENS_EXPONENT,
     )
     for name, law in (("leverage", leverage), ("cautious", leverage), ("hoffmann", hoffmann))
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +208,15 @@ def _cheapest(pool: Pool | None, loss: float, tokens: float) -> float | None:
 def _designs(problem: PhysicsProblem, pool: Pool, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
     metrics = problem.metrics(problem.space.unrank(pool.ids[rows]))
     names = (
-        "predicted_loss", "total_parameters", "active_parameters", "training_tokens",
-        "training_usd", "training_days", "training_chip_hours", "chip_usd_per_hour",
-    )  # fmt: skip
+        "predicted_loss",
+        "total_parameters",
+        "active_parameters",
+        "training_tokens",
+        "training_usd",
+        "training_days",
+        "training_chip_hours",
+        "chip_usd_per_hour",
+    )
     values = {name: metrics.values[name] for name in names}
     return [
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from dse.study.definition import differences
 
 STUDY, FRONT, FRONT_TABLE, FLEET = "study.json", "front.json", "front.csv", "fleet.json"
 
-# What the readers of a study lean on, by example: a type, a mapping of needed keys, or a list of
-# one example.
+# What the readers of a study lean on, by example: a type, a mapping of needed keys (of ANY: every
+# key that there is), or a list of one example.
+ANY = "*"
 _NUMBER = (int, float)
 _MAYBE = (int, float, type(None))
 _LOAD = {"prompt_tokens": _NUMBER, "output_tokens": _NUMBER, "serving": str, "backend": str}
@@ -29,6 +30,23 @@ _SHAPES: dict[str, Any] = {
         "true_hypervolume_share": _MAYBE,
         "objectives": [{"metric": str, "direction": str, "log": bool}],
         "constraints": [{"metric": str, "sign": _NUMBER, "limit": _NUMBER, "text": str}],
+        "constraint_tallies": [{"constraint": str, "violated": int, "only": int}],
+        "size": int,
+        "seed": int,
+        "trials": int,
+        "versions": dict,
+        "price": {"rows": [{"chip": str, "usd_per_chip_hour": _NUMBER}]},
+        "sources": [{"figure": str}],
+        "chosen": {
+            ANY: {
+                "point": int,
+                "breakdown": list,
+                "memory": list,
+                "capacity_bytes": _NUMBER,
+                "floor_s": _NUMBER,
+                "decode_step_s": _NUMBER,
+            }
+        },
     },
     FRONT: {
         "items": [
@@ -37,29 +55,37 @@ _SHAPES: dict[str, Any] = {
                 "names": [str],
                 "model": {"blocks": list},
                 "deployment": {
-                    "chip": str, "chips": _NUMBER, "tensor_parallel": _NUMBER,
-                    "pipeline_parallel": _NUMBER, "data_parallel": _NUMBER,
-                    "expert_parallel": _NUMBER, "replicas": _NUMBER, "concurrency": _NUMBER,
-                    "weight_dtype": str, "kv_dtype": str,
+                    "chip": str,
+                    "chips": _NUMBER,
+                    "tensor_parallel": _NUMBER,
+                    "pipeline_parallel": _NUMBER,
+                    "data_parallel": _NUMBER,
+                    "expert_parallel": _NUMBER,
+                    "replicas": _NUMBER,
+                    "concurrency": _NUMBER,
+                    "weight_dtype": str,
+                    "kv_dtype": str,
                 },
                 "metrics": dict,
             }
         ]
     },
     FLEET: {
-        "plan": str, "title": str, "feasible": bool, "price_basis": str, "quarters": int,
-        "usd": _MAYBE, "usd_undiscounted": _MAYBE, "usd_per_million_tokens": _MAYBE,
-        "orders": [
-            {"way": str, "chip": str, "offer": str, "order_quarter": int, "chips": int}
-        ],
+        "plan": str,
+        "title": str,
+        "feasible": bool,
+        "price_basis": str,
+        "quarters": int,
+        "usd": _MAYBE,
+        "usd_undiscounted": _MAYBE,
+        "usd_per_million_tokens": _MAYBE,
+        "orders": [{"way": str, "chip": str, "offer": str, "order_quarter": int, "chips": int}],
         "by_quarter": [{"quarter": int, "chips": dict}],
         "prices": [{"offer": str, "usd": _NUMBER, "per": str, "price": str}],
     },
-}  # fmt: skip
+}
 # The same of keys of study.json that may be absent or null.
 _MAY_HAVE: dict[str, Any] = {
-    "price": {"rows": [{"chip": str, "usd_per_chip_hour": _NUMBER}]},
-    "sources": [{"figure": str}],
     "definition": dict,
     "own_prices": dict,
 }
@@ -73,7 +99,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     when the document is damaged."""
     path, (writer, called) = folder / name, _WRITERS.get(name, _WRITER)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(
             f"{folder} is not a {called}: it has no {name}",
@@ -88,6 +114,10 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     if wrong:
         raise StorageError(f"{path}: {wrong}; {writer} writes it anew")
     return document
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def read_study(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -108,7 +138,8 @@ def _misfit(value: Any, shape: Any, where: str) -> str | None:
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return f"{at} is no object"
-        for key, inner in shape.items():
+        found = dict.fromkeys(value, shape[ANY]) if ANY in shape else shape
+        for key, inner in found.items():
             if key not in value:
                 return f"{at} lacks {key!r}"
             if wrong := _misfit(value[key], inner, f"{where}.{key}".lstrip(".")):
@@ -135,6 +166,13 @@ def _loads_misfit(name: str, document: dict[str, Any]) -> str | None:
     return _misfit(document, {"workloads": [{"name": str, "weight": _NUMBER, **_LOAD}]}, "")
 
 
+def study_folder(study: Any) -> Path | None:
+    """The folder of a finished study, where `study` is one (`dse.Study`) or the path of one."""
+    if isinstance(study, str | Path):
+        return Path(study) if study and (Path(study) / STUDY).is_file() else None
+    return getattr(study, "folder", None)
+
+
 def space_of(document: Mapping[str, Any]) -> str:
     """The space that the study's command names."""
     words = shlex.split(document.get("command", ""))
@@ -159,18 +197,20 @@ def refuse_other(
         )
 
 
-def find_item(folder: Path, point: str) -> dict[str, Any]:
-    """A point of the front by its number or by the name it was chosen under.
+def find_item(folder: Path, point: str | int) -> dict[str, Any]:
+    """A point of the front by its number or by a name it was chosen under: cheapest, fastest, best,
+    knee. Raises InputError with those that exist."""
+    return item_of(read_study(folder)[1], point, folder)
 
-    Raises InputError with the numbers and names that exist.
-    """
-    items = read_study(folder)[1]
-    names = sorted({name for item in items for name in item["names"]})
+
+def item_of(items: Sequence[dict[str, Any]], point: str | int, folder: Path) -> dict[str, Any]:
+    """The same of the items of a front that was read already."""
     for item in items:
-        if point in item["names"] or point == str(item["point"]):
+        if str(point) in (*item["names"], str(item["point"])):
             return item
+    names = sorted({name for item in items for name in item["names"]})
     raise InputError(
-        f"no point {point!r} in {folder}",
+        f"no point {str(point)!r} in {folder}",
         field="POINT",
         accepted=f"a number from 1 to {len(items)}, or one of {', '.join(names)}",
     )

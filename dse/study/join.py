@@ -123,9 +123,10 @@ def share(
     plan = partial(_plan, posed, record)
     if cluster is not None and plan().engine.name != WHOLE:
         raise InputError(
-            f"the engine is {plan().engine.name}", field="--cluster",
+            f"the engine is {plan().engine.name}",
+            field="--cluster",
             accepted=f"--engine {WHOLE}; other engines share a study through --storage",
-        )  # fmt: skip
+        )
     union, board = Union(problem), Board(location, record.name, lease_s)
     expected = plan().expected(problem.space.size)
 

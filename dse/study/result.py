@@ -1,120 +1,22 @@
-"""`dse.run` and the study that it returns."""
+"""A finished study: what `dse.run` returns, or that of a folder."""
 
 from __future__ import annotations
 
-import json
 import shlex
-import shutil
-import tempfile
-import weakref
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dse.catalog import Catalog, load_catalog
-from dse.errors import InputError
-from dse.files import write_text
-from dse.schema.study import GIVEN, Space, chip_files_of
-from dse.search.claims import LEASE_S
-from dse.study.folder import (
-    FRONT_TABLE,
-    STUDY,
-    read_json,
-    read_study,
-    space_of,
-)
+from dse.study.folder import FRONT_TABLE, STUDY, item_of, read_json, read_study, space_of
 from dse.study.join import JOURNAL, posed_study
-from dse.study.run import run_study
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dse.answer.answer import Answer
-
-SPACE = "space.yaml"  # what a study folder calls the space that a program gave
-
-
-def run(
-    space: Space,
-    *,
-    catalog: Catalog | None = None,
-    seed: int = 0,
-    trials: int | None = None,
-    engine: str = "auto",
-    out: Path | str | None = None,
-    storage: str | None = None,
-    jobs: int = 2,
-    fresh: bool = False,
-    evaluator: str | None = None,
-    prove: bool | None = None,
-    law: str | None = None,
-    every_law: bool = False,
-    cluster: str | None = None,
-    lease_s: float = LEASE_S,
-    progress: Callable[[int, int | None, int], None] = lambda done, total, front: None,
-) -> Study:
-    """Searches a space: a shipped name, the path of a space file, or what such a file says.
-
-        study = dse.run("tiny", seed=1)
-        study.best.metrics["predicted_loss"], study.front.to_pandas()
-
-    Without `out` the study lies in a temporary folder, as long as the result is kept. The other
-    arguments are the options of `dse run` and mean the same (`dse.study.run.run_study`).
-
-    Raises InputError for a space that is wrong, StorageError for a folder that cannot be used or
-    holds another study, NothingFeasible when no point is feasible.
-    """
-    catalog = catalog or load_catalog(chips=chip_files_of(space))
-    folder = Path(tempfile.mkdtemp(prefix="dse-") if out is None else out)
-    if isinstance(space, Mapping):
-        write_text(folder, SPACE, json.dumps(_from_here(space), indent=1))
-        space = folder / SPACE
-    run_study(
-        str(space),
-        folder,
-        catalog=catalog,
-        engine=engine,
-        seed=seed,
-        trials=trials,
-        storage=storage,
-        jobs=jobs,
-        fresh=fresh,
-        evaluator=evaluator,
-        prove=prove,
-        law=law,
-        every_law=every_law,
-        cluster=cluster,
-        lease_s=lease_s,
-        progress=progress,
-    )
-    study = Study(folder, catalog)
-    if out is None:
-        weakref.finalize(study, shutil.rmtree, folder, ignore_errors=True)
-    return study
-
-
-def _from_here(space: Mapping[str, Any]) -> Any:
-    """The space with the paths in it as seen from any folder. Raises InputError for what no file
-    of a space could say."""
-
-    def settled(value: Any, name: str = "") -> Any:
-        if isinstance(value, Mapping):
-            return {key: settled(inner, str(key)) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [settled(inner, name) for inner in value]
-        named = name in ("model", "chip", "rack", "values") and isinstance(value, str)
-        return str(Path(value).resolve()) if named and Path(value).exists() else value
-
-    found = settled(space)
-    try:
-        json.dumps(found, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            str(error), file=GIVEN, accepted="text, numbers, lists, mappings"
-        ) from None
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +25,7 @@ class Point:
     units) and the command that evaluates it again."""
 
     point: int
-    names: tuple[str, ...]
+    names: Sequence[str]
     model: Mapping[str, Any]
     deployment: Mapping[str, Any]
     metrics: Mapping[str, Any]
@@ -158,15 +60,8 @@ class Study:
     def point(self, name: str | int) -> Point:
         """By its number or by a name it was chosen under: cheapest, fastest, best, knee. Raises
         InputError with those that exist."""
-        for one in self.front:
-            if name == one.point or str(name) in (*one.names, str(one.point)):
-                return one
-        names = sorted({name for one in self.front for name in one.names})
-        raise InputError(
-            f"no point {name!r} in {self.folder}",
-            field="POINT",
-            accepted=f"a number from 1 to {len(self.front)}, or one of {', '.join(names)}",
-        )
+        item = item_of(self.front.items, name, self.folder)
+        return self.front[self.front.items.index(item)]
 
     @property
     def best(self) -> Point:
@@ -210,18 +105,9 @@ class Front:
     """The points of a front."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._points = [
-            Point(
-                item["point"],
-                tuple(item["names"]),
-                item["model"],
-                item["deployment"],
-                item["metrics"],
-                item.get("command", ""),
-            )
-            for item in read_study(folder)[1]
-        ]
+        self._folder, self.items = folder, read_study(folder)[1]
+        keys = [field.name for field in fields(Point)]
+        self._points = [Point(**{key: item[key] for key in keys}) for item in self.items]
 
     def __len__(self) -> int:
         return len(self._points)

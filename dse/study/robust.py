@@ -4,7 +4,7 @@ Errors are drawn from the 80% intervals (`dse.physics.intervals`, normal in the 
 side). A slow machine is slow in all: one deviate moves the times and costs of a point. Part of its
 variance is shared by all points on the same chip, as the errors of measured rows are shared by
 their group (`Calibration.shared`), and half of that part by the chips of one kin
-(`dse.physics.kin`, as `dse.questions.whatif.robust` draws it); the rest by all shapes on the same
+(`dse.physics.kin`, as `dse.questions.risk.robust` draws it); the rest by all shapes on the same
 deployment of it (degrees, formats, requests in flight; assumed). An error that two points share
 does not change their order. Predicted loss is left as it is. Rivals are the front and what lies
 closest behind it one parameter away.
@@ -75,11 +75,17 @@ def _shared(
     """(chip, deployment), (n,) each: numbers that rows with the same errors share."""
     batch = problem.batch(index)
     columns = [
-        batch.chip, batch.tensor_parallel, batch.pipeline_parallel, batch.data_parallel,
-        batch.expert_parallel, batch.replicas, batch.concurrency, batch.kv_dtype,
+        batch.chip,
+        batch.tensor_parallel,
+        batch.pipeline_parallel,
+        batch.data_parallel,
+        batch.expert_parallel,
+        batch.replicas,
+        batch.concurrency,
+        batch.kv_dtype,
         *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
         *(getattr(batch, name) for name in OFFLOAD_AXES if getattr(batch, name) is not None),
-    ]  # fmt: skip
+    ]
     _, deployment = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     return batch.chip, deployment.ravel()
 

@@ -1,45 +1,51 @@
-"""A whole study: search, then everything that the folder holds but the report."""
+"""`dse.run`: a whole study, search and everything that the folder holds but the report."""
 
 from __future__ import annotations
 
+import json
 import shlex
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dse import __version__
-from dse.catalog import Catalog
+from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, StorageError
 from dse.files import write_json, write_text
 from dse.quality.laws import ALL
 from dse.questions.estimate.why_not import nothing_feasible
-from dse.questions.study.document import describe
-from dse.schema.catalog import Source
+from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.checkpoint import Checkpoint
 from dse.search.claims import LEASE_S
 from dse.search.engine import Budget
 from dse.search.run import search
 from dse.search.storage import shown
+from dse.study.document import describe
 from dse.study.external import external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other
 from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
 from dse.study.laws import compare_laws
 from dse.study.proof import SWEEP, proof_of
+from dse.study.result import Study
 from dse.study.table import front_table
 from dse.study.views import describe_views, refuse_views
 
-Progress = Callable[[int, int | None, int], None]
+SPACE = "space.yaml"  # what a study folder calls the space that a program gave
 
 
-def run_study(
-    space: str,
-    out: Path,
+def run(
+    space: Space,
     *,
-    catalog: Catalog,
-    engine: str = "auto",
+    catalog: Catalog | None = None,
     seed: int = 0,
     trials: int | None = None,
+    engine: str = "auto",
+    out: Path | str | None = None,
     storage: str | None = None,
     jobs: int = 2,
     fresh: bool = False,
@@ -49,56 +55,56 @@ def run_study(
     every_law: bool = False,
     cluster: str | None = None,
     lease_s: float = LEASE_S,
-    progress: Progress = lambda done, total, front: None,
-) -> dict[str, Any]:
-    """Searches `space` (a shipped name or a path) into the folder `out`; returns study.json.
+    progress: Callable[[int, int | None, int], None] = lambda done, total, front: None,
+) -> Study:
+    """Searches a space: a shipped name, the path of a space file, or what such a file says.
 
-    The search is one process of `jobs` threads, or is divided into work units (docs/workers.md)
-    over `jobs` processes, a Dask `cluster`, and whoever joins: dse.study.join. `evaluator` names a
-    function of the user that takes the place of the model (`dse.study.external`), in one process.
-    `prove` True compares the front with an enumeration of a space of up to 1e9 points, False says
-    nothing of how near it is to the true one, None says what is cheap to know. `law` takes the
-    place of the quality law of the space; `every_law` holds the front against that of each law
-    (`dse.study.laws`).
+        study = dse.run("tiny", seed=1)
+        study.best.metrics["predicted_loss"], study.front.to_pandas()
+
+    Without `out` the study lies in a temporary folder, as long as the result is kept. The other
+    arguments are the options of `dse run` and mean the same. The search is one process of `jobs`
+    threads, or is divided into work units (docs/workers.md) over `jobs` processes, a Dask
+    `cluster`, and whoever joins: dse.study.join. `evaluator` names a function of the user that
+    takes the place of the model (`dse.study.external`), in one process. `prove` True compares the
+    front with an enumeration of a space of up to 1e9 points, False says nothing of how near it is
+    to the true one, None says what is cheap to know. `law` takes the place of the quality law of
+    the space; `every_law` holds the front against that of each law (`dse.study.laws`).
 
     Raises InputError for a space or function that is wrong, StorageError for a folder that cannot
     be used or holds another study, NothingFeasible when no point is feasible (its trials are kept).
     """
     started = time.perf_counter()
-    posed = posed_study(space, catalog, engine, seed, __version__, evaluator or "model", law)
-    problem, catalog, identity = posed.problem, posed.catalog, posed.identity
+    catalog = catalog or load_catalog(chips=chip_files_of(space))
+    folder = Path(tempfile.mkdtemp(prefix="dse-") if out is None else out)
+    if isinstance(space, Mapping):
+        write_text(folder, SPACE, json.dumps(_from_here(space), indent=1))
+        space = folder / SPACE
+    posed = posed_study(str(space), catalog, engine, seed, __version__, evaluator or "model", law)
+    problem, given, identity = posed.problem, posed.catalog, posed.identity
     own = None if evaluator is None else external_problem(problem, evaluator)
-    if own is not None and (jobs > MOST_THREADS or cluster is not None):
-        raise InputError(
-            "--evaluator is called point by point in one process",
-            field="--jobs" if cluster is None else "--cluster",
-            accepted="one process: no --cluster, and --jobs 1 or 2",
-        )
-    if own is not None and (every_law or law is not None):
-        raise InputError(
-            "--evaluator predicts by itself",
-            field="--law",
-            accepted="a study without --evaluator",
-        )
     if own is None:
         refuse_views(problem)
+    else:
+        _refuse_beside_evaluator(jobs, cluster, every_law or law is not None)
     if not fresh:
-        refuse_other(out, problem.study.name, problem.space.fingerprint, posed.defined)
+        refuse_other(folder, problem.study.name, problem.space.fingerprint, posed.defined)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        location = storage or out / JOURNAL
+        folder.mkdir(parents=True, exist_ok=True)
+        location = storage or folder / JOURNAL
         record = posed.record(location, fresh)
     except OSError as error:
-        raise StorageError(f"cannot use {out} as a study folder: {error.strerror}") from error
-    if own is not None:
-        own.keep(record)
+        raise StorageError(f"cannot use {folder} as a study folder: {error.strerror}") from error
     shared: dict[str, Any] = {}
+    threads = min(jobs, MOST_THREADS)
     if own is None and is_shared(record, location, jobs, cluster):
         result, shared = share(
-            posed, record, space, location, trials, jobs, cluster, lease_s, progress
+            posed, record, str(space), location, trials, jobs, cluster, lease_s, progress
         )
     else:
         resumed = own is None and record.trials > 0
+        if own is not None:
+            own.keep(record)
         result = search(
             own or problem,
             engine,
@@ -108,13 +114,13 @@ def run_study(
             progress=progress,
             threads=jobs,
             expensive=own is not None,
-            checkpoint=Checkpoint.begin(out / SWEEP, identity, fresh),
+            checkpoint=Checkpoint.begin(folder / SWEEP, identity, fresh),
         )
         if resumed:
             result = with_stored(result, record)
     if result.miss is not None:
         raise nothing_feasible(problem, result)
-    items, document = describe(problem, catalog, result, identity, out)
+    items, document = describe(problem, given, result, identity, folder)
     if every_law:
         document["laws"] = compare_laws(
             problem,
@@ -123,57 +129,83 @@ def run_study(
             {name: row["point"] - 1 for name, row in document["chosen"].items()},
             engine=result.engine,
             seed=seed,
-            threads=min(jobs, MOST_THREADS),
+            threads=threads,
             progress=progress,
         )
+    seconds = dict(result.seconds)
     if own is not None:
         say_external(own, result.front, items, document)
-    viewed = time.perf_counter()
-    if own is None and problem.study.views:
-        threads = min(jobs, MOST_THREADS)
-        document["views"] = describe_views(problem, threads=threads, progress=progress)
-    searched = time.perf_counter()
-    document |= proof_of(own or problem, result, identity, out, prove, jobs, progress)
-    proof_s = time.perf_counter() - searched
-    document |= shared
-    document["definition"] = posed.defined
-    command = _command(space, catalog.source, out, engine, seed, trials, storage, evaluator, prove)
+    elif problem.study.views:
+        with _timed(seconds, "views"):
+            document["views"] = describe_views(problem, threads=threads, progress=progress)
+    with _timed(seconds, "proof"):
+        document |= proof_of(own or problem, result, identity, folder, prove, jobs, progress)
+    command = ["dse", "run", str(space), "--out", str(folder), "--seed", str(seed)]
+    command += ["--engine", engine]
+    command += [] if trials is None else ["--trials", str(trials)]
+    command += [] if storage is None else ["--storage", shown(storage)]  # without its password
+    command += given.source.flags()
+    command += [] if evaluator is None else ["--evaluator", evaluator]
+    command += [] if prove is None else ["--prove" if prove else "--no-prove"]
     command += [] if law is None else ["--law", law]
     command += ["--law", ALL] * every_law
-    document["command"] = shlex.join(command)
-    document["trials"] = record.trials
-    document["duplicate_trials"] = record.duplicates
-    document["seconds"] = {
-        **result.seconds,
-        "proof": proof_s,
-        **({"views": searched - viewed} if "views" in document else {}),
-        "report": 0.0,
-        "total": time.perf_counter() - started,
+    document |= {
+        **shared,
+        "definition": posed.defined,
+        "command": shlex.join(command),
+        "trials": record.trials,
+        "duplicate_trials": record.duplicates,
+        "seconds": {**seconds, "report": 0.0, "total": time.perf_counter() - started},
     }
-    write_text(out, FRONT_TABLE, front_table(items))
-    write_json(out, FRONT, {"study": problem.study.name, "items": items})
-    write_json(out, STUDY, document)
-    return document
+    write_text(folder, FRONT_TABLE, front_table(items))
+    write_json(folder, FRONT, {"study": problem.study.name, "items": items})
+    write_json(folder, STUDY, document)
+    study = Study(folder, catalog)
+    if out is None:
+        weakref.finalize(study, shutil.rmtree, folder, ignore_errors=True)
+    return study
 
 
-def _command(
-    space: str,
-    source: Source,
-    out: Path,
-    engine: str,
-    seed: int,
-    trials: int | None,
-    storage: str | None,
-    evaluator: str | None,
-    prove: bool | None,
-) -> list[str]:
-    """What makes this study again; without the password of a database."""
-    command = ["dse", "run", space, "--out", str(out), "--seed", str(seed), "--engine", engine]
-    if trials is not None:
-        command += ["--trials", str(trials)]
-    if storage is not None:
-        command += ["--storage", shown(storage)]
-    command += source.flags()
-    if evaluator is not None:
-        command += ["--evaluator", evaluator]
-    return command if prove is None else [*command, "--prove" if prove else "--no-prove"]
+@contextmanager
+def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[what] = time.perf_counter() - started
+
+
+def _refuse_beside_evaluator(jobs: int, cluster: str | None, law: bool) -> None:
+    """Raises InputError for what a function of the user cannot be combined with."""
+    if jobs > MOST_THREADS or cluster is not None:
+        raise InputError(
+            "--evaluator is called point by point in one process",
+            field="--jobs" if cluster is None else "--cluster",
+            accepted="one process: no --cluster, and --jobs 1 or 2",
+        )
+    if law:
+        raise InputError(
+            "--evaluator predicts by itself",
+            field="--law",
+            accepted="a study without --evaluator",
+        )
+
+
+def _from_here(space: Mapping[str, Any]) -> Any:
+    """The space with the paths in it as seen from any folder. Raises InputError for what no file
+    of a space could say."""
+
+    def settled(value: Any, name: str = "") -> Any:
+        if isinstance(value, Mapping):
+            return {key: settled(inner, str(key)) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [settled(inner, name) for inner in value]
+        named = name in ("model", "chip", "rack", "values") and isinstance(value, str)
+        return str(Path(value).resolve()) if named and Path(value).exists() else value
+
+    found = settled(space)
+    try:
+        json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            str(error), file=GIVEN, accepted="text, numbers, lists, mappings"
+        ) from None
+    return found

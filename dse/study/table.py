@@ -10,14 +10,30 @@ from typing import Any
 from dse.answer.layers import layers_in_short
 
 MODEL = (
-    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-    "intermediate_size", "num_experts", "num_experts_per_tok", "moe_intermediate_size",
-    "num_shared_experts", "vocab_size",
-)  # fmt: skip
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "num_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "num_shared_experts",
+    "vocab_size",
+)
 DEPLOYMENT = (
-    "chip", "chips", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel",
-    "replicas", "weight_dtype", "kv_dtype", "concurrency",
-)  # fmt: skip
+    "chip",
+    "chips",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "expert_parallel",
+    "replicas",
+    "weight_dtype",
+    "kv_dtype",
+    "concurrency",
+)
 LAYERS = "layers"  # in short, in studies whose layers are not all alike
 # Columns of the studies that vary them: memory tiers, a hypothetical scale-up domain.
 SEARCHED = ("weights_offloaded", "kv_offloaded", "offload_tier", "scale_up_domain")

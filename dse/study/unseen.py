@@ -31,16 +31,26 @@ UNSEEN = (
         "query_heads_per_kv_head <= 16",
     ),
     Unseen(
-        ("attention", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
-         "v_head_dim"),
+        (
+            "attention",
+            "q_lora_rank",
+            "kv_lora_rank",
+            "qk_nope_head_dim",
+            "qk_rope_head_dim",
+            "v_head_dim",
+        ),
         "latent attention and its ranks",
         "DeepSeek-V2 (arXiv 2405.04434, table 9), mixtures of experts of 16B and 250B: MMLU 50.0 "
         "and 59.0 with MLA, 48.7 and 57.5 with MHA.",
         "kv_bytes_per_token <= 100 kB",
     ),
     Unseen(
-        ("sliding_window", "sliding_window_pattern", "attention_chunk_size",
-         "no_rope_layer_interval"),
+        (
+            "sliding_window",
+            "sliding_window_pattern",
+            "attention_chunk_size",
+            "no_rope_layer_interval",
+        ),
         "windows and chunks",
         "Gemma 3 (arXiv 2503.19786) has 5 windowed layers of 1,024 tokens a full one and claims "
         "little change in perplexity; gpt-oss has 1 of 128 tokens, Llama 4 has 3 of 8,192.",
@@ -71,7 +81,7 @@ UNSEEN = (
         "DeepSeek-V3 (arXiv 2412.19437, section 5.4.3, claimed): 85% to 90% of second tokens.",
         "acceptance in the workload, which is yours to measure",
     ),
-)  # fmt: skip
+)
 
 
 def unseen(axes: Sequence[Axis]) -> tuple[str, ...]:

@@ -240,8 +240,10 @@ def test_requirements_of_shapes_are_those_of_the_front(tiny: Path, tmp_path: Pat
     ).json()
     assert answer["shapes"] == answer["shapes_of_front"] > 1
     assert [row["quantity"] for row in answer["requirements"]] == ["hbm_bandwidth", "price"]
-    on = dse("whatif", tiny, "--require", "b200_sxm", "--json").json()
+    out = tmp_path / "as-it-is"
+    on = dse("whatif", tiny, "--require", "b200_sxm", "--json", "--out", out).json()
     assert on["enters_as_it_is"]
+    assert "b200_sxm,tiny,True" in (out / "whatif.csv").read_text("utf-8")
     assert on["entry"]["shape"]
 
 
@@ -255,7 +257,7 @@ def test_a_study_of_another_space_is_refused(study: Path, space: Callable[..., P
     space("[1, 16, 64]", "[1, 16]")
     said = dse("whatif", study, "--require", "mi300x")
     assert said.code == 2
-    assert "is not the space that" in said.err
+    assert "has changed since" in said.err
     said = dse("whatif", study, "--require", "mi300x", "--vary", "pirce")
     assert "did you mean price" in said.err
 

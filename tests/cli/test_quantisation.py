@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.problem.format_loss import format_loss
 from dse.quality import quantisation
 from dse.quality.quantisation import (
     AWARE,
@@ -18,7 +19,6 @@ from dse.quality.quantisation import (
     PTQ_FACTOR_HIGH,
     PTQ_FACTOR_LOW,
     TRAINED,
-    format_loss,
     kumar_penalty,
     quantisation_penalty,
 )

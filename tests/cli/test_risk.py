@@ -110,8 +110,7 @@ def test_the_files_say_what_the_document_says(space: Callable[..., Path], tmp_pa
     assert not any("{" in cell for row in rows for cell in row.values())
     page = (out / "risk.html").read_text("utf-8")
     assert html.escape(found["answer"][0]) in unmarked(page)
-    for plot in ("first", "margin", "regret", "measure"):
-        assert f'id="{plot}"' in page
+    assert 'id="margin"' in page
     assert {"answer", "choices", "measure next", "prices"} <= set(sheets(out / "risk.xlsx"))
 
 
@@ -121,8 +120,9 @@ def test_prices_of_ones_own_turn_the_choice(space: Callable[..., Path], tmp_path
     prices = tmp_path / "mine.csv"
     prices.write_text(
         "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
-        f"{other},rental_3yr,0.05,us,2026-11,quote,\n", "utf-8",
-    )  # fmt: skip
+        f"{other},rental_3yr,0.05,us,2026-11,quote,\n",
+        "utf-8",
+    )
     after = risk(space(*TWO), "--draws", 1000, "--json", "--prices", prices).json()
     assert after["advised"] == other
     rests = [text for text in after["rests_on"] if text.startswith(f"{other}: price on basis")]
@@ -164,8 +164,9 @@ def test_a_study_keeps_the_prices_that_it_was_made_with(
     prices = tmp_path / "mine.csv"
     prices.write_text(
         "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
-        "h200_sxm,rental_3yr,0.07,us,2026-11,quote,\n", "utf-8",
-    )  # fmt: skip
+        "h200_sxm,rental_3yr,0.07,us,2026-11,quote,\n",
+        "utf-8",
+    )
     out = tmp_path / "study"
     assert dse("run", space(*TWO), "--out", out, "--prices", prices).code == 0
     found = risk(out, "--draws", 1000, "--json").json()

@@ -22,10 +22,21 @@ from tests.cli.conftest import dse, fits
 
 FILES = ("front.csv", "front.json", "journal.log", "report.html", "report.md", "study.json")
 KEYS = (
-    "space", "size", "seed", "engine", "price_basis", "versions", "data_digest", "trials",
-    "evaluations", "seconds", "hypervolume", "reference_point", "front_size",
+    "space",
+    "size",
+    "seed",
+    "engine",
+    "price_basis",
+    "versions",
+    "data_digest",
+    "trials",
+    "evaluations",
+    "seconds",
+    "hypervolume",
+    "reference_point",
+    "front_size",
     "constraint_tallies",
-)  # fmt: skip
+)
 
 
 def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:

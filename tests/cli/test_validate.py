@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy import measurements
 from dse.accuracy.calibrate import Problem
 from dse.accuracy.points import estimate_rows
 from dse.accuracy.words import score_row, short
@@ -126,7 +125,7 @@ def test_held_out_scores_stand_beside_the_fits_own(
         return {"group": same, "chip": worse, "model": unseen}
 
     document = dse("validate", "--data", rows, "--json").json()
-    monkeypatch.setattr(measurements, "cross_validate", folds)
+    monkeypatch.setattr(Problem, "cross_validate", folds)
     said = dse("validate", "--data", rows, "--cross-validate", "--json")
     held = said.json()["cross_validation"]
     assert held["group"] == held["model"] == document["scores"]

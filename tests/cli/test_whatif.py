@@ -33,8 +33,14 @@ def test_without_a_question_the_winner_and_every_input(space: Callable[..., Path
 
 
 def test_the_answer_comes_first_and_fits(space: Callable[..., Path]):
-    said = dse("whatif", space(), "--set", "chip.h100_sxm.price=+25%", "--sweep",
-               "workload.prompt_tokens=1k..2k:3")  # fmt: skip
+    said = dse(
+        "whatif",
+        space(),
+        "--set",
+        "chip.h100_sxm.price=+25%",
+        "--sweep",
+        "workload.prompt_tokens=1k..2k:3",
+    )
     assert said.code == 0, said.err
     assert fits(said.out, 100)
     first, second = said.out.split("\n- ")[1:3]
@@ -49,20 +55,45 @@ def test_tables_of_sensitivities_break_even_and_equal(space: Callable[..., Path]
     assert said.code == 0, said.err
     price = next(line for line in said.out.splitlines() if ".price " in line and "USD/h" in line)
     assert price.split()[-2:] == ["-10.0%", "+10.0%"]
-    said = dse("whatif", *MODEL, "--break-even", "--equal", "power", "--equal", "latency",
-               "--sensitivities")  # fmt: skip
+    said = dse(
+        "whatif",
+        *MODEL,
+        "--break-even",
+        "--equal",
+        "power",
+        "--equal",
+        "latency",
+        "--sensitivities",
+    )
     assert said.code == 0, said.err
     assert fits(said.out, 100)
     for caption in (
-        "Shadow prices: what a step of a limit is worth", "Break-even prices per chip-hour",
-        "Owning against renting", "At equal power: ", "At equal latency: tpot_s <= ",
-    ):  # fmt: skip
+        "Shadow prices: what a step of a limit is worth",
+        "Break-even prices per chip-hour",
+        "Owning against renting",
+        "At equal power: ",
+        "At equal latency: tpot_s <= ",
+    ):
         assert caption in said.out
 
 
 def test_that_the_cheapest_chip_cannot_be_priced_as_owned_is_said():
-    said = dse("whatif", "--model", "llama-3-70b", "--chip", "mi355x", "--chip", "b200_sxm", "--tp",
-               1, "--weight-dtype", "fp8", "--kv-dtype", "fp8", "--break-even")  # fmt: skip
+    said = dse(
+        "whatif",
+        "--model",
+        "llama-3-70b",
+        "--chip",
+        "mi355x",
+        "--chip",
+        "b200_sxm",
+        "--tp",
+        1,
+        "--weight-dtype",
+        "fp8",
+        "--kv-dtype",
+        "fp8",
+        "--break-even",
+    )
     assert "- What owning mi355x costs is not known" in said.out
     assert "\n- Owning b200_sxm beats renting it" in said.out
 
@@ -83,12 +114,26 @@ def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_pat
     assert said.code == 2  # one question at a time
     scenario = tmp_path / "s.yaml"
     scenario.write_text("scenarios: {'<b>dear</b>': {chip.all.price: 2x}}\n")
-    said = dse("whatif", file, "--scenario", scenario, "--sensitivities", "--break-even",
-               "--sweep", "chip.h100_sxm.price=0.5x..2x:3", "--out", out)  # fmt: skip
+    said = dse(
+        "whatif",
+        file,
+        "--scenario",
+        scenario,
+        "--sensitivities",
+        "--break-even",
+        "--sweep",
+        "chip.h100_sxm.price=0.5x..2x:3",
+        "--out",
+        out,
+    )
     assert said.code == 0, said.err
     assert sorted(path.name for path in out.iterdir()) == [
-        "whatif.csv", "whatif.html", "whatif.json", "whatif.md", "whatif.xlsx",
-    ]  # fmt: skip
+        "whatif.csv",
+        "whatif.html",
+        "whatif.json",
+        "whatif.md",
+        "whatif.xlsx",
+    ]
     page = (out / "whatif.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "<b>dear" not in page
@@ -204,7 +249,7 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         ((*MODEL, "--set", "demand=2x"), "demand has no value that could be multiplied"),
         ((*MODEL, "--as-of", "soon"), "--as-of"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line(arguments: tuple[str, ...], says: str):
     said = dse("whatif", *arguments)
     assert said.code == 2, said.out
@@ -288,8 +333,21 @@ def test_a_study_is_asked_at_the_prices_that_it_was_made_with(
 
 
 def test_a_sweep_says_where_nothing_is_left():
-    said = dse("whatif", "--model", "llama-3-8b", "--chip", "h100_sxm", "--tp", 1, "--weight-dtype",
-               "fp8", "--requests-per-second", 4, "--sweep", "demand=1..12:3")  # fmt: skip
+    said = dse(
+        "whatif",
+        "--model",
+        "llama-3-8b",
+        "--chip",
+        "h100_sxm",
+        "--tp",
+        1,
+        "--weight-dtype",
+        "fp8",
+        "--requests-per-second",
+        4,
+        "--sweep",
+        "demand=1..12:3",
+    )
     assert said.code == 0, said.err
     text = " ".join(said.out.split())
     assert "between 6.5 requests/s and 12 requests/s nothing keeps the limits any more" in text
@@ -306,9 +364,15 @@ def test_a_few_chips_in_whole_servers_cost_what_dse_fleet_says(tmp_path: Path) -
     """A billion tokens a day of Llama 3 70B at a peak of 2.5: eight H100, where single chips are
     four MI355X."""
     said = dse(
-        "whatif", "deploy-llama-3-70b", "--demand", "1B/day", "--peak-over-average", "2.5",
-        "--whole-servers", "--json",
-    ).json()  # fmt: skip
+        "whatif",
+        "deploy-llama-3-70b",
+        "--demand",
+        "1B/day",
+        "--peak-over-average",
+        "2.5",
+        "--whole-servers",
+        "--json",
+    ).json()
     load = said["winner"]["at_average_load"]
     assert (said["winner"]["chip"], load["chips"]) == ("h100_sxm", 8)
     plan = tmp_path / "plan.yaml"

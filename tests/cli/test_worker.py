@@ -38,8 +38,9 @@ def test_a_worker_may_come_first_or_last(space: Callable[..., Path], tmp_path: P
     assert before.out.startswith("1 work units done in ")
     run = dse("run", space(), "--storage", storage, "--out", tmp_path / "out", "--json")
     assert run.json()["evaluations"] == 18
-    after = dse("worker", space(), "--storage", storage)
-    assert after.out.startswith("0 work units done in ")
+    for join in (("worker",), ("run", "--worker")):
+        after = dse(*join, space(), "--storage", storage)
+        assert after.out.startswith("0 work units done in ")
 
 
 def test_a_worker_takes_engine_and_seed_from_the_study(space: Callable[..., Path], tmp_path: Path):

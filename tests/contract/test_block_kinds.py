@@ -13,14 +13,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import dse
+from dse import blocks
+from dse.answer.layers import layers_in_short, layers_in_words
+from dse.blocks import KINDS
+from dse.blocks.kind import Kind, NoAttention
+from dse.blocks.operators import Role
 from dse.errors import InputError
-from dse.physics import blocks, gemms
-from dse.physics.blocks import KINDS
-from dse.physics.blocks.kind import Kind, Stateless, Whole
+from dse.physics import gemms
 from dse.physics.deployed import Deployed
 from dse.physics.machines import OPERATORS, Machines
-from dse.physics.operators import Role
-from dse.physics.parameters import parameters
+from dse.physics.parameters import Whole, parameters
 from dse.physics.step import weight_bytes_per_chip
 from dse.physics.training import TrainingBatch
 from dse.physics.training.deployed import TrainingDeployed
@@ -32,6 +35,7 @@ from dse.questions.export import Export, export_arguments, export_config
 from dse.schema.blocks import FEED_FORWARD, MIXERS, OPTIONAL_SIZES, sizes_of
 from dse.schema.calibration import KINDS as PROVENANCE
 from dse.schema.model import BlockSpec, Model, check
+from dse.schema.own_config import config_of
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import Block, CandidateBatch
 from tests.helpers import CHIPS, machines
@@ -53,20 +57,41 @@ class Sample(NamedTuple):
 
 INDEXER = {"index_heads": 4, "index_head_dim": 32, "index_topk": 256}
 MLA = {
-    "heads": 8, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32,
-    "qk_rope_head_dim": 16, "v_head_dim": 32,
-}  # fmt: skip
+    "heads": 8,
+    "q_lora_rank": 96,
+    "kv_lora_rank": 64,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+}
 COMPRESSED = {
-    "heads": 8, "head_dim": 64, "q_lora_rank": 96, "output_groups": 4, "output_rank": 48,
-    "window": 128, "ratio": 4, **INDEXER,
-}  # fmt: skip
+    "heads": 8,
+    "head_dim": 64,
+    "q_lora_rank": 96,
+    "output_groups": 4,
+    "output_rank": 48,
+    "window": 128,
+    "ratio": 4,
+    **INDEXER,
+}
 DELTA = {
-    "key_heads": 4, "key_head_dim": 32, "value_heads": 8, "value_head_dim": 32, "conv_width": 4,
-    "gates_per_head": 1, "decay_rank": 16, "output_gate_rank": 24,
-}  # fmt: skip
+    "key_heads": 4,
+    "key_head_dim": 32,
+    "value_heads": 8,
+    "value_head_dim": 32,
+    "conv_width": 4,
+    "gates_per_head": 1,
+    "decay_rank": 16,
+    "output_gate_rank": 24,
+}
 MAMBA_2 = {
-    "inner_size": 1024, "heads": 16, "groups": 2, "state_size": 64, "conv_width": 4, "dt_rank": 0,
-}  # fmt: skip
+    "inner_size": 1024,
+    "heads": 16,
+    "groups": 2,
+    "state_size": 64,
+    "conv_width": 4,
+    "dt_rank": 0,
+}
 MAMBA_1 = {**MAMBA_2, "heads": 0, "groups": 0, "dt_rank": 32}
 # Of every kind, one sample or more.
 SAMPLES = {
@@ -141,7 +166,7 @@ def everything(batch: CandidateBatch) -> float:
 def test_every_kind_is_sampled_and_every_file_is_a_kind():
     assert {sampled.block.kind for sampled in SAMPLES.values()} == set(KINDS)
     names = {module.name for module in pkgutil.iter_modules(blocks.__path__)}
-    with_kind = {n for n in names if hasattr(import_module(f"dse.physics.blocks.{n}"), "KIND")}
+    with_kind = {n for n in names if hasattr(import_module(f"dse.blocks.{n}"), "KIND")}
     assert with_kind == set(KINDS), "a kind needs its sizes in dse.schema.blocks"
 
 
@@ -159,11 +184,11 @@ def test_a_sample_is_a_model(name):
 
 
 def test_a_kind_that_lacks_a_part_cannot_be_made():
-    class Forgetful(Stateless):
+    class Forgetful(NoAttention):
         def norm_elements(self, hidden, block):
             return hidden
 
-    with pytest.raises(TypeError, match=r"activation_width.*serve.*train.*weight_elements"):
+    with pytest.raises(TypeError, match=r"activation_width.*add.*weight_elements"):
         Forgetful()  # pyright: ignore[reportAbstractUsage]
 
 
@@ -286,12 +311,25 @@ def test_provenance_knows_the_kind_when_serving_and_when_training(name):
         assert PROVENANCE[worst_kind(batch, here)[0]] == "assumed"
 
 
-@pytest.mark.parametrize("write", [
-    export_config,
-    lambda shape: export_arguments(
-        shape, {"tensor": 1, "pipeline": 1, "expert": 1, "data": 1}, 4096
-    ),
-])  # fmt: skip
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_model_of_the_kind_is_estimated_trained_and_put_into_words(name):
+    config = config_of(whole_model(name))
+    if kind_of(name).recomputed_as == "mixer" and name != "gqa":
+        assert layers_in_words(config)
+        assert layers_in_short(config)
+    assert dse.estimate(config, "h100_sxm").to_text()
+    assert dse.train(config, "h100_sxm", chips=8, tokens="1B").to_text()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        export_config,
+        lambda shape: export_arguments(
+            shape, {"tensor": 1, "pipeline": 1, "expert": 1, "data": 1}, 4096
+        ),
+    ],
+)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_kind_is_exported_or_refused_by_name(name, write):
     refused = r"(this shape|Megatron-LM arguments): .{10,} \(accepted: "

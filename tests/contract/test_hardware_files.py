@@ -158,8 +158,14 @@ def test_every_figure_says_where_it_comes_from(path: Path) -> None:
             assert one.source.strip()
             assert one.date[:2] == "20"
             assert one.kind in {
-                "spec", "measured", "claimed", "estimated", "assumed", "fitted", "derived",
-            }  # fmt: skip
+                "spec",
+                "measured",
+                "claimed",
+                "estimated",
+                "assumed",
+                "fitted",
+                "derived",
+            }
             assert one.kind != "assumed" or one.note
     assert len(entry.assumed) == sum(figure.kind == "assumed" for figure in entry.figures)
 
@@ -239,11 +245,17 @@ def test_the_peak_of_a_tpu_implies_a_clock_that_it_can_have(chip: str) -> None:
 def test_sizes_are_of_their_kind(chip: Chip) -> None:
     """A slipped prefix or a bit for a byte falls out of these ranges."""
     ranges = {
-        "peak_bf16": (1e13, 2e16), "memory_capacity": (8e9, 1e12), "memory_bandwidth": (1e11, 3e13),
-        "sram_capacity": (4e6, 1e9), "sram_bandwidth": (1e12, 1e14), "tdp": (50, 3000),
-        "system_power": (100, 5000), "compute_units": (1, 1100), "clock": (5e8, 4e9),
+        "peak_bf16": (1e13, 2e16),
+        "memory_capacity": (8e9, 1e12),
+        "memory_bandwidth": (1e11, 3e13),
+        "sram_capacity": (4e6, 1e9),
+        "sram_bandwidth": (1e12, 1e14),
+        "tdp": (50, 3000),
+        "system_power": (100, 5000),
+        "compute_units": (1, 1100),
+        "clock": (5e8, 4e9),
         "host_link_bandwidth": (8e9, 1e12),
-    }  # fmt: skip
+    }
     if chip.memory_is_sram:
         ranges |= {"memory_capacity": (2e8, 5e10), "memory_bandwidth": (4e13, 3e16)}
         ranges |= {"compute_units": (1, 1e6), "tdp": (50, 3e4)}
@@ -341,8 +353,9 @@ def test_every_efficiency_file(path: Path) -> None:
     for operator, laws in efficiency.operators.items():
         for dtype, law in laws.items():
             assert law.kind == "fitted" or law.note or law.source != efficiency.source, (
-                operator, dtype,
-            )  # fmt: skip
+                operator,
+                dtype,
+            )
             assert 0 <= law.fixed_s < 1e-3
     for collective in (efficiency.all_reduce, efficiency.all_to_all):
         assert list(collective.latency_s) == sorted(collective.latency_s)

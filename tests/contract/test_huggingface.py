@@ -229,9 +229,10 @@ def test_sparse_layers(name, changes, dense, sparse):
 
 def test_shared_experts_have_their_width_together():
     assert read("deepseek-v2-lite").blocks[-1].sizes["shared_intermediate_size"] == 2 * 1408
-    assert read("deepseek-v2-lite", n_shared_experts=None).blocks[-1].sizes[
-        "shared_intermediate_size"
-    ] == 0  # fmt: skip
+    assert (
+        read("deepseek-v2-lite", n_shared_experts=None).blocks[-1].sizes["shared_intermediate_size"]
+        == 0
+    )
     assert read("qwen1.5-moe-a2.7b").blocks[-1].sizes["shared_intermediate_size"] == 5632
 
 

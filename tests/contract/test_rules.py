@@ -85,9 +85,13 @@ def changed(name: str, **sizes: float) -> Model:
 
 def degrees(tp: int = 1, pp: int = 1, dp: int = 1, ep: int = 1, **more: Any) -> dict[str, Any]:
     return {
-        "tensor_parallel": tp, "pipeline_parallel": pp, "data_parallel": dp, "expert_parallel": ep,
-        "concurrency": 32, **more,
-    }  # fmt: skip
+        "tensor_parallel": tp,
+        "pipeline_parallel": pp,
+        "data_parallel": dp,
+        "expert_parallel": ep,
+        "concurrency": 32,
+        **more,
+    }
 
 
 # What a larger domain takes of the rack, or what the rack has of it, is made too little.
@@ -149,19 +153,27 @@ SERVING: dict[str, Candidate] = {
         "qwen2-72b", deployment=degrees(tp=8), dtype="int4", load={"backend": "vllm"}
     ),
     "nvfp4_blocks_whole": Candidate(
-        sizes={"intermediate_size": 14344}, chip="b200_sxm", deployment=degrees(),
-        dtype="nvfp4", load={"backend": "sglang"},
+        sizes={"intermediate_size": 14344},
+        chip="b200_sxm",
+        deployment=degrees(),
+        dtype="nvfp4",
+        load={"backend": "sglang"},
     ),
     "fp8_widths": Candidate(
-        sizes={"intermediate_size": 14344}, deployment=degrees(), dtype="fp8", chip="mi300x",
+        sizes={"intermediate_size": 14344},
+        deployment=degrees(),
+        dtype="fp8",
+        chip="mi300x",
         load={"backend": "vllm"},
     ),
     "int8_widths": Candidate(
-        sizes={"intermediate_size": 14344}, deployment=degrees(), dtype="int8",
+        sizes={"intermediate_size": 14344},
+        deployment=degrees(),
+        dtype="int8",
         load={"backend": "vllm"},
     ),
     "training_fits": Candidate(deployment=degrees(), unasked=("check", "export")),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -245,9 +257,15 @@ def estimated(one: Candidate) -> Estimate:
     if one is SERVING["training_fits"]:
         trained = of_terms(TrainingTerms("h100_sxm", 1, "rental_3yr"), None, catalog())
     return estimate(
-        catalog(), one.shape, one.chip, mix, one.deployment,
-        weight_dtype=one.dtype, rack=rack_of(one), trained=trained,
-    )  # fmt: skip
+        catalog(),
+        one.shape,
+        one.chip,
+        mix,
+        one.deployment,
+        weight_dtype=one.dtype,
+        rack=rack_of(one),
+        trained=trained,
+    )
 
 
 def test_every_rule_has_a_candidate():
@@ -268,9 +286,11 @@ def test_all_who_serve_agree(rule: str):
     assert any(message in line for line in verdict(document))
 
     # The search, with the same candidate on its machines.
-    trained = None if rule != "training_fits" else of_terms(
-        TrainingTerms("h100_sxm", 1, "rental_3yr"), None, catalog()
-    )  # fmt: skip
+    trained = (
+        None
+        if rule != "training_fits"
+        else of_terms(TrainingTerms("h100_sxm", 1, "rental_3yr"), None, catalog())
+    )
     posed = replace(problem(), machines=answer.machines, mix=answer.mix, trained=trained)
     found = posed.judge(posed.metrics_of(answer.batch, answer.machines))
     assert found.G.shape[1] == len(posed.constraints)
@@ -431,8 +451,10 @@ def test_a_plain_run_keeps_every_rule():
 )
 def test_arguments_of_megatron_are_refused_alike(rule: str):
     one = SERVING[rule]
-    axes = {name: int(one.deployment[f"{name}_parallel"])
-            for name in ("tensor", "pipeline", "data", "expert")}  # fmt: skip
+    axes = {
+        name: int(one.deployment[f"{name}_parallel"])
+        for name in ("tensor", "pipeline", "data", "expert")
+    }
     (row,) = (r for r in estimated(one).as_json()["violations"] if r["constraint"] == rule)
     with pytest.raises(InputError) as refused:
         export_arguments(one.shape, axes, 2048)

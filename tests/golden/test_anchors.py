@@ -50,9 +50,13 @@ def test_latent_cache_lies_whole_on_every_tensor_parallel_rank() -> None:
     """DeepSeek-V3: 576 numbers x 61 layers a token, whatever the tensor parallelism; attention
     data-parallel ranks hold the cache of their own requests only."""
     batch = deploy(
-        "deepseek-v3", "h200_sxm", tensor_parallel=[8, 16, 1], data_parallel=[1, 1, 8],
-        expert_parallel=[1, 1, 8], kv_dtype="bf16",
-    )  # fmt: skip
+        "deepseek-v3",
+        "h200_sxm",
+        tensor_parallel=[8, 16, 1],
+        data_parallel=[1, 1, 8],
+        expert_parallel=[1, 1, 8],
+        kv_dtype="bf16",
+    )
     mem = run(batch, workload(1024, 1024)).performance.memory
     assert mem.kv_per_request == pytest.approx(576 * 61 * 2 * 2048)
     assert mem.admitted[2] > 4 * mem.admitted[0]

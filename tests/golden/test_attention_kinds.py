@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dse.physics.blocks import KINDS
+from dse.blocks import KINDS
 from dse.physics.deployed import Deployed
 from dse.physics.parameters import (
     index_bytes_per_token,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dse.blocks.moe import distinct_experts
 from dse.catalog import load_catalog
-from dse.physics.blocks.moe import distinct_experts
 from dse.physics.deployed import Deployed
 from dse.physics.machines import compile_machines
 from dse.physics.step import TILE_ROWS, Step

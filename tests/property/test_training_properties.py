@@ -33,13 +33,20 @@ SHARDED = st.sampled_from([1.0, 2.0, 4.0, 8.0])
 @st.composite
 def runs(draw, **fixed) -> TrainingBatch:
     drawn = {
-        "tensor_parallel": SHARDED, "pipeline_parallel": SHARDED, "data_parallel": SHARDED,
-        "expert_parallel": st.sampled_from([1.0, 2.0]), "context_parallel": SHARDED,
-        "virtual_stages": st.sampled_from([1.0, 2.0]), "micro_batch": st.sampled_from([1.0, 2.0]),
-        "recompute": st.sampled_from(RECOMPUTES), "zero_stage": st.sampled_from([0.0, 1, 2, 3]),
-        "sequence_parallel": st.sampled_from([0.0, 1.0]), "schedule": st.sampled_from(SCHEDULES),
-        "precision": st.sampled_from(PRECISIONS), "task": st.sampled_from(TASKS),
-    }  # fmt: skip
+        "tensor_parallel": SHARDED,
+        "pipeline_parallel": SHARDED,
+        "data_parallel": SHARDED,
+        "expert_parallel": st.sampled_from([1.0, 2.0]),
+        "context_parallel": SHARDED,
+        "virtual_stages": st.sampled_from([1.0, 2.0]),
+        "micro_batch": st.sampled_from([1.0, 2.0]),
+        "recompute": st.sampled_from(RECOMPUTES),
+        "zero_stage": st.sampled_from([0.0, 1, 2, 3]),
+        "sequence_parallel": st.sampled_from([0.0, 1.0]),
+        "schedule": st.sampled_from(SCHEDULES),
+        "precision": st.sampled_from(PRECISIONS),
+        "task": st.sampled_from(TASKS),
+    }
     chosen = {name: draw(kind) for name, kind in drawn.items() if name not in fixed}
     return plan(draw(st.sampled_from(MODELS)), draw(st.sampled_from(CHIPS)), **chosen, **fixed)
 
@@ -73,16 +80,25 @@ def test_a_run_alone_is_the_same_run_among_others() -> None:
     code = {
         name: rng.integers(0, len(names), n)
         for name, names in (
-            ("precision", PRECISIONS), ("recompute", RECOMPUTES), ("schedule", SCHEDULES),
-            ("optimizer", OPTIMIZERS), ("task", TASKS),
+            ("precision", PRECISIONS),
+            ("recompute", RECOMPUTES),
+            ("schedule", SCHEDULES),
+            ("optimizer", OPTIMIZERS),
+            ("task", TASKS),
         )
-    }  # fmt: skip
+    }
     batch = TrainingBatch.of(
-        batch_of(models, chips, [None] * n, ["bf16"] * n, axes), 2.0**13, 2.0**22,
-        context_parallel=two(3), virtual_stages=two(3), micro_batch=two(3),
-        zero_stage=rng.integers(0, 4, n), sequence_parallel=rng.integers(0, 2, n),
-        offload=rng.integers(0, 3, n) / 2, **code,
-    )  # fmt: skip
+        batch_of(models, chips, [None] * n, ["bf16"] * n, axes),
+        2.0**13,
+        2.0**22,
+        context_parallel=two(3),
+        virtual_stages=two(3),
+        micro_batch=two(3),
+        zero_stage=rng.integers(0, 4, n),
+        sequence_parallel=rng.integers(0, 2, n),
+        offload=rng.integers(0, 3, n) / 2,
+        **code,
+    )
     together = leaves(train(batch, STACK))
     for i in range(n):
         alone = leaves(train(batch[i : i + 1], STACK))
@@ -132,8 +148,17 @@ def test_every_stage_of_zero_holds_less_of_the_states(batch) -> None:
     assert (np.diff(states(train(batch, STACK))) <= 0.0).all()
 
 
-@given(runs(task="pretrain", zero_stage=3.0, expert_parallel=1.0, pipeline_parallel=1.0,
-            data_parallel=[1.0, 2.0, 4.0, 8.0], context_parallel=1.0, repeat=4))  # fmt: skip
+@given(
+    runs(
+        task="pretrain",
+        zero_stage=3.0,
+        expert_parallel=1.0,
+        pipeline_parallel=1.0,
+        data_parallel=[1.0, 2.0, 4.0, 8.0],
+        context_parallel=1.0,
+        repeat=4,
+    )
+)
 def test_zero_3_divides_states_by_the_ranks(batch) -> None:
     shares = states(train(batch, STACK)) * batch.candidates.data_parallel
     np.testing.assert_allclose(shares, shares[0], rtol=1e-12)

@@ -17,13 +17,13 @@ from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.questions.whatif.answer import Questions, answer
 from dse.questions.whatif.breakeven import COST, break_even
-from dse.questions.whatif.change import best, from_flags, read_sweep, sweep_rows
+from dse.questions.whatif.change import from_flags, read_sweep, sweep_rows
 from dse.questions.whatif.equal import equal, racks_held
-from dse.questions.whatif.inputs import Subject, apply, inputs_of, read_change
+from dse.questions.whatif.inputs import apply, inputs_of, read_change
 from dse.questions.whatif.present import sentences
 from dse.questions.whatif.sensitivity import sensitivities
-from dse.questions.whatif.solve import all_points, describe, metrics_at, near, solve
-from dse.questions.whatif.subject import Asked, of_study, under
+from dse.questions.whatif.solve import Stand, all_points, describe, metrics_at, solve
+from dse.questions.whatif.subject import Subject, of_study, under
 from dse.schema.load import Demand, demand_words, rate_words, read_rate
 from dse.schema.owning import power_at_meter
 
@@ -55,7 +55,9 @@ objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 DAY = 86_400.0
 
 
-def asked_of(folder: Path, demand: str = "", basis: str = "on_demand", output: int = 200) -> Asked:
+def asked_of(
+    folder: Path, demand: str = "", basis: str = "on_demand", output: int = 200
+) -> Subject:
     file = folder / "space.yaml"
     file.write_text(SPACE.format(demand=demand, basis=basis, output=output), encoding="utf-8")
     return of_study(str(file), load_catalog())
@@ -65,13 +67,13 @@ def asked_of(folder: Path, demand: str = "", basis: str = "on_demand", output: i
 def rented(tmp_path_factory: pytest.TempPathFactory):
     """(asked, points) of rented chips, without a demand."""
     asked = asked_of(tmp_path_factory.mktemp("rented"))
-    return asked, all_points(asked.subject.problem, "auto", 0)
+    return asked, all_points(asked.problem, "auto", 0)
 
 
 @pytest.fixture(scope="module")
 def owned(tmp_path_factory: pytest.TempPathFactory):
     asked = asked_of(tmp_path_factory.mktemp("owned"), basis="owned_tco")
-    return asked, all_points(asked.subject.problem, "auto", 0)
+    return asked, all_points(asked.problem, "auto", 0)
 
 
 def serving(subject: Subject, average: float, peak: float = 1.0):
@@ -80,7 +82,7 @@ def serving(subject: Subject, average: float, peak: float = 1.0):
 
 def least(problem, points) -> float:
     """What the winner costs a million tokens."""
-    found = best(solve(problem, points, COST), COST)
+    found = solve(problem, points, COST).value
     assert found is not None
     return found
 
@@ -115,29 +117,27 @@ def brute_force(subject: Subject, ids: np.ndarray, average: float, peak: float) 
 @pytest.mark.parametrize(("average", "peak"), [(3.0, 1.0), (2e4, 2.5), (3e5, 1.3)])
 def test_what_is_paid_is_what_a_loop_buys(request, basis: str, average: float, peak: float):
     asked, points = request.getfixturevalue(basis)
-    problem = serving(asked.subject, average, peak)
+    problem = serving(asked, average, peak)
     paid = problem.metrics(problem.space.unrank(points.ids)).values[COST]
-    np.testing.assert_allclose(
-        paid, brute_force(asked.subject, points.ids, average, peak), rtol=1e-9
-    )
+    np.testing.assert_allclose(paid, brute_force(asked, points.ids, average, peak), rtol=1e-9)
 
 
 def test_the_winner_is_the_one_that_is_cheapest_to_buy(rented):
     asked, points = rented
     for average in (500.0, 2e4, 1e6):
-        problem = serving(asked.subject, average, 2.0)
+        problem = serving(asked, average, 2.0)
         found = solve(problem, points, COST)
         metrics = problem.metrics(problem.space.unrank(points.ids))
         feasible = (problem.judge(metrics).G <= 0.0).all(axis=1)
-        costs = np.where(feasible, brute_force(asked.subject, points.ids, average, 2.0), np.inf)
-        assert best(found, COST) == pytest.approx(costs.min(), rel=1e-9)
+        costs = np.where(feasible, brute_force(asked, points.ids, average, 2.0), np.inf)
+        assert found.value == pytest.approx(costs.min(), rel=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
 @given(average=st.floats(1.0, 1e7), peak=st.floats(1.0, 20.0), more=st.floats(1.0, 3.0))
 def test_dollars_an_hour_never_fall_with_demand(rented, average: float, peak: float, more: float):
     asked, points = rented
-    spent = [least(serving(asked.subject, a, peak), points) * a for a in (average, average * more)]
+    spent = [least(serving(asked, a, peak), points) * a for a in (average, average * more)]
     assert spent[0] <= spent[1] * (1 + 1e-9)
 
 
@@ -146,13 +146,13 @@ def test_dollars_an_hour_never_fall_with_demand(rented, average: float, peak: fl
 def test_twice_a_large_demand_costs_twice_within_a_deployment(rented, average, peak):
     asked, points = rented
     ids = points.ids[:7]
-    batch = asked.subject.problem.batch(asked.subject.problem.space.unrank(ids))
-    one = batch.chips * asked.subject.problem.machines.usd_per_chip_hour[batch.chip]
+    batch = asked.problem.batch(asked.problem.space.unrank(ids))
+    one = batch.chips * asked.problem.machines.usd_per_chip_hour[batch.chip]
     hours = [
         np.array(
             [
                 row["at_average_load"]["usd_per_hour"]
-                for row in describe(serving(asked.subject, a, peak), ids)
+                for row in describe(serving(asked, a, peak), ids)
             ]
         )
         for a in (average, 2.0 * average)
@@ -163,7 +163,7 @@ def test_twice_a_large_demand_costs_twice_within_a_deployment(rented, average, p
 
 def test_a_demand_that_one_deployment_serves_costs_one_deployment(rented):
     asked, points = rented
-    problem = serving(asked.subject, 2.0, 1.5)
+    problem = serving(asked, 2.0, 1.5)
     for row in describe(problem, points.ids[:20]):
         load, chips = row["at_average_load"], row["deployment"]["chips"]
         assert (load["deployments"], load["chips"]) == (1, chips)
@@ -176,7 +176,7 @@ def test_a_demand_that_one_deployment_serves_costs_one_deployment(rented):
 
 def test_without_a_demand_nothing_is_held(rented):
     asked, points = rented
-    problem = asked.subject.problem
+    problem = asked.problem
     assert problem.demand is None
     assert describe(problem, points.ids[:1])[0]["at_average_load"] is None
     plain = metrics_at(problem, points.ids).values[COST]
@@ -186,9 +186,9 @@ def test_without_a_demand_nothing_is_held(rented):
 
 def test_a_peak_without_an_average_makes_tokens_dearer_by_itself(rented):
     asked, points = rented
-    busy = solve(asked.subject.problem, points, COST)
-    peak = solve(replace(asked.subject.problem, demand=Demand(None, 2.5)), points, COST)
-    assert best(peak, COST) == pytest.approx(2.5 * least(busy.problem, points))
+    busy = solve(asked.problem, points, COST)
+    peak = solve(replace(asked.problem, demand=Demand(None, 2.5)), points, COST)
+    assert peak.value == pytest.approx(2.5 * least(busy.problem, points))
     point = describe(peak.problem, peak.ids[:1])[0]["at_average_load"]
     assert (point["deployments"], point["usd_per_year"], point["meter_w"]) == (None, None, None)
 
@@ -196,14 +196,14 @@ def test_a_peak_without_an_average_makes_tokens_dearer_by_itself(rented):
 def test_owned_chips_save_the_electricity_of_waiting(owned):
     """(1 - e + e u) / u times the busy price."""
     asked, points = owned
-    problem = serving(asked.subject, 1e4, 3.0)
+    problem = serving(asked, 1e4, 3.0)
     row = describe(problem, np.array([solve(problem, points, COST).winner_id]))[0]
-    price = usd_per_chip_hour(asked.subject.catalog, row["chip"], "owned_tco")
+    price = usd_per_chip_hour(asked.catalog, row["chip"], "owned_tco")
     e, u = price.load_share, row["at_average_load"]["busy_share"]
     assert e > 0.0
     busy = row["at_average_load"]["busy_usd_per_million_total_tokens"]
     assert row["metrics"][COST] == pytest.approx(busy * (1 - e + e * u) / u)
-    watts = power_at_meter(asked.subject.catalog, row["chip"])[2]
+    watts = power_at_meter(asked.catalog, row["chip"])[2]
     assert row["at_average_load"]["meter_w"] == pytest.approx(
         row["at_average_load"]["chips"] * watts
     )
@@ -211,11 +211,11 @@ def test_owned_chips_save_the_electricity_of_waiting(owned):
 
 def test_idle_hours_count_once(owned):
     asked, _ = owned
-    known = inputs_of(asked.subject)
+    known = inputs_of(asked)
     half = read_change("costs.utilisation=50%", known)
-    apply(asked.subject, [half])
+    apply(asked, [half])
     with pytest.raises(InputError, match="both count idle hours"):
-        apply(asked.subject, [half, read_change("demand=1B/day", known)])
+        apply(asked, [half, read_change("demand=1B/day", known)])
 
 
 @pytest.mark.parametrize("name", ["demand", "peak_over_average", "output_tokens"])
@@ -223,14 +223,12 @@ def test_an_elasticity_under_a_demand_is_a_full_reruns_difference(tmp_path: Path
     def cost(demand: float = 1e5, peak: float = 2.5, output: int = 200) -> float:
         written = f"demand: {{average: {demand!r}/s, peak_over_average: {peak}}}"
         asked = asked_of(tmp_path, written, output=output)
-        problem = asked.subject.problem
+        problem = asked.problem
         return least(problem, all_points(problem, "auto", 0))
 
     asked = asked_of(tmp_path, "demand: {average: 100000/s, peak_over_average: 2.5}")
-    points = all_points(asked.subject.problem, "auto", 0)
-    before = solve(asked.subject.problem, points, COST)
-    chip = describe(asked.subject.problem, np.array([before.winner_id]))[0]["chip"]
-    rows = {row["input"]: row for row in sensitivities(asked.subject, points, before, COST, chip)}
+    points = all_points(asked.problem, "auto", 0)
+    rows = {row["input"]: row for row in sensitivities(Stand(asked, points))}
     mine = rows[f"workload.{name}" if name == "output_tokens" else name]
     low, high = {
         "demand": lambda: (cost(demand=0.99e5), cost(demand=1.01e5)),
@@ -243,29 +241,29 @@ def test_an_elasticity_under_a_demand_is_a_full_reruns_difference(tmp_path: Path
 
 def test_near_points_hold_the_winner_of_ten_percent_more(rented):
     asked, points = rented
-    known = inputs_of(asked.subject)
+    known = inputs_of(asked)
     for average in (800.0, 6000.0, 40_000.0):
-        problem = serving(asked.subject, average)
-        close = near(problem, points, least(problem, points), COST)
-        more = serving(asked.subject, 1.1 * average)
+        problem = serving(asked, average)
+        close = Stand(replace(asked, problem=problem), points).near().points
+        more = serving(asked, 1.1 * average)
         assert solve(more, close, COST).winner_id == solve(more, points, COST).winner_id
     assert known["demand"].now is None
 
 
 def test_a_demand_begins_is_multiplied_and_swept(rented):
     asked, points = rented
-    known = inputs_of(asked.subject)
-    problem = apply(asked.subject, [read_change("demand=1B/day", known)])
+    known = inputs_of(asked)
+    problem = apply(asked, [read_change("demand=1B/day", known)])
     assert problem.demand == Demand(1e9 / DAY, 1.0)
     with pytest.raises(InputError, match="no value that could be multiplied"):
         read_change("demand=2x", known)
-    under_one = under(asked, "1B/day", 2.5).subject
+    under_one = under(asked, "1B/day", 2.5)
     known = inputs_of(under_one)
     twice = apply(under_one, [read_change("demand=2x", known)])
     assert twice.demand == Demand(2e9 / DAY, 2.5)
     flat = apply(under_one, [read_change("peak_over_average=1", known)])
     assert flat.demand == Demand(1e9 / DAY, 1.0)
-    found = sweep_rows(under_one, read_sweep("demand=0.1B/day..10B/day:4", known), points, COST)
+    found = sweep_rows(Stand(under_one, points), read_sweep("demand=0.1B/day..10B/day:4", known))
     held = [row["winner"]["at_average_load"]["usd_per_hour"] for row in found["rows"]]
     assert held == sorted(held)
     assert found["rows"][0]["words"] == "100M tokens/day"
@@ -283,37 +281,37 @@ def test_a_demand_begins_is_multiplied_and_swept(rented):
     ],
 )
 def test_a_demand_that_is_none_says_so(rented, text: str, says: str):
-    subject = under(rented[0], "1B/day", 2.0).subject
+    subject = under(rented[0], "1B/day", 2.0)
     with pytest.raises(InputError, match=says):
         apply(subject, [read_change(text, inputs_of(subject))])
 
 
 def test_flags_take_the_place_of_the_spaces_demand(tmp_path: Path):
     asked = asked_of(tmp_path, "demand: {average: 1B/day, peak_over_average: 2}")
-    assert asked.subject.problem.demand == Demand(1e9 / DAY, 2.0)
-    assert under(asked, None, 3.0).subject.problem.demand == Demand(1e9 / DAY, 3.0)
-    assert under(asked, "10/s", None).subject.problem.demand == Demand(10.0, 2.0)
+    assert asked.problem.demand == Demand(1e9 / DAY, 2.0)
+    assert under(asked, None, 3.0).problem.demand == Demand(1e9 / DAY, 3.0)
+    assert under(asked, "10/s", None).problem.demand == Demand(10.0, 2.0)
 
 
 def test_arrivals_are_those_of_each_deployment(tmp_path: Path):
     file = tmp_path / "space.yaml"
     file.write_text(POISSON, encoding="utf-8")
     asked = of_study(str(file), load_catalog())
-    assert inputs_of(asked.subject)["demand"].now == 3.0
+    assert inputs_of(asked)["demand"].now == 3.0
     many = under(asked, "21000/s", 1.1)
     document = answer(many, Questions())
     # 3 requests a second of 700 tokens: 2,100 tokens/s on each, 23,100 at the peak
     assert document["winner"]["at_average_load"]["deployments"] == 11
-    assert inputs_of(many.subject)["demand"].now == 21_000.0
+    assert inputs_of(many)["demand"].now == 21_000.0
     assert any("arrivals of the study" in note for note in document["notes"])
 
 
 def test_an_interval_of_the_rate_is_one_of_the_deployments(rented):
     asked, points = rented
-    problem = serving(asked.subject, 1e5, 2.0)
+    problem = serving(asked, 1e5, 2.0)
     row = describe(problem, np.array([solve(problem, points, COST).winner_id]))[0]
     load = row["at_average_load"]
-    busy = describe(asked.subject.problem, np.array([row["id"]]))[0]
+    busy = describe(asked.problem, np.array([row["id"]]))[0]
     rate = load["deployment_tokens_per_s"]
     total = busy["metrics"][COST]
     for end, held, paid in zip(
@@ -326,30 +324,26 @@ def test_an_interval_of_the_rate_is_one_of_the_deployments(rented):
 
 
 def test_at_its_break_even_price_a_chip_serves_the_demand_for_as_much(rented):
-    subject = under(rented[0], "30000/s", 2.0).subject
-    first, second = break_even(subject, rented[1])["chips"][:2]
+    subject = under(rented[0], "30000/s", 2.0)
+    first, second = break_even(Stand(subject, rented[1]))["chips"][:2]
     text = f"chip.{second['chip']}.price={second['break_even_usd_per_chip_hour']!r} USD/h"
     problem = apply(subject, [read_change(text, inputs_of(subject))])
-    rows = break_even(replace(subject, problem=problem), rented[1])["chips"]
+    rows = break_even(Stand(replace(subject, problem=problem), rented[1]))["chips"]
     costs = {row["chip"]: row["cost"] for row in rows}
     assert costs[second["chip"]] == pytest.approx(first["cost"], rel=1e-12)
 
 
 def test_power_is_one_thing_and_says_what_it_rests_on(rented):
     asked, points = rented
-    before = solve(asked.subject.problem, points, COST)
-    catalog = asked.subject.catalog
-    at_meter = {
-        row["chip"]: row["draw"]
-        for row in equal(asked.subject, points, before, "power", 50e3)["rows"]
-    }
+    catalog, stand = asked.catalog, Stand(asked, points)
+    at_meter = {row["chip"]: row["draw"] for row in equal(stand, "power", 50e3)["rows"]}
     for chip, one in at_meter.items():
         assert one["watts_per_chip"] == power_at_meter(catalog, chip)[2]
         product = one["figure_w"] * math.prod(one["factors"].values())
         assert one["watts_per_chip"] == pytest.approx(product)
     assert at_meter["h100_sxm"]["published"]
     assert list(at_meter["l40s"]["factors"]) == ["server_power_factor", "facility_factor"]
-    racks = equal(asked.subject, points, before, "racks", 3.0)["rows"]
+    racks = equal(stand, "racks", 3.0)["rows"]
     for row in racks:
         server_w = power_at_meter(catalog, row["chip"])[1]
         assert row["draw"]["watts_per_chip"] == pytest.approx(server_w)
@@ -362,8 +356,8 @@ def test_the_demand_says_its_chips_power_and_racks(rented):
     winner, load = document["winner"], document["winner"]["at_average_load"]
     assert load["chips"] == load["deployments"] * winner["deployment"]["chips"]
     racks = document["demand"]["racks"]
-    assert racks == racks_held(asked.subject, winner, 40e3)
-    server_w = power_at_meter(asked.subject.catalog, winner["chip"])[1]
+    assert racks == racks_held(asked, winner, 40e3)
+    server_w = power_at_meter(asked.catalog, winner["chip"])[1]
     assert (racks - 1) * 40e3 < load["chips"] * server_w * 1.3
     said = sentences(document)[1]
     assert said.startswith("2B tokens/day, peak 2 times that, takes ")
@@ -401,7 +395,7 @@ def test_longer_requests_at_a_demand_of_tokens_are_fewer_and_that_is_said(tmp_pa
     asked = asked_of(tmp_path, "demand: {average: 1B/day}", output=200)
 
     def said(*settings: str) -> tuple[float | None, str]:
-        known = inputs_of(asked.subject)
+        known = inputs_of(asked)
         document = answer(asked, Questions(tuple(from_flags(settings, known))))
         row = document["scenarios"][0]
         return row["demand_of_as_many_requests"], sentences(document)[2]

@@ -24,7 +24,7 @@ from dse.schema.own_config import model_of
 from dse.schema.study import load_study, resolve_space
 from dse.space.studied import deployments
 from dse.study.folder import read_study
-from dse.study.run import run_study
+from dse.study.run import run
 from dse.study.trials import Trials, entering
 
 MEASURED = ("h200_sxm", "b200_sxm", "gb200_nvl72", "l40s")
@@ -331,7 +331,7 @@ def test_half_the_time_of_memory_at_twice_the_bandwidth(catalog: Catalog) -> Non
 @pytest.fixture(scope="module")
 def tiny_front(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("tiny")
-    run_study("tiny", folder, catalog=load_catalog())
+    run("tiny", out=folder, catalog=load_catalog())
     return read_study(folder)[1]
 
 

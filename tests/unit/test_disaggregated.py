@@ -26,9 +26,13 @@ def pools(load=LOAD, on=ON, chips=("h200_sxm", "h200_sxm"), **axes) -> Disaggreg
     n = len(np.atleast_1d(concurrency))
     prefill = deploy("llama-3-70b", chips[0], tensor_parallel=8, replicas=prefill_workers, repeat=n)
     decode = deploy(
-        "llama-3-70b", chips[1], tensor_parallel=8, replicas=decode_workers, repeat=n,
+        "llama-3-70b",
+        chips[1],
+        tensor_parallel=8,
+        replicas=decode_workers,
+        repeat=n,
         concurrency=concurrency,
-    )  # fmt: skip
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         return predict_disaggregated(prefill, decode, load, on, on)
 
@@ -89,11 +93,14 @@ def test_no_more_requests_are_in_flight_than_asked() -> None:
     """Also where ranks of one prefill worker wait for each other."""
     both = [
         deploy(
-            "deepseek-v3", "h200_sxm", data_parallel=8, expert_parallel=8,
+            "deepseek-v3",
+            "h200_sxm",
+            data_parallel=8,
+            expert_parallel=8,
             concurrency=[1, 8, 32, 256, 4096],
         )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     found = predict_disaggregated(*both, workload(8192, 256), ON, ON)
     in_flight = found.requests_per_s * (found.ttft_s + 255 * found.tpot_s)
     assert (in_flight <= both[1].concurrency * (1 + 1e-9)).all()
@@ -140,11 +147,20 @@ def test_a_candidate_does_not_depend_on_its_batch() -> None:
 def test_intervals_are_of_the_worst_law_of_either_pool() -> None:
     """Mamba layers borrow their laws: derived, though the experts' own were fitted."""
     row = {
-        "model": "jamba-v0.1", "chip": "h100_sxm", "weight_dtype": "bf16", "engine": "sglang",
-        "serving": "disaggregated", "prompt_tokens": "4096", "output_tokens": "512",
-        "concurrency": "16", "prefill_workers": "1", "prefill_tp": "4", "decode_workers": "1",
-        "decode_tp": "4", "metric": "tpot_s",
-    }  # fmt: skip
+        "model": "jamba-v0.1",
+        "chip": "h100_sxm",
+        "weight_dtype": "bf16",
+        "engine": "sglang",
+        "serving": "disaggregated",
+        "prompt_tokens": "4096",
+        "output_tokens": "512",
+        "concurrency": "16",
+        "prefill_workers": "1",
+        "prefill_tp": "4",
+        "decode_workers": "1",
+        "decode_tp": "4",
+        "metric": "tpot_s",
+    }
     answer = estimate_disaggregated(pd.DataFrame([row])).iloc[0]
     derived = np.array([KINDS.index("derived")])
     low, high = interval("tpot_s", np.array([answer["predicted"]]), derived, ON.spread)
@@ -153,21 +169,40 @@ def test_intervals_are_of_the_worst_law_of_either_pool() -> None:
 
 def test_a_row_without_a_link_between_its_pools_is_refused() -> None:
     row = {
-        "model": "llama-3-8b", "chip": "mtia_300", "weight_dtype": "bf16", "engine": "sglang",
-        "serving": "disaggregated", "prompt_tokens": "4096", "output_tokens": "512",
-        "concurrency": "4", "prefill_workers": "1", "decode_workers": "1", "metric": "tpot_s",
-    }  # fmt: skip
+        "model": "llama-3-8b",
+        "chip": "mtia_300",
+        "weight_dtype": "bf16",
+        "engine": "sglang",
+        "serving": "disaggregated",
+        "prompt_tokens": "4096",
+        "output_tokens": "512",
+        "concurrency": "4",
+        "prefill_workers": "1",
+        "decode_workers": "1",
+        "metric": "tpot_s",
+    }
     status = estimate_disaggregated(pd.DataFrame([row]))["status"][0]
     assert "mtia_300 has no bandwidth_per_direction of scale-out network" in status
 
 
 def test_rows_of_the_format_are_predicted_or_refused_with_a_reason() -> None:
     row = {
-        "model": "deepseek-v3", "chip": "h200_sxm", "weight_dtype": "fp8", "engine": "sglang",
-        "serving": "disaggregated", "prompt_tokens": "4096", "output_tokens": "512",
-        "concurrency": "64", "prefill_workers": "1", "prefill_tp": "8", "decode_workers": "2",
-        "decode_tp": "1", "decode_dp": "8", "decode_ep": "8", "metric": "tpot_s",
-    }  # fmt: skip
+        "model": "deepseek-v3",
+        "chip": "h200_sxm",
+        "weight_dtype": "fp8",
+        "engine": "sglang",
+        "serving": "disaggregated",
+        "prompt_tokens": "4096",
+        "output_tokens": "512",
+        "concurrency": "64",
+        "prefill_workers": "1",
+        "prefill_tp": "8",
+        "decode_workers": "2",
+        "decode_tp": "1",
+        "decode_dp": "8",
+        "decode_ep": "8",
+        "metric": "tpot_s",
+    }
     table = pd.DataFrame([row, row | {"metric": "ttft_s"}, row | {"prefill_workers": ""}])
     answer = estimate_disaggregated(table)
     assert answer["status"].tolist() == ["ok", "ok", "prefill_workers is empty"]

@@ -11,13 +11,13 @@ from dse.catalog import load_catalog
 from dse.problem.objective import pose
 from dse.questions.estimate.elsewhere import elsewhere
 from dse.schema.study import load_study, resolve_space
-from dse.study.run import run_study
+from dse.study.run import run
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("study")
-    run_study("tiny", path, catalog=load_catalog())
+    run("tiny", out=path, catalog=load_catalog())
     return path
 
 

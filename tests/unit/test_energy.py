@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse import units
-from dse.accuracy.claim_energy import by_year, energy_ratios, performance_per_watt
+from dse.accuracy.claims.joules import SPLIT, energy_ratios, growth, performance_per_watt
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -250,9 +250,13 @@ def test_experts_of_all_ranks_work_for_a_prompt() -> None:
     arithmetic = []
     for tp, dp, ep in axes:
         batch = deploy(
-            "mixtral-8x7b", "h100_sxm", tensor_parallel=tp, data_parallel=dp, expert_parallel=ep,
+            "mixtral-8x7b",
+            "h100_sxm",
+            tensor_parallel=tp,
+            data_parallel=dp,
+            expert_parallel=ep,
             concurrency=8.0,
-        )  # fmt: skip
+        )
         found = run(batch, workload(4096, 64), ON)
         arithmetic.append(found.performance.energy.prefill.arithmetic[0])
     assert arithmetic[1] == pytest.approx(arithmetic[0], rel=0.5)  # imbalance and padding differ
@@ -355,14 +359,25 @@ def test_reading_against_multiplying(memory: str, ratio: float) -> None:
 
 
 def test_performance_per_watt_by_year() -> None:
-    rows = performance_per_watt(CATALOG, vendors=("NVIDIA",))
-    by_chip = {row["chip"]: row for row in rows}
-    assert by_chip["h100_sxm"]["peak_flop_per_j"] == pytest.approx(989e12 / 700)
-    assert all(row["reached_flop_per_j"] < row["peak_flop_per_j"] for row in rows)
-    years = by_year(rows, "tokens_per_j")
-    assert [row["year"] for row in years] == sorted(row["year"] for row in years)
-    assert years[0]["gain"] is None
-    assert all(math.isfinite(row["gain"]) for row in years[1:])
+    rows = performance_per_watt(CATALOG, ("NVIDIA",))
+    chips = {row["chip"]: CATALOG.chips[row["chip"]] for row in rows}
+    assert [row["year"] for row in rows] == sorted(row["year"] for row in rows)
+    for row in rows:
+        chip = chips[row["chip"]]
+        assert row["reached_flop_per_j"] < chip.peak_flops_per_s["bf16"] / row["watts"]
+        peak = chip.peak_flops_per_s[row["narrow_dtype"]]
+        assert row["narrow_peak_flop_per_j"] == pytest.approx(peak / row["watts"])
+    found = growth(rows, "tokens_per_j")
+    assert found is not None
+    assert all(math.isfinite(each) and each > 0.0 for each in found)
+    # The best so far, over the years on either side.
+    made_up = [
+        {"year": SPLIT - 2, "x": 1.0},
+        {"year": SPLIT, "x": 4.0},
+        {"year": SPLIT + 3, "x": 32.0},
+    ]
+    assert growth(made_up, "x") == pytest.approx((2.0, 2.0))
+    assert growth(made_up[:2], "x") is None
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])

@@ -179,10 +179,13 @@ def test_bus_bandwidth_in_the_switch_grows_with_the_group_as_measured(link, meas
     """One share of the link explains every group size: within 2.5%."""
     of = level("switched", in_network_reduction=True, bytes_per_s_per_direction=link)
     reached = [
-        bus * 1e9 / link * named(of, "all_reduce", float(n))["in network"].wire[0]
+        bus
+        * 1e9
+        / link
+        * named(of, "all_reduce", float(n))["in network"].wire[0]
         / (2 * (n - 1) / n)
         for n, bus in measured.items()
-    ]  # fmt: skip
+    ]
     assert max(reached) / min(reached) < 1.025
 
 
@@ -276,7 +279,7 @@ def test_systems_of_any_depth_share_a_batch() -> None:
 def test_expert_tokens_leave_each_level_once() -> None:
     """8 experts over 4 racks of 8 boxes: of 8 copies as many leave as there are other boxes of the
     rack, and other racks, among them."""
-    from dse.physics.blocks.moe import leaving_share
+    from dse.blocks.moe import leaving_share
 
     on = fabric("h100_sxm", *three_levels())
     chosen = np.array([8.0])
@@ -293,10 +296,21 @@ def test_expert_tokens_leave_each_level_once() -> None:
 # bandwidth in GB/s by message; 39 us of it are the launch from Python. The first two opened
 # connections and the third was still slow.
 EFA = {
-    256 * KIB: 1.33, 512 * KIB: 2.84, MIB: 5.37, 2 * MIB: 10.38, 4 * MIB: 18.9, 8 * MIB: 35.12,
-    16 * MIB: 64.43, 32 * MIB: 91.19, 64 * MIB: 156.74, 128 * MIB: 197.94, 256 * MIB: 229.09,
-    512 * MIB: 326.9, 1024 * MIB: 361.99, 16384 * MIB: 381.8,
-}  # fmt: skip
+    256 * KIB: 1.33,
+    512 * KIB: 2.84,
+    MIB: 5.37,
+    2 * MIB: 10.38,
+    4 * MIB: 18.9,
+    8 * MIB: 35.12,
+    16 * MIB: 64.43,
+    32 * MIB: 91.19,
+    64 * MIB: 156.74,
+    128 * MIB: 197.94,
+    256 * MIB: 229.09,
+    512 * MIB: 326.9,
+    1024 * MIB: 361.99,
+    16384 * MIB: 381.8,
+}
 
 
 def efa() -> Machines:
@@ -389,9 +403,11 @@ def test_more_overlap_is_never_slower() -> None:
 def written(**fields: str) -> Document:
     document = load_system_document()
     document.data["levels"][1].update(
-        {name: {"value": value, "kind": "spec", "source": "x", "date": "2026"}
-         for name, value in fields.items()}
-    )  # fmt: skip
+        {
+            name: {"value": value, "kind": "spec", "source": "x", "date": "2026"}
+            for name, value in fields.items()
+        }
+    )
     return document
 
 
@@ -449,9 +465,12 @@ def test_stages_hand_over_on_the_levels_between_them() -> None:
     """4 stages of 8 chips, boxes of 8, racks of 16: one hop in each of two racks, one between."""
     box, rack, cluster = three_levels()
     chip = CATALOG.chip("h100_sxm")
-    systems = {**CATALOG.systems, chip.system: replace(
-        CATALOG.systems[chip.system], levels=(box, replace(rack, size=16), cluster)
-    )}  # fmt: skip
+    systems = {
+        **CATALOG.systems,
+        chip.system: replace(
+            CATALOG.systems[chip.system], levels=(box, replace(rack, size=16), cluster)
+        ),
+    }
     on = compile_machines(replace(CATALOG, systems=systems), [chip])
     batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, pipeline_parallel=4)
     object.__setattr__(batch, "chip", np.zeros(1, dtype=np.intp))

@@ -26,18 +26,34 @@ from dse.quality.quantisation import kumar_penalty
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "tests" / "data" / "worked_examples.csv"
 FIELDS = (
-    "hidden_size", "layers", "active_non_embedding", "experts", "experts_per_token",
-    "shared_width_ratio", "expert_intermediate_size", "training_tokens", "total_parameters",
-)  # fmt: skip
+    "hidden_size",
+    "layers",
+    "active_non_embedding",
+    "experts",
+    "experts_per_token",
+    "shared_width_ratio",
+    "expert_intermediate_size",
+    "training_tokens",
+    "total_parameters",
+)
 DENSE = {
-    "hidden_size": 4096.0, "layers": 32.0, "active_non_embedding": 7e9, "experts": 0.0,
-    "experts_per_token": 0.0, "shared_width_ratio": 0.0, "expert_intermediate_size": 0.0,
-    "training_tokens": 15e12, "total_parameters": 8e9,
-}  # fmt: skip
+    "hidden_size": 4096.0,
+    "layers": 32.0,
+    "active_non_embedding": 7e9,
+    "experts": 0.0,
+    "experts_per_token": 0.0,
+    "shared_width_ratio": 0.0,
+    "expert_intermediate_size": 0.0,
+    "training_tokens": 15e12,
+    "total_parameters": 8e9,
+}
 SPARSE = DENSE | {
-    "experts": 128.0, "experts_per_token": 8.0, "shared_width_ratio": 1.0,
-    "expert_intermediate_size": 1024.0, "total_parameters": 40e9,
-}  # fmt: skip
+    "experts": 128.0,
+    "experts_per_token": 8.0,
+    "shared_width_ratio": 1.0,
+    "expert_intermediate_size": 1024.0,
+    "total_parameters": 40e9,
+}
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -179,9 +195,13 @@ OUTSIDE = {
     "training_tokens": {},
 }
 INSIDE = SPARSE | {
-    "hidden_size": 1024.0, "layers": 12.0, "active_non_embedding": 0.2e9,
-    "expert_intermediate_size": 512.0, "training_tokens": 100e9, "total_parameters": 2e9,
-}  # fmt: skip
+    "hidden_size": 1024.0,
+    "layers": 12.0,
+    "active_non_embedding": 0.2e9,
+    "expert_intermediate_size": 512.0,
+    "training_tokens": 100e9,
+    "total_parameters": 2e9,
+}
 
 
 def test_a_small_model_is_inside_every_range() -> None:

@@ -101,6 +101,13 @@ def test_a_study_of_a_space_that_is_no_file():
     assert dse.whatif(study).document["winner"]["chip"] == study.cheapest.deployment["chip"]
     with pytest.raises(InputError, match="no point 'nearest'"):
         study.point("nearest")
+    for again in (
+        dse.estimate(study, "cheapest"),
+        dse.estimate(study.folder, study.cheapest.point),
+    ):
+        assert again.tpot_s == study.cheapest.metrics["tpot_s"]
+    with pytest.raises(InputError, match="tp: a point of a study is given"):
+        dse.estimate(study, "cheapest", tp=2)
 
 
 def test_a_space_that_is_no_file_names_the_field():

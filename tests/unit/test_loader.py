@@ -154,7 +154,7 @@ HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
         (HEADER + "h100_sxm,mine,free,us,2026,invoice,\n", ":2: usd_per_chip_hour: read 'free'"),
         (HEADER + "h100_sxm,mine,-2,us,2026,invoice,\n", ":2: usd_per_chip_hour: read '-2'"),
         (HEADER + "h100_sxm,mine,2\n", ":2: read 3 cells (accepted: 7 cells)"),
-        (HEADER + "h100_sxm,mine,2,us,2026,,\n", ":2: source: empty"),
+        (HEADER + "h100_sxm,mine,2,us,2026,,\n", ":2: source: missing field"),
     ],
 )
 def test_price_mistakes(tmp_path: Path, text: str, expected: str) -> None:

@@ -64,8 +64,11 @@ def test_a_lost_point_costs_what_it_covers(problem: Diagonal) -> None:
     assert found["additive_epsilon"] == pytest.approx(1 / 9)
     assert (found["found"], found["true_front_size"]) == (N - 1, N)
     assert against_truth(problem, true, true) == {
-        "true_hypervolume_share": 1.0, "additive_epsilon": 0.0, "true_front_size": N, "found": N,
-    }  # fmt: skip
+        "true_hypervolume_share": 1.0,
+        "additive_epsilon": 0.0,
+        "true_front_size": N,
+        "found": N,
+    }
 
 
 def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
@@ -76,9 +79,12 @@ def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
     behind = problem.space.rank(np.array([[0, 5, 5]]))
     result = without(problem)
     front = replace(
-        result.front, ids=behind, index=problem.space.unrank(behind), F=np.array([[5.0, 5.0]]),
+        result.front,
+        ids=behind,
+        index=problem.space.unrank(behind),
+        F=np.array([[5.0, 5.0]]),
         G=np.array([[0.0]]),
-    )  # fmt: skip
+    )
     local = local_optimality(problem, replace(result, front=front), threads=1)
     # x = 4 and y = 4 beat it, both on the diagonal; nine further values of x and y, and the switch
     assert (local["neighbours"], local["better"], local["share"]) == (19, 2, 0.0)

@@ -53,9 +53,13 @@ def errors(scheduler: str, spread: float, rounds: float) -> tuple[np.ndarray, np
             steady = np.isinf(rounds)
             m = n * (40 if steady else int(rounds))
             served = simulation.closed_loop(
-                law, lengths(prompt, spread, m, 1), lengths(output, spread, m, 2), n,
-                budget=BUDGET, policy=scheduler,
-            )  # fmt: skip
+                law,
+                lengths(prompt, spread, m, 1),
+                lengths(output, spread, m, 2),
+                n,
+                budget=BUDGET,
+                policy=scheduler,
+            )
             kept = slice(10 * n, 39 * n) if steady else slice(None)
             one = rank(n, prompt, output, scheduler)
             share = np.zeros(1) if steady else synchronised_share(one.output, rounds, spread)

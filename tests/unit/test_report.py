@@ -18,21 +18,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plotly.offline import get_plotlyjs
 
-from dse.answer.answer import Figure
 from dse.answer.glossary import GLOSSARY
 from dse.answer.labels import label
 from dse.answer.numbers import show, significant
+from dse.answer.roofline import operators_of
 from dse.cli import cli
-from dse.errors import StorageError
+from dse.errors import DseError, InputError, StorageError
+from dse.problem.words import deployment_words, shape_words
 from dse.quality.laws import predicted_loss
 from dse.questions.study import write_report
 from dse.questions.study.cards import cards, quantisation
-from dse.questions.study.describe import deployment, shape, trained
-from dse.questions.study.elsewhere import compared, elsewhere_table, refused
-from dse.questions.study.figures import floor_figure, memory_figure, time_figures
-from dse.questions.study.folder import StudyFolder, read_study
-from dse.questions.study.roofline import operators, roofline_section, roofs
-from dse.questions.study.tables import front_data, tallies
+from dse.questions.study.chosen import StudyFolder
+from dse.questions.study.explorer import front_data
+from dse.questions.study.figures import (
+    floor_figure,
+    memory_figure,
+    roof_figures,
+    roofs,
+    time_figures,
+)
+from dse.questions.study.tables import compared, elsewhere, tallies
 from dse.questions.study.words import lead, limits, price_basis, summary
 from dse.render.markdown import code, escape
 from dse.render.page import PLOTLY, Explainer, linked, script_json, template_text
@@ -46,7 +51,7 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def sample() -> StudyFolder:
-    return read_study(SAMPLE)
+    return StudyFolder.read(SAMPLE)
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +104,16 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0812345, "0.0812"), (9.996, "10.0"), (1234.5, "1,230"), (0.00535, "0.00535"), (2.1, "2.10"),
-     (1.5e6, "1,500,000"), (0.0, "0.00")],
-)  # fmt: skip
+    [
+        (0.0812345, "0.0812"),
+        (9.996, "10.0"),
+        (1234.5, "1,230"),
+        (0.00535, "0.00535"),
+        (2.1, "2.10"),
+        (1.5e6, "1,500,000"),
+        (0.0, "0.00"),
+    ],
+)
 def test_three_significant_digits(value: float, text: str) -> None:
     assert significant(value) == text
 
@@ -207,33 +219,45 @@ def test_limits_know_their_direction(sample: StudyFolder) -> None:
 
 def test_a_shape_is_told_from_the_keys_it_has() -> None:
     sparse = {
-        "name": "searched-7", "hidden_size": 4096, "num_hidden_layers": 48,
+        "name": "searched-7",
+        "hidden_size": 4096,
+        "num_hidden_layers": 48,
         "num_attention_heads": 32,
-        "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8,
-        "moe_intermediate_size": 768, "num_shared_experts": 1, "vocab_size": 128256,
-    }  # fmt: skip
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768,
+        "num_shared_experts": 1,
+        "vocab_size": 128256,
+    }
     counts = {"total_parameters": 30.5e9, "active_parameters": 3.4e9}
-    text = shape({"point": 7, "model": sparse, "metrics": counts})
+    text = shape_words({"point": 7, "model": sparse, "metrics": counts})
     assert text.startswith("sparse model, 48 layers")
     assert "128 experts of width 768, 8 of them used per token beside 1 shared" in text
     assert "30.5B in all, 3.4B active" in text
     dense = {"name": "llama", "num_hidden_layers": 32, "hidden_size": 4096}
-    text = shape({"point": 7, "model": dense, "metrics": {}})
+    text = shape_words({"point": 7, "model": dense, "metrics": {}})
     assert text == "llama: dense model, 32 layers of hidden size 4,096."
 
 
 def test_a_deployment_names_degrees_above_one() -> None:
     d = {
-        "chip": "h200_sxm", "chips": 16, "tensor_parallel": 4, "pipeline_parallel": 1,
-        "data_parallel": 2, "expert_parallel": 8, "replicas": 2,
-        "weight_dtype": {"attention": "fp8", "embedding": "bf16"}, "kv_dtype": "fp8",
+        "chip": "h200_sxm",
+        "chips": 16,
+        "tensor_parallel": 4,
+        "pipeline_parallel": 1,
+        "data_parallel": 2,
+        "expert_parallel": 8,
+        "replicas": 2,
+        "weight_dtype": "fp8",
+        "kv_dtype": "bf16",
         "concurrency": 2048,
-    }  # fmt: skip
-    text = deployment(d)
-    assert "16 × h200_sxm, 2 replicas of 8 chips" in text
-    assert "tensor parallel 4, attention data-parallel 2, expert parallel 8" in text
-    assert "pipeline" not in text
-    assert "bf16 / fp8" in text
+    }
+    text = deployment_words(d)
+    assert "16 x h200_sxm: TP 4, attention DP 2, EP 8, 2 replicas" in text
+    assert "PP" not in text
+    assert "fp8 weights, bf16 KV, 2,048 in flight" in text
 
 
 def test_the_summary_has_a_row_for_each_point(sample: StudyFolder) -> None:
@@ -254,8 +278,10 @@ def test_more_tokens_than_any_model_had_are_told() -> None:
     for item in front["items"]:
         item["metrics"]["training_tokens"] = 40e12
     assert len(lead(_folder(front, study))) == 3
-    assert trained(15e12) == "Trained on 15T tokens"
-    assert "more than any published model" in trained(80e12)
+    item = {**front["items"][0], "metrics": {"training_tokens": 15e12}}
+    assert shape_words(item).endswith("Trained on 15T tokens.")
+    item["metrics"]["training_tokens"] = 80e12
+    assert "more than any published model" in shape_words(item)
 
 
 def test_what_quantising_costs_is_told_apart() -> None:
@@ -318,10 +344,8 @@ def test_the_bundle_is_of_the_version_whose_schema_figures_follow() -> None:
 
 
 def test_figures_follow_plotlys_schema(sample: StudyFolder) -> None:
-    roofs_drawn = [one for one in roofline_section(sample)[0].blocks if isinstance(one, Figure)]
-    for figure in (
-        *time_figures(sample), memory_figure(sample), floor_figure(sample), *roofs_drawn,
-    ):  # fmt: skip
+    drawn = [*time_figures(sample), memory_figure(sample), floor_figure(sample)]
+    for figure in (*drawn, *roof_figures(sample)):
         text = json.dumps(figure.plotly).replace('"ink"', '"black"').replace('"grid"', '"grey"')
         assert go.Figure(json.loads(text)).data
 
@@ -388,15 +412,14 @@ def test_axes_run_from_choices_to_results(sample: StudyFolder) -> None:
 
 def test_no_operator_is_above_its_roof(sample: StudyFolder) -> None:
     for chosen in sample.chosen:
-        found = operators(chosen)
+        found = operators_of(chosen.detail)
         assert {operator.phase for operator in found} == {"prefill", "decode"}
         peaks = [peak for _, peak in roofs(chosen)]
         for operator in found:
             slope = operator.intensity * chosen.detail["hbm_bytes_per_s"]
             assert operator.attainable == pytest.approx(min(slope, operator.attainable))
             assert operator.achieved <= operator.attainable <= max(peaks)
-    drawn = [one for one in roofline_section(sample)[0].blocks if isinstance(one, Figure)]
-    assert len(drawn) == len(sample.chosen)
+    assert len(roof_figures(sample)) == len(sample.chosen)
 
 
 def test_a_study_without_flops_or_other_chips_still_has_a_report(tmp_path: Path) -> None:
@@ -411,14 +434,15 @@ def test_a_study_without_flops_or_other_chips_still_has_a_report(tmp_path: Path)
 
 def test_other_chips_come_with_ratio_or_reason(sample: StudyFolder) -> None:
     for chosen in sample.chosen:
-        rows = elsewhere_table(sample, chosen).rows
+        table = elsewhere(sample, chosen)
+        rows = table.rows
         own = chosen.item["deployment"]["chip"]
         assert rows[0]["chip"] == own
         assert rows[0]["verdict"].startswith("its own chip")
         chips = {row["chip"] for row in chosen.detail["elsewhere"]}
         assert {row["chip"] for row in rows} == chips - {"small_chip"}
-        assert refused(chosen) == "no figure for memory_bandwidth: small_chip"
-        feasible = [row["feasible"] for row in rows[1:]]
+        assert table.notes == ["Not evaluated: no figure for memory_bandwidth: small_chip."]
+        feasible = [not row["verdict"].startswith("no: ") for row in rows[1:]]
         assert feasible == sorted(feasible, reverse=True)
         metrics = [objective["metric"] for objective in compared(sample, chosen)]
         assert metrics == ["usd_per_million_total_tokens", "tpot_s"]
@@ -448,9 +472,22 @@ def test_the_answer_comes_first_and_the_inputs_last(written: Path, sample: Study
     page = Page(written / "report.html")
     sections = [attrs["id"] for tag, attrs in page.tags if tag == "section"]
     assert sections == [
-        "answer", "front", "parallel", "pairs", "table", "time", "roofline", "memory", "floor",
-        "elsewhere", "constraints", "certainty", "asked", "inputs", "words",
-    ]  # fmt: skip
+        "answer",
+        "front",
+        "parallel",
+        "pairs",
+        "table",
+        "time",
+        "roofline",
+        "memory",
+        "floor",
+        "elsewhere",
+        "constraints",
+        "certainty",
+        "asked",
+        "inputs",
+        "words",
+    ]
     assert page.text.index("rental_3yr") < page.text.index("The answer")
     for text in (sample.study["data_digest"], *sample.study["left_out"]):
         assert text in page.text
@@ -473,8 +510,10 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     folder = report_of(tmp_path, front, study)
     page = Page(folder / "report.html")
     assert [attrs.get("id") for tag, attrs in page.tags if tag == "script"] == [
-        "page-data", None, None,
-    ]  # fmt: skip
+        "page-data",
+        None,
+        None,
+    ]
     data = json.loads(page.scripts["page-data"])["front"]
     assert next(c for c in data["columns"] if c["key"] == "model")["levels"] == [HOSTILE]
     outside_code = re.sub(r"(`+).*?\1", "", (folder / "report.md").read_text(encoding="utf-8"))
@@ -499,15 +538,6 @@ def test_five_thousand_points_stay_below_six_megabytes(tmp_path: Path) -> None:
     )
 
 
-def test_a_study_without_a_feasible_point_says_so(tmp_path: Path) -> None:
-    front, study = both()
-    front["items"], study["chosen"], study["law"] = [], {}, None
-    page = Page(report_of(tmp_path, front, study) / "report.html")
-    assert "Nothing feasible was found" in page.text
-    assert "front" not in [attrs.get("id") for tag, attrs in page.tags if tag == "section"]
-    assert study["constraint_tallies"][0]["constraint"] in page.text
-
-
 def test_a_fixed_model_without_quality_has_a_report(tmp_path: Path) -> None:
     front, study = both()
     study["objectives"], study["law"] = study["objectives"][1:], None
@@ -515,6 +545,7 @@ def test_a_fixed_model_without_quality_has_a_report(tmp_path: Path) -> None:
     for item in front["items"]:
         item["metrics"] |= {"predicted_loss": None, "dense_equivalent_parameters": None}
         item["model"] = {"name": "llama-3-70b", "hidden_size": 8192, "num_hidden_layers": 80}
+        item["model"]["blocks"] = []
     page = Page(report_of(tmp_path, front, study) / "report.html")
     assert "start from, the knee: llama-3-70b on" in page.text
     assert "Predicted loss" not in page.text
@@ -630,15 +661,15 @@ def test_a_failed_write_leaves_the_old_report(
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("front.json", None, "No such file"),
-        ("study.json", "{", "not a JSON document"),
-        ("study.json", "[]", "not a JSON object"),
+        ("front.json", None, "it has no front.json"),
+        ("study.json", "{", "cannot be read"),
+        ("study.json", "[]", "is no object"),
         ("front.json", '{"items": [NaN]}', "NaN is not JSON"),
-        ("front.json", '{"items": [{"point": 1}]}', "without model, deployment"),
-        ("front.json", '{"items": [3]}', r"items\[0\]: not a JSON object"),
-        ("front.json", '{"items": {}}', "items: not a list"),
-        ("front.json", '{"items": []}', "cheapest is point"),
-        ("study.json", "{}", "without space, size"),
+        ("front.json", '{"items": [{"point": 1}]}', r"items\[0\] lacks 'names'"),
+        ("front.json", '{"items": [3]}', r"items\[0\] is no object"),
+        ("front.json", '{"items": {}}', "items is no list"),
+        ("front.json", '{"items": []}', "holds no point"),
+        ("study.json", "{}", "lacks 'space'"),
     ],
 )
 def test_a_broken_folder_is_named(
@@ -650,10 +681,20 @@ def test_a_broken_folder_is_named(
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_text(text)
-    with pytest.raises(StorageError, match=message) as caught:
+    with pytest.raises(DseError, match=message) as caught:
         write_report(tmp_path)
     assert name in str(caught.value)
-    assert caught.value.exit_code == 4
+    assert isinstance(caught.value, StorageError if text else InputError)
+
+
+def test_a_chosen_point_that_the_front_lacks_is_named() -> None:
+    front, study = both()
+    study["chosen"]["knee"]["point"] = 9_999
+    with pytest.raises(StorageError, match="knee is point 9999"):
+        _folder(front, study)
+    study["chosen"] = {}
+    with pytest.raises(StorageError, match="no point of the front is named"):
+        _folder(front, study)
 
 
 def _folder(front: Json, study: Json) -> StudyFolder:
@@ -662,7 +703,7 @@ def _folder(front: Json, study: Json) -> StudyFolder:
     with tempfile.TemporaryDirectory() as name:
         for file, content in (("front.json", front), ("study.json", study)):
             (Path(name) / file).write_text(json.dumps(content))
-        return read_study(Path(name))
+        return StudyFolder.read(Path(name))
 
 
 def _style(path: Path) -> str:

@@ -13,11 +13,11 @@ from scipy.stats import norm
 
 from dse.catalog import load_catalog
 from dse.physics.kin import COMMON, kin_of
+from dse.questions.risk.choices import Choice, Choices, Held, Moved
 from dse.questions.risk.measure_next import measure_next
 from dse.questions.risk.price_spread import ASSUMED, price_spreads
-from dse.questions.whatif.choices import Choice, Choices, Held, Moved
-from dse.questions.whatif.robust import (
-    Demand,
+from dse.questions.risk.robust import (
+    RateInterval,
     Uncertain,
     draw,
     errors,
@@ -45,15 +45,24 @@ def choice(
     k = len(price.value)
     numbers = np.zeros(k, dtype=np.intp) if configuration is None else np.asarray(configuration)
     return Choice(
-        name, price, held, numbers, np.full(k, rate), int(np.argmin(price.value)), "fitted",
+        name,
+        price,
+        held,
+        numbers,
+        np.full(k, rate),
+        int(np.argmin(price.value)),
+        "fitted",
         tuple({"number": int(number)} for number in numbers),
-    )  # fmt: skip
+    )
 
 
 def uncertain(
-    *items: Choice, prices: tuple[float, ...] | None = None, shared: float = 0.5,
-    demand: Demand | None = None, kin: tuple[str, ...] = (),
-) -> Uncertain:  # fmt: skip
+    *items: Choice,
+    prices: tuple[float, ...] | None = None,
+    shared: float = 0.5,
+    demand: RateInterval | None = None,
+    kin: tuple[str, ...] = (),
+) -> Uncertain:
     sd = np.zeros(len(items)) if prices is None else np.array(prices)
     known = Choices("usd_per_million_total_tokens", items, {}, 0, shared)
     return Uncertain(known, sd, demand, kin)
@@ -266,7 +275,9 @@ def test_a_choice_that_misses_costs_its_own_price_and_the_best() -> None:
 
 def test_demand_is_served_by_whole_instances() -> None:
     """2.5 instances' worth of demand pays for three: 3 / 2.5 of the price at full load."""
-    case = uncertain(choice("a", 1.0, rate=4.0), choice("b", 1.1, rate=1.0), demand=Demand(10, 10))
+    case = uncertain(
+        choice("a", 1.0, rate=4.0), choice("b", 1.1, rate=1.0), demand=RateInterval(10, 10)
+    )
     found = robustness(case, draw(case, 1_000, 0))
     assert found.nominal == pytest.approx([1.2, 1.1])
     assert found.chance_first.tolist() == [0.0, 1.0]

@@ -25,7 +25,8 @@ from dse.quality.laws.leverage import (
 )
 from dse.questions.estimate.again import estimate_again
 from dse.questions.whatif.demand import demanded
-from dse.questions.whatif.inputs import Subject, apply, inputs_of, read_change
+from dse.questions.whatif.inputs import apply, inputs_of, read_change
+from dse.questions.whatif.subject import Subject
 from dse.schema.study import Study, load_study
 from dse.study.demand import FACTORS, training_document
 from tests.cli.conftest import dse

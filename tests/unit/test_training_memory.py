@@ -17,9 +17,14 @@ def of_states(parameters: float, ranks: float, stage: float, **bytes_: float) ->
     """Gigabytes of weights, gradients, moments and master."""
     one = np.ones(1)
     found = model_states(
-        parameters * one, parameters * one, ranks * one, stage * one,
-        bytes_["moments"] * one, bytes_["master"] * one, bytes_["gradient"] * one,
-    )  # fmt: skip
+        parameters * one,
+        parameters * one,
+        ranks * one,
+        stage * one,
+        bytes_["moments"] * one,
+        bytes_["master"] * one,
+        bytes_["gradient"] * one,
+    )
     parts = (found.weights, found.gradients, found.optimizer, found.master)
     return [float(part[0]) / 1e9 for part in parts]
 
@@ -54,9 +59,12 @@ def test_activations_of_a_layer_are_those_of_korthikanti(
     34 / t, less the two masks of dropout (1 byte each, whole but for sequence parallelism) and the
     scores, which FlashAttention does not keep. OPT has the layer of the paper."""
     runs = plan(
-        "opt-66b", sequence=2048, micro_batch=4, tensor_parallel=tensor,
+        "opt-66b",
+        sequence=2048,
+        micro_batch=4,
+        tensor_parallel=tensor,
         sequence_parallel=sequence_parallel,
-    )  # fmt: skip
+    )
     step = micro_batch(runs)
     kept, whole = activation_bytes(step)
     assert kept == pytest.approx(2048 * 4 * 9216 * per_sbh, rel=1e-9)
@@ -75,9 +83,13 @@ def test_what_recomputation_keeps_is_ordered() -> None:
     assert kept[0] > kept[1] > kept[2]
 
 
-@pytest.mark.parametrize(("model", "alone", "other"), [
-    ("llama-3-70b", "mlp", "moe"), ("mixtral-8x7b", "moe", "mlp"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "alone", "other"),
+    [
+        ("llama-3-70b", "mlp", "moe"),
+        ("mixtral-8x7b", "moe", "mlp"),
+    ],
+)
 def test_feed_forwards_recomputed_alone(model: str, alone: str, other: str) -> None:
     """Where the model has none of a kind nothing changes; where it has, less than full drops."""
     metrics = train(plan(model, recompute=["none", alone, other, "full"]))

@@ -22,8 +22,11 @@ def bubble(schedule: str, stages: float, virtual: float = 1.0) -> float:
     input and gradient of the weights as long as each other."""
     share = bubble_share(
         np.array([SCHEDULES.index(schedule)]),
-        np.full(1, stages), np.full(1, virtual), 2 * THIRD, THIRD,
-    )  # fmt: skip
+        np.full(1, stages),
+        np.full(1, virtual),
+        2 * THIRD,
+        THIRD,
+    )
     return float(share[0]) * (stages - 1)
 
 
@@ -40,9 +43,12 @@ def test_the_bubble_of_a_step_is_that_of_megatron() -> None:
     """(p - 1) / (m v) of the time of m micro-batches, but for the output head, which only the last
     stage has and which makes the others wait less."""
     runs = plan(
-        "llama-3-70b", pipeline_parallel=8, virtual_stages=[1, 5, 10], batch=4096 * 32,
+        "llama-3-70b",
+        pipeline_parallel=8,
+        virtual_stages=[1, 5, 10],
+        batch=4096 * 32,
         tensor_parallel=8,
-    )  # fmt: skip
+    )
     metrics = train(runs)
     idle = metrics.losses["bubble"]
     assert idle[0] == pytest.approx(5 * idle[1], rel=1e-12)
@@ -161,9 +167,14 @@ def test_launches_show_where_the_device_is_faster() -> None:
 def test_shipped_stacks_answer_in_the_range_of_practice() -> None:
     """Dense 70B in bf16 on 64 H100: published runs reach 35 to 55% of the peak."""
     runs = plan(
-        "llama-3-70b", sequence=8192, batch=2**20 * 2, tensor_parallel=4, pipeline_parallel=4,
-        data_parallel=4, virtual_stages=5,
-    )  # fmt: skip
+        "llama-3-70b",
+        sequence=8192,
+        batch=2**20 * 2,
+        tensor_parallel=4,
+        pipeline_parallel=4,
+        data_parallel=4,
+        virtual_stages=5,
+    )
     for stack in ("generic", "megatron"):
         assert 0.3 < train(runs, training_stack(stack)).mfu < 0.6
 
@@ -201,9 +212,14 @@ def test_data_ranks_send_gradients_and_weights_once() -> None:
 def test_keys_and_values_go_around_three_times() -> None:
     """Forward, backward and their gradients: 32 layers of 8 heads of 128 keys and values."""
     runs = plan(
-        "llama-3-8b", context_parallel=8, sequence=65_536, batch=65_536, zero_stage=0,
-        task="lora", lora_rank=0,
-    )  # fmt: skip
+        "llama-3-8b",
+        context_parallel=8,
+        sequence=65_536,
+        batch=65_536,
+        zero_stage=0,
+        task="lora",
+        lora_rank=0,
+    )
     around = 7 / 8 * 65_536 * 8 * 2 * 128 * 2
     assert train(runs).work.link_bytes == pytest.approx(3 * 32 * around, rel=1e-9)
 

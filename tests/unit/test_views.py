@@ -14,7 +14,8 @@ from dse.answer.answer import Answer, Table
 from dse.catalog import load_catalog
 from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, pose
-from dse.questions.study.views import level_rows, maps, view_answers
+from dse.quality import LAWS
+from dse.questions.study.views import level_table, maps, view_answers
 from dse.schema.study import load_study, resolve_space
 from dse.schema.views import View
 from dse.study.views import Fronts, _levels, describe_views
@@ -85,9 +86,7 @@ def test_threads_and_the_order_of_chunks_change_nothing(problem) -> None:
 
 def test_every_law_compares_at_a_loss_that_all_reach(problem) -> None:
     view = seen(problem, View("sparse", every_law=True))
-    assert [row["law"] for row in view["laws"]] == [
-        "leverage", "abnar", "cautious", "hoffmann", "joint",
-    ]  # fmt: skip
+    assert [row["law"] for row in view["laws"]] == list(LAWS)
     own = view["laws"][0]["levels"][0]
     assert own["level"] == max(min(curve["loss"]) for curve in view["curves"])
     for curve, cost in zip(view["curves"], own["cost"], strict=True):
@@ -133,9 +132,9 @@ def test_words_of_a_comparison_and_of_a_map(problem) -> None:
     (said,) = view_answers({"views": [compared]})
     assert "the cheapest dense design" in said
     assert "the cheapest sparse design" in said
-    head, *rows = level_rows(compared)
-    assert head[1:3] == ("dense", "sparse")
-    assert len({len(row) for row in (head, *rows)}) == 1
+    table = level_table(0, compared)
+    assert table.titles[1:3] == ["dense", "sparse"]
+    assert len(table.rows) == len(compared["levels"])
     drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
     told = [level for level in maps(0, drawn) if not level.folded]
     assert len(told) == 1

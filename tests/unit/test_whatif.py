@@ -18,13 +18,13 @@ from dse.problem.objective import pose
 from dse.questions.whatif import solve as solving
 from dse.questions.whatif.answer import Questions, answer
 from dse.questions.whatif.breakeven import COST, break_even, owning
-from dse.questions.whatif.change import best, from_file, read_sweep, scenario_row, sweep_rows
+from dse.questions.whatif.change import from_file, read_sweep, scenario_row, sweep_rows
 from dse.questions.whatif.change import from_flags as scenarios_of
 from dse.questions.whatif.equal import RATE, equal
 from dse.questions.whatif.inputs import apply, change_to, inputs_of, read_change
 from dse.questions.whatif.sensitivity import STEP, elasticity, sensitivities, shadow_prices
-from dse.questions.whatif.solve import all_points, near, require_winner, searched, solve
-from dse.questions.whatif.subject import Asked, of_study
+from dse.questions.whatif.solve import Stand, all_points, searched, solve
+from dse.questions.whatif.subject import Subject, of_study
 from dse.schema.costs import RULES
 from dse.schema.derive import derive
 from dse.schema.owning import power_at_meter
@@ -71,7 +71,7 @@ objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 PAIR = {"prompt": 1000, "output": 200, "chips": "h100_sxm, mi300x"}
 
 
-def asked_of(folder: Path, text: str) -> Asked:
+def asked_of(folder: Path, text: str) -> Subject:
     file = folder / "space.yaml"
     file.write_text(text, encoding="utf-8")
     return of_study(str(file), load_catalog())
@@ -81,8 +81,8 @@ def asked_of(folder: Path, text: str) -> Asked:
 def pair(tmp_path_factory: pytest.TempPathFactory):
     """(asked, points, before) of two chips."""
     asked = asked_of(tmp_path_factory.mktemp("pair"), SPACE.format(**PAIR))
-    points = all_points(asked.subject.problem, "auto", 0)
-    return asked, points, solve(asked.subject.problem, points, COST)
+    points = all_points(asked.problem, "auto", 0)
+    return asked, points, solve(asked.problem, points, COST)
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,7 @@ def one_chip(tmp_path_factory: pytest.TempPathFactory):
     """The sensitivities of the space with one chip."""
     text = SPACE.format(**{**PAIR, "chips": "h100_sxm"})
     asked = asked_of(tmp_path_factory.mktemp("one"), text)
-    points = all_points(asked.subject.problem, "auto", 0)
-    before = solve(asked.subject.problem, points, COST)
-    return sensitivities(asked.subject, points, before, COST, "h100_sxm")
+    return sensitivities(Stand(asked, all_points(asked.problem, "auto", 0)))
 
 
 def chip_of(solved) -> str:
@@ -128,8 +126,11 @@ def rerun(folder: Path, chip: str, **changes: str | float) -> float:
     ("name", "less", "more"),
     [
         ("price", {"price": 0.99}, {"price": 1.01}),
-        ("memory_bandwidth", {"setting": "memory_bandwidth=0.99x"},
-         {"setting": "memory_bandwidth=1.01x"}),
+        (
+            "memory_bandwidth",
+            {"setting": "memory_bandwidth=0.99x"},
+            {"setting": "memory_bandwidth=1.01x"},
+        ),
         ("peak", {"setting": "flops=0.99x"}, {"setting": "flops=1.01x"}),
         ("memory_capacity", {"setting": "capacity=0.99x"}, {"setting": "capacity=1.01x"}),
         ("link_bandwidth", {"setting": "link=0.99x"}, {"setting": "link=1.01x"}),
@@ -139,7 +140,7 @@ def rerun(folder: Path, chip: str, **changes: str | float) -> float:
         ("prompt_tokens", {"prompt": 990}, {"prompt": 1010}),
         ("output_tokens", {"output": 198}, {"output": 202}),
     ],
-)  # fmt: skip
+)
 def test_an_elasticity_is_a_full_reruns_finite_difference(
     tmp_path: Path, one_chip, name, less, more
 ):
@@ -157,9 +158,9 @@ def test_a_price_moves_the_cost_of_its_chip_one_to_one(one_chip):
 
 
 def test_all_prices_doubled_double_the_cost_and_leave_the_front(pair):
-    asked, points, before = pair
-    scenario = scenarios_of(["chip.all.price=2x"], inputs_of(asked.subject))[0]
-    row = scenario_row(asked.subject, scenario, points, before, COST)
+    asked, points, _ = pair
+    scenario = scenarios_of(["chip.all.price=2x"], inputs_of(asked))[0]
+    row = scenario_row(Stand(asked, points), scenario)
     assert row["change"] == pytest.approx(1.0)
     assert row["same_winner"]
     assert row["front"]["entered"]["count"] == row["front"]["left"]["count"] == 0
@@ -169,7 +170,7 @@ def test_all_prices_doubled_double_the_cost_and_leave_the_front(pair):
 def test_a_change_of_nothing_changes_nothing(pair):
     asked, points, before = pair
     names = ["price", "memory_bandwidth", "memory_capacity", "peak", "link_bandwidth", "tdp"]
-    problem = changed(asked.subject, *(f"chip.all.{name}=1x" for name in names))
+    problem = changed(asked, *(f"chip.all.{name}=1x" for name in names))
     after = solve(problem, points, COST)
     assert np.array_equal(after.ids, before.ids)
     np.testing.assert_allclose(after.F, before.F, rtol=1e-12)
@@ -179,7 +180,7 @@ def test_a_change_of_nothing_changes_nothing(pair):
 def test_a_better_figure_costs_no_more(pair, figure: str):
     asked, points, _ = pair
     costs = [
-        best(solve(changed(asked.subject, f"chip.all.{figure}={x}x"), points, COST), COST)
+        solve(changed(asked, f"chip.all.{figure}={x}x"), points, COST).value
         for x in (0.5, 1.0, 2.0)
     ]
     assert costs[0] >= costs[1] >= costs[2]
@@ -187,11 +188,11 @@ def test_a_better_figure_costs_no_more(pair, figure: str):
 
 def test_the_optimum_is_the_envelope_of_deployments(pair):
     """Deployed anew, no change costs more than with the old winner kept."""
-    asked, points, before = pair
+    asked, points, _ = pair
     for text in ("workload.prompt_tokens=3x", "chip.all.memory_bandwidth=0.3x", "limit.tpot_s=9ms"):
-        known = inputs_of(asked.subject)
+        known = inputs_of(asked)
         scenario = scenarios_of([text], known)[0]
-        row = scenario_row(asked.subject, scenario, points, before, COST)
+        row = scenario_row(Stand(asked, points), scenario)
         old = row["old_winner"]
         if old["feasible"]:
             assert row["winner"]["metrics"][COST] <= old["metrics"][COST] * (1 + 1e-12)
@@ -202,66 +203,65 @@ def test_the_optimum_is_the_envelope_of_deployments(pair):
 def test_a_looser_limit_never_costs_more_and_a_tighter_one_never_less(pair):
     asked, points, before = pair
     costs = [
-        best(solve(changed(asked.subject, f"limit.tpot_s={ms}ms"), points, COST), COST)
-        for ms in (6, 10, 20, 40)
+        solve(changed(asked, f"limit.tpot_s={ms}ms"), points, COST).value for ms in (6, 10, 20, 40)
     ]
     assert costs == sorted(costs, reverse=True)
-    assert costs[2] == best(before, COST)
+    assert costs[2] == before.value
 
 
 def test_memory_is_worth_nothing_where_it_does_not_bind_and_its_gain_where_it_does(
     pair, tmp_path: Path
 ):
     asked, points, before = pair
-    loose = shadow_prices(asked.subject, points, before, COST, chip_of(before))[0]
+    loose = shadow_prices(Stand(asked, points))[0]
     assert (loose["gain"], loose["usd_per_chip_hour"], loose["binds"]) == (0.0, 0.0, False)
 
     asked = asked_of(tmp_path, TIGHT)
-    points = all_points(asked.subject.problem, "auto", 0)
-    before = solve(asked.subject.problem, points, COST)
-    tight = shadow_prices(asked.subject, points, before, COST, "h100_sxm")[0]
+    points = all_points(asked.problem, "auto", 0)
+    before = solve(asked.problem, points, COST)
+    tight = shadow_prices(Stand(asked, points))[0]
     assert tight["binds"]
     # At that much more per hour the larger chip costs as much as the one there is.
-    price = float(asked.subject.problem.machines.usd_per_chip_hour[0])
+    price = float(asked.problem.machines.usd_per_chip_hour[0])
     problem = changed(
-        asked.subject,
+        asked,
         f"chip.h100_sxm.memory_capacity={tight['after'] / 1e9!r} GB",
         f"chip.h100_sxm.price={price + tight['usd_per_chip_hour']!r} USD/h",
     )
-    again = best(solve(problem, points, COST), COST)
-    assert again == pytest.approx(best(before, COST), rel=1e-9)
+    again = solve(problem, points, COST).value
+    assert again == pytest.approx(before.value, rel=1e-9)
 
 
 def test_near_points_hold_what_a_small_change_makes_the_winner(pair):
-    asked, points, before = pair
-    close = near(asked.subject.problem, points, best(before, COST), COST)
+    asked, points, _ = pair
+    close = Stand(asked, points).near().points
     assert len(close.ids) < len(points.ids)
     for text in (
         "chip.all.peak=1.1x",
         "chip.all.memory_bandwidth=0.9x",
         "chip.h100_sxm.price=1.1x",
     ):
-        problem = changed(asked.subject, text)
+        problem = changed(asked, text)
         found, whole = (solve(problem, some, COST) for some in (close, points))
         assert found.winner_id == whole.winner_id
 
 
 def test_at_its_break_even_price_a_chip_costs_what_the_other_does(pair):
     asked, points, _ = pair
-    first, second = break_even(asked.subject, points)["chips"]
+    first, second = break_even(Stand(asked, points))["chips"]
     for row, other in ((first, second), (second, first)):
         text = f"chip.{row['chip']}.price={row['break_even_usd_per_chip_hour']!r} USD/h"
-        found = break_even(replace(asked.subject, problem=changed(asked.subject, text)), points)
+        found = break_even(Stand(replace(asked, problem=changed(asked, text)), points))
         costs = {one["chip"]: one["cost"] for one in found["chips"]}
         assert costs[row["chip"]] == pytest.approx(other["cost"], rel=1e-12)
 
 
 def test_a_sweep_of_the_price_switches_at_break_even(pair):
     asked, points, _ = pair
-    row = break_even(asked.subject, points)["chips"][0]
+    row = break_even(Stand(asked, points))["chips"][0]
     text = f"chip.{row['chip']}.price=0.5x..4x:8"
-    sweep = read_sweep(text, inputs_of(asked.subject))
-    found = sweep_rows(asked.subject, sweep, points, COST)
+    sweep = read_sweep(text, inputs_of(asked))
+    found = sweep_rows(Stand(asked, points), sweep)
     (switch,) = found["switches"]
     assert switch["value"] == pytest.approx(row["break_even_usd_per_chip_hour"], rel=1e-9)
     assert (switch["from"]["chip"], switch["to"]["chip"]) == (row["chip"], row["against"])
@@ -313,28 +313,28 @@ def test_the_parts_of_an_owned_hour_are_said_with_their_sources(pair):
 def test_owned_chips_are_held_against_rent_by_use(tmp_path: Path):
     text = SPACE.format(**PAIR).replace("rental_3yr", "owned_tco")
     asked = asked_of(tmp_path, text)
-    points = all_points(asked.subject.problem, "auto", 0)
-    rows = {row["chip"]: row for row in break_even(asked.subject, points)["owning"]}
-    on_demand = asked.subject.catalog.prices.select("on_demand")["h100_sxm"]
+    points = all_points(asked.problem, "auto", 0)
+    rows = {row["chip"]: row for row in break_even(Stand(asked, points))["owning"]}
+    on_demand = asked.catalog.prices.select("on_demand")["h100_sxm"]
     assert rows["h100_sxm"]["rent_basis"] == "on_demand"
     assert rows["h100_sxm"]["rent_usd_per_hour"] == on_demand.usd_per_chip_hour
     assert rows["h100_sxm"]["committed_usd_per_hour"] is None
     assert 0.0 < rows["h100_sxm"]["utilisation"] < 1.0
-    price = float(asked.subject.problem.machines.usd_per_chip_hour[0])
+    price = float(asked.problem.machines.usd_per_chip_hour[0])
     assert rows["h100_sxm"]["owned_at_full_use"] == pytest.approx(price, rel=1e-12)
 
 
 def test_a_committed_rent_is_no_rent_by_use(pair):
     asked, points, _ = pair
-    row = break_even(asked.subject, points)["owning"][0]
-    prices = asked.subject.catalog.prices
+    row = break_even(Stand(asked, points))["owning"][0]
+    prices = asked.catalog.prices
     assert row["committed_basis"] == "rental_3yr"
     assert row["rent_basis"] == "on_demand"
     assert row["rent_usd_per_hour"] == prices.select("on_demand")[row["chip"]].usd_per_chip_hour
     assert (
         row["committed_usd_per_hour"] == prices.select("rental_3yr")[row["chip"]].usd_per_chip_hour
     )
-    catalog = asked.subject.catalog
+    catalog = asked.catalog
     nobody = owning(catalog, row["chip"], None, catalog.costs)
     assert nobody is not None
     assert nobody["utilisation"] is None
@@ -342,18 +342,18 @@ def test_a_committed_rent_is_no_rent_by_use(pair):
 
 def test_requests_in_flight_say_who_is_cheapest_at_each(pair):
     asked, points, before = pair
-    found = break_even(asked.subject, points)["concurrency"]
+    found = break_even(Stand(asked, points))["concurrency"]
     assert [row["concurrency"] for row in found["rows"]] == [1, 4, 16, 64, 256]
     least = min(row["cost_a"] for row in found["rows"] if row["cost_a"])
-    assert least == pytest.approx(best(before, COST))
+    assert least == pytest.approx(before.value)
 
 
 @pytest.mark.parametrize("kind", ["cost", "power", "chips"])
 def test_an_equal_budget_against_brute_force(pair, kind: str):
-    asked, points, before = pair
-    problem, catalog = asked.subject.problem, asked.subject.catalog
+    asked, points, _ = pair
+    problem, catalog = asked.problem, asked.catalog
     budget = {"cost": 37.0, "power": 21e3, "chips": 13.0}[kind]
-    found = equal(asked.subject, points, before, kind, budget)
+    found = equal(Stand(asked, points), kind, budget)
     metrics = problem.metrics(problem.space.unrank(points.ids))
     batch = problem.batch(problem.space.unrank(points.ids))
     feasible = (problem.judge(metrics).G <= 0.0).all(axis=1)
@@ -374,31 +374,30 @@ def test_an_equal_budget_against_brute_force(pair, kind: str):
 
 
 def test_equal_racks_hold_whole_servers_or_one_domain(pair):
-    asked, points, before = pair
-    found = equal(asked.subject, points, before, "racks", 1.0, 40e3)
+    asked, points, _ = pair
+    found = equal(Stand(asked, points), "racks", 1.0, 40e3)
     for row in found["rows"]:
-        watts = power_at_meter(asked.subject.catalog, row["chip"])[1]  # of the server
+        watts = power_at_meter(asked.catalog, row["chip"])[1]  # of the server
         assert row["chips"] % 8 == 0
         assert row["chips"] * watts <= 40e3 < (row["chips"] + 8) * watts
 
 
 def test_at_equal_latency_the_tighter_level_costs_no_less(pair):
-    asked, points, before = pair
+    asked, points, _ = pair
     costs = [
-        {row["chip"]: row["value"] for row in equal(asked.subject, points, before, "latency", x)[
-            "rows"]}
+        {row["chip"]: row["value"] for row in equal(Stand(asked, points), "latency", x)["rows"]}
         for x in (0.02, 0.008)
-    ]  # fmt: skip
+    ]
     assert all(costs[1][chip] >= costs[0][chip] for chip in costs[1])
     with pytest.raises(InputError, match="no chip keeps the limits"):
-        equal(asked.subject, points, before, "latency", 1e-6)
+        equal(Stand(asked, points), "latency", 1e-6)
     with pytest.raises(InputError, match="too little for any deployment"):
-        equal(asked.subject, points, before, "power", 10.0)
+        equal(Stand(asked, points), "power", 10.0)
 
 
 def test_the_demand_of_arrivals_keeps_their_shares(tmp_path: Path):
     asked = asked_of(tmp_path, POISSON)
-    subject = asked.subject
+    subject = asked
     assert inputs_of(subject)["demand"].now == 4.0
     problem = changed(subject, "demand=8")
     rates = [float(share.workload.requests_per_s[0]) for share in problem.mix]
@@ -408,11 +407,11 @@ def test_the_demand_of_arrivals_keeps_their_shares(tmp_path: Path):
     assert [share.weight for share in one.mix] == [0.5, 0.5]
     points = all_points(subject.problem, "auto", 0)
     more = solve(problem, points, COST)
-    assert best(more, COST) < best(solve(subject.problem, points, COST), COST)
+    assert more.value < solve(subject.problem, points, COST).value
 
 
 def test_one_chip_by_name_takes_the_place_of_all(pair):
-    subject = pair[0].subject
+    subject = pair[0]
     for texts in (
         ("chip.all.price=2x", "chip.mi300x.price=1 USD/h"),
         ("chip.mi300x.price=1 USD/h", "chip.all.price=2x"),
@@ -450,7 +449,7 @@ def test_one_chip_by_name_takes_the_place_of_all(pair):
 )
 def test_wrong_changes_say_what_is_accepted(pair, text: str, says: str):
     with pytest.raises(InputError, match=says) as caught:
-        changed(pair[0].subject, text)
+        changed(pair[0], text)
     assert "accepted" in str(caught.value)
 
 
@@ -467,11 +466,11 @@ def test_wrong_changes_say_what_is_accepted(pair, text: str, says: str):
 )
 def test_wrong_sweeps(pair, text: str, says: str):
     with pytest.raises(InputError, match=says):
-        read_sweep(text, inputs_of(pair[0].subject))
+        read_sweep(text, inputs_of(pair[0]))
 
 
 def test_scenarios_of_a_file_name_their_line(pair, tmp_path: Path):
-    file, known = tmp_path / "s.yaml", inputs_of(pair[0].subject)
+    file, known = tmp_path / "s.yaml", inputs_of(pair[0])
     file.write_text("scenarios:\n  dear: {chip.all.price: 2x}\n  slow:\n    limit.tpot_s: 40 ms\n")
     assert [one.name for one in from_file(str(file), known)] == ["dear", "slow"]
     file.write_text("scenarios:\n  dear:\n    chip.all.prise: 2x\n")
@@ -485,33 +484,35 @@ def test_scenarios_of_a_file_name_their_line(pair, tmp_path: Path):
 def test_a_space_too_large_to_enumerate_is_searched_from_the_same_seed(pair, monkeypatch):
     asked, points, before = pair
     monkeypatch.setattr(solving, "ENUMERATE", 10)
-    found = all_points(asked.subject.problem, "pareto-local", 3)
+    found = all_points(asked.problem, "pareto-local", 3)
     assert not found.enumerated
     assert "too large to enumerate: pareto-local" in found.how
     assert np.isin(found.ids, points.ids).all()
-    problem = changed(asked.subject, "chip.all.price=2x")
+    problem = changed(asked, "chip.all.price=2x")
     more = searched(problem, found, 3)
     assert more.evaluations > found.evaluations
-    assert best(solve(problem, more, COST), COST) == pytest.approx(2 * best(before, COST))
+    assert solve(problem, more, COST).value == pytest.approx(2 * before.value)
 
 
 def test_nothing_feasible_says_what_is_in_the_way(pair):
-    asked, points, before = pair
-    scenario = scenarios_of(["limit.tpot_s=1us"], inputs_of(asked.subject))[0]
-    row = scenario_row(asked.subject, scenario, points, before, COST)
+    asked, points, _ = pair
+    scenario = scenarios_of(["limit.tpot_s=1us"], inputs_of(asked))[0]
+    row = scenario_row(Stand(asked, points), scenario)
     assert row["winner"] is None
     assert "tpot_s <= 1 us" in row["infeasible_because"]
     with pytest.raises(NothingFeasible, match="tpot_s"):
-        require_winner(solve(changed(asked.subject, "limit.tpot_s=1us"), points, COST))
+        _ = Stand(replace(asked, problem=changed(asked, "limit.tpot_s=1us")), points).winner
 
 
 def test_the_document_answers_every_question(pair):
     asked = pair[0]
-    known = inputs_of(asked.subject)
+    known = inputs_of(asked)
     questions = Questions(
-        scenarios=scenarios_of(["chip.mi300x.price=0.3x"], known), sensitivities=True,
-        break_even=True, equal=("latency", "chips"),
-    )  # fmt: skip
+        scenarios=scenarios_of(["chip.mi300x.price=0.3x"], known),
+        sensitivities=True,
+        break_even=True,
+        equal=("latency", "chips"),
+    )
     document = answer(asked, questions)
     assert document["scenarios"][0]["winner"]["chip"] == "mi300x"
     assert document["enumerated"]
@@ -532,11 +533,20 @@ price_basis: owned_tco
 costs: {{{costs}}}
 """
 COSTS = {
-    "life": "4 years", "cost_of_capital": "9 %", "resale": "12 %", "server_factor": "1.4",
-    "network_share": "19 %", "maintenance": "5 %", "staff": "150 USD/year",
-    "server_power_factor": "1.82", "facility_factor": "1.36", "electricity": "0.09 USD/kWh",
-    "load_share": "70 %", "space": "184 USD/kW-month", "utilisation": "60 %",
-}  # fmt: skip
+    "life": "4 years",
+    "cost_of_capital": "9 %",
+    "resale": "12 %",
+    "server_factor": "1.4",
+    "network_share": "19 %",
+    "maintenance": "5 %",
+    "staff": "150 USD/year",
+    "server_power_factor": "1.82",
+    "facility_factor": "1.36",
+    "electricity": "0.09 USD/kWh",
+    "load_share": "70 %",
+    "space": "184 USD/kW-month",
+    "utilisation": "60 %",
+}
 
 
 def owned_space(folder: Path, chips: str = "{}", **changed: float) -> Path:
@@ -557,9 +567,9 @@ def owned_space(folder: Path, chips: str = "{}", **changed: float) -> Path:
 @pytest.fixture(scope="module")
 def owned(tmp_path_factory: pytest.TempPathFactory):
     asked = of_study(str(owned_space(tmp_path_factory.mktemp("owned"))), load_catalog())
-    points = all_points(asked.subject.problem, "auto", 0)
-    before = solve(asked.subject.problem, points, COST)
-    return asked, points, before, sensitivities(asked.subject, points, before, COST, "l40s")
+    points = all_points(asked.problem, "auto", 0)
+    before = solve(asked.problem, points, COST)
+    return asked, points, before, sensitivities(Stand(asked, points))
 
 
 def lowest(path: Path) -> float:
@@ -590,10 +600,10 @@ def test_the_elasticity_to_a_chips_own_cost_is_a_full_reruns(tmp_path, owned, na
 def test_a_cost_at_its_bound_is_differed_on_one_side(tmp_path: Path):
     """No more than every hour can carry the cost: only less of it is looked at."""
     asked = asked_of(tmp_path, SPACE.format(**PAIR).replace("rental_3yr", "owned_tco"))
-    points = all_points(asked.subject.problem, "auto", 0)
-    before = solve(asked.subject.problem, points, COST)
+    points = all_points(asked.problem, "auto", 0)
+    before = solve(asked.problem, points, COST)
     chip = chip_of(before)
-    rows = sensitivities(asked.subject, points, before, COST, chip)
+    rows = sensitivities(Stand(asked, points))
     mine = next(row for row in rows if row["input"] == "costs.utilisation")
     expected = math.log(owned_at(chip, 0.99) / owned_at(chip, 1.0)) / math.log(0.99)
     assert mine["elasticity"] == pytest.approx(expected, abs=1e-9)
@@ -602,9 +612,12 @@ def test_a_cost_at_its_bound_is_differed_on_one_side(tmp_path: Path):
 
 
 def test_a_price_of_a_chip_takes_the_place_of_that_of_its_server(owned):
-    subject = owned[0].subject
-    for texts, usd in ((["costs.l40s.price=10000 USD"], 14000), (["costs.l40s.price=2x"], 22400),
-                       (["costs.l40s.server_price=20 kUSD"], 20000)):  # fmt: skip
+    subject = owned[0]
+    for texts, usd in (
+        (["costs.l40s.price=10000 USD"], 14000),
+        (["costs.l40s.price=2x"], 22400),
+        (["costs.l40s.server_price=20 kUSD"], 20000),
+    ):
         costs = changed(subject, *texts).study.costs
         price = usd_per_chip_hour(subject.catalog, "l40s", "owned_tco", costs)
         assert price.parts[0].rule.startswith(f"{usd:,} USD")
@@ -628,26 +641,26 @@ def test_a_price_of_a_chip_takes_the_place_of_that_of_its_server(owned):
 )
 def test_wrong_costs_say_what_is_accepted(owned, text: str, says: str):
     with pytest.raises(InputError, match=says) as caught:
-        changed(owned[0].subject, text)
+        changed(owned[0], text)
     assert "accepted" in str(caught.value)
 
 
 def test_costs_are_swept_and_stand_in_scenarios(owned, tmp_path: Path):
     asked, points, before, _ = owned
-    known = inputs_of(asked.subject)
+    known = inputs_of(asked)
     sweep = read_sweep("costs.utilisation=30%..90%:3", known)
-    found = [row["objective"] for row in sweep_rows(asked.subject, sweep, points, COST)["rows"]]
-    assert found[1] == pytest.approx(best(before, COST), rel=1e-12)
+    found = [row["objective"] for row in sweep_rows(Stand(asked, points), sweep)["rows"]]
+    assert found[1] == pytest.approx(before.value, rel=1e-12)
     assert found == sorted(found, reverse=True)
     file = tmp_path / "s.yaml"
     file.write_text("scenarios: {dear: {costs.electricity: 0.18USD/kWh, costs.l40s.power: 1 kW}}")
     (scenario,) = from_file(str(file), known)
-    row = scenario_row(asked.subject, scenario, points, before, COST)
+    row = scenario_row(Stand(asked, points), scenario)
     again = lowest(owned_space(tmp_path, "{l40s: {power: 1 kW}}", electricity=2.0))
     assert row["winner"]["metrics"][COST] == pytest.approx(again, rel=1e-12)
 
 
 def test_a_change_to_a_value_keeps_it(pair):
-    one = inputs_of(pair[0].subject)["chip.h100_sxm.memory_bandwidth"]
+    one = inputs_of(pair[0])["chip.h100_sxm.memory_bandwidth"]
     assert change_to(one, "5 TB/s").after == 5e12
     assert change_to(one, "+10%").after == pytest.approx(1.1 * one.now)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dse.accuracy import backtest, measurements
-from dse.accuracy.calibrate import Problem, fit, pose
+from dse.accuracy.calibrate import Problem, pose
 from dse.accuracy.points import estimate_rows
 from dse.accuracy.tables import machines_of
 from dse.accuracy.targets import (
@@ -88,7 +88,8 @@ def test_what_a_case_hides(case: backtest.Case, hidden: set[str]) -> None:
 def test_no_row_of_a_hidden_chip_is_seen(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its measured values move nothing, bit for bit; those of another chip do."""
     monkeypatch.setattr(backtest, "CASES", (B200,))
-    monkeypatch.setattr(backtest, "fit", lambda problem: fit(problem, rounds=1))
+    fit = Problem.fit
+    monkeypatch.setattr(Problem, "fit", lambda posed: fit(posed, rounds=1))
     ((_, known, before),) = backtest.predictions(problem)
     chips = problem.table["chip"]
     family = {c.id for c in problem.catalog.chips.values() if c.family == "blackwell"}
@@ -157,7 +158,7 @@ def test_the_command_and_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
         return dict.fromkeys(("group", "chip", "model"), estimate_training(rows))
 
     shipped = load_catalog().calibration
-    monkeypatch.setattr(measurements, "cross_validate", folds)
+    monkeypatch.setattr(Problem, "cross_validate", folds)
     monkeypatch.setattr(measurements, "cross_validate_training", trained_folds)
     monkeypatch.setattr(backtest, "learn", lambda _, known: backtest.Known(known, shipped))
     document = dse("validate", "--cross-validate", "--json").json()

@@ -14,13 +14,10 @@ from dse.accuracy.calibrate import (
     PARAMETERS,
     Problem,
     as_factors,
-    fit,
-    linearise,
     pose,
-    refit,
     row_weights,
 )
-from dse.accuracy.crossvalidate import without_each
+from dse.accuracy.saturating_fit import linearise
 from dse.accuracy.spread import spread_table, weighted_quantile
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
@@ -189,7 +186,7 @@ def test_a_known_truth_is_recovered(small: Problem) -> None:
     for name, log in told.items():
         truth[names.index(name)] = log
     made = replace(small, measured=small.predict(truth)[:, 0])
-    found = fit(made)
+    found = made.fit()
     error = np.abs(np.expm1(made.logs(found)))
     assert np.median(error) < 0.01
     assert error.mean() < np.abs(np.expm1(made.logs(np.zeros_like(truth)))).mean() / 3
@@ -200,7 +197,7 @@ def test_a_known_truth_is_recovered(small: Problem) -> None:
 def test_without_a_miss_no_factor_moves(small: Problem) -> None:
     zeros = np.zeros(len(PARAMETERS))
     made = replace(small, measured=small.predict(zeros)[:, 0])
-    assert np.abs(fit(made)).max() < 1e-6
+    assert np.abs(made.fit()).max() < 1e-6
     assert set(as_factors(zeros).values()) == {1.0}
 
 
@@ -211,25 +208,26 @@ def test_a_row_that_is_far_off_pulls_less_than_one_that_is_near(small: Problem) 
     used = np.flatnonzero(small.weight > 0.0)
     stalled = measured.copy()
     stalled[used[::10]] *= 10.0
-    assert np.abs(fit(replace(small, measured=stalled))).max() < 0.3
+    assert np.abs(replace(small, measured=stalled).fit()).max() < 0.3
 
 
 def test_rows_of_no_weight_do_not_enter(small: Problem) -> None:
     """Three times as slow or not, they leave the fit where it was."""
-    start = fit(small, rounds=2)
+    start = small.fit(rounds=2)
     group = small.table["group"].iloc[0]
     rows = (small.table["group"] == group).to_numpy()
     weight = np.where(rows, 0.0, small.weight)[small.weight > 0.0]
     answers = []
     for factor in (1.0, 3.0):
         problem = replace(small, measured=small.measured * np.where(rows, factor, 1.0))
-        answers.append(refit(start, *linearise(problem, start), weight))
+        linear = linearise(problem.logs, start)
+        answers.append(problem.objective.refit(start, *linear, weight))
     assert answers[0] == pytest.approx(answers[1], abs=1e-9)
 
 
 def test_every_row_is_predicted_by_a_fit_without_it(small: Problem) -> None:
     start = np.zeros(len(PARAMETERS))
-    numbers = without_each(small, "model", start, *linearise(small, start))
+    numbers = small.without_each("model", start, linearise(small.logs, start))
     used = small.weight > 0.0
     assert np.isfinite(numbers[used, :3]).all()
     assert (numbers[used, 1] < numbers[used, 0]).all()

@@ -3,6 +3,8 @@ made again."""
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import shlex
 from collections import Counter
@@ -23,20 +25,24 @@ from dse.accuracy.claims.engine import (
     Fact,
     Finding,
     Table,
+    TableSpec,
     claim,
     claims,
     fill,
 )
 from dse.accuracy.claims.jitter import Band
-from dse.accuracy.claims.page import document, markdown
 from dse.accuracy.claims.points import Point, predict, smallest
+from dse.accuracy.claims.present import claim_answer, claims_answer
 from dse.accuracy.claims.sram import Shares
 from dse.answer.numbers import digits, percent, times
 from dse.catalog import load_catalog
 from dse.cli import cli
+from dse.render.markdown import escape
 from dse.render.plain_table import wrapped
 from dse.schema.rack import load_rack, shipped_racks
 from tests.cli.conftest import dse, fits
+from tools.claims_page import COMMAND
+from tools.claims_page import page as claims_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "claims.md"
 # Elasticities of a case, by the figure that is the largest.
@@ -245,29 +251,22 @@ def test_texts_name_figures() -> None:
 @pytest.mark.parametrize("number", QUICK)
 def test_the_page_is_what_the_command_makes_again(number: int) -> None:
     one = claim(number)
-    row = markdown([(one, one.found())], "dse validate --claims").rstrip().splitlines()[-1]
+    row = claims_page([(one, one.found())]).rstrip().splitlines()[-1]
     page = PAGE.read_text(encoding="utf-8")
     assert row.startswith(f"| {number} | ")
-    assert f"\n{row}\n" in page, "dse validate --claims --markdown docs/claims.md"
+    assert f"\n{row}\n" in page, COMMAND
 
 
-def test_the_page_has_every_claim_once() -> None:
+def test_the_page_has_every_claim_once_and_counts_the_verdicts() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for number in CLAIMS:
-        row = re.findall(rf"^\| {number} \| .* \| ([a-z ]+) \|$", page, flags=re.MULTILINE)
-        assert len(row) == 1
-        assert row[0] in VERDICTS
-
-
-def test_the_page_counts_the_verdicts_of_its_table() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    line = re.search(r"^Of (\d+): (.*)\.$", page, flags=re.MULTILINE)
+    words = "|".join(VERDICTS)
+    rows = re.findall(rf"^\| (\d+) \| .* \| ({words}) \| ", page, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(CLAIMS)
+    line = re.search(r"^Of (\d+) claims about models and hardware: (.*)\.$", page, re.MULTILINE)
     assert line is not None
     said = {word: int(count) for count, word in re.findall(r"(\d+) ([a-z ]+)", line[2])}
-    verdicts = re.findall(r"^\| \d+ \| .* \| ([a-z ]+) \|$", page, flags=re.MULTILINE)
-    assert set(verdicts) <= set(VERDICTS)
-    assert said == Counter(verdicts)
-    assert int(line[1]) == len(verdicts) == len(CLAIMS)
+    assert said == Counter(verdict for _, verdict in rows)
+    assert int(line[1]) == len(rows)
 
 
 def test_trips_over_the_mesh_are_interconnect_of_a_wafer() -> None:
@@ -345,18 +344,62 @@ def test_a_number_that_is_no_claim(number: str) -> None:
     assert "1 to 26" in said.err
 
 
-def test_a_page_that_cannot_be_written(tmp_path: Path) -> None:
-    said = dse("validate", "--claims", 17, "--markdown", tmp_path / "no" / "claims.md")
+def test_files_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "no").write_text("a file")
+    said = dse("validate", "--claims", 17, "--out", tmp_path / "no")
     assert said.code == 4
-    assert "cannot be written" in said.err
+    assert "Traceback" not in said.err
 
 
-def test_markdown_shows_text_as_it_is() -> None:
-    one = replace(claim(7), text="A_b | c*.")
-    found = Finding(CONFIRMED, "1 < 2", {"x": None}, "", (Table("T", ("a|b",), (("_",),)),), "", "")
-    text = markdown([(one, found)], "dse validate --claims")
-    assert "A\\_b \\| c\\*" in text
-    assert document([(one, found)])[0]["figures"] == {"x": None}
+def test_files_hold_the_evidence_that_the_console_shows(tmp_path: Path) -> None:
+    said = dse("validate", "--claims", 16, "--out", tmp_path, "--json")
+    item = said.json()
+    assert (
+        json.loads((tmp_path / "claim.json").read_text(encoding="utf-8"))["tables"]
+        == (item["tables"])
+    )
+    page = (tmp_path / "claim.html").read_text(encoding="utf-8")
+    text = (tmp_path / "claim.md").read_text(encoding="utf-8")
+    assert escape(item["number"]) in text
+    assert html.escape(item["number"]) in html.unescape(page)
+    for table in item["tables"]:
+        for row in (table["head"], *table["rows"]):
+            assert f"| {' | '.join(map(escape, row))} |" in text
+            assert all(html.escape(cell) in page for cell in row)
+
+
+HOSTILE = "A_b | c* <b>x</b> & `d`"
+
+
+def test_every_format_shows_text_as_it_is() -> None:
+    """No word of a claim is markup: not of its texts, titles, heads or cells."""
+    one = replace(claim(7), text=f"{HOSTILE} text.", rule=f"{HOSTILE} rule.")
+    tables = (Table(f"{HOSTILE} title", (f"{HOSTILE} head",), ((f"{HOSTILE} cell",),)),)
+    number, conditions = f"{HOSTILE} number", f"{HOSTILE} conditions"
+    found = Finding(CONFIRMED, number, {"x": None}, conditions, tables, "", "")
+    escaped = r"A\_b \| c\* &lt;b&gt;x&lt;/b&gt; &amp; \`d\` "
+    alone, listed = claim_answer(one, found), claims_answer([(one, found)])
+    for answer, said in (
+        (alone, ("text", "number", "rule", "conditions", "title", "head", "cell")),
+        (listed, ("text", "number")),
+    ):
+        text, page = answer.to_markdown(), answer.to_html()
+        assert "<b>x" not in text
+        assert "<b>x" not in page
+        for word in said:
+            assert escaped + word in text, word
+            assert f"A_b | c* &lt;b&gt;x&lt;/b&gt; &amp; `d` {word}" in page, word
+    assert alone.document["figures"] == {"x": None}
+    assert alone.document["tables"][0]["rows"] == ((f"{HOSTILE} cell",),)
+
+
+def test_a_template_says_several_values_of_one_cell() -> None:
+    spec = TableSpec("of {n}", ("a | times", "b | {0:ms} in {1}", "c", "d | .1f"))
+    filled = spec.filled([(2.0, (0.5, 4), None, 1.25), (None, None, "x", 3)], {"n": 2})
+    assert filled.title == "of 2"
+    assert filled.rows == (("2.00x", "500 ms in 4", "–", "1.2"), ("–", "–", "x", "3.0"))
+    with pytest.raises(TypeError, match="without a template"):
+        TableSpec("", ("a",)).filled([((1, 2),)], {})
 
 
 def test_a_point_is_predicted_as_estimate_does() -> None:

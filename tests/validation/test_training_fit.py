@@ -8,20 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy import measurements, training_fit
+from dse.accuracy import measurements
 from dse.accuracy.measurements import TRAINING, covered, ready
 from dse.accuracy.scores import measures
-from dse.accuracy.training_crossvalidate import cross_validate_training
 from dse.accuracy.training_fit import (
     PARAMETERS,
     Parameter,
     TrainingProblem,
+    cross_validate_training,
     group_weights,
-    held_out_training,
     moved_stacks,
     one_row_a_run,
 )
-from dse.accuracy.training_points import with_training
+from dse.accuracy.training_points import runs_of, with_training
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.physics.training.intervals import training_interval, training_spread
@@ -40,12 +39,12 @@ def problem() -> TrainingProblem:
 
 @pytest.fixture(scope="module")
 def moves(problem: TrainingProblem) -> Floats:
-    return training.fit_training(problem)
+    return problem.fit()
 
 
 @pytest.fixture(scope="module")
 def held(problem: TrainingProblem, moves: Floats) -> Mapping[str, Floats]:
-    return held_out_training(problem, start=moves)
+    return problem.held_out(start=moves)
 
 
 def error(problem: TrainingProblem, numbers: Floats) -> float:
@@ -99,7 +98,7 @@ def test_a_share_stays_a_share() -> None:
 
 def test_a_run_with_two_metrics_counts_once(problem: TrainingProblem) -> None:
     chosen = one_row_a_run(problem.table, problem.readout)
-    runs = np.array(problem.readout.run)[chosen]
+    runs = runs_of(problem.readout)[chosen]
     metrics = problem.table["metric"][chosen]
     assert len(runs) == len(set(zip(runs, problem.table["value"][chosen], strict=True)))
     assert (metrics == MAIN).sum() == (problem.table["metric"] == MAIN).sum()
@@ -126,9 +125,7 @@ def test_rows_of_ones_own_enter_no_fit(
     problem: TrainingProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row ten times too fast is predicted as its shipped twin would be, and lies outside."""
-    monkeypatch.setattr(
-        training_fit, "fit_training", lambda posed: np.zeros(len(training_fit.PARAMETERS))
-    )
+    monkeypatch.setattr(TrainingProblem, "fit", lambda posed: np.zeros(len(PARAMETERS)))
     own = problem.table.iloc[:1].assign(value="60000")
     folds = cross_validate_training(own, problem.table.iloc[::12])
     for answer in folds.values():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dse.accuracy.tables import training_rows
-from dse.accuracy.training_points import read_training
+from dse.accuracy.training_points import read_training, runs_of
 from dse.accuracy.training_rows import (
     COUNTS,
     TEXTS,
@@ -153,8 +153,8 @@ def test_published_flops_of_a_token(shipped: pd.DataFrame) -> None:
     readout = read_training(rows, load_catalog())
     ours = np.full(len(rows), np.nan)
     for group in readout.groups:
-        ours[group.position] = group.flops[group.run]
-    rows = rows.assign(run=readout.run, ours=ours, value=rows["value"].astype(float))
+        ours[group.position] = group.posed.flops[group.configuration]
+    rows = rows.assign(run=runs_of(readout), ours=ours, value=rows["value"].astype(float))
     pairs = rows.pivot_table(index="run", columns="metric", values="value", aggfunc="first")
     printed = pairs["model_flops_per_s_per_chip"] / pairs["tokens_per_s_per_chip"]
     first = rows.groupby("run").first()

@@ -12,8 +12,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.calibrate import ENOUGH_ROWS, pose
-from dse.accuracy.crossvalidate import held_out
+from dse.accuracy.calibrate import pose
+from dse.accuracy.scores import ENOUGH_ROWS
 from dse.accuracy.tables import read_table
 from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
@@ -56,7 +56,7 @@ def _robust(pairs: Floats) -> float:
 def main() -> None:
     with np.errstate(divide="ignore", invalid="ignore"):
         problem = pose(read_table(hardware_dir() / MEASUREMENTS / DATA))
-        numbers = held_out(problem, print)["group"]
+        numbers = problem.held_out(print)["group"]
     used = problem.weight > 0.0
     family = {chip.id: chip.family for chip in load_catalog().chips.values()}
     ratio = problem.measured[used] / numbers[used, 0]

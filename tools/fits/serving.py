@@ -14,9 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.calibrate import as_factors, fit, pose
-from dse.accuracy.crossvalidate import held_out
-from dse.accuracy.spread import spread_table
+from dse.accuracy.calibrate import as_factors, pose
 from dse.accuracy.tables import read_table
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
@@ -40,11 +38,11 @@ data_digest: {digest}
 def text(path: Path) -> str:
     """The calibration file of the rows in `path`."""
     problem = pose(read_table(path))
-    factors = as_factors(fit(problem))
-    numbers = held_out(problem)["group"]
-    used = problem.weight > 0.0
-    table = problem.table[used]
-    spread = spread_table(table, problem.measured[used] / numbers[used, 0], numbers[used, 4])
+    moves = problem.fit()
+    factors = as_factors(moves)
+    numbers = problem.held_out(start=moves)["group"]
+    used = problem.used
+    table, spread = problem.table[used], problem.spread(numbers)
     lines = [
         HEADER.format(
             data=path.name,

@@ -18,16 +18,12 @@ import numpy as np
 
 from dse.accuracy.measurements import TRAINING, covered, read, ready, scored_rows
 from dse.accuracy.scores import score
-from dse.accuracy.training_crossvalidate import training_spread_table
 from dse.accuracy.training_fit import (
     PARAMETERS,
     TrainingProblem,
-    fit_training,
-    held_out_training,
     moved_stacks,
     pose_training,
 )
-from dse.accuracy.training_points import with_training
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.schema.training_stack import CALIBRATION, CLOCK, FOLDER
@@ -73,7 +69,7 @@ def spread_text(
         ).rstrip()
     ]
     everything = np.isfinite(held[:, 0])
-    for name, kinds in training_spread_table(problem, held, everything).items():
+    for name, kinds in problem.spread(held, everything).items():
         ends = (f"{kind}: [{low:.3g}, {high:.3g}]" for kind, (low, high) in kinds.items())
         lines.append(f"  {name}: {{{', '.join(ends)}}}")
     return "\n".join(lines) + "\n"
@@ -105,7 +101,7 @@ def constants_of(problem: TrainingProblem, moves: Floats) -> dict[str, dict[str,
 def report(problem: TrainingProblem, held: Mapping[str, Floats], moves: Floats) -> None:
     """Prints errors by fold and the constants."""
     for by, numbers in {"nothing": problem.predict(moves), **held}.items():
-        rows = covered(ready(with_training(problem.table, problem.readout, numbers)))
+        rows = covered(ready(problem.predicted(numbers)))
         for item in score(rows):
             if item["by"] == "all":
                 print(
@@ -136,8 +132,8 @@ def files(
 def main(arguments: list[str]) -> None:
     path = hardware_dir() / MEASUREMENTS / TRAINING
     problem = posed(path)
-    moves = fit_training(problem)
-    held = held_out_training(problem, start=moves)
+    moves = problem.fit()
+    held = problem.held_out(start=moves)
     if "--check" in arguments:
         report(problem, held, moves)
         return

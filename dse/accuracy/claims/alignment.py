@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy.claims.engine import Given, Measured, Rows
-from dse.answer.numbers import digits, times
 from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
 from dse.physics.machines import compile_machines
@@ -20,10 +19,6 @@ GRID = (4096.0, 8192.0, 16_384.0)  # widths over which the law's tile steps are 
 ALIGNED = 32
 
 
-def measured() -> pd.DataFrame:
-    return pd.read_csv(hardware_dir() / MEASUREMENTS / FILE)
-
-
 def gemm_s(chip: str, rows: Floats, inner: Floats, out: Floats) -> Floats:
     """(n,) predicted seconds of (rows, inner) x (inner, out) in bf16 (docs/physics.md)."""
     machines = compile_machines(load_catalog(), [chip])
@@ -35,78 +30,61 @@ def gemm_s(chip: str, rows: Floats, inner: Floats, out: Floats) -> Floats:
 
 
 def find(given: Given) -> Measured:
-    table = measured()
-    cliff, cliff_table = _cliff(table)
-    gradient, gradient_table = _gradient(table)
-    tile, tile_table = _tiles(table)
-    figures = cliff | gradient | tile
-    best_tile = max(figures["measured_row_more_h100_sxm"], figures["measured_row_more_b200_sxm"])
-    return Measured(
-        figures,
-        (cliff_table, gradient_table, tile_table),
-        {
-            "best_tile": best_tile,
-            "reached": 1.0 / (1.0 + figures["measured_cliff"]),
-            "gain": 1.0 + figures["measured_power_of_two_gain"],
-        },
-    )
+    table = pd.read_csv(hardware_dir() / MEASUREMENTS / FILE)
+    of = dict(iter(table.groupby("quantity")))
+    cliff, cliff_table = _cliff(of["gemm_flops_per_s"])
+    ratios = of["seconds_over_powers_of_two"]
+    gain = {"measured_power_of_two_gain": float(ratios["value"].median()) - 1.0}
+    gradient = [
+        (
+            str(chip),
+            str(dimension).replace("_", " "),
+            len(part),
+            *part["value"].quantile((0, 0.5, 1)),
+        )
+        for (chip, dimension), part in ratios.groupby(["chip", "dimension"])
+    ]
+    tile, tile_table = _tiles(of["seconds_of_one_row_more"])
+    figures = cliff | gain | tile
+    facts = {
+        "best_tile": max(tile[f"measured_row_more_{chip}"] for chip in ("h100_sxm", "b200_sxm")),
+        "reached": 1.0 / (1.0 + figures["measured_cliff"]),
+        "gain": 1.0 + figures["measured_power_of_two_gain"],
+    }
+    return Measured(figures, (cliff_table, gradient, tile_table), facts)
 
 
-def _cliff(table: pd.DataFrame) -> tuple[dict[str, float], Rows]:
-    rates = table[table["quantity"] == "gemm_flops_per_s"]
+def _cliff(rates: pd.DataFrame) -> tuple[dict[str, float], Rows]:
     sizes, values = rates["size"].to_numpy(float), rates["value"].to_numpy(float)
     aligned = sizes % ALIGNED == 0
-    rows = np.full(len(sizes), ROWS)
-    seconds = gemm_s("h100_sxm", rows, np.full(len(sizes), HIDDEN), sizes)
-    predicted = 2.0 * ROWS * HIDDEN * sizes / seconds
-    cells = tuple(
-        (
-            digits(size, 5),
-            str(int(size) & -int(size)),
-            f"{value / 1e12:.1f}",
-            times(value / float(values.max())),
-            times(rate / float(predicted.max())),
-        )
-        for size, value, rate in zip(sizes, values, predicted, strict=True)
-    )
+    rows, inner = np.full(len(sizes), ROWS), np.full(len(sizes), HIDDEN)
+    predicted = 2.0 * ROWS * HIDDEN * sizes / gemm_s("h100_sxm", rows, inner, sizes)
+    divisors = sizes.astype(int) & -sizes.astype(int)
+    shares = (values / values.max(), predicted / predicted.max())
+    cells = list(zip(sizes, divisors, values / 1e12, *shares, strict=True))
     best = float(values[aligned].max())
     figures = {
         "measured_cliff": best / float(values[~aligned].min()) - 1.0,
         "measured_spread_aligned": best / float(values[aligned].min()) - 1.0,
         "predicted_cliff": float(predicted[aligned].max() / predicted[~aligned].min()) - 1.0,
     }
-    return (figures, cells)
+    return figures, cells
 
 
-def _gradient(table: pd.DataFrame) -> tuple[dict[str, float], Rows]:
-    ratios = table[table["quantity"] == "seconds_over_powers_of_two"]
-    rows = tuple(
-        (
-            str(chip),
-            str(dimension).replace("_", " "),
-            str(len(part)),
-            *(digits(float(part["value"].quantile(share)), 4) for share in (0.0, 0.5, 1.0)),
-        )
-        for (chip, dimension), part in ratios.groupby(["chip", "dimension"])
-    )
-    gain = float(ratios["value"].median()) - 1.0
-    return ({"measured_power_of_two_gain": gain}, rows)
-
-
-def _tiles(table: pd.DataFrame) -> tuple[dict[str, float], Rows]:
-    steps = table[table["quantity"] == "seconds_of_one_row_more"]
+def _tiles(steps: pd.DataFrame) -> tuple[dict[str, float], Rows]:
+    """What one row more costs: measured, and predicted over the widths of GRID."""
     inner, out = (grid.ravel() for grid in np.meshgrid(GRID, GRID))
     figures: dict[str, float] = {}
     cells = []
     for chip, part in steps.groupby("chip"):
         for size, value in zip(part["size"], part["value"], strict=True):
             now, more = (
-                gemm_s(str(chip), np.full(len(inner), rows), inner, out)
-                for rows in (float(size), float(size) + 1.0)
+                gemm_s(str(chip), np.full(len(inner), float(size) + extra), inner, out)
+                for extra in (0.0, 1.0)
             )
-            predicted = float(np.median(more / now))
-            cells.append((str(chip), f"{size:,}", times(float(value)), times(predicted)))
-            for name, ratio in (("measured", float(value)), ("predicted", predicted)):
+            ratios = {"measured": float(value), "predicted": float(np.median(more / now))}
+            cells.append((chip, size, *ratios.values()))
+            for name, ratio in ratios.items():
                 key = f"{name}_row_more_{chip}"
                 figures[key] = max(figures.get(key, 0.0), ratio - 1.0)
-    return (figures, tuple(cells))
+    return figures, cells

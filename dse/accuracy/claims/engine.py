@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -27,15 +27,17 @@ CONFIRMED, QUALIFIED, CONTRADICTED = "confirmed", "qualified", "contradicted"
 VERDICTS = (CONFIRMED, QUALIFIED, CONTRADICTED)
 
 Fact = float | str | None
-Cell = float | str | None
+# Several values of one cell are said by a template of its column.
+Cell = Fact | tuple[Fact, ...]
 Rows = Sequence[Sequence[Cell]]
 Given = Mapping[str, float]
 
+# How texts and columns print a number; else as Python formats it.
 FORMATS: Mapping[str, Callable[[float], str]] = {
     "percent": percent,
     "times": times,
     "digits": digits,
-    "digits2": partial(digits, count=2),
+    **{f"digits{count}": partial(digits, count=count) for count in (2, 4, 5)},
     "ms": in_ms,
     "billions": lambda value: digits(value / 1e9),
 }
@@ -85,7 +87,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """Each column is `title`, or `title | format` where its cells are numbers."""
+    """Each column is `title`, or `title | how` as `shown` takes it."""
 
     title: str
     columns: tuple[str, ...]
@@ -188,12 +190,32 @@ def fill(text: str, facts: Mapping[str, Fact]) -> str:
 
 
 def shown(value: Cell, how: str = "") -> str:
-    """A text as it is, a number in one of FORMATS or as Python formats it, None as a dash."""
+    """A text as it is, None as a dash, a number in one of FORMATS or as Python formats it. `how`
+    may be a template of the value, `{0:billions} GB`, or of several."""
     if value is None:
         return NONE
     if isinstance(value, str):
         return value
+    if "{" in how:
+        values = value if isinstance(value, tuple) else (value,)
+        return fill(how, {str(k): one for k, one in enumerate(values)})
+    if isinstance(value, tuple):
+        raise TypeError(f"several values without a template: {value}")
     return FORMATS[how](value) if how in FORMATS else format(value, how or "g")
+
+
+def ends(name: str, values: Iterable[float]) -> dict[str, float | None]:
+    """The least and the most of `values` as figures; None where there is none."""
+    known = list(values)
+    if not known:
+        return {f"{name}_least": None, f"{name}_most": None}
+    return {f"{name}_least": float(min(known)), f"{name}_most": float(max(known))}
+
+
+def share(truths: Iterable[bool]) -> float:
+    """The share of those that are true."""
+    known = list(truths)
+    return sum(known) / len(known)
 
 
 def _any_holds(lines: Sequence[str], facts: Mapping[str, Fact]) -> bool:

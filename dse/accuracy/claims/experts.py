@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy.claims.engine import Given, Measured, Rows
-from dse.accuracy.claims.points import Point, is_sparse, models, predict, predicted_rows
-from dse.answer.numbers import digits, percent, times
+from dse.accuracy.claims.points import Point, billions, is_sparse, models, predict, predicted_rows
 
 CHIP, CHIPS = "h200_sxm", 16.0
 LIMITS_S = (0.02, 0.05)
@@ -16,9 +15,14 @@ NEAR = 0.01  # nats per token within which two models count as equal
 SAME_SIZE = 0.15  # logarithm of dense-equivalent parameters within which they do
 CHEAPER = 1.1
 TOP = 10
-WORDS = {
-    "equal_loss": "at equal predicted loss, each trained as it was",
-    "same_tokens": "at equal loss if trained on the same tokens",
+# By column of `cheapest`, the metric.
+COLUMNS = {
+    "loss": "predicted_loss",
+    "equivalent": "dense_equivalent_parameters",
+    "total": "total_parameters",
+    "active": "active_parameters",
+    "usd": "usd_per_million_total_tokens",
+    "tpot_s": "tpot_s",
 }
 
 
@@ -33,40 +37,18 @@ def cheapest(limit_s: float) -> pd.DataFrame:
             groups += [(tp, 1, tp) for tp in (2, 4, 8)]
             groups += [(1, dp, dp) for dp in (2, 4, 8, 16)]
         for tp, dp, ep in groups:
-            for concurrency in CONCURRENCY:
-                points.append(
-                    Point(
-                        name,
-                        CHIP,
-                        tp,
-                        1.0,
-                        dp,
-                        ep,
-                        CHIPS / (tp * dp),
-                        concurrency * CHIPS,
-                        "fp8",
-                        "fp8",
-                    )
-                )
+            replicas = CHIPS / (tp * dp)
+            points += [
+                Point(name, CHIP, tp, 1.0, dp, ep, replicas, requests * CHIPS, "fp8", "fp8")
+                for requests in CONCURRENCY
+            ]
     answer = predict(points)
-    table = pd.DataFrame(
-        {
-            "model": [point.model for point in points],
-            "tp": [point.tp for point in points],
-            "dp": [point.dp for point in points],
-            "ep": [point.ep for point in points],
-            "concurrency": [point.concurrency for point in points],
-            "loss": answer["predicted_loss"],
-            "equivalent": answer["dense_equivalent_parameters"],
-            "total": answer["total_parameters"],
-            "active": answer["active_parameters"],
-            "usd": answer["usd_per_million_total_tokens"],
-            "tpot_s": answer["tpot_s"],
-        }
-    )
+    table = pd.DataFrame(points)[["model", "tp", "dp", "ep", "concurrency"]]
+    for name, metric in COLUMNS.items():
+        table[name] = answer[metric]
     table = table[answer.feasible & (table["tpot_s"] <= limit_s) & table["loss"].notna()]
     best = table.loc[table.groupby("model")["usd"].idxmin()].reset_index(drop=True)
-    return best.assign(sparse=[is_sparse(name) for name in best["model"]])
+    return best.assign(sparse=best["model"].map(is_sparse))
 
 
 def pairs_of(best: pd.DataFrame, *, same_tokens: bool) -> pd.DataFrame:
@@ -92,44 +74,43 @@ def find(given: Given) -> Measured:
         best = cheapest(limit)
         for name, same in (("equal_loss", False), ("same_tokens", True)):
             pairs = pairs_of(best, same_tokens=same)
-            key = f"{name}_{limit * 1e3:g}_ms"
-            share = float((pairs["ratio"] >= CHEAPER).mean()) if len(pairs) else 0.0
-            shares.append(share)
+            key, any_ = f"{name}_{limit * 1e3:g}_ms", len(pairs) > 0
+            shares.append(_cheaper(pairs) if any_ else 0.0)
             figures |= {
                 f"pairs_{key}": float(len(pairs)),
-                f"sparse_cheaper_{key}": share,
-                f"median_ratio_{key}": float(pairs["ratio"].median()) if len(pairs) else None,
+                f"sparse_cheaper_{key}": shares[-1],
+                f"median_ratio_{key}": float(pairs["ratio"].median()) if any_ else None,
             }
             if limit == LIMITS_S[-1]:
-                tables.append(_pairs(pairs, WORDS[name], limit))
-                if not same:
-                    tables.append(_per_model(best, pairs, limit))
+                tables.append(_by_size(pairs))
+                tables += [] if same else [_per_model(best, pairs)]
     top = cheapest(np.inf).nsmallest(TOP, "loss")
     figures["sparse_among_best"] = float(top["sparse"].mean())
     figures["best"] = float(TOP)
-    measured, measured_table = _measured()
-    sparse = (figures["sparse_among_best"] or 0.0) * TOP
-    return Measured(
-        figures | measured, (*tables, measured_table), {"cheaper": min(shares), "sparse": sparse}
-    )
+    tables.append(_measured())
+    ratios = [row[-1] for row in tables[-1]]
+    figures["measured_pairs"] = float(len(ratios))
+    if ratios:
+        figures["measured_median_ratio"] = float(np.median(ratios))
+    facts = {"cheaper": min(shares), "sparse": float(top["sparse"].sum())}
+    return Measured(figures, tables, facts)
 
 
-def _pairs(pairs: pd.DataFrame, words: str, limit: float) -> Rows:
-    rows = []
-    bins = ((0.0, 10e9), (10e9, 40e9), (40e9, np.inf))
-    for low, high in bins:
-        part = pairs[(pairs["total_dense"] >= low) & (pairs["total_dense"] < high)]
-        if len(part):
-            name = (
-                f"{low / 1e9:g} to {high / 1e9:g}" if np.isfinite(high) else f"from {low / 1e9:g}"
-            )
-            parts = [times(float(part["ratio"].quantile(q))) for q in (0.1, 0.5, 0.9)]
-            share = percent(float((part["ratio"] >= CHEAPER).mean()))
-            rows.append((name, str(len(part)), *parts, share))
-    return rows
+def _cheaper(pairs: pd.DataFrame) -> float:
+    """The share of pairs in which the sparse model costs clearly less."""
+    return float((pairs["ratio"] >= CHEAPER).mean())
 
 
-def _per_model(best: pd.DataFrame, pairs: pd.DataFrame, limit: float) -> Rows:
+def _by_size(pairs: pd.DataFrame) -> Rows:
+    return [
+        (billions(low, high), len(part), *part["ratio"].quantile((0.1, 0.5, 0.9)), _cheaper(part))
+        for low, high in ((0.0, 10e9), (10e9, 40e9), (40e9, np.inf))
+        for part in (pairs[(pairs["total_dense"] >= low) & (pairs["total_dense"] < high)],)
+        if len(part)
+    ]
+
+
+def _per_model(best: pd.DataFrame, pairs: pd.DataFrame) -> Rows:
     """The largest dense models with the sparse model of equal loss that costs least."""
     rows = []
     for name in best[~best["sparse"]].nsmallest(12, "loss")["model"]:
@@ -141,10 +122,8 @@ def _per_model(best: pd.DataFrame, pairs: pd.DataFrame, limit: float) -> Rows:
             (
                 f"{name} ({row['total_dense'] / 1e9:.0f}B)",
                 f"{row['model']} ({row['total'] / 1e9:.0f}B, {row['active'] / 1e9:.1f}B active)",
-                f"{row['loss_dense']:.3f}, {row['loss']:.3f}",
-                f"${digits(row['usd_dense'])}",
-                f"${digits(row['usd'])}",
-                times(row["ratio"]),
+                (row["loss_dense"], row["loss"]),
+                *row[["usd_dense", "usd", "ratio"]],
             )
         )
     return rows
@@ -159,21 +138,15 @@ MEASURED = (
 )
 
 
-def _measured() -> tuple[dict[str, float], Rows]:
+def _measured() -> Rows:
     """Offline throughput a chip, the best of each model, on chips that have rows of both."""
     rows = predicted_rows()
     rows = rows[(rows["serving"] == "offline") & (rows["metric"] == "output_tokens_per_s")]
-    rate = rows["value"] / rows["n_chips"].astype(float)
-    rows = rows.assign(rate=rate)
-    cells = []
-    keys = ["chip", "prompt_tokens", "output_tokens"]
+    rows = rows.assign(rate=rows["value"] / rows["n_chips"].astype(float))
+    keys, cells = ["chip", "prompt_tokens", "output_tokens"], []
     for dense, sparse in MEASURED:
         tops = [rows[rows["model"] == name].groupby(keys)["rate"].max() for name in (dense, sparse)]
         both = pd.concat(tops, axis=1, keys=["dense", "sparse"]).dropna()
-        for chip, part in both.groupby(level="chip"):
-            ratio = float((part["sparse"] / part["dense"]).median())
-            cells.append((dense, sparse, str(chip), str(len(part)), times(ratio), ratio))
-    figures = {"measured_pairs": float(len(cells))}
-    if cells:
-        figures["measured_median_ratio"] = float(np.median([cell[-1] for cell in cells]))
-    return (figures, tuple(cell[:-1] for cell in cells))
+        ratios = (both["sparse"] / both["dense"]).groupby(level="chip")
+        cells += [(dense, sparse, chip, len(part), part.median()) for chip, part in ratios]
+    return cells

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
-from dse.accuracy.claims.engine import Given, Measured, Rows
+from dse.accuracy.claims.engine import Cell, Given, Measured, Rows
 from dse.accuracy.claims.points import (
     Point,
     models,
@@ -14,7 +13,6 @@ from dse.accuracy.claims.points import (
     smallest,
     usable_chips,
 )
-from dse.answer.numbers import digits, in_ms, times
 
 SAMPLE, SEED = 20_000, 5
 BATCHES = (1.0, 8.0, 64.0, 512.0)
@@ -46,7 +44,8 @@ def find(given: Given) -> Measured:
     floors = (answer["latency_floor_s"] / alone["latency_floor_s"])[ok]
     rows = predicted_rows()
     rows = rows[rows["metric"].isin(["decode_step_s", "tpot_s"])]
-    lower = rows[rows["value"] < rows["floor"]]
+    measured = rows["value"] / rows["floor"]
+    lower = measured[measured < 1.0].groupby(rows["group"])
     figures = {
         "sampled": float(ok.sum()),
         "below_floor": float((over < 1.0 - ROUNDING).mean()),
@@ -54,53 +53,48 @@ def find(given: Given) -> Measured:
         "median_step_over_floor": float(np.median(over)),
         "floor_lowered_by_batch": float((floors < 1.0 - ROUNDING).mean()),
         "measured_rows": float(len(rows)),
-        "measured_below_floor": len(lower) / len(rows),
-        "measured_median_over_floor": float((rows["value"] / rows["floor"]).median()),
+        "measured_below_floor": float((measured < 1.0).mean()),
+        "measured_median_over_floor": float(measured.median()),
     }
-    return Measured(figures, (_batches(), _speculation(), _below(lower)), {"lower": len(lower)})
+    below = [(group, len(part), part.min()) for group, part in lower]
+    return Measured(
+        figures,
+        (_batches(), _speculation(), below),
+        {"lower": sum(count for _, count, _ in below)},
+    )
 
 
 def _batches() -> Rows:
     points = [point._replace(concurrency=batch) for point in EXAMPLES for batch in BATCHES]
     answer = predict(points, serving="static")
-    rows = tuple(
+    return [
         (
             f"{point.model}, {point.tp:g} x {point.chip}",
-            f"{point.concurrency:g}",
+            point.concurrency,
             _experts(point),
-            f"{digits(answer.decode['touched_bytes'][k] / 1e9)} GB",
-            in_ms(answer["latency_floor_s"][k]),
-            in_ms(answer["decode_step_s"][k]),
+            answer.decode["touched_bytes"][k],
+            answer["latency_floor_s"][k],
+            answer["decode_step_s"][k],
         )
         for k, point in enumerate(points)
-    )
-    return rows
+    ]
 
 
-def _experts(point: Point) -> str:
+def _experts(point: Point) -> Cell:
     """E T k / (E - k + T k) of E experts that T tokens touch, k each (docs/physics.md)."""
     for block in models()[point.model].blocks:
-        if block.kind == "moe":
+        if "experts" in block.sizes:
             experts, top = block.sizes["experts"], block.sizes["experts_per_token"]
             routed = point.concurrency * top
-            return f"{digits(experts * routed / (experts - top + routed))} of {experts:g}"
-    return "–"
+            return experts * routed / (experts - top + routed), experts
+    return None
 
 
 def _speculation() -> Rows:
     """A step yields several tokens where drafts pass: the floor holds for the step."""
-    rows = []
-    for accepted in (0.0, 0.6, 0.8):
-        tokens = (1.0 - accepted**4) / (1.0 - accepted)
-        base = predict([EXAMPLES[0]], serving="static")
-        floor = float(base["latency_floor_s"][0])
-        rows.append((f"{accepted:g}", digits(tokens), in_ms(floor), in_ms(floor / tokens)))
-    return rows
-
-
-def _below(lower: pd.DataFrame) -> Rows:
-    rows = tuple(
-        (str(group), str(len(part)), times(float((part["value"] / part["floor"]).min())))
-        for group, part in lower.groupby("group")
-    )
-    return rows
+    floor = predict([EXAMPLES[0]], serving="static")["latency_floor_s"][0]
+    return [
+        (accepted, tokens, floor, floor / tokens)
+        for accepted in (0.0, 0.6, 0.8)
+        for tokens in ((1.0 - accepted**4) / (1.0 - accepted),)
+    ]

@@ -9,23 +9,29 @@ import pandas as pd
 
 from dse.accuracy.claims.engine import Given, Measured, Rows
 from dse.accuracy.claims.matched import matched
-from dse.accuracy.claims.points import Answer, Point, models, predict, usable_chips
+from dse.accuracy.claims.points import Answer, Point, domain_of, models, predict, usable_chips
 from dse.accuracy.scores import rank_correlation
-from dse.answer.numbers import digits, times
 from dse.catalog import load_catalog
 
 BATCHES = (1.0, 32.0, 256.0)
 GENERATIONS = ("a100_80_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm")
-MODEL, GROUP = "llama-3-70b", 8.0
+MODEL, GROUP = "llama-3-70b", 8
+
+
+def _bandwidth(chip: str) -> float:
+    return load_catalog().chips[chip].memories[0].bytes_per_s
+
+
+def _flops(chip: str) -> float:
+    return load_catalog().chips[chip].peak_flops_per_s["bf16"]
 
 
 def find(given: Given) -> Measured:
-    catalog = load_catalog()
-    chips = [name for name in usable_chips() if catalog.refusal(name, GROUP) is None]
+    refusal = load_catalog().refusal
     chips = [
         name
-        for name in chips
-        if (catalog.systems[catalog.chips[name].system].levels[0].size or GROUP) >= GROUP
+        for name in usable_chips()
+        if refusal(name, GROUP) is None and domain_of(name, GROUP) >= GROUP
     ]
     points = [
         Point(model, chip, GROUP if shape.hidden_size >= 4096 else 1.0, concurrency=batch)
@@ -34,37 +40,33 @@ def find(given: Given) -> Measured:
         for chip in chips
     ]
     answer = predict(points, serving="static")
-    figures, rows = {}, []
-    for batch in BATCHES:
-        bandwidth, flops, count = _correlations(answer, batch)
+    rows = [(batch, *_correlations(answer, batch)) for batch in BATCHES]
+    figures: dict[str, float | None] = {}
+    for batch, _, bandwidth, flops in rows:
         figures[f"rank_correlation_bandwidth_batch_{batch:g}"] = bandwidth
         figures[f"rank_correlation_flops_batch_{batch:g}"] = flops
-        rows.append((f"{batch:g}", str(count), digits(bandwidth), digits(flops)))
     pairs = matched()
-    error = {name: _error(pairs, name) for name in ("bandwidth", "flops", "predicted")}
-    figures |= {f"measured_error_{name}": value for name, value in error.items()}
-    figures["measured_pairs"] = float(len(pairs))
-    by_chips = [part for _, part in pairs.groupby(["chip_a", "chip_b"])]
-    nearer = sum(_error(part, "bandwidth") < _error(part, "flops") for part in by_chips)
-    figures |= {"chip_pairs": float(len(by_chips)), "chip_pairs_nearer": float(nearer)}
-    first = [
-        (
-            figures[f"rank_correlation_bandwidth_batch_{b:g}"],
-            figures[f"rank_correlation_flops_batch_{b:g}"],
-        )
-        for b in BATCHES[:2]
-    ]
-    means = tuple(float(np.mean(side)) for side in zip(*first, strict=True))
-    return Measured(
-        figures,
-        (rows, _measured(pairs), _generations(answer)),
-        {"rank_bandwidth": means[0], "rank_flops": means[1], "chips": len(chips)},
-    )
+    for name in ("bandwidth", "flops", "predicted"):
+        figures[f"measured_error_{name}"] = _error(pairs, name)
+    by_chips = pairs.groupby(["chip_a", "chip_b"])
+    nearer = [_error(part, "bandwidth") < _error(part, "flops") for _, part in by_chips]
+    figures |= {
+        "measured_pairs": float(len(pairs)),
+        "chip_pairs": float(len(nearer)),
+        "chip_pairs_nearer": float(sum(nearer)),
+    }
+    small = rows[:2]
+    facts = {
+        "rank_bandwidth": float(np.mean([bandwidth for _, _, bandwidth, _ in small])),
+        "rank_flops": float(np.mean([flops for _, _, _, flops in small])),
+        "chips": len(chips),
+    }
+    return Measured(figures, (rows, _measured(pairs), _generations(answer)), facts)
 
 
-def _correlations(answer: Answer, batch: float) -> tuple[float, float, int]:
-    """Mean over models with five feasible chips or more."""
-    catalog = load_catalog()
+def _correlations(answer: Answer, batch: float) -> tuple[int, float, float]:
+    """Of models with five feasible chips or more: their number, and the mean rank correlation of
+    their speed with bandwidth and with FLOP/s."""
     table = pd.DataFrame(
         {
             "model": [p.model for p in answer.points],
@@ -73,16 +75,14 @@ def _correlations(answer: Answer, batch: float) -> tuple[float, float, int]:
             "speed": 1.0 / answer["decode_step_s"],
         }
     )[answer.feasible]
-    table["bandwidth"] = [catalog.chips[c].memories[0].bytes_per_s for c in table["chip"]]
-    table["flops"] = [catalog.chips[c].peak_flops_per_s["bf16"] for c in table["chip"]]
     found = []
     for _, part in table[table["batch"] == batch].groupby("model"):
         if len(part) >= 5:
             speed = part["speed"].to_numpy()
-            pair = [rank_correlation(part[n].to_numpy(), speed) for n in ("bandwidth", "flops")]
-            found.append([0.0 if value is None else value for value in pair])
-    means = np.mean(found, axis=0)
-    return float(means[0]), float(means[1]), len(found)
+            figures = (part["chip"].map(of).to_numpy() for of in (_bandwidth, _flops))
+            found.append([rank_correlation(figure, speed) or 0.0 for figure in figures])
+    bandwidth, flops = np.mean(found, axis=0)
+    return len(found), float(bandwidth), float(flops)
 
 
 def _error(pairs: pd.DataFrame, name: str) -> float:
@@ -92,14 +92,12 @@ def _error(pairs: pd.DataFrame, name: str) -> float:
 
 
 def _measured(pairs: pd.DataFrame) -> Rows:
-    rows = []
-    for (a, b), part in pairs.groupby(["chip_a", "chip_b"]):
-        if len(part) >= 5:
-            middles = [
-                times(float(part[n].median())) for n in ("speed", "predicted", "bandwidth", "flops")
-            ]
-            rows.append((f"{b} over {a}", f"{len(part):,}", *middles))
-    return rows
+    columns = ["speed", "predicted", "bandwidth", "flops"]
+    return [
+        (f"{b} over {a}", len(part), *part[columns].median())
+        for (a, b), part in pairs.groupby(["chip_a", "chip_b"])
+        if len(part) >= 5
+    ]
 
 
 def _generations(answer: Answer) -> Rows:
@@ -108,14 +106,12 @@ def _generations(answer: Answer) -> Rows:
         for k, p in enumerate(answer.points)
         if p.model == MODEL
     }
-    chips, rows = load_catalog().chips, []
-    for a, b in pairwise(GENERATIONS):
-        rows.append(
-            (
-                f"{b} over {a}",
-                times(chips[b].memories[0].bytes_per_s / chips[a].memories[0].bytes_per_s),
-                times(chips[b].peak_flops_per_s["bf16"] / chips[a].peak_flops_per_s["bf16"]),
-                *(times(float(speed[b, batch] / speed[a, batch])) for batch in BATCHES),
-            )
+    return [
+        (
+            f"{b} over {a}",
+            _bandwidth(b) / _bandwidth(a),
+            _flops(b) / _flops(a),
+            *(speed[b, batch] / speed[a, batch] for batch in BATCHES),
         )
-    return rows
+        for a, b in pairwise(GENERATIONS)
+    ]

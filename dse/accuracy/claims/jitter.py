@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dse.accuracy.claims.engine import Fact, Given, Measured
+from dse.accuracy.claims.engine import Fact, Given, Measured, share
 from dse.accuracy.claims.scale_up import SUBJECTS, sizes, subject
-from dse.answer.numbers import digits
 from dse.questions.scale.sizes import ceiling
 from dse.questions.scale.uniform import Evenness, evenness, jitter_limit
 
@@ -37,7 +36,7 @@ class Band:
 def band_facts(name: str, band: Band) -> dict[str, Fact]:
     """Shares of the groups that shrink and of the points at which jitter matters more."""
     return {
-        f"shrink_{name}": sum(band.shrinks) / len(band.shrinks),
+        f"shrink_{name}": share(band.shrinks),
         f"above_{name}": band.above / band.of,
         f"groups_{name}": len(band.shrinks),
         f"one_user_{name}": band.one_user,
@@ -48,17 +47,10 @@ def find(given: Given) -> Measured:
     groups, rows, points, crossings, wider = [], [], [], [], []
     last_small = JITTERS_S.index(SMALL_S)
     for model, chip in SUBJECTS:
-        one = subject(model, chip)
+        one, found = subject(model, chip), sizes(model, chip)
         limits = jitter_limit(one, JITTERS_S, chips_up_to=UP_TO)
         groups.append([limits[k].group_chips for k in (0, last_small, -1)])
-        rows.append(
-            (
-                model,
-                chip,
-                *(f"{row.group_chips}, {digits(row.minimum_tpot_s * 1e3)}" for row in limits),
-            )
-        )
-        found = sizes(model, chip)
+        rows.append((model, chip, *((at.group_chips, at.minimum_tpot_s * 1e3) for at in limits)))
         at = ceiling(found).chips or ceiling(found).minimum_chips
         row = next(row for row in found if row.chips == at)
         for name, point in (("1", row.single), ("full load", row.within)):
@@ -66,18 +58,17 @@ def find(given: Given) -> Measured:
                 continue
             even = evenness(one, [point], JITTERS_S)
             points += even
-            at_load = (model, f"{at} x {chip}", name)
-            crossings.append((*at_load, *(digits(p.jitter_elasticity, 2) for p in even)))
-            wider.append((*at_load, *(digits(p.bandwidth_elasticity, 2) for p in even)))
+            where = (model, f"{at} x {chip}", name)
+            crossings.append((*where, *(p.jitter_elasticity for p in even)))
+            wider.append((*where, *(p.bandwidth_elasticity for p in even)))
     bands = {
         SMALL: _band([(first, mid) for first, mid, _ in groups], points, 0.0, SMALL_S),
         LARGE: _band([(first, last) for first, _, last in groups], points, LARGE_S, math.inf),
     }
-    largest = [max(sizes) for sizes in zip(*groups, strict=True)]
+    names = ("at_no_jitter", "at_3_us", "at_most_jitter")
     figures: dict[str, float | None] = {
-        "largest_group_at_no_jitter": float(largest[0]),
-        "largest_group_at_3_us": float(largest[1]),
-        "largest_group_at_most_jitter": float(largest[2]),
+        f"largest_group_{name}": float(max(chips))
+        for name, chips in zip(names, zip(*groups, strict=True), strict=True)
     }
     facts: dict[str, Fact] = {}
     for name, band in bands.items():

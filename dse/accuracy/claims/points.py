@@ -15,7 +15,7 @@ from dse.accuracy import measurements
 from dse.catalog import Catalog, load_catalog
 from dse.physics.machines import compile_machines
 from dse.physics.workload import Workload
-from dse.problem.evaluate import evaluate
+from dse.problem.evaluate import Metrics, evaluate
 from dse.schema.calibration import KINDS
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models
@@ -44,8 +44,8 @@ class Point(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Answer:
     """n points predicted; every array (n,). `values` by metric; `decode` and `prefill` hold the
-    seconds that each of PARTS would take alone, `floor_compute` and `floor_memory` those of the
-    roofline; `kind` is the worst kind of efficiency used."""
+    seconds that each of PARTS would take alone, and the `touched_bytes`; `kind` is the worst kind
+    of efficiency used."""
 
     points: tuple[Point, ...]
     values: Mapping[str, Floats]
@@ -63,6 +63,17 @@ class Answer:
         stacked = np.stack([parts[name] for name in PARTS])
         return np.array(PARTS)[np.argmax(stacked, axis=0)]
 
+    def share(self, truth: NDArray[np.bool_], rows: NDArray[np.bool_] | bool = True) -> float:
+        """The share of the feasible points, of those of `rows`, for which `truth` (n,) holds."""
+        return float(truth[self.feasible & rows].mean())
+
+    def largest_shares(
+        self, phase: str, rows: NDArray[np.bool_] | bool = True
+    ) -> tuple[float, ...]:
+        """By PARTS, the share of those points in which it is the largest."""
+        largest = self.largest(phase)
+        return tuple(self.share(largest == part, rows) for part in PARTS)
+
 
 @cache
 def models() -> dict[str, Model]:
@@ -70,13 +81,24 @@ def models() -> dict[str, Model]:
 
 
 def is_sparse(model: str) -> bool:
-    return any(block.kind == "moe" for block in models()[model].blocks)
+    return bool(models()[model].experts)
 
 
 def usable_chips(catalog: Catalog | None = None) -> list[str]:
     """Chips with the figures of a roofline."""
     catalog = catalog or load_catalog()
     return [name for name in catalog.chips if catalog.refusal(name) is None]
+
+
+def domain_of(chip: str, otherwise: int) -> int:
+    """Chips of one scale-up domain; `otherwise` where it has no end."""
+    catalog = load_catalog()
+    return catalog.systems[catalog.chips[chip].system].levels[0].size or otherwise
+
+
+def billions(low: float, high: float) -> str:
+    """A range of parameters: `4 to 20`, `from 20`."""
+    return f"{low / 1e9:g} to {high / 1e9:g}" if np.isfinite(high) else f"from {low / 1e9:g}"
 
 
 def predict(
@@ -97,47 +119,43 @@ def predict(
     machines = compile_machines(catalog, chips, price_basis, power_cap_w=power_cap_w)
     batch = batch_at(points, chips)
     names = np.array([backend or catalog.chips[point.chip].backend for point in points])
-    chunks, order = [], []
+    found: dict[str, dict[str, Floats]] = {}
     for name in sorted(set(names.tolist())):
         load = Workload.of(prompt, output, serving, catalog.backends[name])
         rows = np.flatnonzero(names == name)
-        order.append(rows)
-        chunks += [
-            _chunk(evaluate(batch[rows[start : start + CHUNK]], load, machines))
-            for start in range(0, len(rows), CHUNK)
-        ]
-    place = np.argsort(np.concatenate(order))
-
-    def joined(key: int) -> dict[str, Floats]:
-        return {
-            name: np.concatenate([chunk[key][name] for chunk in chunks])[place]
-            for name in chunks[0][key]
-        }
-
-    last = joined(3)
+        for at in (rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)):
+            for part, arrays in _arrays(evaluate(batch[at], load, machines)).items():
+                whole = found.setdefault(part, {})
+                for metric, values in arrays.items():
+                    whole.setdefault(metric, np.empty(len(points)))[at] = values
+    flags = found["flags"]
     return Answer(
         points,
-        joined(0),
-        joined(1),
-        joined(2),
-        last["feasible"] > 0.0,
-        np.array(KINDS)[last["kind"].astype(np.intp)],
+        found["values"],
+        found["decode"],
+        found["prefill"],
+        flags["feasible"] > 0.0,
+        np.array(KINDS)[flags["kind"].astype(np.intp)],
     )
 
 
-def _chunk(metrics) -> tuple[dict[str, Floats], ...]:
+def _arrays(metrics: Metrics) -> dict[str, dict[str, Floats]]:
     performance = metrics.performance
-    phases = []
-    for ledger, extra in (
-        (performance.decode_ledger, performance.decode_step_s - performance.decode_ledger.seconds),
-        (performance.prefill_ledger, 0.0),
+    flags = {"feasible": metrics.feasible, "kind": metrics.provenance}
+    found: dict[str, dict[str, Floats]] = {
+        "values": dict(metrics.values),
+        "flags": {name: array.astype(np.float64) for name, array in flags.items()},
+    }
+    decode = performance.decode_ledger
+    host = performance.decode_step_s - decode.seconds
+    for phase, ledger, extra in (
+        ("decode", decode, host),
+        ("prefill", performance.prefill_ledger, 0.0),
     ):
-        parts = {name: getattr(ledger, f"{name}_s") for name in PARTS}
-        parts["fixed"] = parts["fixed"] + extra
-        floors = {"floor_compute": ledger.floor_compute_s, "floor_memory": ledger.floor_memory_s}
-        phases.append(parts | floors | {"touched_bytes": ledger.touched_bytes})
-    flags = {"feasible": metrics.feasible * 1.0, "kind": metrics.provenance * 1.0}
-    return dict(metrics.values), phases[0], phases[1], flags
+        found[phase] = {name: getattr(ledger, f"{name}_s") for name in PARTS}
+        found[phase]["fixed"] = found[phase]["fixed"] + extra
+        found[phase]["touched_bytes"] = ledger.touched_bytes
+    return found
 
 
 def batch_at(points: Sequence[Point], chips: Sequence[str]) -> CandidateBatch:
@@ -179,12 +197,10 @@ def smallest(
     scale-up domain, that holds the model with `concurrency` requests; experts are spread over the
     group where they divide by it. Pairs that none holds are left out."""
     catalog = load_catalog()
-    degrees = [2**k for k in range(12) if 2**k <= most]
     points = []
     for chip in chips:
-        domain = catalog.systems[catalog.chips[chip].system].levels[0].size or most
-        for tp in degrees:
-            if tp > domain or catalog.refusal(chip, tp) is not None:
+        for tp in (2**k for k in range(12) if 2**k <= most):
+            if tp > domain_of(chip, most) or catalog.refusal(chip, tp) is not None:
                 continue
             for name in names:
                 for ep in (tp, 1) if tp > 1 and is_sparse(name) else (1,):

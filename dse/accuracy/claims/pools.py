@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pandas as pd
 
 from dse.accuracy import measurements
-from dse.accuracy.claims.engine import Given, Measured, Rows
+from dse.accuracy.claims.engine import Given, Measured, Rows, share
 from dse.accuracy.claims.points import Point, batch_at, measured_rows
 from dse.accuracy.rows import INFERENCEX, RANGE_RATIO
-from dse.answer.numbers import digits, times
 from dse.catalog import load_catalog
 from dse.physics.disaggregated import predict_disaggregated
 from dse.physics.machines import compile_machines
@@ -100,7 +97,7 @@ def _load(prompt: float, output: float) -> Workload:
 
 
 def find(given: Given) -> Measured:
-    ratios, rows = [], []
+    ratios, rows, helps = [], [], given["helps"]
     for model, chip in CASES:
         for name, (prompt, output) in LOADS.items():
             load = _load(prompt, output)
@@ -108,42 +105,31 @@ def find(given: Given) -> Measured:
             for limit in LIMITS_S:
                 a, b = best(one, limit), best(two, limit)
                 ratio = None if a is None or b is None else float(b["rate"] / a["rate"])
-                if ratio is not None:
-                    ratios.append(ratio)
-                share = "–" if b is None else f"{b['prefill_share']:.0%}"
-                rows.append(
-                    (
-                        f"{model}, {chip}",
-                        f"{name}, {prompt:g}/{output:g}",
-                        f"{limit * 1e3:g} ms",
-                        *(digits(None if r is None else float(r["rate"])) for r in (a, b)),
-                        times(ratio),
-                        share,
-                    )
-                )
+                ratios += [] if ratio is None else [ratio]
+                at = (f"{model}, {chip}", f"{name}, {prompt:g}/{output:g}", limit * 1e3)
+                rates = (None if row is None else row["rate"] for row in (a, b))
+                prefill = None if b is None else b["prefill_share"]
+                rows.append((*at, *rates, ratio, prefill))
     mixed, mixed_table = _mixed()
     measured, measured_table = _measured()
-    figures = (
-        {
-            "cells": float(len(ratios)),
-            "cells_helped": float(sum(r >= given["helps"] for r in ratios)),
-            "cells_hurt": float(sum(r <= 1.0 / given["helps"] for r in ratios)),
-            "median_ratio": float(np.median(ratios)),
-            "best_ratio": max(ratios),
-            "worst_ratio": min(ratios),
-        }
-        | mixed
-        | measured
-    )
-    return Measured(
-        figures,
-        (rows, mixed_table, measured_table),
-        {"helped": float(np.mean([r >= given["helps"] for r in ratios]))},
-    )
+    figures = {
+        "cells": float(len(ratios)),
+        "cells_helped": float(sum(r >= helps for r in ratios)),
+        "cells_hurt": float(sum(r <= 1.0 / helps for r in ratios)),
+        "median_ratio": float(np.median(ratios)),
+        "best_ratio": max(ratios),
+        "worst_ratio": min(ratios),
+        "mixed_chips_best_ratio": mixed,
+        "measured_best_ratio": max(measured, default=None),
+        "measured_worst_ratio": min(measured, default=None),
+    }
+    helped = share(r >= helps for r in ratios)
+    return Measured(figures, (rows, mixed_table, measured_table), {"helped": helped})
 
 
-def _mixed() -> tuple[dict[str, float | None], Rows]:
-    """Prefill on H100, decode on H200: output tokens per dollar of 3-year rental."""
+def _mixed() -> tuple[float | None, Rows]:
+    """Prefill on H100, decode on H200: output tokens per dollar of 3-year rental, and the most by
+    which that beats the better of the two alone."""
     pairs = (("h100_sxm", "h100_sxm"), ("h200_sxm", "h200_sxm"), ("h100_sxm", "h200_sxm"))
     rows, ratios = [], []
     for name in ("chat", "long prompts", "summaries"):
@@ -157,13 +143,15 @@ def _mixed() -> tuple[dict[str, float | None], Rows]:
             cells.append(None if found is None else float(found["per_usd"]))
         alike = [cell for cell in cells[:2] if cell is not None]
         ratio = cells[2] / max(alike) if alike and cells[2] is not None else None
-        if ratio is not None:
-            ratios.append(ratio)
-        rows.append((name, *(digits(c and c / 1e6) for c in cells), times(ratio)))
-    return ({"mixed_chips_best_ratio": max(ratios, default=None)}, rows)
+        ratios += [] if ratio is None else [ratio]
+        rows.append((name, *(cell and cell / 1e6 for cell in cells), ratio))
+    return max(ratios, default=None), rows
 
 
-@cache
+# Of a measured row, what does not tell configurations apart.
+OF_ROW = ("id", "metric", "statistic", "value", "quality", "date", "source")
+
+
 def _by_configuration() -> pd.DataFrame:
     """Measured configurations of deepseek-v3 on h200_sxm with both latencies: `pools, prompt,
     output, chips, concurrency, tpot_s, ttft_s, rate`."""
@@ -173,53 +161,35 @@ def _by_configuration() -> pd.DataFrame:
     found = []
     for table in (one, two):
         mine = table[(table["model"] == "deepseek-v3") & (table["chip"] == "h200_sxm")]
-        value = mine["value"].astype(float)
-        keys = [
-            c
-            for c in mine.columns
-            if c not in ("id", "metric", "statistic", "value", "quality", "date", "source")
-        ]
-        wide = mine.assign(value=value).pivot_table(
+        keys = [name for name in mine.columns if name not in OF_ROW]
+        wide = mine.assign(value=mine["value"].astype(float)).pivot_table(
             index=keys, columns="metric", values="value", aggfunc="first"
         )
         found.append(wide.reset_index().dropna(subset=["ttft_s", "tpot_s"]))
     table = pd.concat(found, ignore_index=True)
-    drawn = np.array([INFERENCEX in note for note in table["notes"]])
-    scale = np.where(
-        drawn & (table["prompt_tokens"].astype(float) % 1.0 == 0.0), (1 + RANGE_RATIO) / 2, 1.0
-    )
-    for name in ("prompt_tokens", "output_tokens"):
-        table[name] = np.round(table[name].astype(float) * scale, 1)
-    for name in ("n_chips", "concurrency"):
+    for name in ("prompt_tokens", "output_tokens", "n_chips", "concurrency"):
         table[name] = table[name].astype(float)
+    drawn = table["notes"].str.contains(INFERENCEX) & (table["prompt_tokens"] % 1.0 == 0.0)
+    scale = np.where(drawn, (1 + RANGE_RATIO) / 2, 1.0)
+    for name in ("prompt_tokens", "output_tokens"):
+        table[name] = np.round(table[name] * scale, 1)
     seconds = table["ttft_s"] + (table["output_tokens"] - 1.0) * table["tpot_s"]
     table["rate"] = table["concurrency"] * table["output_tokens"] / seconds / table["n_chips"]
     return table
 
 
-def _measured() -> tuple[dict[str, float | None], Rows]:
-    table, rows, ratios = _by_configuration(), [], []
-    for (prompt, output), part in table.groupby(["prompt_tokens", "output_tokens"]):
+def _measured() -> tuple[list[float], Rows]:
+    """By load and limit, what two pools reach over what one does, and the same as rows."""
+    rows, ratios = [], []
+    for (prompt, output), part in _by_configuration().groupby(["prompt_tokens", "output_tokens"]):
         if part["pools"].nunique() < 2:
             continue
         for limit in LIMITS_S:
             fast = part[part["tpot_s"] <= limit]
-            tops = [fast[fast["pools"] == n] for n in (1, 2)]
-            rates = [float(top["rate"].max()) if len(top) else None for top in tops]
+            tops = [fast[fast["pools"] == n]["rate"] for n in (1, 2)]
+            rates = [float(top.max()) if len(top) else None for top in tops]
             ratio = rates[1] / rates[0] if rates[0] and rates[1] else None
-            if ratio is not None:
-                ratios.append(ratio)
-            rows.append(
-                (
-                    f"{prompt:g}/{output:g}",
-                    f"{limit * 1e3:g} ms",
-                    *(str(len(top)) for top in tops),
-                    *(digits(r) for r in rates),
-                    times(ratio),
-                )
-            )
-    figures = {
-        "measured_best_ratio": max(ratios, default=None),
-        "measured_worst_ratio": min(ratios, default=None),
-    }
-    return (figures, rows)
+            ratios += [] if ratio is None else [ratio]
+            at = (f"{prompt:g}/{output:g}", limit * 1e3)
+            rows.append((*at, *map(len, tops), *rates, ratio))
+    return ratios, rows

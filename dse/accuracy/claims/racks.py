@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.accuracy.claims.engine import Fact, Given, Measured
+from dse.accuracy.claims.engine import Fact, Given, Measured, share
 from dse.answer.numbers import percent
 from dse.physics.racks import BOUNDS, Stop, alone, rack_use, relaxed, stages, stop
 from dse.rules.registry import MEANINGS
@@ -44,10 +44,9 @@ def ends(rack: Rack) -> tuple[str, ...]:
 
 def end_facts(ended: Sequence[tuple[str, ...]]) -> dict[str, Fact]:
     """Of the racks, by their `ends`: shares that end by a bound of NAMED, and by those alone."""
-    touched = [any(bound in NAMED for bound in one) for one in ended]
     return {
-        "touched": sum(touched) / len(ended),
-        "alone": sum(map(_by_named_alone, ended)) / len(ended),
+        "touched": share(any(bound in NAMED for bound in one) for one in ended),
+        "alone": share(map(_by_named_alone, ended)),
     }
 
 
@@ -59,53 +58,46 @@ def find(given: Given) -> Measured:
     rows, ended = [], []
     for name, path in shipped_racks().items():
         rack = load_rack(path)
-        first, by = stop(rack), ends(rack)
+        by = ends(rack)
         ended.append(by)
+        label = f"{name} (hypothetical)" if rack.hypothetical else name
         lifted = stop(rack, tuple(bound for bound in by if bound != SWITCHES))
-        flat = stop(replace(rack, stage_chips=math.inf))
-        rows.append(
-            (
-                f"{name}{' (hypothetical)' if rack.hypothetical else ''}",
-                str(rack.domain),
-                f"{first.largest:,}",
-                _words(by),
-                _stop(lifted),
-                _stop(flat) if SWITCHES in by else "–",
-            )
-        )
+        one_stage = _stop(_one_stage(rack)) if SWITCHES in by else None
+        at = (rack.domain, stop(rack).largest)
+        rows.append((label, *at, _words(by), _stop(lifted), one_stage))
     rack = load_rack(shipped_racks()[RACK])
     by_itself, without, first = alone(rack), relaxed(rack), stop(rack)
-    flat = replace(rack, stage_chips=math.inf)
     alone_named = sum(map(_by_named_alone, ended))
     among = sum(any(bound in NAMED for bound in one) for one in ended) - alone_named
     figures: dict[str, float | None] = {
         "largest_domain": float(first.largest),
         "chips_of_one_stage": None if math.isinf(rack.stage_chips) else rack.stage_chips,
-        "largest_domain_of_one_stage": float(stop(flat).largest),
+        "largest_domain_of_one_stage": float(_one_stage(rack).largest),
         "racks": float(len(ended)),
         "stopped_by_named_bounds_alone": float(alone_named),
         "stopped_by_named_bounds_and_others": float(among),
     }
     figures |= {f"alone_{name}": float(one.largest) for name, one in by_itself.items()}
     turned = by_itself["rack_bend_radius"].largest / first.largest
-    each = tuple(
-        (_word(name), meaning, f"{by_itself[name].largest:,}", _stop(without[name]))
-        for name, meaning in ((bound, MEANINGS[bound]) for bound in BOUNDS)
-    )
-    return Measured(
-        figures,
-        (rows, each),
-        end_facts(ended)
-        | {
-            "bend_over_domain": turned,
-            "headline": _headline(rack),
-            "others": len(ended) - alone_named - among,
-            "bend": "would not end it" if turned > given["twice"] else "would end it too",
-            "assumed": len(rack.assumed),
-            "described": len(rack.figures),
-            "which": ", ".join(text.partition(":")[0] for text in rack.assumed),
-        },
-    )
+    each = [
+        (_word(name), MEANINGS[name], by_itself[name].largest, _stop(without[name]))
+        for name in BOUNDS
+    ]
+    facts: dict[str, Fact] = {
+        "bend_over_domain": turned,
+        "headline": _headline(rack),
+        "others": len(ended) - alone_named - among,
+        "bend": "would not end it" if turned > given["twice"] else "would end it too",
+        "assumed": len(rack.assumed),
+        "described": len(rack.figures),
+        "which": ", ".join(text.partition(":")[0] for text in rack.assumed),
+    }
+    return Measured(figures, (rows, each), end_facts(ended) | facts)
+
+
+def _one_stage(rack: Rack) -> Stop:
+    """Where the domain would end if one stage of switches joined any number of chips."""
+    return stop(replace(rack, stage_chips=math.inf))
 
 
 def _headline(rack: Rack) -> str:
@@ -117,11 +109,10 @@ def _headline(rack: Rack) -> str:
     broken = f"{_words(tuple(b for b in by if b != SWITCHES))} ({spread} of their limits)"
     if SWITCHES not in by:
         return f"the domain of {rack.id} ends at {first.largest} chips, by {broken}"
-    flat = stop(replace(rack, stage_chips=math.inf))
     return (
         f"{first.largest} chips of {rack.id} are one stage of switches: {rack.tray_chips} more "
         f"need a second stage and break {broken} at once; if one stage joined any number the "
-        f"domain would end at {_stop(flat)}"
+        f"domain would end at {_stop(_one_stage(rack))}"
     )
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
-
-from dse.accuracy.claims.engine import Given, Measured, Rows
+from dse.accuracy.claims.engine import Given, Measured, Rows, ends, share
 from dse.accuracy.claims.points import Point, is_sparse, models, predict
-from dse.answer.numbers import in_ms, percent, times
 from dse.catalog import load_catalog
 from dse.physics.workload import Workload
 from dse.problem.instances import Subject, subject_of
@@ -48,69 +45,48 @@ def sizes(model: str, chip: str) -> tuple[Size, ...]:
     return tuple(instance_sizes(subject(model, chip), chips_up_to=CHIPS_UP_TO))
 
 
-def _of_kind(ratios: dict[str, tuple[bool, float]], sparse: bool) -> list[float]:
-    return [ratio for kind, ratio in ratios.values() if kind == sparse]
-
-
 def find_latency(given: Given) -> Measured:
-    alone, rows = {}, []
+    alone, rows = [], []
     for model, chip in SUBJECTS:
         domain = subject(model, chip).domain
-        runs = [row for row in sizes(model, chip) if row.single and row.chips <= domain]
+        runs = [
+            (size, one)
+            for size in sizes(model, chip)
+            if size.chips <= domain and (one := size.single) is not None
+        ]
         if len(runs) < 2:
-            held = f"{runs[0].chips} alone" if runs else "no group of it"
-            rows.append((model, chip, str(domain), held, *("–",) * 4))
+            held = f"{runs[0][0].chips} alone" if runs else "no group of it"
+            rows.append((model, chip, domain, held, *(None,) * 4))
             continue
-        best = min(runs, key=lambda row: row.single.tpot_s if row.single else 0.0)
-        first, last = runs[0].single, best.single
-        assert first is not None
-        assert last is not None
-        alone[f"{model} {chip}"] = first.tpot_s / last.tpot_s
-        rows.append(
-            (
-                model,
-                chip,
-                str(domain),
-                f"{runs[0].chips} to {best.chips}",
-                in_ms(first.tpot_s),
-                in_ms(last.tpot_s),
-                times(first.tpot_s / last.tpot_s),
-                percent(last.network_share),
-            )
-        )
+        (first, slow), (best, fast) = runs[0], min(runs, key=lambda run: run[1].tpot_s)
+        alone.append(slow.tpot_s / fast.tpot_s)
+        span = f"{first.chips} to {best.chips}"
+        cells = (slow.tpot_s, fast.tpot_s, alone[-1], fast.network_share)
+        rows.append((model, chip, domain, span, *cells))
     loaded, equal, steps = _loaded()
-    sparse, dense = _of_kind(loaded, True), _of_kind(loaded, False)
-    figures: dict[str, float | None] = {
-        "alone_least": min(alone.values()),
-        "alone_most": max(alone.values()),
-        "loaded_sparse_least": min(sparse),
-        "loaded_sparse_most": max(sparse),
-        "loaded_dense_least": min(dense),
-        "loaded_dense_most": max(dense),
-        "equal_load_sparse_least": min(_of_kind(equal, True)),
-        "equal_load_dense_most": max(_of_kind(equal, False)),
+
+    def of(ratios: dict[str, float], sparse: bool) -> list[float]:
+        return [ratio for model, ratio in ratios.items() if is_sparse(model) == sparse]
+
+    matters = given["matters"]
+    figures = {
+        **ends("alone", alone),
+        **ends("loaded_sparse", of(loaded, True)),
+        **ends("loaded_dense", of(loaded, False)),
+        "equal_load_sparse_least": min(of(equal, True)),
+        "equal_load_dense_most": max(of(equal, False)),
     }
-    return Measured(
-        figures,
-        (rows, steps),
-        {
-            "faster": float(
-                np.mean(
-                    [
-                        ratio >= given["matters"]
-                        for ratio in (*alone.values(), *(one for _, one in loaded.values()))
-                    ]
-                )
-            ),
-            "equal_load_sparse_most": max(_of_kind(equal, True)),
-            "equal_load_dense_least": min(_of_kind(equal, False)),
-        },
-    )
+    facts = {
+        "faster": share(ratio >= matters for ratio in (*alone, *loaded.values())),
+        "equal_load_sparse_most": max(of(equal, True)),
+        "equal_load_dense_least": min(of(equal, False)),
+    }
+    return Measured(figures, (rows, steps), facts)
 
 
-def _loaded() -> tuple[dict[str, tuple[bool, float]], dict[str, tuple[bool, float]], Rows]:
-    """By model, (sparse, how much faster a step is on TO chips than on FROM): with the same
-    requests in all, and with the same on every chip."""
+def _loaded() -> tuple[dict[str, float], dict[str, float], Rows]:
+    """By model, how much faster a step is on TO chips than on FROM: with the same requests in all,
+    and with the same on every chip."""
     points = []
     for model in LARGE:
         for chips, requests in ((FROM, REQUESTS), (TO, REQUESTS), (TO, REQUESTS * TO / FROM)):
@@ -119,66 +95,34 @@ def _loaded() -> tuple[dict[str, tuple[bool, float]], dict[str, tuple[bool, floa
     answer = predict(points, PROMPT, OUTPUT, serving="static")
     found, equal, rows = {}, {}, []
     for k, model in enumerate(LARGE):
+        kind = "sparse" if is_sparse(model) else "dense"
         few, many, full = (float(answer["decode_step_s"][3 * k + j]) for j in range(3))
         if not answer.feasible[3 * k]:
-            rows.append((model, _kind(model), "does not fit", *("–",) * 5))
+            rows.append((model, kind, "does not fit", *(None,) * 5))
             continue
-        found[model], equal[model] = (is_sparse(model), few / many), (is_sparse(model), few / full)
+        found[model], equal[model] = few / many, few / full
         network = answer.decode["network"][3 * k + 1] / many
-        rows.append(
-            (
-                model,
-                _kind(model),
-                in_ms(few),
-                in_ms(many),
-                times(few / many),
-                percent(float(network)),
-                in_ms(full),
-                times(few / full),
-            )
-        )
-    return (found, equal, rows)
-
-
-def _kind(model: str) -> str:
-    return "sparse" if is_sparse(model) else "dense"
+        rows.append((model, kind, few, many, few / many, network, full, few / full))
+    return found, equal, rows
 
 
 def find_ceiling(given: Given) -> Measured:
     ceilings, replicas, largest, rows = [], [], [], []
     for model, chip in SUBJECTS:
-        found = sizes(model, chip)
+        found, one = sizes(model, chip), subject(model, chip)
         top, size = ceiling(found), replica_size(found)
-        split = replication(subject(model, chip), found, DEMAND)
+        last = replication(one, found, DEMAND)[-1]
         ceilings.append(top.chips)
         replicas.append(size)
-        last = split[-1]
         largest.append(last.of_best)
-        rows.append(
-            (
-                model,
-                chip,
-                str(subject(model, chip).domain),
-                str(top.chips or "–"),
-                in_ms(top.tpot_s),
-                f"{percent(top.network_share)} {top.bound}",
-                str(size or "–"),
-                f"{last.replicas} x {last.chips}",
-                percent(last.of_best),
-            )
-        )
-    known = [value for value in ceilings if value is not None]
-    sized = [value for value in replicas if value is not None]
-    figures: dict[str, float | None] = {
-        "ceiling_least": float(min(known)) if known else None,
-        "ceiling_most": float(max(known)) if known else None,
-        "replica_least": float(min(sized)) if sized else None,
-        "replica_most": float(max(sized)) if sized else None,
-        "largest_instance_of_best_least": min(largest),
-        "largest_instance_of_best_most": max(largest),
+        network = (top.network_share, top.bound)
+        split = f"{last.replicas} x {last.chips}"
+        cells = (top.chips or None, top.tpot_s, network, size or None, split, last.of_best)
+        rows.append((model, chip, one.domain, *cells))
+    figures = {
+        **ends("ceiling", (value for value in ceilings if value is not None)),
+        **ends("replica", (value for value in replicas if value is not None)),
+        **ends("largest_instance_of_best", largest),
     }
-    return Measured(
-        figures,
-        (rows,),
-        {"known": float(np.mean([value is not None for value in (*ceilings, *replicas)]))},
-    )
+    known = share(value is not None for value in (*ceilings, *replicas))
+    return Measured(figures, (rows,), {"known": known})

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
-
-from dse.accuracy.claims.engine import Fact, Given, Measured
+from dse.accuracy.claims.engine import Cell, Fact, Given, Measured, ends, share
 from dse.accuracy.claims.points import Point, batch_at, models, predict
-from dse.answer.numbers import digits, in_ms, percent
 from dse.catalog import load_catalog
 from dse.physics.machines import compile_machines
 from dse.physics.phases import layer_imbalance
@@ -33,14 +30,16 @@ CASES = (
 )
 LARGE = (("llama-3-70b", "8 bits"), ("deepseek-v3", "8 bits"))
 AROUND_20B = ("phi-4", "gpt-neox-20b", "gemma-3-27b", "qwen3-30b-a3b", "mpt-30b")
-SPLITS = {"fewest": "The fewest chips", "fastest": "The fastest number of chips"}
+SPLITS = ("fewest", "fastest")
 
 
 @cache
 def fitted(model: str, chip: str, precision: str) -> dict[str, Any]:
-    """The document of `dse estimate --fit`: the fewest chips, and what more of them bring."""
+    """The document of `dse estimate --fit`: the fewest chips, and what more of them bring. 8 bits
+    are fp8 where the chip computes in it, else int8."""
     catalog = load_catalog()
     spec = catalog.chip(chip)
+    eight = "fp8" if "fp8" in spec.peak_flops_per_s else "int8"
     load = Workload.of(PROMPT, OUTPUT, "continuous", catalog.backends[spec.backend])
     found = fit(
         catalog,
@@ -49,16 +48,9 @@ def fitted(model: str, chip: str, precision: str) -> dict[str, Any]:
         load,
         concurrency=1,
         most_chips=16_384,
-        weight_dtype=_dtype(chip, precision),
+        weight_dtype="bf16" if precision == "bf16" else eight,
     )
     return {**found, "id": model}
-
-
-def _dtype(chip: str, precision: str) -> str:
-    """8 bits are fp8 where the chip computes in it, else int8."""
-    if precision == "bf16":
-        return "bf16"
-    return "fp8" if "fp8" in load_catalog().chip(chip).peak_flops_per_s else "int8"
 
 
 def trips_share(found: dict[str, Any], row: dict[str, Any]) -> float:
@@ -96,108 +88,73 @@ def wafer_facts(rows: Sequence[Shares]) -> dict[str, Fact]:
 
 
 def find_wafer(given: Given) -> Measured:
-    shares: dict[str, list[Shares]] = {split: [] for split in SPLITS}
-    cells: dict[str, list[tuple[str, ...]]] = {split: [] for split in SPLITS}
-    for model, precision in CASES:
-        found = {chip: fitted(model, chip, precision) for chip in (WAFER, *SMALL_CHIPS)}
-        for split in SPLITS:
-            on_wafer = found[WAFER][split]
-            trips = links = None
-            if on_wafer is not None:
-                trips = trips_share(found[WAFER], on_wafer)
-                links = float(on_wafer["interconnect_share"])
-            for chip, one in found.items():
-                cells[split].append(
-                    (
-                        model,
-                        one["weight_dtype"],
-                        chip,
-                        *_cells(one[split], trips if chip == WAFER else None),
-                    )
-                )
-                if chip == WAFER or one[split] is None or trips is None or links is None:
-                    continue
-                small = float(one[split]["interconnect_share"])
-                shares[split].append(Shares(links, links + trips, small))
     figures: dict[str, float | None] = {}
-    for split, rows in shares.items():
+    tables, every = [], []
+    for split in SPLITS:
+        shares, rows = [], []
+        for model, precision in CASES:
+            wafer: tuple[float, float] | None = None  # links, and links with trips
+            for chip in (WAFER, *SMALL_CHIPS):
+                found = fitted(model, chip, precision)
+                row, mesh = found[split], None
+                if row is not None and chip == WAFER:
+                    mesh = row["interconnect_share"] + trips_share(found, row)
+                    wafer = (row["interconnect_share"], mesh)
+                elif row is not None and wafer is not None:
+                    shares.append(Shares(*wafer, row["interconnect_share"]))
+                rows.append((model, found["weight_dtype"], chip, *_cells(row), mesh))
         for name in ("links", "all_of_it", "small"):
-            values = [getattr(row, name) for row in rows]
-            figures |= {f"{split}_{name}_least": min(values), f"{split}_{name}_most": max(values)}
-
-    return Measured(
-        figures,
-        tuple((tuple(cells[split]) for split, title in SPLITS.items())),
-        wafer_facts([row for rows in shares.values() for row in rows]),
-    )
+            figures |= ends(f"{split}_{name}", (getattr(row, name) for row in shares))
+        tables.append(rows)
+        every += shares
+    return Measured(figures, tables, wafer_facts(every))
 
 
-def _cells(row: dict[str, Any] | None, trips: float | None) -> tuple[str, ...]:
-    """Chips, time per token, links, and links with trips over the mesh where there is one."""
+def _cells(row: dict[str, Any] | None) -> tuple[Cell, ...]:
+    """Chips, time per token, links."""
     if row is None:
-        return ("none fits", *("–",) * 3)
-    links = row["interconnect_share"]
-    both = "–" if trips is None else percent(links + trips)
-    return (f"{row['chips']:,}", in_ms(row["tpot_s"]), percent(links), both)
+        return ("none fits", None, None)
+    return row["chips"], row["tpot_s"], row["interconnect_share"]
 
 
 def find_size(given: Given) -> Measured:
-    backend = load_catalog().chip(WAFER).backend
     points = [Point(name, WAFER, weight="bf16") for name in AROUND_20B]
-    answer = predict(points, PROMPT, OUTPUT, backend=backend)
-    held = [
-        (float(size), bool(fits))
-        for size, fits in zip(answer["total_parameters"], answer.feasible, strict=True)
-    ]
-    rows = tuple(
-        (
-            name,
-            digits(size / 1e9),
-            f"{digits(answer['memory_bytes_per_chip'][k] / 1e9)} of "
-            f"{digits(answer['memory_capacity_bytes_per_chip'][k] / 1e9)} GB",
-            "runs" if fits else "refused: memory_capacity",
-            in_ms(answer["tpot_s"][k]) if fits else "–",
-        )
-        for k, (name, (size, fits)) in enumerate(zip(AROUND_20B, held, strict=True))
+    answer = predict(points, PROMPT, OUTPUT, backend=load_catalog().chip(WAFER).backend)
+    size, fits = answer["total_parameters"], answer.feasible
+    used = zip(
+        answer["memory_bytes_per_chip"], answer["memory_capacity_bytes_per_chip"], strict=True
     )
-    counts, chips = [], []
+    rows = [
+        (
+            *(name, size[k], of),
+            *(("runs", answer["tpot_s"][k]) if fits[k] else ("refused: memory_capacity", None)),
+        )
+        for k, (name, of) in enumerate(zip(AROUND_20B, used, strict=True))
+    ]
+    counts, chips = [], {}
     for model, precision in LARGE:
         for chip in SMALL_CHIPS:
             found = fitted(model, chip, precision)
             few = found["fewest"]
-            counts.append(
-                (
-                    model,
-                    found["weight_dtype"],
-                    chip,
-                    f"{found['at_least_by_bytes']:,}",
-                    *_cells(few, None)[:3],
-                )
-            )
+            least = found["at_least_by_bytes"]
+            counts.append((model, found["weight_dtype"], chip, least, *_cells(few)))
             if chip == SMALL_CHIPS[0]:
-                chips.append(None if few is None else float(few["chips"]))
-    largest = max((size for size, fits in held if fits), default=0.0)
-    refused = min((size for size, fits in held if not fits), default=0.0)
-    said = " and ".join(
+                chips[model] = None if few is None else float(few["chips"])
+    largest = float(max(size[fits], default=0.0))
+    refused = float(min(size[~fits], default=0.0))
+    said = [
         f"{models()[model].name} {'none' if count is None else f'{count:,.0f}'}"
-        for (model, _), count in zip(LARGE, chips, strict=True)
-    )
+        for model, count in chips.items()
+    ]
+    of_groq = {f"groq_chips_{name.replace('-', '_')}": count for name, count in chips.items()}
+    many = share(count is None or count >= given["many"] for count in chips.values())
     return Measured(
+        {"largest_held": largest, "least_refused": refused, **of_groq},
+        (rows, counts),
         {
-            "largest_held": largest,
-            "least_refused": refused,
-            **{
-                f"groq_chips_{model.replace('-', '_')}": count
-                for (model, _), count in zip(LARGE, chips, strict=True)
-            },
-        },
-        (rows, tuple(counts)),
-        {
-            "many_chips": float(
-                np.mean([count is None or count >= given["many"] for count in chips])
-            ),
+            "many_chips": many,
             "largest_held_b": largest / 1e9,
             "least_refused_b": refused / 1e9,
-            "said": said,
+            "said": " and ".join(said),
         },
     )

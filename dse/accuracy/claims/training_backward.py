@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.accuracy.claims.engine import Given, Measured
+from dse.accuracy.claims.engine import Given, Measured, share
 from dse.accuracy.claims.training_runs import RUNS, run
-from dse.answer.numbers import digits
 from dse.physics.training.deployed import TrainingDeployed
 from dse.physics.training.passes import Pass
 from dse.physics.training.plan import TASKS
@@ -31,10 +30,12 @@ def ratio(found: Training, length: float | None = None, task: str = "pretrain") 
 
 
 def find(given: Given) -> Measured:
-    runs = {f"{model}, {chips:,} x {chip}": run(model, chip, chips) for model, chip, chips in RUNS}
-    plain = [ratio(found) for found in runs.values()]
-    long = [ratio(found, LONG) for found in runs.values()]
-    lora = [ratio(found, task="lora") for found in runs.values()]
+    rows = []
+    for model, chip, chips in RUNS:
+        found = run(model, chip, chips)
+        ratios = (ratio(found), ratio(found, LONG), ratio(found, task="lora"))
+        rows.append((f"{model}, {chips:,} x {chip}", *ratios))
+    plain, long, lora = ([row[k] for row in rows] for k in (1, 2, 3))
     figures = {
         "least": min(plain),
         "most": max(plain),
@@ -42,19 +43,5 @@ def find(given: Given) -> Measured:
         "long_median": float(np.median(long)),
         "lora_median": float(np.median(lora)),
     }
-    return Measured(
-        figures,
-        (
-            tuple(
-                (
-                    (name, *map(digits, row))
-                    for name, *row in zip(runs, plain, long, lora, strict=True)
-                )
-            ),
-        ),
-        {
-            "about": float(
-                np.mean([given["about_least"] <= one <= given["about_most"] for one in plain])
-            )
-        },
-    )
+    about = share(given["about_least"] <= one <= given["about_most"] for one in plain)
+    return Measured(figures, (rows,), {"about": about})

@@ -6,7 +6,6 @@ import numpy as np
 
 from dse.accuracy.claims.engine import Given, Measured
 from dse.accuracy.claims.training_runs import RUNS, run
-from dse.answer.numbers import digits, percent, times
 from dse.physics.training.input_pipeline import TOKEN_BYTES, delivered_tokens_per_s
 
 CHIPS_PER_HOST = 8
@@ -28,21 +27,13 @@ def find(given: Given) -> Measured:
         rate = free["tokens_per_s"]
         half = run(model, chip, chips, input_tokens_per_s=f"{HALF * rate:.0f}").as_json()
         slowed.append(half["tokens_per_s"] / rate)
-        cells = []
         for name, (per_token, per_host) in SUPPLY.items():
             hosts = np.array([chips / CHIPS_PER_HOST])
             delivered = delivered_tokens_per_s(hosts, np.array([per_host]), np.array([per_token]))
             margins[name].append(float(delivered[0]) / rate)
-            cells.append(times(margins[name][-1]))
-        rows.append(
-            (
-                f"{model}, {chips:,} x {chip}",
-                f"{digits(rate / 1e6)}M",
-                percent(half["mfu"]),
-                percent(half["loss_shares"]["input_pipeline"]),
-                *cells,
-            )
-        )
+        waiting = half["loss_shares"]["input_pipeline"]
+        cells = (found[-1] for found in margins.values())
+        rows.append((f"{model}, {chips:,} x {chip}", rate / 1e6, half["mfu"], waiting, *cells))
     least = {name: min(found) for name, found in margins.items()}
     worst = min(least, key=lambda name: least[name])
     figures = {

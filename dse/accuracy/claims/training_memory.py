@@ -6,7 +6,6 @@ import numpy as np
 
 from dse.accuracy.claims.engine import Given, Measured
 from dse.accuracy.claims.training_runs import run
-from dse.answer.numbers import digits
 from dse.physics.training.memory import MOMENT_BYTES, model_states
 from dse.physics.training.plan import OPTIMIZERS
 
@@ -43,14 +42,14 @@ def find(given: Given) -> Measured:
     ):
         found = states(optimizer, gradient, master)
         parts = parts or found
-        total = sum(found.values())
-        rows.append((words, *(digits(size / 1e9) for size in found.values()), digits(total / 1e9)))
+        rows.append((words, *found.values(), sum(found.values())))
     fits = [(n, run(MODEL, CHIP, n)) for n in COUNTS]
     chips, smallest = next((n, found) for n, found in fits if found.feasible)
     document = smallest.as_json()
     model_parts = document["memory_bytes_per_chip_parts"]
     held = sum(model_parts[name] for name in ("weights", "gradients", "optimizer", "master"))
-    per_parameter = held * chips / document["total_parameters"]
+    states_bytes = held * chips
+    per_parameter = states_bytes / document["total_parameters"]
     total = sum(parts[name] for name in CLAIMED)
     figures = {
         "bytes": total,
@@ -58,7 +57,7 @@ def find(given: Given) -> Measured:
         "gradients_bytes": parts["gradients"],
         "optimizer_bytes": parts["optimizer"],
         "fewest_h100": float(chips),
-        "states_bytes_of_that_run": held * chips,
+        "states_bytes_of_that_run": states_bytes,
         "bytes_of_that_run": document["memory_bytes_per_chip"] * chips,
     }
     return Measured(
@@ -66,7 +65,7 @@ def find(given: Given) -> Measured:
         (rows,),
         {
             "off": max(abs(parts[name] / CLAIMED[name] - 1.0) for name in CLAIMED),
-            "held_over_claim": held * chips / (12.0 * document["total_parameters"]),
+            "held_over_claim": states_bytes / (12.0 * document["total_parameters"]),
             "per_parameter": per_parameter,
         },
     )

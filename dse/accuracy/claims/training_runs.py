@@ -23,17 +23,8 @@ RUNS = (
 )
 
 
-def run(
-    model: str, chip: str, chips: int, tokens: float = TOKENS, basis: str = "rental_3yr",
-    **terms: Any,
-) -> Training:  # fmt: skip
-    """The best plan; `terms` as a `training:` section writes them."""
-    return _run(model, chip, chips, tokens, basis, tuple(sorted(terms.items())))
-
-
 @cache
-def _run(
-    model: str, chip: str, chips: int, tokens: float, basis: str, terms: tuple[tuple[str, Any], ...]
-) -> Training:
-    asked = training_terms(chip=chip, chips=chips, **dict(terms))
-    return train(load_catalog(), resolve_model(model), asked, tokens, basis)
+def run(model: str, chip: str, chips: int, tokens: float = TOKENS, **terms: Any) -> Training:
+    """The best plan; `terms` as a `training:` section writes them."""
+    asked = training_terms(chip=chip, chips=chips, **terms)
+    return train(load_catalog(), resolve_model(model), asked, tokens, "rental_3yr")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.accuracy.claims.engine import Given, Measured
+from dse.accuracy.claims.engine import Given, Measured, share
 from dse.accuracy.claims.points import Point, is_sparse, models, predict
 from dse.accuracy.claims.training_runs import run
-from dse.answer.numbers import digits
 from dse.economics.lifetime import SERVING_FLOP_PER_PARAMETER, TRAINING_FLOP_PER_PARAMETER
 
 SERVED_ON, REQUESTS_PER_CHIP = "h200_sxm", 32.0
@@ -42,27 +41,17 @@ def find(given: Given) -> Measured:
         days.append([tokens / demand for demand in DEMANDS])
         equal.append(tokens / trained)
         shares.append(tokens / compute)
-        rows.append(
-            (
-                model,
-                f"{digits(trained / 1e12)}T",
-                f"{digits(training['chip_hours'] / 1e6)}M",
-                f"{digits(compute / 1e12)}T",
-                f"{digits(tokens / 1e12)}T",
-                *(f"{digits(one)}" for one in days[-1]),
-            )
-        )
+        amounts = (trained / 1e12, training["chip_hours"] / 1e6, compute / 1e12, tokens / 1e12)
+        rows.append((model, *amounts, *days[-1]))
     figures = {
         "median_tokens_served_over_trained_at_equal_chip_hours": float(np.median(equal)),
         "median_days_at_100b_a_day": float(np.median([row[1] for row in days])),
         "median_days_at_1t_a_day": float(np.median([row[2] for row in days])),
         "median_tokens_at_equal_chip_hours_over_equal_flop": float(np.median(shares)),
     }
-    return Measured(
-        figures,
-        (rows,),
-        {
-            "reached_by_any": float(np.mean([min(row) <= given["within_days"] for row in days])),
-            "reached_at_100b": float(np.mean([row[1] <= given["within_days"] for row in days])),
-        },
-    )
+    within = given["within_days"]
+    facts = {
+        "reached_by_any": share(min(row) <= within for row in days),
+        "reached_at_100b": share(row[1] <= within for row in days),
+    }
+    return Measured(figures, (rows,), facts)

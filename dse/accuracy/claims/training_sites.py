@@ -9,7 +9,6 @@ import numpy as np
 from dse.accuracy.claims.engine import Given, Measured
 from dse.accuracy.claims.points import Point, predict
 from dse.accuracy.claims.training_runs import run
-from dse.answer.numbers import digits, percent, times
 from dse.catalog import load_catalog
 from dse.economics.tco import with_basis
 from dse.schema.costs import BASIS as OWNED
@@ -39,14 +38,19 @@ def find(given: Given) -> Measured:
         ]
         shares = [found["tokens_per_s"] / whole["tokens_per_s"] for found in rates]
         kept[bandwidth], local[bandwidth] = max(shares[:2]), shares[2]
-        rows.append((bandwidth, *map(percent, shares)))
+        rows.append((bandwidth, *shares))
     catalog = with_basis(load_catalog(), OWNED)
     chips = [chip for chip in (NEW, *OLDER) if chip in catalog.prices.select(OWNED)]
     points = [Point(SERVED, chip, concurrency=REQUESTS, weight="int8") for chip in chips]
     found = predict(points, 1024.0, 256.0, catalog=catalog, price_basis=OWNED)
     price, rate = found["usd_per_million_total_tokens"], found["output_tokens_per_s_per_chip"]
-    fits = [bool(found.feasible[k]) for k in range(len(chips))]
-    dollars = [float(price[k] / price[0]) for k in range(1, len(chips)) if fits[k]]
+    ratios = price / price[0]
+    dollars = ratios[1:][found.feasible[1:]]
+    served = [
+        (chip, *((rate[k], price[k], ratios[k]) if fits else ("does not fit", None, None)))
+        for k, (chip, fits) in enumerate(zip(chips, found.feasible, strict=True))
+    ]
+    useful = dollars <= given["useful"]
     late = LATENCY_S / float(found["e2e_s"][0])
     slow = [kept[bandwidth] for bandwidth in BANDWIDTHS[:-1]]
     figures = {
@@ -55,27 +59,8 @@ def find(given: Given) -> Measured:
         "kept_with_local_steps_at_10_gbps": local["10 Gb/s"],
         "later_answer": late,
         "older_chips": float(len(dollars)),
-        "within_twice_the_dollars": float(sum(ratio <= given["useful"] for ratio in dollars)),
+        "within_twice_the_dollars": float(useful.sum()),
         "median_dollars_ratio": float(np.median(dollars)),
     }
-    return Measured(
-        figures,
-        (
-            rows,
-            tuple(
-                (
-                    (
-                        chip,
-                        digits(rate[k]) if fits[k] else "does not fit",
-                        digits(price[k]) if fits[k] else "–",
-                        times(float(price[k] / price[0])) if fits[k] else "–",
-                    )
-                    for k, chip in enumerate(chips)
-                )
-            ),
-        ),
-        {
-            "training_keeps": max(slow),
-            "useful_share": float(np.mean([ratio <= given["useful"] for ratio in dollars])),
-        },
-    )
+    facts = {"training_keeps": max(slow), "useful_share": float(useful.mean())}
+    return Measured(figures, (rows, served), facts)

@@ -34,18 +34,15 @@ def find(given: Given) -> Measured:
         document = run(model, chip, chips).as_json()
         best.append(utilisation(document))
         name = f"{model}, {chips:,} x {chip}"
-        cells = []
-        for terms in CARELESS.values():
-            worse = run(model, chip, chips, **terms).as_json()
-            fits = worse["feasible"]
-            careless += [utilisation(worse)] if fits else []
-            cells.append(percent(utilisation(worse)) if fits else "does not fit")
-        rows.append((name, percent(best[-1]), *cells))
+        worse = [run(model, chip, chips, **terms).as_json() for terms in CARELESS.values()]
+        careless += [utilisation(one) for one in worse if one["feasible"]]
+        cells = (utilisation(one) if one["feasible"] else "does not fit" for one in worse)
+        rows.append((name, best[-1], *cells))
         shares = document["loss_shares"]
         largest = sorted(shares, key=lambda cause: -shares[cause])
         named = [cause for cause in largest if cause != "ideal"][:LARGEST]
         lost = ", ".join(f"{SHORT_LOSSES[cause]} {percent(shares[cause])}" for cause in named)
-        losses.append((name, percent(document["mfu"]), lost, percent(1 - document["goodput"])))
+        losses.append((name, document["mfu"], lost, 1 - document["goodput"]))
     figures = {
         "best_median": float(np.median(best)),
         "best_least": min(best),

@@ -140,6 +140,11 @@ def _between_sites(
         return data_sync_s(sites, gradient, bandwidth, latency, conditions.local_steps)
     micro = batch.micro_batch * batch.sequence_length * batch.candidates.data_parallel
     return pipeline_s(
-        step_s, sites, batch.global_batch_tokens, micro, batch.candidates.hidden_size,
-        bandwidth, latency,
-    )  # fmt: skip
+        step_s,
+        sites,
+        batch.global_batch_tokens,
+        micro,
+        batch.candidates.hidden_size,
+        bandwidth,
+        latency,
+    )

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.physics.blocks import KINDS
-from dse.physics.deployed import ACTIVATION_BYTES
+from dse.blocks import KINDS
+from dse.blocks.operators import ACTIVATION_BYTES
 from dse.physics.training.passes import Pass
 from dse.physics.training.pipeline import DUALPIPE
 from dse.physics.training.work import Sends

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.data import hardware_dir
-from dse.physics import blocks
 from dse.physics.intervals import UNKNOWN
 from dse.physics.machines import Machines
+from dse.physics.provenance import worst_block_law
 from dse.physics.training.plan import TrainingBatch
 from dse.schema.calibration import KINDS, load_calibration
 from dse.schema.training_stack import CALIBRATION
@@ -58,4 +58,4 @@ def law_kind(batch: TrainingBatch, machines: Machines) -> NDArray[np.intp]:
     worst = np.zeros(len(batch), dtype=np.intp)
     for codes in batch.candidates.weight_dtype.values():
         worst = np.maximum(worst, machines.law_kind[batch.candidates.chip, codes])
-    return np.maximum(worst, blocks.worst_kind(batch.candidates, machines))
+    return np.maximum(worst, worst_block_law(batch.candidates, machines))

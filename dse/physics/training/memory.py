@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.physics.deployed import ACTIVATION_BYTES
+from dse.blocks.operators import ACTIVATION_BYTES
 from dse.physics.step import padded_vocabulary
 from dse.physics.training.passes import LOGIT_BYTES, Pass
 from dse.physics.training.pipeline import DUALPIPE, Stages, in_flight

@@ -1,7 +1,7 @@
 """Forward and backward of one micro-batch through all layers, on the chips of one rank.
 
-The operators are those of serving a prompt (`dse.physics.blocks`): `Pass` stands where a `Step`
-stands and adds to every forward operator what its backward takes.
+The operators are those of serving a prompt (`dse.blocks`): `Pass` stands where a `Step` stands and
+adds to every forward operator what its backward takes.
 
     product (rows, K) x (K, N)   forward; the gradient of the rows, which has its sizes and takes as
                                  long; that of the weight, (K, rows) x (rows, N), which reads and
@@ -19,13 +19,14 @@ al. 2022 (arXiv 2205.05198, equations 1 to 4).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from dse.physics.blocks import KINDS
-from dse.physics.collectives import Cost
-from dse.physics.deployed import ACTIVATION_BYTES, Law
+from dse.blocks import KINDS
+from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Product, Role
+from dse.physics.deployed import Law
 from dse.physics.ledger import busy_s
-from dse.physics.operators import Role
 from dse.physics.step import computed_rows, padded_vocabulary
 from dse.physics.training.deployed import TrainingDeployed
 from dse.physics.training.plan import PRECISIONS, TASKS
@@ -64,6 +65,8 @@ class Pass:
     states on one chip; `adapter_elements` the weights of low-rank adapters on one chip, all layers.
     """
 
+    backward = True
+
     def __init__(self, deployed: TrainingDeployed) -> None:
         runs, stack, n = deployed.runs, deployed.stack, deployed.n
         self.deployed, self.stack = deployed, stack
@@ -72,13 +75,14 @@ class Pass:
         self.rows = self.prefill_rows
         self.prompt_tokens = runs.sequence_length
         self.tensor_split = np.where(runs.sequence_parallel > 0.0, deployed.tensor_parallel, 1.0)
+        self.mean_rows = self.rows
         self.own_rows: Floats = self.rows / deployed.tensor_parallel
         self.computed_rows = computed_rows(self.rows)
         # Nothing decodes.
         self.decode_rows = self.verified_rows = self.context = np.zeros(n)
         self.verified: Floats | float = 1.0
-        self.expert_group = deployed.expert_group
-        self.routing_skew, self.slots_sent = stack.routing_skew, stack.slots_sent
+        self.routing_skew: Floats | float = stack.routing_skew
+        self.slots_sent = stack.slots_sent
 
         self.low = runs.precision > 0
         self.lora = runs.task == TASKS.index("lora")
@@ -113,7 +117,7 @@ class Pass:
             self.work, self.keeps = self.of[kind.recomputed_as], self.kept[kind.recomputed_as]
         else:
             self.work, self.keeps = self.ends, Kept(self.deployed.n)
-        kind.train(self, block)
+        kind.add(self, block)
 
     def _tables(self) -> None:
         """Embedding, output head and loss, whole on the first and the last stage."""
@@ -122,24 +126,21 @@ class Pass:
         self.elementwise(Role.EMBEDDING, "embedding", one, 2.0 * self.rows * hidden)
         last = 3.0 * self.rows * hidden / self.tensor_split
         self.elementwise(Role.ELEMENTWISE, "last norm", one, last)
-        self.gemm(Role.HEAD, "output head", one, "embedding", self.rows, vocabulary, hidden)
+        label = "output head"
+        self.gemm(Product(Role.HEAD, label, one, "embedding", self.rows, vocabulary, hidden))
         # Read in 16 bits, probabilities in 32 (Megatron-Core's vocabulary-parallel cross entropy).
         self.elementwise(Role.ELEMENTWISE, "loss", one, 3.0 * self.rows * vocabulary)
 
     def gemm_law(self, part: str) -> Law:
         return self.deployed.law("gemm", part)
 
-    def gemm(
-        self,
-        role: Role,
-        label: str,
-        count: Floats,
-        part: str,
-        rows: Floats,
-        out: Floats,
-        inner: Floats,
-    ) -> None:
+    @property
+    def expert_domains(self) -> Sequence[Floats]:
+        return self.deployed.expert_group.domains
+
+    def gemm(self, one: Product) -> None:
         """The products, their gradients, their casts and their adapters."""
+        role, _, count, part, rows, out, inner = one
         deployed, work = self.deployed, self.work
         if role is Role.ROUTER:  # on the chip's own tokens
             rows = rows / self.tensor_split
@@ -264,30 +265,13 @@ class Pass:
         if role is Role.NORM:
             self.keeps.residual += count * self.rows * self.hidden_size * ACTIVATION_BYTES
 
-    def over_cache(
-        self,
-        role: Role,
-        label: str,
-        count: Floats,
-        law: Law,
-        flops: Floats,
-        bytes_: Floats,
-        cache: Floats,
-    ) -> None:
+    def over_cache(self, one: Mixing) -> None:
         """Nothing decodes."""
 
-    def over_prompt(
-        self,
-        role: Role,
-        label: str,
-        count: Floats,
-        law: Law,
-        flops: Floats,
-        bytes_: Floats,
-        output_bytes: Floats | None = None,
-    ) -> None:
+    def over_prompt(self, one: Mixing) -> None:
         """Attention over the sequence, a state or an indexer, and backward."""
-        stack = self.stack
+        stack, role, count, flops, bytes_ = self.stack, one.role, one.times, one.flops, one.bytes_
+        law = self.deployed.law(one.law, one.part)
         again = ATTENTION_BACKWARD if role is Role.ATTENTION else OTHER_BACKWARD
         slower = stack.states if role is Role.STATE else stack.attention
         forward = law_seconds(law, flops, bytes_) * (slower * count)
@@ -303,36 +287,34 @@ class Pass:
         work.forward_bytes += count * bytes_
         work.backward_bytes += count * bytes_ * ATTENTION_BACKWARD_BYTES
         self.work.higher_precision += total * 3.0 * self._beyond(_peak(law))
-        if output_bytes is None:
-            self.keeps.sharded += count * bytes_
-        else:
-            self.keeps.sharded += count * output_bytes
-            self.keeps.droppable_sharded += count * (bytes_ - output_bytes)
+        kept = bytes_ if one.output_bytes is None else one.output_bytes
+        self.keeps.sharded += count * kept
+        if one.output_bytes is not None:
+            self.keeps.droppable_sharded += count * (bytes_ - kept)
 
-    def grouped(
-        self,
-        count: Floats,
-        *,
-        flops: Floats,
-        useful: Floats,
-        held: Floats,
-        moved: Floats,
-        uneven: Floats,
-    ) -> None:
-        """The products of routed experts, forward and backward."""
-        bytes_ = held * self.deployed.weight_bytes["experts"] + moved
-        gradient_bytes = 2.0 * held * self.deployed.runs.gradient_bytes + moved
+    def experts(self, one: Experts) -> None:
+        """The products of routed experts, forward and backward; tokens to the order of their
+        experts and back, and the activation between the products."""
+        count, held = one.block.count, one.distinct * one.weight
+        bytes_ = held * self.deployed.weight_bytes["experts"] + one.moved
+        gradient_bytes = 2.0 * held * self.deployed.runs.gradient_bytes + one.moved
         factor = self.stack.experts * count
-        forward = self._experts(flops, bytes_) * factor
-        weights = self._experts(flops, gradient_bytes) * (factor * self.trains)
+        forward = self._grouped(one.flops, bytes_) * factor
+        weights = self._grouped(one.flops, gradient_bytes) * (factor * self.trains)
         self._add_work(forward, forward + weights)
         self.work.weight_gradient += weights
-        self.work.uneven += (2.0 * forward + weights) * uneven
+        self.work.uneven += (2.0 * forward + weights) * one.uneven
+        useful = 2.0 * one.mean * one.weight
         self._higher("experts", useful * count, 2.0 + self.trains)
         peak = _peak(self.gemm_law("experts")) * useful * count
         self._spent(peak, count * bytes_, count * gradient_bytes)
+        order, between = 4.0 * one.busiest * one.latent, one.block["matrices"] * one.busiest
+        self.elementwise(Role.EXPERT_ORDER, "expert permutation", count, order)
+        between = between * one.width
+        self.elementwise(Role.EXPERT_ACTIVATION, "expert activation", count, between)
+        self._keep_experts(one)
 
-    def _experts(self, flops: Floats, bytes_: Floats) -> Floats:
+    def _grouped(self, flops: Floats, bytes_: Floats) -> Floats:
         seconds = law_seconds(self.deployed.law("experts", "experts"), flops, bytes_) * self.slower
         if self.in_bf16 is None:
             return seconds
@@ -341,11 +323,11 @@ class Pass:
         blend = (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain
         return np.where(self.in_bf16 > 0.0, blend, seconds)
 
-    def keep_experts(
-        self, count: Floats, tokens: Floats, latent: Floats, width: Floats, matrices: Floats
-    ) -> None:
-        """Inputs of the two grouped products, and of the activation, of so many routed tokens; and
-        the casts of the inputs, where the run has a low format."""
+    def _keep_experts(self, one: Experts) -> None:
+        """Keeps the inputs of the two grouped products, and of the activation, until the backward
+        pass; adds the casts of the inputs, where the run has a low format."""
+        count, tokens, latent, width = one.block.count, one.mean, one.latent, one.width
+        matrices = one.block["matrices"]
         each = count * tokens
         self.keeps.sharded += each * (latent * self.kept_input + (matrices - 1.0) * width * 2.0)
         self.keeps.droppable_sharded += each * width * self.kept_input
@@ -354,8 +336,8 @@ class Pass:
             backward = tokens * ((matrices - 1.0) * width + latent) * CAST_BYTES
             self._stream(count * self.low, forward, backward, self.stack.moe_elementwise)
 
-    def dispatch(self, count: Floats, cost: Cost) -> None:
-        self.dispatched.add(count, cost, self.stack.dispatch)
+    def exchange(self, one: Exchange) -> None:
+        self.dispatched.add(one.times, self.deployed.cost(one), self.stack.dispatch)
 
     def tensor_all_reduce(self, label: str, count: Floats) -> None:
         self.tensor_collectives += count

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.physics.blocks import KINDS
+from dse.blocks import KINDS
 from dse.physics.step import padded_vocabulary
 from dse.physics.training.deployed import TrainingDeployed
 from dse.space.candidates import Floats

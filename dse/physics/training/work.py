@@ -9,16 +9,14 @@ from dse.space.candidates import Floats
 
 
 class Sums:
-    """Arrays (n,) by name that start at 0."""
-
-    __slots__: tuple[str, ...] = ()
+    """Arrays (n,) that start at 0, by the names that a class declares."""
 
     def __init__(self, n: int) -> None:
-        for name in self.__slots__:
+        for name in self.__annotations__:
             setattr(self, name, np.zeros(n))
 
     def __iadd__(self, other: Sums):
-        for name in self.__slots__:
+        for name in self.__annotations__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         return self
 
@@ -32,11 +30,6 @@ class Work(Sums):
     backward.
     """
 
-    __slots__ = (
-        "attention", "backward", "backward_bytes", "backward_peak", "cheap", "elementwise",
-        "forward", "forward_bytes", "forward_peak", "higher_precision", "uneven",
-        "weight_gradient",
-    )  # fmt: skip
     attention: Floats
     backward: Floats
     backward_bytes: Floats
@@ -61,7 +54,6 @@ class Kept(Sums):
     wide as the hidden state, whole on every tensor-parallel rank unless the sequence is divided;
     `droppable_` is what selective recomputation does not keep: outputs of norms and activations."""
 
-    __slots__ = ("droppable_residual", "droppable_sharded", "residual", "sharded")
     droppable_residual: Floats
     droppable_sharded: Floats
     residual: Floats
@@ -71,7 +63,6 @@ class Kept(Sums):
 class Sends(Sums):
     """Collectives: seconds, and bytes that a chip sends inside and outside its domain, (n,)."""
 
-    __slots__ = ("link_bytes", "network_bytes", "seconds")
     link_bytes: Floats
     network_bytes: Floats
     seconds: Floats
@@ -85,6 +76,6 @@ class Sends(Sums):
     def times(self, count: Floats | float) -> Sends:
         """So many of all of them."""
         more = Sends(len(self.seconds))
-        for name in self.__slots__:
+        for name in self.__annotations__:
             setattr(more, name, getattr(self, name) * count)
         return more

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dse.answer.numbers import number
-from dse.physics.blocks import KINDS
+from dse.blocks import KINDS
 from dse.physics.parameters import parameters
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate

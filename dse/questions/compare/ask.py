@@ -23,7 +23,6 @@ from dse.questions.estimate.ask import estimate
 from dse.questions.fleet.ask import fleet
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.present import design_answer, designs_answer
-from dse.questions.whatif.require import space_file_of
 from dse.schema.loader import load_yaml
 from dse.schema.model_catalog import load_model, resolve_model
 from dse.schema.own_prices import last_day
@@ -31,7 +30,8 @@ from dse.schema.plan_reader import shipped_plans
 from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
 from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
 from dse.study.folder import STUDY, read_json
-from dse.study.run import run_study
+from dse.study.reopen import space_file_of
+from dse.study.run import run
 
 Kind = Literal["studies", "plans", "dates", "chips", "by chip", "design", "model"]
 Say = Callable[[str], None]
@@ -259,6 +259,6 @@ def _dates(
                 progress(f"as of {date}: {done:,}{of} points evaluated; front {front:,}")
 
             sides.append(Path(folder) / date)
-            run_study(space, sides[-1], catalog=catalog.as_of(date), progress=count)
+            run(space, out=sides[-1], catalog=catalog.as_of(date), progress=count)
         called = None if out else (f"{space} as of {dates[0]}", f"{space} as of {dates[1]}")
         return studies_answer(compare_studies(sides[0], sides[1], called), command)

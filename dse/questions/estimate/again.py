@@ -17,7 +17,7 @@ from dse.schema.dtypes import DTYPES
 from dse.schema.load import Demand
 from dse.schema.own_config import model_of
 from dse.schema.rack import load_rack, resolve_rack
-from dse.study.folder import FRONT, find_item, read_study
+from dse.study.folder import FRONT, item_of, read_study
 
 
 def estimate_again(
@@ -28,7 +28,8 @@ def estimate_again(
 
     Raises InputError for a folder that is no study and for a point that does not exist.
     """
-    study, item = read_study(folder)[0], find_item(folder, point)
+    study, items = read_study(folder)
+    item = item_of(items, point, folder)
     return estimate_item(study, item, f"{folder / FRONT}", catalog, keep=keep, law=law)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dse import units
 from dse.answer.answer import Answer
@@ -16,6 +17,7 @@ from dse.errors import InputError
 from dse.physics.workload import Workload
 from dse.problem.loads import mix_of
 from dse.quality.laws import DEFAULT
+from dse.questions.estimate.again import estimate_again
 from dse.questions.estimate.energy import check_power_cap
 from dse.questions.estimate.fit import fit
 from dse.questions.estimate.fit_answer import fit_answer
@@ -37,14 +39,18 @@ from dse.schema.system import DISTRIBUTIONS
 from dse.schema.tiers import find_tier
 from dse.schema.workloads import DETAILS, check_details
 from dse.space.batches import DOMAIN_AXIS, EXPERT_AXES
+from dse.study.folder import study_folder
+
+if TYPE_CHECKING:
+    from dse.study.result import Study
 
 MOST_CHIPS = 16_384  # of the largest instance that `fewest_chips` tries
 TOKENS = ("prompt_tokens", "output_tokens")
 
 
 def estimate(
-    model: str | Path | Mapping[str, Any] | Model,
-    chip: str,
+    model: str | Path | Mapping[str, Any] | Model | Study,
+    chip: str | int,
     *,
     tp: int = 1,
     pp: int = 1,
@@ -95,9 +101,13 @@ def estimate(
 
         e = dse.estimate("llama-3-70b", "h100_sxm", tp=8, concurrency=32)
         e.tpot_s, e.interval("tpot_s"), e.provenance["tpot_s"]
+        dse.estimate(study, "knee").tpot_s  # a point of a study again
 
     `model` is a catalog id, the path of a config.json, or what such a file says; `chip` an id of
-    the catalog (the shipped one by default) or the path of a chip file. The other arguments are the
+    the catalog (the shipped one by default) or the path of a chip file. In their place stand a
+    study (what `dse.run` returned, or its folder) and a point of it: its number in front.csv, or
+    cheapest, fastest, best, knee; beside them `detail`, `energy_by_batch` and `law` may be given.
+    The other arguments are the
     options of `dse estimate` and mean the same; `settings` are those of --set, and each of
     `workloads` has a name, a weight, prompt_tokens and output_tokens, in place of the lengths.
 
@@ -110,10 +120,25 @@ def estimate(
     """
     flags = {name: value for name, value in locals().items() if name != "catalog"}
     catalog = catalog or load_catalog()
+    folder = study_folder(model)
+    if folder is not None:
+        _refuse_beside_study(flags)
+        found = estimate_again(folder, str(chip), catalog, keep=detail, law=law)
+        return point_answer(found, detail=detail, by_batch=energy_by_batch)
     if serving == "disaggregated":
         return pools_answer(_pools(catalog, flags))
     found = point_of(catalog, flags, keep=detail)
     return point_answer(found, detail=detail, by_batch=energy_by_batch)
+
+
+def _refuse_beside_study(flags: Mapping[str, Any]) -> None:
+    """Raises InputError for what a point of a study says by itself."""
+    taken = ("model", "chip", "detail", "energy_by_batch", "law")
+    for name, parameter in signature(estimate).parameters.items():
+        if name in flags and name not in taken and flags[name] != parameter.default:
+            raise InputError(
+                "a point of a study is given", field=name, accepted=", ".join(taken[2:])
+            )
 
 
 def _pools(catalog: Catalog, flags: dict[str, Any]) -> dict[str, Any]:

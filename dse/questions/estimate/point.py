@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from dse.answer.layers import layers_in_words
+from dse.blocks.moe import ROUTING_SKEW
 from dse.catalog import Catalog
 from dse.economics.load import Load, at_load, total_tokens_per_s
 from dse.economics.priced import price_assumptions
 from dse.economics.tco import Breakdown, usd_per_chip_hour
 from dse.errors import InputError
-from dse.physics.blocks.moe import ROUTING_SKEW
 from dse.physics.jitter import with_jitter
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import POISSON, Workload

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from dse.answer.numbers import number
+from dse.economics.priced import price_documents
 from dse.questions.risk.answer import Risk
 from dse.questions.risk.measure_next import Measurement
 from dse.questions.risk.words import MEANING, after, deployment, facts, lead, measured, rests_on
 
+BY_TORCH = ("NVIDIA", "AMD")  # whose chips PyTorch reaches as `dse calibrate` needs
 BINS, FARTHEST = 40, math.log(4.0)  # of the margin, as a logarithm
 
 
@@ -23,7 +25,8 @@ def commands(found: Risk, one: Measurement) -> list[str]:
         return []
     at = item.deployments[one.row]
     lines = [_benchmark(load.row(), at) for load in found.study.workloads]
-    if item.kind != "fitted" and item.chip in found.reached:
+    reached = found.catalog.chips[item.chip].vendor in BY_TORCH
+    if item.kind != "fitted" and reached:
         lines.insert(0, f"dse calibrate --chip {item.chip} --full")
     return [*lines, "dse validate --data measured.csv"]
 
@@ -42,20 +45,20 @@ def _benchmark(load: Mapping[str, Any], deployment: Mapping[str, Any]) -> str:
 
 def document(found: Risk) -> dict[str, Any]:
     """`dse whatif --uncertain --json`."""
-    robust, asked, demand = found.robust, found.asked, found.uncertain.demand
-    items = found.uncertain.items
+    robust, items, demand = found.robust, found.uncertain.items, found.uncertain.demand
+    parts = price_documents(found.catalog, found.chips, found.study.price_basis)
     return {
         "space": found.study.name,
-        "title": found.study.title or found.study.name,
+        "title": found.subject.title,
         "asked": facts(found),
         "meaning": MEANING,
         "point": ", ".join(shape.name for shape in found.shapes) or None,
         "objective": found.objective,
         "price_basis": found.study.price_basis,
-        "draws": asked.draws,
-        "seed": asked.seed,
+        "draws": found.draws,
+        "seed": found.seed,
         "standard_error": float(robust.standard_error.max()),
-        "retune": asked.retune,
+        "retune": found.retune,
         "demand": None
         if demand is None
         else {"requests_per_s_low": demand.low, "requests_per_s_high": demand.high},
@@ -88,9 +91,9 @@ def document(found: Risk) -> dict[str, Any]:
         "price_parts": [
             {"chip": price["chip"], "usd_per_chip_hour": price["usd_per_chip_hour"]}
             | {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
-            for price in found.parts
+            for price in parts
         ],
-        "prices_given": found.prices_given,
+        "prices_given": found.catalog.source.own_prices(),
         "left_out": {**found.study.why_left_out, **found.uncertain.choices.left_out},
         "rests_on": rests_on(found),
     }

@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from dse.questions.whatif.robust import (
+from dse.questions.risk.robust import (
     Draws,
     Robust,
     Served,

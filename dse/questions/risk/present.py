@@ -9,15 +9,14 @@ from typing import Any
 from dse.answer.answer import Answer, Block, Column, Commands, Figure, Table, table_of
 from dse.answer.numbers import percent, share, show
 from dse.answer.palette import BLUE, VERMILION, hatch, plain
-from dse.answer.plots import bars, join, marks, names_axis
-from dse.economics.priced import price_parts
+from dse.economics.priced import price_documents, price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHORT, SHOWN
 from dse.questions.risk.answer import Risk
 from dse.questions.risk.document import document
 from dse.questions.risk.words import MEANING, is_held
 
 Json = Mapping[str, Any]
-MOST, HELPS = 6, 0.0005  # choices and measurements shown; chance that one of these saves
+MOST = 6  # measurements that are shown
 WORDS = {
     "draw": "one guess of all that is not known: prices, errors of the model, demand",
     "choice": "a chip in the configuration that is cheapest on it at the prediction",
@@ -36,13 +35,14 @@ WORDS = {
 def risk_answer(found: Risk, command: str = "") -> Answer:
     made = document(found)
     steps = made["measure_next"][0]["commands"] if made["measure_next"] else []
-    blocks: list[Block] = [*_figures(made), _choices(found, made)]
+    blocks: list[Block] = [_margin(made)] if len(made["choices"]) > 1 else []
+    blocks.append(_choices(found, made))
     if made["measure_next"]:
         blocks.append(_measurements(made))
     if made["prices"]:
         blocks.append(_prices(made))
-    if found.parts:
-        blocks.append(price_parts(found.parts))
+    if parts := price_documents(found.catalog, found.chips, found.study.price_basis):
+        blocks.append(price_parts(parts))
     if steps:
         title = "To make the first measurement, of a server that runs the deployment named"
         blocks.append(Commands(title, steps))
@@ -68,26 +68,26 @@ def _with_ends(rows: Sequence[Json]) -> list[dict[str, Any]]:
 
 def _choices(found: Risk, made: Json) -> Table:
     metric = made["objective"]
-    rows = [
-        {**row, "between": " to ".join(show(metric, end) for end in row["interval"])}
-        for row in sorted(made["choices"], key=lambda row: -row["chance_first"])
-    ]
+
+    def between(row: Json) -> str:
+        return " to ".join(show(metric, end) for end in row["interval"])
+
     key = DEPLOYMENT_KEY + (HELD_KEY if is_held(found) else "")
-    return Table(
+    return Table.of(
         "choices",
         "Choices, the one most often first on top",
+        sorted(made["choices"], key=lambda row: -row["chance_first"]),
         (
             Column("words", "choice, as predicted"),
             Column("efficiency", "laws"),
             Column("predicted", SHORT.get(metric) or metric, metric),
-            Column("between", "80% of draws"),
-            Column("chance_first", "first", "share"),
+            Column("between", "80% of draws", of=between),
+            Column("chance_first", "first", "share", bar=True),
             Column("expected_regret", "regret", "share"),
             Column("regret_95", "95%", "share"),
             Column("worst_regret", "worst", "share"),
             Column("chance_misses_limits", "misses limits", "share"),
         ),
-        rows,
         (
             f"{key}. laws: how the kernel laws of the chip are known. The figure is "
             f"{SHOWN.get(metric, metric)}. first: share of the draws in which it is the best. "
@@ -99,39 +99,35 @@ def _choices(found: Risk, made: Json) -> Table:
 
 
 def _measurements(made: Json) -> Table:
-    rows = [
-        {
-            **row,
-            "chance_saved": max(row["chance_saved"], 0.0),
-            "expected_regret_saved": max(row["expected_regret_saved"], 0.0),
-        }
-        for row in made["measure_next"]
-    ]
-    wrong, most = rows[0]["chance_wrong_now"], rows[:MOST]
-    regret = min(row["expected_regret"] for row in made["choices"])
-    now = f"now a choice is wrong in {share(wrong)}, its expected regret {share(regret)}"
-    caption = f"Measure next: {now}"
-    if len(most) < len(rows):
-        caption += f" ({len(most)} of {len(rows)} measurements)"
-    return Table(
-        "measure next",
-        caption,
-        (
-            Column("words", "learn"),
-            Column("chance_wrong_after", "wrong after", "share"),
-            Column("chance_saved", "saved", "share"),
-            Column("expected_regret_after", "regret after", "share"),
-            Column("expected_regret_saved", "saved", "share"),
-            Column("changes_choice", "changes the choice", "share"),
-        ),
-        most,
+    rows, regret = made["measure_next"], min(one["expected_regret"] for one in made["choices"])
+    wrong = rows[0]["chance_wrong_now"]
+    caption = (
+        f"Measure next: now a choice is wrong in {share(wrong)}, its expected regret "
+        f"{share(regret)}"
     )
+    if len(rows) > MOST:
+        caption += f" ({MOST} of {len(rows)} measurements)"
+
+    def saved(key: str) -> Column:
+        # what is less than the rounding of a sum over draws is nothing
+        return Column(key, "saved", "share", of=lambda row: max(0.0, round(row[key], 9)))
+
+    columns = (
+        Column("words", "learn"),
+        Column("chance_wrong_after", "wrong after", "share"),
+        saved("chance_saved"),
+        Column("expected_regret_after", "regret after", "share"),
+        saved("expected_regret_saved"),
+        Column("changes_choice", "changes the choice", "share"),
+    )
+    return Table.of("measure next", caption, rows[:MOST], columns)
 
 
 def _prices(made: Json) -> Table:
-    return Table(
+    return Table.of(
         "prices",
         f"Prices that were drawn, per chip-hour on basis {made['price_basis']}",
+        _with_ends(made["prices"]),
         (
             Column("chip", "chip"),
             Column("usd_per_chip_hour", "price", "dollars"),
@@ -140,62 +136,6 @@ def _prices(made: Json) -> Table:
             Column("rows", "rows", "count"),
             Column("kind", "interval"),
         ),
-        _with_ends(made["prices"]),
-    )
-
-
-def _figures(made: Json) -> list[Figure]:
-    """None where there is one choice."""
-    if len(made["choices"]) == 1:
-        return []
-    found = [_first(made), _margin(made), _regret(made)]
-    return [*found, _measure(made)] if made["measure_next"] else found
-
-
-def _first(made: Json) -> Figure:
-    """The chance of each choice to be the best of a draw, the highest on top."""
-    rows = sorted(made["choices"], key=lambda one: one["chance_first"])
-    names, chance = [plain(one["name"]) for one in rows], [one["chance_first"] for one in rows]
-    trace = bars("", [100.0 * one for one in chance], names, BLUE)
-    trace |= {
-        "text": [percent(one) for one in chance],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "hoverinfo": "skip",
-    }
-    across = {
-        "title": {"text": "share of draws (%)"},
-        "range": [0, min(112.0 * max(chance) + 1.0, 108.0)],
-    }
-    return Figure(
-        "first",
-        "How often each choice is the best",
-        _drawn([trace], names, 110 + 32 * len(rows), across),
-        "The share of the draws in which each choice is the best.",
-    )
-
-
-def _regret(made: Json) -> Figure:
-    """Expected regret, its 95th percentile, and the worst, of the choices where it is least."""
-    rows = sorted(made["choices"], key=lambda one: one["expected_regret"])[:MOST][::-1]
-    names = [plain(one["name"]) for one in rows]
-    kinds = (
-        ("in the mean", "expected_regret"),
-        ("in one draw of twenty, or more", "regret_95"),
-        ("every interval at its end", "worst_regret"),
-    )
-    traces = [
-        marks(k, name, [None if one[key] is None else 100.0 * one[key] for one in rows], names)
-        | {"hovertemplate": f"%{{y}}, {name}: %{{x:.3g}}%<extra></extra>"}
-        for k, (name, key) in enumerate(kinds)
-    ]
-    across = {"title": {"text": "costs more than the best of the draw (%)"}, "rangemode": "tozero"}
-    return Figure(
-        "regret",
-        "What being wrong costs: the least regrets",
-        _drawn(traces, names, 150 + 32 * len(rows), across),
-        "What each choice costs over the best of the draw: in the mean, in one draw of twenty, and "
-        "with every interval at its end against it.",
     )
 
 
@@ -249,38 +189,3 @@ def _margin(made: Json) -> Figure:
         {"data": traces, "layout": layout},
         f"Shares of the draws by what the best other choice costs over {made['advised']}.",
     )
-
-
-def _measure(made: Json) -> Figure:
-    """The chance of a wrong choice before and after each measurement, the most helpful on top."""
-    best, *others = made["measure_next"][:MOST]
-    rows = [*(one for one in others[::-1] if one["chance_saved"] >= HELPS), best]
-    names = [_two_lines(one["words"].removeprefix("serving on ")) for one in rows]
-    columns = [
-        [100.0 * one[key] for one in rows] for key in ("chance_wrong_now", "chance_wrong_after")
-    ]
-    traces = [join(ends, [name, name], 5) for name, *ends in zip(names, *columns, strict=True)] + [
-        marks(k, name, values, names)
-        | {"hovertemplate": f"%{{y}}, {name}: %{{x:.1f}}%<extra></extra>"}
-        for k, (name, values) in enumerate(zip(("now", "after it"), columns, strict=True))
-    ]
-    across = {"title": {"text": "chance of a wrong choice (%)"}}
-    return Figure(
-        "measure",
-        "What a measurement would help",
-        _drawn(traces, names, 140 + 44 * len(rows), across),
-        "The chance of a wrong choice now, and after each measurement.",
-    )
-
-
-def _drawn(
-    traces: Sequence[Json], names: Sequence[str], height: int, across: Json
-) -> dict[str, Any]:
-    layout = {"height": height, "xaxis": across, "yaxis": names_axis(names)}
-    return {"data": traces, "layout": layout}
-
-
-def _two_lines(words: str) -> str:
-    """Chips on one line, how they are used on the next."""
-    count, chip, *rest = words.split(" ", 2)
-    return "<br>".join(map(plain, (f"{count} {chip}", *rest)))

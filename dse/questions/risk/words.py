@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dse.answer.numbers import number, percent, priced, share, tenths
-from dse.economics.priced import unsold_rests, unsold_sentences
+from dse.economics.priced import prices_rest_on, unsold_rests, unsold_sentences
 from dse.physics.kin import COMMON, MEASURED
 from dse.problem.loads import held
 from dse.problem.words import (
@@ -16,8 +16,8 @@ from dse.problem.words import (
     short_deployment,
 )
 from dse.questions.risk.answer import Risk, quality_limits
+from dse.questions.risk.choices import Choice
 from dse.questions.risk.measure_next import Measurement
-from dse.questions.whatif.choices import Choice
 
 NAMED = 8  # chips that are left out for one reason and named
 MEANING = (
@@ -29,84 +29,74 @@ MEANING = (
 
 def lead(found: Risk) -> list[str]:
     """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
-    chips = [item.name for item in found.uncertain.items]
-    chip = found.uncertain.items[found.robust.least_regret].chip
-    words = [_advice(found, chips), *unsold_sentences(found.unsold, [chip])]
-    if len(chips) == 1:
+    robust, names = found.robust, [item.name for item in found.uncertain.items]
+    chance, take = robust.chance_first, robust.least_regret
+    words = [_advice(found, names)]
+    words += unsold_sentences(found.unsold, [found.uncertain.items[take].chip])
+    if len(names) == 1:
         return [*words, "There is no other choice."]
-    robust = found.robust
-    chance, advised = robust.chance_first, robust.least_regret
-    rest = [i for i in np.argsort(-chance, kind="stable") if i != advised and chance[i] > 0.0][:3]
+    rest = [i for i in np.argsort(-chance, kind="stable") if i != take and chance[i] > 0.0][:3]
     if rest:
-        others = ", ".join(f"{chips[i]} in {percent(float(chance[i]))}" for i in rest)
+        others = ", ".join(f"{names[i]} in {percent(float(chance[i]))}" for i in rest)
         words.append(f"Next most often best: {others}.")
-    words += [_regret(found, chips), _worst(found, chips)]
+    follows = int(np.argsort(robust.expected_regret, kind="stable")[1])
+    words.append(
+        f"What it gives away to the best choice of each draw (its regret): "
+        f"{_share(robust.expected_regret[take])} in the mean, {_share(robust.regret_95[take])} or "
+        f"more in one draw of twenty. {names[follows]} follows with "
+        f"{_share(robust.expected_regret[follows])} in the mean."
+    )
+    words.append(_worst(found, names))
     if robust.none > 0.0:
         words.append(f"In {percent(robust.none)} of the draws no choice keeps the limits.")
-    if found.measurements:
-        words.append(_measure(found))
-    return words
+    return [*words, _measure(found)] if found.measurements else words
 
 
-def _advice(found: Risk, chips: list[str]) -> str:
+def _advice(found: Risk, names: list[str]) -> str:
     """The choice of least expected regret, and the chance that another is better."""
     robust = found.robust
     take, now = robust.least_regret, robust.predicted
-    item = found.uncertain.items[take]
+    item, chance = found.uncertain.items[take], tenths(robust.chance_first[take])
     said = (
         f"Take {item.chip}, served on {deployment(found, item, item.best)}: "
         f"{priced(found.objective, number(robust.nominal[take]))} at the prediction"
     )
-    chance = tenths(robust.chance_first[take])
-    draws = f"{found.asked.draws:,} draws"
     if take == now:
-        said += f", the best there and in {chance} of {draws}"
-        if len(chips) == 1:
-            return f"{said}."
-        return f"{said}; in {tenths(1.0 - robust.chance_first[take])} another choice is better."
+        other = f"; in {tenths(1.0 - robust.chance_first[take])} another choice is better"
+        only = len(names) == 1
+        return (
+            f"{said}, the best there and in {chance} of {found.draws:,} draws{other * (not only)}."
+        )
     return (
-        f"{said} and the best in {chance} of {draws}; it is the safest. {chips[now]} is best at "
-        f"the prediction and in {tenths(robust.chance_first[now])} of the draws, and costs more "
-        "where it is not."
+        f"{said} and the best in {chance} of {found.draws:,} draws; it is the safest. {names[now]} "
+        f"is best at the prediction and in {tenths(robust.chance_first[now])} of the draws, and "
+        "costs more where it is not."
     )
 
 
-def _regret(found: Risk, chips: list[str]) -> str:
-    robust = found.robust
-    order = np.argsort(robust.expected_regret, kind="stable")
-    take, after_it = int(order[0]), int(order[1])
-    return (
-        f"What it gives away to the best choice of each draw (its regret): "
-        f"{_share(robust.expected_regret[take])} in the mean, {_share(robust.regret_95[take])} or "
-        f"more in one draw of twenty. {chips[after_it]} follows with "
-        f"{_share(robust.expected_regret[after_it])} in the mean."
-    )
-
-
-def _worst(found: Risk, chips: list[str]) -> str:
+def _worst(found: Risk, names: list[str]) -> str:
     robust = found.robust
     regret, price = robust.least_worst_regret, robust.least_worst_price
     said = (
-        f"With every interval at its end against it, {chips[regret]} has the least worst regret, "
+        f"With every interval at its end against it, {names[regret]} has the least worst regret, "
         f"{_share(robust.worst_regret[regret])}"
     )
-    worst = priced(found.objective, number(robust.worst_price[price]))
-    name = "it has" if regret == price else f"{chips[price]} has"
     if not np.isfinite(robust.worst_price[price]):
-        return said + "; no choice then keeps the limits."
-    return said + f"; {name} the lowest worst figure, {worst}."
+        return f"{said}; no choice then keeps the limits."
+    name = "it has" if regret == price else f"{names[price]} has"
+    worst = priced(found.objective, number(robust.worst_price[price]))
+    return f"{said}; {name} the lowest worst figure, {worst}."
 
 
 def _measure(found: Risk) -> str:
-    best = found.measurements[0]
+    best, robust = found.measurements[0], found.robust
     wrong, regret = after(found, best)
     if best.chance_saved < 0.0005:
         return "No single measurement would lower the chance of a wrong choice by 0.05 points."
     return (
         f"Before buying, measure {measured(found, best)}: a choice made after it is wrong in "
-        f"{tenths(wrong)} instead of {tenths(1.0 - found.robust.chance_first.max())}, and its "
-        f"expected regret is {_share(regret)} instead of "
-        f"{_share(found.robust.expected_regret.min())}."
+        f"{tenths(wrong)} instead of {tenths(1.0 - robust.chance_first.max())}, and its expected "
+        f"regret is {_share(regret)} instead of {_share(robust.expected_regret.min())}."
     )
 
 
@@ -143,21 +133,17 @@ def facts(found: Risk) -> str:
     loads = [load.row() for load in found.study.workloads]
     choices = found.uncertain.choices
     limits = "; ".join(limit.text for limit in found.study.constraints) or "none"
-    points = ", ".join(shape.name for shape in found.shapes)
-    shape = f"; {_plural(found, 'shape')} of {_plural(found, 'point')} {points}" if points else ""
+    points, many = ", ".join(shape.name for shape in found.shapes), "s" * (len(found.shapes) > 1)
+    shape = f"; shape{many} of point{many} {points}" if points else ""
     demand = found.uncertain.demand
     wanted = f"; demand {demand.low:g} to {demand.high:g} requests/s" if demand else ""
     chips = (len(choices.items) + len(choices.left_out)) // max(len(found.shapes), 1)
     return (
         f"{choices.points:,} deployments on {chips} chip{'s' if chips > 1 else ''}; "
         f"{load_words(loads[0]) if len(loads) == 1 else mix_words(loads)}; limits: {limits}; "
-        f"prices: {found.study.price_basis}{wanted}{shape}. Seed {found.asked.seed}; standard "
+        f"prices: {found.study.price_basis}{wanted}{shape}. Seed {found.seed}; standard "
         f"error of a chance {100 * found.robust.standard_error.max():.2g}%."
     )
-
-
-def _plural(found: Risk, word: str) -> str:
-    return f"{word}s" if len(found.shapes) > 1 else word
 
 
 def rests_on(found: Risk) -> list[str]:
@@ -176,7 +162,7 @@ def rests_on(found: Risk) -> list[str]:
     words.append(
         "the 12 cheapest configurations of each chip are all tried, and the best is chosen in "
         "every draw (--retune)"
-        if found.asked.retune
+        if found.retune
         else "the configuration of a chip stays the one predicted best; requests in flight are "
         "chosen again in every draw"
     )
@@ -184,17 +170,17 @@ def rests_on(found: Risk) -> list[str]:
         "published": "spread of three or more published rows of the chip",
         "pooled": "too few rows of a chip: pooled spread of the basis's chips that have three",
         "assumed": "no two chips of the basis have three rows: 15% either way (assumed)",
-        "given": f"--price-interval, {100 * (found.asked.price_interval or 0.0):g}% either way",
+        "given": f"--price-interval, {100 * (found.price_interval or 0.0):g}% either way",
     }
     words += [f"price intervals: {text}" for kind, text in said.items() if kind in kinds]
-    if found.asked.demand is not None:
+    if found.uncertain.demand is not None:
         words.append(
             "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
             "the drawn rate needs"
         )
     words += unsold_rests(found.unsold)
     left = left_out({**found.study.why_left_out, **choices.left_out})
-    return [*words, *found.prices_rest_on, *left]
+    return [*words, *prices_rest_on(found.catalog, found.chips, found.study.price_basis), *left]
 
 
 def left_out(reasons: Mapping[str, str]) -> list[str]:
@@ -214,12 +200,12 @@ def _kin(found: Risk) -> list[str]:
     groups: dict[str, dict[str, None]] = {}
     for item, kin in zip(found.uncertain.items, found.uncertain.kin, strict=True):
         groups.setdefault(kin, {})[item.chip] = None
-    several = ["; ".join(", ".join(chips) for chips in groups.values() if len(chips) > 1)]
+    names = "; ".join(", ".join(chips) for chips in groups.values() if len(chips) > 1)
+    if not names:
+        return []
     return [
         f"chips whose kernel laws have one origin err together in {COMMON:.0%} of that shared "
         f"part ({MEASURED}): {names}"
-        for names in several
-        if names
     ]
 
 

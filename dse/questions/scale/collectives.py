@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from dse import units
+from dse.blocks.moe import FEW_ROWS, leaving_share
 from dse.catalog import Catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.physics.blocks.moe import FEW_ROWS, leaving_share
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.fabrics import Fabric
 from dse.physics.jitter import with_jitter

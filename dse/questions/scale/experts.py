@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dse.blocks.operators import Role
 from dse.errors import InputError
-from dse.physics.operators import Role
 from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import MEMORY, Subject, batch_at
 from dse.questions.scale.fabric import one_domain

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from dse.answer.answer import Answer, Block, Explorer, Facts, Notes, Section
+from dse.answer.answer import Answer, Block, Facts, Notes, Section
 from dse.answer.glossary import GLOSSARY
 from dse.answer.labels import label
-from dse.questions.study import lifetime, tables, words
-from dse.questions.study.cards import cards, workload_tables
-from dse.questions.study.elsewhere import elsewhere_table
-from dse.questions.study.figures import floor_figure, memory_figure, time_figures
-from dse.questions.study.folder import StudyFolder
+from dse.questions.study import tables, words
+from dse.questions.study.cards import cards
+from dse.questions.study.chosen import StudyFolder
+from dse.questions.study.explorer import explorer
+from dse.questions.study.figures import floor_figure, memory_figure, roof_figures, time_figures
 from dse.questions.study.laws import laws_section
-from dse.questions.study.prices import load_tables, owned_tables
-from dse.questions.study.roofline import roofline_section
+from dse.questions.study.lifetime import life_words, lifetime_section, training_words
 from dse.questions.study.sure import history_figures, sentences
 from dse.questions.study.views import view_sections
 
 QUESTION = "report"  # its files are report.html and report.md
-FRONT_ROWS = 50
 TIME = (
     "Predicted time of the chosen points by operator, coloured and hatched by what bounds each: "
     "arithmetic (compute), chip memory (memory bandwidth), waiting for other chips (network), or "
     "launch and host work (fixed overhead). Prefill and decode are apart; the two scales differ."
 )
 OF_A_MIX = "Of several workloads, each point is shown under the one that takes most of its time."
+ROOF = (
+    "The roofline: how much arithmetic an operator does for each byte that it moves (its "
+    "arithmetic intensity) sets the highest rate that the chip allows, which is the line. On the "
+    "slope memory bandwidth is the limit, on the flat part arithmetic is. Each mark is an "
+    "operator, larger where it takes more of its phase; its distance below the line is what the "
+    "software loses. Circles are prefill, diamonds decode. Operators without arithmetic and those "
+    "that wait for other chips are not here."
+)
 MEMORY = (
     "What one chip holds, and the capacity it has (the line). Space left of the line is free: "
     "weights are the model, the KV cache grows with the requests in flight, activations are "
@@ -52,14 +58,21 @@ CERTAINTY = (
     "derived from other figures, assumed with a reason, or extrapolated beyond the range of its "
     "law."
 )
+DRAWS = (
+    "A point is on the front in a share of draws (front_probability in front.csv): errors are "
+    "drawn from the 80% intervals, in part alike for chips whose kernel laws have one origin. In "
+    "the other draws a near neighbour takes its place."
+)
+BESIDE = "Beside this report: front.csv (every point of the front), front.json, study.json."
 
 
 def study_answer(folder: StudyFolder) -> Answer:
     """Everything that the folder says, the answer first and the inputs last."""
-    study = folder.study
+    study, chosen = folder.study, folder.chosen
     headline, *rest = words.lead(folder)
-    loads = load_tables(folder)
-    first: list[Block] = [words.summary(folder), *loads] if folder.chosen else []
+    mixes = [tables.workloads(one) for one in chosen if one.item.get("workloads")]
+    first = [words.summary(folder), *tables.average_loads(folder), *cards(folder), *mixes]
+    removed = f"Of {study['evaluations']:,} evaluated designs. {REMOVED}"
     return Answer(
         question=QUESTION,
         title=folder.title,
@@ -68,127 +81,124 @@ def study_answer(folder: StudyFolder) -> Answer:
         asked=words.asked(folder),
         sentences=rest,
         blocks=(
-            Section("", [*first, *cards(folder), *workload_tables(folder)]),
+            Section("", first),
             *view_sections(study),
-            *_front(folder),
-            *lifetime.lifetime_section(study),
+            explorer(folder),
+            *lifetime_section(study),
             *_chosen(folder),
             *laws_section(folder),
             *_sure(folder),
-            Section(
-                "What the constraints removed",
-                [tables.tallies(folder)],
-                [f"Of {study['evaluations']:,} evaluated designs. {REMOVED}"],
-                "constraints",
-                on_console=False,
+            *_part(
+                "What the constraints removed", "constraints", [tables.tallies(folder)], removed
             ),
-            _certainty(folder),
-            Section("What was asked", [_asked(folder)], name="asked", on_console=False),
-            _inputs(folder),
+            *_part("Certainty", "certainty", _certainty(folder), CERTAINTY, DRAWS),
+            *_part("What was asked", "asked", [_asked(folder)]),
+            *_part("Inputs, sources, versions", "inputs", _inputs(folder), BESIDE),
         ),
         command=study.get("command") or "",
         words=GLOSSARY,
     )
 
 
-def _front(folder: StudyFolder) -> list[Explorer]:
-    if not folder.items:
+def _part(title: str, name: str, blocks: Sequence[Block], *about: str) -> list[Section]:
+    """A section of the page and of report.md; none without a block."""
+    return [Section(title, blocks, about, name, on_console=False)] if blocks else []
+
+
+def _folded(title: str, blocks: Sequence[Block]) -> Section:
+    return Section(title, blocks, folded=True)
+
+
+def _chosen(folder: StudyFolder) -> list[Section]:
+    """Where time and memory of the chosen points go, and the same points on other chips."""
+    mix = [OF_A_MIX] if folder.study["workload"] is None else []
+    times = [
+        *time_figures(folder),
+        _folded("The numbers", [tables.times(c) for c in folder.chosen]),
+    ]
+    drawn = roof_figures(folder)
+    known = [tables.roof(one) for one in folder.chosen]
+    under = [table for table in known if table.rows]
+    memory = [memory_figure(folder), _folded("The numbers", [tables.memories(folder)])]
+    floor = [floor_figure(folder), tables.floors(folder)]
+    others = [tables.elsewhere(folder, c) for c in folder.chosen if c.detail.get("elsewhere")]
+    roofs = [*drawn, _folded("The numbers", under)] if drawn else []
+    return [
+        *_part("Where the time goes", "time", times, TIME, *mix),
+        *_part("Under the roof of the chip", "roofline", roofs, ROOF),
+        *_part("Memory against capacity", "memory", memory, MEMORY),
+        *_part("Floor against prediction", "floor", floor, FLOOR),
+        *_part("The same point on every chip", "elsewhere", others, ELSEWHERE),
+    ]
+
+
+def _sure(folder: StudyFolder) -> list[Section]:
+    """How near the front is to the true one; the answer itself says where it is that."""
+    if folder.study["evaluations"] >= folder.study["size"]:
         return []
-    return [Explorer(tables.front(folder, FRONT_ROWS), tables.front_data(folder))]
+    said = sentences(folder.study)
+    history = history_figures((folder.study.get("proof") or {}).get("history", ()))
+    return [Section("How sure is this front", history, said, "sure")] if said else []
+
+
+def _certainty(folder: StudyFolder) -> list[Block]:
+    """What the chosen points rest on, what was assumed, and how far the quality law reaches."""
+    points = [tables.certainty(folder, chosen) for chosen in folder.chosen]
+    assumed: dict[str, list[str]] = {}
+    for chosen in folder.chosen:
+        for sentence in chosen.metrics.get("assumed", ()):
+            assumed.setdefault(sentence, []).append(chosen.label)
+    listed = {"Assumed": [f"{sentence} ({', '.join(of)})" for sentence, of in assumed.items()]}
+    if law := folder.study.get("law"):
+        outside = [
+            f"{row['quantity'].replace('_', ' ')} {row['share']:.0%}"
+            for row in law["extrapolated"]
+            if row["share"]
+        ]
+        listed["The quality law"] = [
+            f"{law['name']}.",
+            f"{law['extrapolated_share']:.0%} of the front lies outside the range in which the law "
+            "was fitted; there its loss is extrapolated."
+            + (f" By quantity: {', '.join(outside)}." if outside else ""),
+        ]
+        listed["The law was fitted on"] = law["fit_range"]
+        listed["The law does not see"] = law["not_seen"]
+        listed["Points of the front at the end of a range; a wider range may hold better ones"] = [
+            f"{row['points']:,}: {row['bound'].replace('_', ' ')}"
+            for row in law["at_bounds"]
+            if row["points"]
+        ]
+        listed["Sources of the law"] = law["sources"]
+    notes = [Notes(title, texts) for title, texts in listed.items() if texts]
+    return [_folded("What the chosen points rest on", points), *notes]
 
 
 def _asked(folder: StudyFolder) -> Facts:
     study = folder.study
-    wanted = "; ".join(
-        f"{'lowest' if o['direction'] == 'minimize' else 'highest'} {known.text}"
-        + (f" ({known.meaning})" if known.meaning else "")
-        for o in folder.objectives
-        for known in [label(o["metric"])]
-    )
+    wanted = [
+        f"{words.extreme(objective)}{f' ({known.meaning})' if known.meaning else ''}"
+        for objective in folder.objectives
+        for known in [label(objective["metric"])]
+    ]
     rows = (
         ("The study", study.get("description") or ""),
         ("Prices", words.price_basis(folder)),
         ("Workload", words.workload(folder)),
         ("Training", words.training(folder)),
-        ("Trained on", lifetime.training_words(study)),
-        ("Forecast", lifetime.life_words(study)),
-        ("Wanted", wanted),
+        ("Trained on", training_words(study)),
+        ("Forecast", life_words(study)),
+        ("Wanted", "; ".join(wanted)),
         ("Limits", ", ".join(row["text"] for row in study["constraints"]) or "none"),
         ("Left out", "; ".join(study.get("left_out") or ())),
     )
     return Facts("The study", [row for row in rows if row[1]], on_console=False)
 
 
-def _chosen(folder: StudyFolder) -> list[Section]:
-    """Where time and memory of the chosen points go, and the same points on other chips."""
-    if not folder.chosen:
-        return []
-    mix = [OF_A_MIX] if folder.study["workload"] is None else []
-    operators = Section("The numbers", [tables.times(c) for c in folder.chosen], folded=True)
-    parts = Section("The numbers", [tables.memories(folder)], folded=True)
-    others = [elsewhere_table(folder, c) for c in folder.chosen if c.detail.get("elsewhere")]
-    found = [
-        Section("Where the time goes", [*time_figures(folder), operators], [TIME, *mix], "time"),
-        *roofline_section(folder),
-        Section("Memory against capacity", [memory_figure(folder), parts], [MEMORY], "memory"),
-        Section(
-            "Floor against prediction",
-            [floor_figure(folder), tables.floors(folder)],
-            [FLOOR],
-            "floor",
-        ),
-        Section("The same point on every chip", others, [ELSEWHERE], "elsewhere"),
-    ]
-    return [replace(one, on_console=False) for one in found if one.blocks]
-
-
-def _sure(folder: StudyFolder) -> list[Section]:
-    said = sentences(folder.study)
-    history = history_figures((folder.study.get("proof") or {}).get("history", ()))
-    return [Section("How sure is this front", history, said, "sure")] if said else []
-
-
-def _certainty(folder: StudyFolder) -> Section:
-    blocks: list[Block] = []
-    if folder.chosen:
-        points = [tables.certainty(folder, chosen) for chosen in folder.chosen]
-        blocks.append(Section("What the chosen points rest on", points, folded=True))
-    if assumed := tables.assumptions(folder):
-        blocks.append(Notes("Assumed", assumed))
-    law = folder.study.get("law")
-    if law:
-        outside = law.get("extrapolated_share")
-        said = [f"{law['name']}."]
-        if outside is not None:
-            said.append(
-                f"{outside:.0%} of the front lies outside the range in which the law was fitted; "
-                "there its loss is extrapolated."
-            )
-        said += [
-            f"Outside the fitted range by {row['quantity'].replace('_', ' ')}: {row['share']:.0%} "
-            "of the front."
-            for row in law.get("extrapolated", ())
-        ]
-        ends = [
-            f"{row['points']:,}: {row['bound'].replace('_', ' ')}"
-            for row in law.get("at_bounds", ())
-            if row["points"]
-        ]
-        listed = (
-            ("The quality law", said),
-            ("The law was fitted on", law["fit_range"]),
-            ("The law does not see", law.get("not_seen", ())),
-            ("Points of the front at the end of a range; a wider range may hold better ones", ends),
-            ("Sources of the law", law.get("sources", ())),
-        )
-        blocks += [Notes(title, texts) for title, texts in listed if texts]
-    return Section("Certainty", blocks, [CERTAINTY], "certainty", on_console=False)
-
-
-def _inputs(folder: StudyFolder) -> Section:
+def _inputs(folder: StudyFolder) -> list[Block]:
     study = folder.study
-    blocks: list[Block] = [tables.prices(study), *owned_tables(study)]
-    blocks.append(Section("Figures and their sources", [tables.sources(study)], folded=True))
-    blocks.append(Facts("The run", tables.run_facts(folder), on_console=False))
-    beside = "Beside this report: front.csv (every point of the front), front.json, study.json."
-    return Section("Inputs, sources, versions", blocks, [beside], "inputs", on_console=False)
+    return [
+        tables.prices(study),
+        *tables.owned(study),
+        _folded("Figures and their sources", [tables.sources(study)]),
+        Facts("The run", tables.run_facts(study), on_console=False),
+    ]

@@ -1,200 +1,307 @@
-"""Plotly figures of the chosen points, as plain dictionaries of plotly's schema.
+"""Pictures of the chosen points, as plain dictionaries of plotly's schema: time, memory, floor, and
+operators under the roof of their chip.
 
 Fonts, grid and background come from the page's own style, so that dark and light agree.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from dse.answer.answer import Figure
 from dse.answer.labels import BOUND_NAMES
-from dse.answer.numbers import bytes_, time
+from dse.answer.numbers import bytes_, significant, time
 from dse.answer.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, hatch, plain
-from dse.questions.study.folder import Json, StudyFolder
+from dse.answer.plots import bars, join
+from dse.answer.roofline import PHASES, Operator, layout, operators_of
+from dse.questions.study.chosen import Chosen, Json, StudyFolder
+from dse.questions.study.words import capital, span
 
-BOUND_COLOURS = {"compute": ORANGE, "memory": BLUE, "network": GREEN, "fixed": PURPLE}
-PART_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW)
 # Hatching beside colour, for readers who tell colours badly and for grey paper.
-BOUND_HATCHES = {"compute": "", "memory": "/", "network": "x", "fixed": "."}
-PART_HATCHES = ("", "/", "x", ".", "-", "\\", "|")
+BOUNDS = {
+    "compute": (ORANGE, ""),
+    "memory": (BLUE, "/"),
+    "network": (GREEN, "x"),
+    "fixed": (PURPLE, "."),
+}
+PARTS = tuple(
+    zip(
+        (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW),
+        ("", "/", "x", ".", "-", "\\", "|"),
+        strict=True,
+    )
+)
 ROW_PX, FRAME_PX = 58, 130
+NAMED = 2  # operators of a phase that are named in the picture, those that take most of its time
+APART = 1.6  # their names overlap where their rates differ by less than this factor
 
 
 def time_figures(folder: StudyFolder) -> list[Figure]:
     """Prefill and decode of the chosen points by operator; their scales differ."""
     return [
         Figure(
-            "time-prefill",
-            "Prefill: reading one prompt",
-            time_figure(folder, "prefill_s"),
-            "Prefill time by operator, a bar for each point.",
-        ),
-        Figure(
-            "time-decode",
-            "Decode: one step of the batch",
-            time_figure(folder, "decode_s"),
-            "Decode time by operator, a bar for each point.",
-        ),
+            f"time-{phase}",
+            title,
+            _times(folder, f"{phase}_s", axis),
+            f"{phase.capitalize()} time by operator, a bar for each point.",
+        )
+        for phase, title, axis in (
+            ("prefill", "Prefill: reading one prompt", "prefill of one prompt (ms)"),
+            ("decode", "Decode: one step of the batch", "decode step (ms)"),
+        )
     ]
 
 
-def time_figure(folder: StudyFolder, key: str) -> dict[str, Any]:
+def _times(folder: StudyFolder, key: str, axis: str) -> dict[str, Any]:
     """One bar a chosen point, one segment an operator, coloured by what bounds it (ms)."""
-    operators = list(
-        dict.fromkeys(r["operator"] for c in folder.chosen for r in c.detail["breakdown"])
-    )
-    present = {_bound(r, key) for c in folder.chosen for r in c.detail["breakdown"] if r[key]}
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "bar", "orientation": "h", "x": [None], "y": [_rows(folder)[0]],
-            "name": BOUND_NAMES[bound], "legendgroup": bound,
-            "marker": {"color": colour, "pattern": hatch(BOUND_HATCHES[bound])},
-            "hoverinfo": "skip",
-        }
-        for bound, colour in BOUND_COLOURS.items()
+    labels = _labels(folder)
+    rows = [
+        (name, row, row.get("prefill_bound", row["bound"]) if key == "prefill_s" else row["bound"])
+        for name, chosen in zip(labels, folder.chosen, strict=True)
+        for row in chosen.detail["breakdown"]
+        if row[key]
+    ]
+    present = {bound for *_, bound in rows}
+    legend = [
+        _bar(BOUND_NAMES[bound], [None], labels[:1], look, [])
+        | {"legendgroup": bound, "hoverinfo": "skip"}
+        for bound, look in BOUNDS.items()
         if bound in present
-    ]  # fmt: skip
-    for operator in operators:
-        found = [
-            (label, row)
-            for label, chosen in zip(_rows(folder), folder.chosen, strict=True)
-            for row in chosen.detail["breakdown"]
-            if row["operator"] == operator and row[key]
+    ]
+    traces = []
+    for operator in dict.fromkeys(row["operator"] for _, row, _ in rows):
+        found = [one for one in rows if one[1]["operator"] == operator]
+        looks = [BOUNDS[bound] for *_, bound in found]
+        hover = [
+            f"{operator}: {time(row[key])}, bound by {BOUND_NAMES[bound]}, efficiency "
+            f"{row['efficiency']}"
+            for _, row, bound in found
         ]
-        if not found:
-            continue
-        traces.append(
-            {
-                "type": "bar", "orientation": "h", "showlegend": False,
-                "x": [1e3 * row[key] for _, row in found],
-                "y": [label for label, _ in found],
-                "text": [plain(operator)] * len(found),
-                "textposition": "inside", "insidetextanchor": "middle", "textangle": 0,
-                "constraintext": "none", "cliponaxis": True,
-                "name": plain(operator),
-                "marker": {
-                    "color": [BOUND_COLOURS[_bound(row, key)] for _, row in found],
-                    "pattern": hatch([BOUND_HATCHES[_bound(row, key)] for _, row in found]),
-                },
-                "hoverinfo": "text",
-                "hovertext": [
-                    plain(
-                        f"{operator}: {time(row[key])}, bound by "
-                        f"{BOUND_NAMES[_bound(row, key)]}, efficiency {row['efficiency']}"
-                    )
-                    for _, row in found
-                ],
-            }
-        )  # fmt: skip
-    title = "prefill of one prompt (ms)" if key == "prefill_s" else "decode step (ms)"
-    return {"data": traces, "layout": {**_bars(folder, title), "meta": "fit"}}
+        sizes, at = [1e3 * row[key] for _, row, _ in found], [name for name, *_ in found]
+        look = [colour for colour, _ in looks], [shape for _, shape in looks]
+        text = {
+            "text": [plain(operator)] * len(found),
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "constraintext": "none",
+            "cliponaxis": True,
+            "showlegend": False,
+        }
+        traces.append(_bar(operator, sizes, at, look, hover) | text)
+    return {"data": [*legend, *traces], "layout": {**_layout(labels, axis), "meta": "fit"}}
 
 
 def memory_figure(folder: StudyFolder) -> Figure:
     """One bar a chosen point, one segment a part of memory, a line at the chip's capacity (GB)."""
-    parts = list(dict.fromkeys(r["part"] for c in folder.chosen for r in c.detail["memory"]))
-    labels = _rows(folder)
-    traces: list[dict[str, Any]] = []
-    for k, part in enumerate(parts):
-        sizes = [
-            next((row["bytes"] for row in c.detail["memory"] if row["part"] == part), 0.0)
-            for c in folder.chosen
-        ]
-        name = plain(part.replace("_", " ").replace("kv", "KV"))
-        traces.append(
-            {
-                "type": "bar", "orientation": "h", "x": [1e-9 * size for size in sizes],
-                "y": labels, "name": name,
-                "marker": {
-                    "color": PART_COLOURS[k % len(PART_COLOURS)],
-                    "pattern": hatch(PART_HATCHES[k % len(PART_HATCHES)]),
-                },
-                "hoverinfo": "text",
-                "hovertext": [f"{name}: {bytes_(size) if size else '0'}" for size in sizes],
-            }
-        )  # fmt: skip
-    capacities = [chosen.detail["capacity_bytes"] for chosen in folder.chosen]
+    labels, details = _labels(folder), [chosen.detail for chosen in folder.chosen]
+    held = [{row["part"]: row["bytes"] for row in detail["memory"]} for detail in details]
+    traces = []
+    for k, part in enumerate(dict.fromkeys(part for one in held for part in one)):
+        sizes, name = [one.get(part, 0.0) for one in held], part_words(part)
+        hover = [f"{name}: {bytes_(size) if size else '0'}" for size in sizes]
+        scaled = [1e-9 * size for size in sizes]
+        traces.append(_bar(name, scaled, labels, PARTS[k % len(PARTS)], hover))
+    capacities = [detail["capacity_bytes"] for detail in details]
+    hover = [f"capacity: {bytes_(size)}" for size in capacities]
     traces.append(
-        {
-            "type": "scatter", "mode": "markers", "x": [1e-9 * size for size in capacities],
-            "y": labels, "name": "capacity of the chip",
-            "marker": {"symbol": "line-ns-open", "size": 34, "color": "ink", "line": {"width": 4}},
-            "hoverinfo": "text",
-            "hovertext": [f"capacity: {bytes_(size)}" for size in capacities],
-        }
-    )  # fmt: skip
-    drawn = {"data": traces, "layout": _bars(folder, "memory of one chip (GB)")}
+        _points("capacity of the chip", [1e-9 * size for size in capacities], labels, hover)
+        | {"marker": _stroke(34, "ink")}
+    )
+    drawn = {"data": traces, "layout": _layout(labels, "memory of one chip (GB)")}
     return Figure("memory-plot", "", drawn, "Memory by part, a bar for each point.")
+
+
+def part_words(part: str) -> str:
+    """A part of memory: `KV cache`."""
+    return part.replace("_", " ").replace("kv", "KV")
 
 
 def floor_figure(folder: StudyFolder) -> Figure:
     """Floor and prediction of the decode step with its 80% interval (ms)."""
-    labels = _rows(folder)
+    labels = _labels(folder)
     floors = [1e3 * chosen.detail["floor_s"] for chosen in folder.chosen]
     predicted = [1e3 * chosen.detail["decode_step_s"] for chosen in folder.chosen]
-    intervals = [
+    ends = [
         [1e3 * end for end in chosen.step_interval or ()] or [middle, middle]
         for chosen, middle in zip(folder.chosen, predicted, strict=True)
     ]
-    gaps = [
-        {
-            "type": "scatter", "mode": "lines", "x": [low, high], "y": [name, name],
-            "line": {"color": "grid", "width": 6}, "opacity": 0.4,
-            "hoverinfo": "skip", "showlegend": False,
-        }
-        for name, low, high in zip(labels, floors, predicted, strict=True)
-    ]  # fmt: skip
-    drawn = {
-        "data": [
-            *gaps,
-            {
-                "type": "scatter", "mode": "markers", "x": floors, "y": labels, "name": "floor",
-                "marker": {"symbol": "line-ns-open", "size": 22, "color": BLUE,
-                           "line": {"width": 4}},
-                "hoverinfo": "text", "hovertext": [f"floor: {time(x / 1e3)}" for x in floors],
-            },
-            {
-                "type": "scatter", "mode": "markers", "x": predicted, "y": labels,
-                "name": "prediction, 80% interval",
-                "marker": {"symbol": "circle", "size": 12, "color": VERMILION},
-                "error_x": {
-                    "type": "data", "symmetric": False, "color": VERMILION, "width": 8,
-                    "array": [i[1] - x for i, x in zip(intervals, predicted, strict=True)],
-                    "arrayminus": [x - i[0] for i, x in zip(intervals, predicted, strict=True)],
-                },
-                "hoverinfo": "text",
-                "hovertext": [
-                    f"prediction: {time(x / 1e3)}<br>80% interval {time(i[0] / 1e3)} to "
-                    f"{time(i[1] / 1e3)}"
-                    for i, x in zip(intervals, predicted, strict=True)
-                ],
-            },
-        ],
-        "layout": _bars(folder, "decode step (ms)"),
-    }  # fmt: skip
+    hover = [
+        f"prediction: {time(x / 1e3)}, 80% interval "
+        f"{span('decode_step_s', (low / 1e3, high / 1e3))}"
+        for x, (low, high) in zip(predicted, ends, strict=True)
+    ]
+    error = {
+        "type": "data",
+        "symmetric": False,
+        "color": VERMILION,
+        "width": 8,
+        "array": [high - x for (_, high), x in zip(ends, predicted, strict=True)],
+        "arrayminus": [x - low for (low, _), x in zip(ends, predicted, strict=True)],
+    }
+    drawn = [
+        *(
+            join([low, high], [name, name], 6) | {"opacity": 0.4}
+            for name, low, high in zip(labels, floors, predicted, strict=True)
+        ),
+        _points("floor", floors, labels, [f"floor: {time(x / 1e3)}" for x in floors])
+        | {"marker": _stroke(22, BLUE)},
+        _points("prediction, 80% interval", predicted, labels, hover)
+        | {"marker": {"symbol": "circle", "size": 12, "color": VERMILION}, "error_x": error},
+    ]
     shows = "Floor and prediction of the decode step, with its 80% interval."
-    return Figure("floor-plot", "", drawn, shows)
+    figure = {"data": drawn, "layout": _layout(labels, "decode step (ms)")}
+    return Figure("floor-plot", "", figure, shows)
 
 
-def _bound(row: Json, key: str) -> str:
-    """What bounds an operator in the phase of `key`; one `bound` may stand for both phases."""
-    return row.get("prefill_bound", row["bound"]) if key == "prefill_s" else row["bound"]
+def roof_figures(folder: StudyFolder) -> list[Figure]:
+    """For each chosen point whose operators are known: arithmetic intensity against achieved
+    TFLOP/s, both logarithmic; marks grow with time."""
+    return [
+        Figure(
+            f"roof-{k}",
+            f"{capital(one.under)} on {one.item['deployment']['chip']}",
+            _roofline(one, found),
+            "Arithmetic intensity against rate: each mark an operator, the line the roof.",
+        )
+        for k, one in enumerate(folder.chosen)
+        if (found := operators_of(one.detail))
+    ]
 
 
-def _rows(folder: StudyFolder) -> list[str]:
+def roofs(chosen: Chosen) -> list[tuple[str, float]]:
+    """(dtypes, dense peak in FLOP/s) of the arithmetic that the operators run on, lowest first."""
+    used = {
+        round(row[key], -9)
+        for row in chosen.detail["breakdown"]
+        for key in ("prefill_peak_flops_per_s", "decode_peak_flops_per_s")
+        if row.get(key)
+    }
+    peaks: Json = chosen.detail.get("peak_flops_per_s", {})
+    return [
+        ("/".join(d for d, p in peaks.items() if math.isclose(p, peak, rel_tol=1e-3)), peak)
+        for peak in sorted(used)
+    ]
+
+
+def _roofline(chosen: Chosen, found: list[Operator]) -> dict[str, Any]:
+    bandwidth, peaks = chosen.detail["hbm_bytes_per_s"], roofs(chosen)
+    low = min(operator.intensity for operator in found) / 2
+    ridges = [peak / bandwidth for _, peak in peaks]
+    end = 2 * max(*(operator.intensity for operator in found), *ridges)
+    edge = end * (end / low) ** 0.4  # room right of the roofs for their names
+    traces: list[dict[str, Any]] = []
+    for (name, peak), ridge in zip(peaks, ridges, strict=True):
+        rate = 1e-12 * peak
+        traces.append(
+            join([low, ridge, end], [1e-12 * low * bandwidth, rate, rate])
+            | {"line": {"color": "ink", "width": 2}}
+        )
+        traces.append(
+            _points("", [end], [rate], [])
+            | _named([f"{name} {significant(rate)}"], "middle right")
+            | {"mode": "text", "showlegend": False, "hoverinfo": "skip"}
+        )
+    sides = _sides(found)
+    for phase, _, symbol in PHASES:
+        for bound, (colour, _) in BOUNDS.items():
+            mine = [o for o in found if o.phase == phase and o.bound == bound]
+            if mine:
+                name = f"{phase}, {BOUND_NAMES[bound]}"
+                traces.append(_marks(mine, sides, name, symbol, colour))
+    return {"data": traces, "layout": layout(low, edge, 440)}
+
+
+def _sides(found: list[Operator]) -> dict[Operator, str]:
+    """Operators to name in a picture, each with the side of its mark that the name is on."""
+    ends = [math.log(o.intensity) for o in found]
+    last = min(ends) + 0.7 * (max(ends) - min(ends))
+    named: dict[Operator, str] = {}
+    for phase, *_ in PHASES:
+        longest = sorted((o for o in found if o.phase == phase), key=lambda o: -o.share)
+        for operator in longest[:NAMED]:
+            ratios = (operator.achieved / other.achieved for other in named)
+            if all(max(ratio, 1 / ratio) > APART for ratio in ratios):
+                far = math.log(operator.intensity) > last
+                named[operator] = "bottom center" if far else "bottom right"
+    return named
+
+
+def _marks(
+    found: list[Operator], sides: dict[Operator, str], name: str, symbol: str, colour: str
+) -> dict[str, Any]:
+    hover = [
+        f"{o.name} ({o.phase}): {time(o.seconds)}, {o.share:.0%} of its phase; "
+        f"{significant(o.intensity)} FLOP per byte, {significant(1e-12 * o.achieved)} TFLOP/s, "
+        f"{o.achieved / o.attainable:.0%} of the roof"
+        for o in found
+    ]
+    x, y = [o.intensity for o in found], [1e-12 * o.achieved for o in found]
+    marker = {
+        "symbol": symbol,
+        "color": colour,
+        "opacity": 0.9,
+        "size": [7 + 22 * math.sqrt(o.share) for o in found],
+        "line": {"color": BLUE if colour != BLUE else SKY, "width": 1},
+    }
+    names = [o.name if o in sides else "" for o in found]
+    where = [sides.get(o, "bottom left") for o in found]
+    return (
+        _points(name, x, y, hover)
+        | _named(names, where)
+        | {"mode": "markers+text", "marker": marker}
+    )
+
+
+def _named(names: Sequence[str], where: str | list[str]) -> dict[str, Any]:
+    return {
+        "text": [plain(name) for name in names],
+        "textposition": where,
+        "textfont": {"size": 11},
+        "cliponaxis": False,
+    }
+
+
+def _bar(
+    name: str, x: Sequence[float | None], y: Sequence[str], look: Any, hover: Sequence[str]
+) -> dict[str, Any]:
+    """A segment of each bar; `look` is its colour and hatching, one each or one a bar."""
+    colour, shape = look
+    marker = {"color": colour, "pattern": hatch(shape)}
+    return bars(name, x, y, "") | {"marker": marker, **_hover(hover)}
+
+
+def _points(name: str, x: Sequence[Any], y: Sequence[Any], hover: Sequence[str]) -> dict[str, Any]:
+    drawn = {"type": "scatter", "mode": "markers", "x": list(x), "y": list(y)}
+    return {**drawn, "name": plain(name), **_hover(hover)}
+
+
+def _hover(texts: Sequence[str]) -> dict[str, Any]:
+    return {"hoverinfo": "text", "hovertext": [plain(text) for text in texts]}
+
+
+def _stroke(size: int, colour: str) -> dict[str, Any]:
+    return {"symbol": "line-ns-open", "size": size, "color": colour, "line": {"width": 4}}
+
+
+def _labels(folder: StudyFolder) -> list[str]:
     """One label a chosen point, its names on lines of their own."""
-    return ["<br>".join(plain(name) for name in chosen.labels) for chosen in folder.chosen]
+    return ["<br>".join(plain(name) for name in one.label.split(", ")) for one in folder.chosen]
 
 
-def _bars(folder: StudyFolder, title: str) -> dict[str, Any]:
-    labels = _rows(folder)
+def _layout(labels: Sequence[str], title: str) -> dict[str, Any]:
+    """Bars stacked to the right, the first point on top."""
     return {
         "barmode": "stack",
         "height": FRAME_PX + ROW_PX * len(labels),
         "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
         "yaxis": {
-            "type": "category", "categoryorder": "array", "categoryarray": labels[::-1],
-            "automargin": True, "range": [-0.6, len(labels) - 0.4],
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": list(labels)[::-1],
+            "automargin": True,
+            "range": [-0.6, len(labels) - 0.4],
         },
-    }  # fmt: skip
+    }

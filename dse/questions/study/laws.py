@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
-from dse.answer.answer import Block, Figure, Notes, Section, table_of_texts
+from dse.answer.answer import Column, Figure, Notes, Section, Table
 from dse.answer.labels import axis_title, label
-from dse.answer.numbers import show
 from dse.answer.palette import BLUE, GREEN, ORANGE, VERMILION, plain
-from dse.questions.study.folder import Json, StudyFolder
+from dse.answer.plots import scaled
+from dse.questions.study.chosen import Json, StudyFolder
+from dse.questions.study.explorer import thin
 
 REGRET = (
     "Regret of the points of the answer under each law: how much of the front's range a design "
@@ -24,23 +25,41 @@ DRAWN = 1_500
 HEIGHT_PX = 480
 
 
-def law_sentences(study: Mapping[str, Any]) -> list[str]:
-    """The answer in words; empty where the laws were not compared."""
-    laws = study.get("laws")
+def laws_section(folder: StudyFolder) -> list[Section]:
+    """The front under each quality law; nothing where the laws were not compared."""
+    laws = folder.study.get("laws")
     if not laws:
         return []
+    title = "Does the answer depend on the law?"
     if not laws["depends"]:
-        return [f"No: {laws['why']}."]
-    count, size = _fronts(laws), study["front_size"]
-    everywhere = laws["on_every_front"]
+        return [Section(title, [], [f"No: {laws['why']}."], "laws")]
+    how = Section(
+        "How this was worked out, and the laws",
+        [
+            Notes(f"Searched: {laws['searched']}.", laws["definitions"]),
+            Notes("Laws", [f"{row['law']}: {row['title']}" for row in laws["compared"]]),
+        ],
+        folded=True,
+        on_console=False,
+    )
+    pictures = [_figure(folder, laws)] if len(folder.wanted) > 1 else []
+    blocks = (*pictures, _regrets(laws), _fronts(folder, laws), how)
+    return [Section(title, blocks, _sentences(laws, len(folder.items)), "laws")]
+
+
+def _able(laws: Json) -> int:
+    """Laws under which anything is feasible."""
+    return sum(row["front_size"] > 0 for row in laws["compared"])
+
+
+def _sentences(laws: Json, size: int) -> list[str]:
+    count, everywhere = _able(laws), laws["on_every_front"]
+    rest = "none depends on the law."
+    if everywhere < size:
+        rest = f"the place of the other {size - everywhere:,} depends on the law."
     said = [
         f"{everywhere:,} of the {size:,} designs of this front are on the front under each of "
-        f"{count} law{'s' * (count > 1)}; "
-        + (
-            f"the place of the other {size - everywhere:,} depends on the law."
-            if everywhere < size
-            else "none depends on the law."
-        )
+        f"{count} law{'s' * (count > 1)}; {rest}"
     ]
     if empty := [row["law"] for row in laws["compared"] if not row["front_size"]]:
         said.append(f"Under {', '.join(empty)} no design meets the limits.")
@@ -48,15 +67,12 @@ def law_sentences(study: Mapping[str, Any]) -> list[str]:
     if "robust" not in rows:
         return [*said, "No design of this front meets the limits under every law."]
     robust, knee = rows["robust"], rows.get("knee")
-    where = (
-        "it is on every law's front"
-        if len(robust["on_fronts"]) == count
-        else f"it is on the front of {', '.join(robust['on_fronts'])}"
-    )
+    fronts = robust["on_fronts"]
+    where = "every law's front" if len(fronts) == count else f"the front of {', '.join(fronts)}"
     said.append(
         f"The robust choice is point {robust['point']}: under its worst law "
         f"({robust['worst_law']}) it gives away {robust['worst_regret']:.3f} of the front's range; "
-        f"{where}."
+        f"it is on {where}."
     )
     if knee is not None and knee["point"] == robust["point"]:
         said.append("It is also the knee of this front.")
@@ -68,180 +84,141 @@ def law_sentences(study: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def laws_section(folder: StudyFolder) -> list[Section]:
-    """The front under each quality law; nothing where the laws were not compared."""
-    study = folder.study
-    said = law_sentences(study)
-    if not said:
-        return []
-    blocks: list[Block] = [*law_figures(folder)]
-    laws = study["laws"]
-    if laws["depends"]:
-        regret, own = regret_rows(folder), law_rows(folder)
-        blocks += [
-            table_of_texts("regret", REGRET, regret, (0, len(regret[0]) - 1)),
-            table_of_texts("laws", OWN_FRONTS, own, (0, 3, 4)),
-            Section(
-                "How this was worked out, and the laws",
-                [
-                    Notes(f"Searched: {laws['searched']}.", laws["definitions"]),
-                    Notes("Laws", [f"{row['law']}: {row['title']}" for row in laws["compared"]]),
-                ],
-                folded=True,
-                on_console=False,
-            ),
-        ]
-    title = "Does the answer depend on the law?"
-    return [Section(title, blocks, about=said, name="laws")]
+def _regrets(laws: Json) -> Table:
+    """A row for each chosen point: its regret under each law."""
 
+    def regret(value: float | None) -> str:
+        return "infeasible" if value is None else f"{value:.3f}"
 
-def _fronts(laws: Json) -> int:
-    """Laws under which anything is feasible."""
-    return sum(row["front_size"] > 0 for row in laws["compared"])
+    def fronts(row: Json) -> str:
+        all_of_them = len(row["on_fronts"]) == _able(laws)
+        return "every law" if all_of_them else ", ".join(row["on_fronts"])
 
-
-def law_rows(folder: StudyFolder) -> list[tuple[str, ...]]:
-    """A head and a row a law: its front, and the design that it would choose by itself."""
-    laws = folder.study.get("laws")
-    if not laws or not laws["depends"]:
-        return []
-    objectives = [o["metric"] for o in folder.objectives]
-    head = (
-        "law", "on its front", "of them on this one", "its own compromise", "on",
-        *(label(metric).text for metric in objectives), "dense-equivalent",
-    )  # fmt: skip
-    rows: list[tuple[str, ...]] = [head]
-    for row in laws["compared"]:
-        knee = row["knee"]
-        own = " (of this study)" if row["law"] == folder.study["quality_law"] else ""
-        counts = (f"{row['law']}{own}", f"{row['front_size']:,}", f"{row['shared']:,}")
-        if knee is None:
-            rows.append((*counts, "nothing feasible", *("–",) * (len(head) - 4)))
-            continue
-        point = f" (point {knee['point']})" if knee["point"] else " (not on this front)"
-        rows.append(
-            (
-                *counts,
-                knee["shape"] + point,
-                knee["deployment"],
-                *(show(metric, knee["metrics"][metric]) for metric in objectives),
-                show("dense_equivalent_parameters", knee["metrics"]["dense_equivalent_parameters"]),
-            )
-        )
-    return rows
-
-
-def regret_rows(folder: StudyFolder) -> list[tuple[str, ...]]:
-    """A head and a row for each chosen point: its regret under each law."""
-    laws = folder.study.get("laws")
-    if not laws or not laws["depends"]:
-        return []
     names = [row["law"] for row in laws["compared"]]
-    rows = [("chosen as", "point", *names, "worst", "on the front of")]
-    for row in laws["chosen"]:
-        fronts = row["on_fronts"]
-        rows.append(
-            (
-                label(row["name"]).text,
-                str(row["point"]),
-                *(_regret(row["regret"][name]) for name in names),
-                _regret(row["worst_regret"]),
-                "every law" if len(fronts) == _fronts(laws) else ", ".join(fronts),
-            )
-        )
-    return rows
+    return Table.of(
+        "regret",
+        REGRET,
+        laws["chosen"],
+        (
+            Column("name", "chosen as", of=lambda row: label(row["name"]).text),
+            Column("point", "point", right=True),
+            *(
+                Column(
+                    name, name, right=True, of=lambda row, name=name: regret(row["regret"][name])
+                )
+                for name in names
+            ),
+            Column("worst", "worst", right=True, of=lambda row: regret(row["worst_regret"])),
+            Column("fronts", "on the front of", of=fronts),
+        ),
+        on_console=False,
+    )
 
 
-def law_figures(folder: StudyFolder) -> list[Figure]:
+def _fronts(folder: StudyFolder, laws: Json) -> Table:
+    """A row a law: its front, and the design that it would choose by itself."""
+
+    def named(row: Json) -> str:
+        own = row["law"] == folder.study["quality_law"]
+        return f"{row['law']}{' (of this study)' if own else ''}"
+
+    def shape(row: Json) -> str:
+        knee = row["knee"]
+        if knee is None:
+            return "nothing feasible"
+        where = f"point {knee['point']}" if knee["point"] else "not on this front"
+        return f"{knee['shape']} ({where})"
+
+    metrics = dict.fromkeys((*folder.wanted, "dense_equivalent_parameters"))
+    return Table.of(
+        "laws",
+        OWN_FRONTS,
+        laws["compared"],
+        (
+            Column("law", "law", of=named),
+            Column("front_size", "on its front", "count"),
+            Column("shared", "of them on this one", "count"),
+            Column("shape", "its own compromise", of=shape),
+            Column("on", "on", of=lambda row: (row["knee"] or {}).get("deployment")),
+            *(
+                Column(
+                    m,
+                    label(m).text,
+                    m,
+                    of=lambda row, m=m: row["knee"] and row["knee"]["metrics"][m],
+                )
+                for m in metrics
+            ),
+        ),
+        on_console=False,
+    )
+
+
+def _figure(folder: StudyFolder, laws: Json) -> Figure:
     """The front in two objectives, each design by the laws on whose front it is."""
-    laws = folder.study.get("laws")
-    if not laws or not laws["depends"] or len(folder.objectives) < 2:
-        return []
-    x, y = _axes(folder)
-    count = _fronts(laws)
-    step = max(1.0, len(folder.items) / DRAWN)
-    items = [folder.items[int(i * step)] for i in range(min(len(folder.items), DRAWN))]
-    groups = (
-        ("on every law's front", BLUE, "circle", lambda fronts: fronts == count),
-        ("on the front of some laws", ORANGE, "diamond", lambda fronts: 1 < fronts < count),
-        ("under this study's law alone", VERMILION, "x", lambda fronts: fronts <= 1),
-    )
-    traces = [
-        _marks([i for i in items if belongs(len(i["laws"]["on_fronts"]))], x, y)
-        | {"name": name, "marker": {"color": colour, "symbol": symbol, "size": 7}}
-        for name, colour, symbol, belongs in groups
-    ]
-    traces.append(_own_choices(laws, x, y))
+    x, y = folder.axes()
+    count = _able(laws)
+    logs = {o["metric"]: bool(o.get("log")) for o in folder.objectives}
+
+    def marks(name: str, items: Sequence[Json], **marker: Any) -> dict[str, Any]:
+        hover = [
+            plain(f"point {item['point']}: {', '.join(item['laws']['on_fronts']) or 'no law'}")
+            for item in items
+        ]
+        drawn = _points(name, [item["metrics"] for item in items], x, y, hover)
+        return drawn | {"marker": marker, "showlegend": bool(items)}
+
+    of_laws: dict[str, list[Json]] = {"every": [], "some": [], "one": []}
+    for item in thin(folder, min(len(folder.items), DRAWN)):
+        found = len(item["laws"]["on_fronts"])
+        of_laws["every" if found == count else "some" if found > 1 else "one"].append(item)
     robust = [item for item in folder.items if item["point"] == laws["robust"]]
-    traces.append(
-        _marks(robust, x, y)
-        | {
-            "name": "robust choice",
-            "marker": {"symbol": "circle-open", "size": 18, "color": "ink", "line": {"width": 2.5}},
-        }
-    )
-    layout = {
-        "height": HEIGHT_PX,
-        "xaxis": {"title": {"text": axis_title(x)}, "type": _type(folder, x)},
-        "yaxis": {"title": {"text": axis_title(y)}, "type": _type(folder, y)},
+    ring = {"symbol": "circle-open", "size": 18, "color": "ink", "line": {"width": 2.5}}
+    traces = [
+        marks("on every law's front", of_laws["every"], color=BLUE, symbol="circle", size=7),
+        marks("on the front of some laws", of_laws["some"], color=ORANGE, symbol="diamond", size=7),
+        marks("under this study's law alone", of_laws["one"], color=VERMILION, symbol="x", size=7),
+        _own_choices(laws, x, y),
+        marks("robust choice", robust, **ring),
+    ]
+    axes = {
+        f"{side}axis": {"title": {"text": axis_title(m)}, "type": "log" if logs[m] else "-"}
+        for side, m in (("x", x), ("y", y))
     }
     shows = "The front, each design marked by the laws on whose front it is."
-    return [Figure("laws-plot", "", {"data": traces, "layout": layout}, shows)]
+    return Figure("laws-plot", "", {"data": traces, "layout": {"height": HEIGHT_PX, **axes}}, shows)
 
 
 def _own_choices(laws: Json, x: str, y: str) -> dict[str, Any]:
     """A star for each design that a law would choose, named by the laws that do."""
-    names: dict[str, list[str]] = {}
-    knees: dict[str, Json] = {}
+    found: dict[str, tuple[list[str], Json]] = {}
     for row in laws["compared"]:
         if knee := row["knee"]:
             what = f"{knee['shape']}, {knee['deployment']}"
-            names.setdefault(what, []).append(row["law"])
-            knees[what] = knee["own_metrics"]
-    order = sorted(knees, key=lambda what: knees[what][x])
-    return {
-        "type": "scatter", "mode": "markers+text", "name": "what each law would choose",
-        "x": [_scaled(x, knees[what][x]) for what in order],
-        "y": [_scaled(y, knees[what][y]) for what in order],
-        "text": [plain(", ".join(names[what])) for what in order],
-        # Names of neighbours do not cover each other.
-        "textposition": [("top center", "bottom center")[k % 2] for k in range(len(order))],
+            found.setdefault(what, ([], knee["own_metrics"]))[0].append(row["law"])
+    order = sorted(found.items(), key=lambda one: one[1][1][x])
+    names = [", ".join(laws) for _, (laws, _) in order]
+    hover = [plain(f"{name}: {what}") for name, (what, _) in zip(names, order, strict=True)]
+    rows = [metrics for _, (_, metrics) in order]
+    # Names of neighbours do not cover each other.
+    sides = [("top center", "bottom center")[k % 2] for k in range(len(order))]
+    return _points("what each law would choose", rows, x, y, hover) | {
+        "mode": "markers+text",
+        "text": [plain(name) for name in names],
+        "textposition": sides,
         "marker": {"symbol": "star", "size": 14, "color": GREEN},
-        "hoverinfo": "text",
-        "hovertext": [plain(f"{', '.join(names[what])}: {what}") for what in order],
-    }  # fmt: skip
+    }
 
 
-def _marks(items: list[Json], x: str, y: str) -> dict[str, Any]:
+def _points(
+    name: str, rows: Sequence[Json], x: str, y: str, hover: Sequence[str]
+) -> dict[str, Any]:
     return {
-        "type": "scatter", "mode": "markers",
-        "x": [_scaled(x, item["metrics"][x]) for item in items],
-        "y": [_scaled(y, item["metrics"][y]) for item in items],
-        "showlegend": bool(items),
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": scaled(x, [row[x] for row in rows]),
+        "y": scaled(y, [row[y] for row in rows]),
         "hoverinfo": "text",
-        "hovertext": [
-            plain(f"point {item['point']}: {', '.join(item['laws']['on_fronts']) or 'no law'}")
-            for item in items
-        ],
-    }  # fmt: skip
-
-
-def _axes(folder: StudyFolder) -> tuple[str, str]:
-    """Cost across where the study has one, and the predicted loss up where it is wanted."""
-    metrics = [o["metric"] for o in folder.objectives]
-    costs = [metric for metric in metrics if label(metric).kind == "usd/Mtoken"]
-    x = costs[0] if costs else next(m for m in metrics if label(m).kind != "nats")
-    rest = [metric for metric in metrics if metric != x]
-    return x, next((metric for metric in rest if label(metric).kind == "nats"), rest[0])
-
-
-def _type(folder: StudyFolder, metric: str) -> str:
-    return "log" if any(o["metric"] == metric and o.get("log") for o in folder.objectives) else "-"
-
-
-def _scaled(metric: str, value: float | None) -> float | None:
-    return None if value is None else value * label(metric).scale
-
-
-def _regret(value: float | None) -> str:
-    return "infeasible" if value is None else f"{value:.3f}"
+        "hovertext": list(hover),
+    }

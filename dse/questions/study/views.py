@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dse.answer.answer import Block, Column, Figure, Section, Table, table_of_texts
+from dse.answer.answer import Block, Column, Figure, Section, Table
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show, significant
 from dse.answer.palette import PALETTE, SYMBOLS, plain
-from dse.questions.study.folder import Json
+from dse.answer.plots import scaled
+from dse.questions.study.chosen import Json
 from dse.schema.metrics import EVERY
 
 HEIGHT_PX = 440
@@ -18,14 +19,11 @@ MAPS_ABOUT = (
     "its table, which is framed; colourless at three times that. A dash: the loss is not reached."
 )
 SPARSE = {False: "dense", True: "sparse"}
+DESIGN = ("predicted_loss", "tpot_s", "active_parameters", "total_parameters", "training_tokens")
+LAW_LEVELS = ("best loss that all reach", "half-way to the cheapest")
 
 
-def named(view: Json, value: Any) -> str:
-    """A value of the axis in words."""
-    return _value(view["by"], value)
-
-
-def _value(axis: str, value: Any) -> str:
+def _named(axis: str, value: Any) -> str:
     """A value of an axis, as a person writes it."""
     if axis == "sparse":
         return SPARSE[bool(value)]
@@ -34,15 +32,20 @@ def _value(axis: str, value: Any) -> str:
     return f"{value:,}" if type(value) in (int, float) else str(value).lower()
 
 
+def _names(view: Json) -> list[str]:
+    """The values that a view compares."""
+    return [_named(view["by"], value) for value in view["values"]]
+
+
 def _cheapest(view: Json, name: str) -> str:
     """`the cheapest dense design`, `the cheapest design on h200_sxm`."""
     if view["by"] == "sparse":
         return f"the cheapest {name} design"
-    where = "on" if view["by"] == "chip" else f"with {axis_words(view['by'])}"
+    where = "on" if view["by"] == "chip" else f"with {_axis(view['by'])}"
     return f"the cheapest design {where} {name}"
 
 
-def axis_words(name: str) -> str:
+def _axis(name: str) -> str:
     return {"num_experts": "number of experts"}.get(name, name.replace("_", " "))
 
 
@@ -52,34 +55,23 @@ def view_sections(study: Mapping[str, Any]) -> list[Section]:
 
 
 def _section(k: int, view: Json) -> Section:
-    laws, designs = law_view_rows(view), design_rows(view)
-    words = (1, len(designs[0]) - 2, len(designs[0]) - 1)
-    blocks: list[Block] = [table_of_texts(f"levels-{k}", "", level_rows(view), ()), *maps(k, view)]
-    blocks.append(view_figure(k, view))
-    if laws:
-        over = [law_view_sentence(view)] if law_view_sentence(view) else []
-        title = "Under each quality law"
-        blocks.append(table_of_texts(f"view-laws-{k}", title, laws, notes=over))
-    table = table_of_texts(f"designs-{k}", "", designs, words)
-    blocks.append(Section("The designs", [table], folded=True))
-    return Section(heading(view), blocks, [about(view)], f"views-{k}", on_console=False)
-
-
-def about(view: Json) -> str:
-    """What the numbers of a view are."""
-    return (
+    blocks: list[Block] = [level_table(k, view), *maps(k, view), _figure(k, view)]
+    blocks += [_law_table(k, view)] if view["laws"] else []
+    blocks.append(Section("The designs", [_design_table(k, view)], folded=True))
+    about = (
         "Of every design of the space that meets the limits, the least "
         f"{label(view['cost']).text} whose predicted loss is at most that of the row. Designs "
         "that are not on the front count too: these are compared with their own kind alone."
     )
+    return Section(_heading(view), blocks, [about], f"views-{k}", on_console=False)
 
 
-def heading(view: Json) -> str:
-    names = [named(view, value) for value in view["values"]]
+def _heading(view: Json) -> str:
+    names = _names(view)
     if view["map"]:
-        over = " and ".join(axis_words(name) for name in view["map"])
-        return f"Which {over} suit each {axis_words(view['by'])}"
-    who = " against ".join(names) if len(names) == 2 else f"each {axis_words(view['by'])}"
+        over = " and ".join(_axis(name) for name in view["map"])
+        return f"Which {over} suit each {_axis(view['by'])}"
+    who = " against ".join(names) if len(names) == 2 else f"each {_axis(view['by'])}"
     return f"At equal predicted loss: {who}"
 
 
@@ -91,10 +83,10 @@ def view_answers(study: Mapping[str, Any]) -> list[str]:
 def _answer(view: Json) -> str:
     row = _told(view)
     if row is None:
-        return f"No level of predicted loss has designs of two values of {axis_words(view['by'])}."
+        return f"No level of predicted loss has designs of two values of {_axis(view['by'])}."
     found = [
-        (best["metrics"][view["cost"]], named(view, value), best)
-        for value, best in zip(view["values"], row["best"], strict=True)
+        (best["metrics"][view["cost"]], name, best)
+        for name, best in zip(_names(view), row["best"], strict=True)
         if best is not None
     ]
     found.sort(key=lambda one: one[:2])
@@ -104,18 +96,20 @@ def _answer(view: Json) -> str:
         for cost, name, best in found:
             places.setdefault(_at(view, best), []).append(f"{name} ({show(view['cost'], cost)})")
         said = "; ".join(f"{place} for {', '.join(names)}" for place, names in places.items())
-        over = " × ".join(axis_words(name) for name in view["map"])
+        over = " × ".join(_axis(name) for name in view["map"])
         return f"{level} the cheapest {over} is {said}."
     (low, first, best), (high, last, worst) = found[0], found[-1]
+    active = [
+        show("active_parameters", one["metrics"]["active_parameters"]) for one in (worst, best)
+    ]
+    memory = [show("memory_bytes", one["memory_bytes"]) for one in (worst, best)]
     said = (
         f"{level} {_cheapest(view, first)} costs {show(view['cost'], low)} per million tokens "
         f"and {_cheapest(view, last)} {show(view['cost'], high)}, {significant(high / low)} times "
-        f"as much; the weights of the dearer take {show('memory_bytes', worst['memory_bytes'])} "
-        f"against {show('memory_bytes', best['memory_bytes'])}, and a token uses "
-        f"{show('active_parameters', worst['metrics']['active_parameters'])} parameters against "
-        f"{show('active_parameters', best['metrics']['active_parameters'])}."
+        f"as much; the weights of the dearer take {memory[0]} against {memory[1]}, and a token "
+        f"uses {active[0]} parameters against {active[1]}."
     )
-    return " ".join(filter(None, [said, *_unreached(view), law_view_sentence(view)]))
+    return " ".join([said, *_unreached(view), *_law_sentences(view)])
 
 
 def _told(view: Json) -> Json | None:
@@ -129,7 +123,10 @@ def _told(view: Json) -> Json | None:
 
 def _unreached(view: Json) -> list[str]:
     """How far the values get, where they differ."""
-    best = [(min(c["loss"], default=None), named(view, v)) for c, v in _curves(view)]
+    best = [
+        (min(curve["loss"], default=None), name)
+        for curve, name in zip(view["curves"], _names(view), strict=True)
+    ]
     known = sorted((loss, name) for loss, name in best if loss is not None)
     said = [
         f"{name.capitalize()}: no design meets the limits." for loss, name in best if loss is None
@@ -140,114 +137,95 @@ def _unreached(view: Json) -> list[str]:
     return said
 
 
-def _curves(view: Json) -> list[tuple[Json, Any]]:
-    return list(zip(view["curves"], view["values"], strict=True))
-
-
 def _at(view: Json, best: Json) -> str:
     return " × ".join(
-        _value(axis, value) for axis, value in zip(view["map"], best["at"], strict=True)
+        _named(axis, value) for axis, value in zip(view["map"], best["at"], strict=True)
     )
 
 
-def level_rows(view: Json) -> list[tuple[str, ...]]:
-    """A head and a row a level of predicted loss: the least price of each value; of two values
-    also price, memory and active parameters of the first over the second, of a map its place."""
-    names = [named(view, value) for value in view["values"]]
-    pair = len(names) == 2 and not view["map"]
-    over = f"{names[0]} ÷ {names[1]}"
-    head = ("predicted loss at most", *names)
-    if pair:
-        head += (f"price, {over}", f"memory of the weights, {over}", f"active parameters, {over}")
-    rows: list[tuple[str, ...]] = [head]
-    for row in view["levels"]:
-        cells = [_price(view, best) for best in row["best"]]
-        rows.append((f"{row['level']:g}", *cells, *(_ratios(view, *row["best"]) if pair else ())))
-    return rows
+def level_table(k: int, view: Json) -> Table:
+    """A row a level of predicted loss: the least price of each value; of two values also price,
+    memory and active parameters of the first over the second, of a map its place."""
+    names, cost = _names(view), view["cost"]
 
+    def price(row: Json, i: int) -> str:
+        best = row["best"][i]
+        if best is None:
+            return "not reached"
+        said = show(cost, best["metrics"][cost])
+        return f"{said} at {_at(view, best)}" if view["map"] else said
 
-def _price(view: Json, best: Json | None) -> str:
-    if best is None:
-        return "not reached"
-    price = show(view["cost"], best["metrics"][view["cost"]])
-    return f"{price} at {_at(view, best)}" if view["map"] else price
+    def over(row: Json, size: Any) -> str | None:
+        first, second = row["best"]
+        return None if first is None or second is None else significant(size(first) / size(second))
 
-
-def _ratios(view: Json, first: Json | None, second: Json | None) -> tuple[str, ...]:
-    if first is None or second is None:
-        return ("–",) * 3
-    pairs = [
-        (first["metrics"][name], second["metrics"][name])
-        for name in (view["cost"], "active_parameters")
+    ratios = {
+        "price": lambda best: best["metrics"][cost],
+        "memory of the weights": lambda best: best["memory_bytes"],
+        "active parameters": lambda best: best["metrics"]["active_parameters"],
+    }
+    columns = [Column("level", "predicted loss at most", right=True, of=_level)]
+    columns += [
+        Column(f"price_{i}", name, right=True, of=lambda row, i=i: price(row, i))
+        for i, name in enumerate(names)
     ]
-    pairs.insert(1, (first["memory_bytes"], second["memory_bytes"]))
-    return tuple(f"{significant(a / b)}" for a, b in pairs)
+    if len(names) == 2 and not view["map"]:
+        columns += [
+            Column(
+                what,
+                f"{what}, {names[0]} ÷ {names[1]}",
+                right=True,
+                of=lambda row, size=size: over(row, size),
+            )
+            for what, size in ratios.items()
+        ]
+    return Table.of(f"levels-{k}", "", view["levels"], columns, on_console=False)
 
 
-def design_rows(view: Json) -> list[tuple[str, ...]]:
-    """A head and a row for each level and value: the cheapest design."""
-    metrics = (
-        view["cost"],
-        "predicted_loss",
-        "tpot_s",
-        "active_parameters",
-        "total_parameters",
-        "training_tokens",
-    )
-    rows = [
-        (
-            "loss at most",
-            axis_words(view["by"]),
-            *(label(name).text for name in metrics),
-            "memory of the weights",
-            "shape",
-            "deployment",
-        )
+def _level(row: Json) -> str:
+    return f"{row['level']:g}"
+
+
+def _design_table(k: int, view: Json) -> Table:
+    """A row for each level and value: the cheapest design."""
+    found = [
+        {**best, **best["metrics"], "loss": _level(row), "value": name}
+        for row in view["levels"]
+        for name, best in zip(_names(view), row["best"], strict=True)
+        if best is not None
     ]
-    for row in view["levels"]:
-        for value, best in zip(view["values"], row["best"], strict=True):
-            if best is not None:
-                rows.append(
-                    (
-                        f"{row['level']:g}",
-                        named(view, value),
-                        *(show(name, best["metrics"][name]) for name in metrics),
-                        show("memory_bytes", best["memory_bytes"]),
-                        best["shape"],
-                        best["deployment"],
-                    )
-                )
-    return rows
-
-
-def law_view_rows(view: Json) -> list[tuple[str, ...]]:
-    """A head and a row a quality law: the least prices at the best loss that all values reach, and
-    half-way to the loss of the cheapest; of two values their ratio."""
-    if not view["laws"]:
-        return []
-    names = [named(view, value) for value in view["values"]]
-    pair = len(names) == 2
-    over = (f"{names[0]} ÷ {names[1]}",) if pair else ()
-    head = (
-        "quality law",
-        "best loss that all reach",
-        *names,
-        *over,
-        "half-way to the cheapest",
-        *names,
-        *over,
+    columns = (
+        Column("loss", "loss at most", right=True),
+        Column("value", _axis(view["by"])),
+        *(Column(name, label(name).text, name) for name in (view["cost"], *DESIGN)),
+        Column("memory_bytes", "memory of the weights", "bytes"),
+        Column("shape", "shape"),
+        Column("deployment", "deployment"),
     )
-    rows: list[tuple[str, ...]] = [head]
-    for row in view["laws"]:
-        cells: list[str] = []
-        for at in row["levels"]:
-            cells += [f"{at['level']:.3f}", *(show(view["cost"], cost) for cost in at["cost"])]
-            cells += [significant(at["cost"][0] / at["cost"][1])] * pair
-        rows.append((row["law"], *(cells or ["not reached by all", *["–"] * (len(head) - 2)])))
-    return rows
+    return Table.of(f"designs-{k}", "", found, columns, on_console=False)
 
 
-def law_view_sentence(view: Json) -> str:
+def _law_table(k: int, view: Json) -> Table:
+    """A row a quality law: the least prices at the best loss that all values reach, and half-way
+    to the loss of the cheapest; of two values their ratio."""
+    names, rows = _names(view), []
+    for law in view["laws"]:
+        row = {"law": law["law"]}
+        for i, at in enumerate(law["levels"]):
+            row |= {f"cost_{i}_{j}": cost for j, cost in enumerate(at["cost"])}
+            row |= {f"level_{i}": f"{at['level']:.3f}", f"over_{i}": at["cost"][0] / at["cost"][-1]}
+        rows.append({"level_0": "not reached by all", **row})
+    columns = [Column("law", "quality law")]
+    for i, title in enumerate(LAW_LEVELS):
+        columns.append(Column(f"level_{i}", title, right=True))
+        columns += [Column(f"cost_{i}_{j}", name, view["cost"]) for j, name in enumerate(names)]
+        if len(names) == 2:
+            columns.append(Column(f"over_{i}", f"{names[0]} ÷ {names[1]}", "rate"))
+    title, notes = "Under each quality law", _law_sentences(view)
+    return Table(f"view-laws-{k}", title, columns, rows, notes, on_console=False)
+
+
+def _law_sentences(view: Json) -> list[str]:
     """How far the ratio of two values moves with the law; empty where it was not asked."""
     ratios = [
         at["cost"][0] / at["cost"][1]
@@ -256,17 +234,16 @@ def law_view_sentence(view: Json) -> str:
         if len(at["cost"]) == 2
     ]
     if not ratios:
-        return ""
-    a, b = (named(view, value) for value in view["values"])
+        return []
+    a, b = _names(view)
     low, high = min(ratios), max(ratios)
+    verdict = "which is cheaper depends on the law"
     if low > 1.0 or high < 1.0:
         verdict = f"{b if low > 1.0 else a} is cheaper under every law"
-    else:
-        verdict = "which is cheaper depends on the law"
-    return (
+    return [
         f"Over all laws and both levels {_cheapest(view, a)} costs {significant(low)} to "
         f"{significant(high)} times as much as {_cheapest(view, b)}: {verdict}."
-    )
+    ]
 
 
 def maps(k: int, view: Json) -> list[Section]:
@@ -274,47 +251,44 @@ def maps(k: int, view: Json) -> list[Section]:
     if not view["map"]:
         return []
     told = _told(view)
-    about = [MAPS_ABOUT.format(*(axis_words(name) for name in view["map"]))]
+    about = [MAPS_ABOUT.format(*(_axis(name) for name in view["map"]))]
     found = []
     for i, one in enumerate(view["cells"]):
-        shown = told is not None and one["level"] == told["level"]
         tables = [
-            _map(f"map-{k}-{i}-{j}", view, value, cost)
-            for j, (value, cost) in enumerate(zip(view["values"], one["cost"], strict=True))
+            _map(f"map-{k}-{i}-{j}", view, name, cost)
+            for j, (name, cost) in enumerate(zip(_names(view), one["cost"], strict=True))
         ]
+        shown = told is not None and one["level"] == told["level"]
         title = f"At a predicted loss of {one['level']:g}"
         found.append(Section(title, tables, about, folded=not shown))
     return found
 
 
-def _map(name: str, view: Json, value: Any, cost: list[list[float | None]]) -> Table:
-    titles = [_value(view["map"][1], column) for column in view["columns"]]
-    return Table(
-        name,
-        named(view, value),
-        (Column("at", "", right=True), *(Column(title, title, view["cost"]) for title in titles)),
-        [
-            {"at": _value(view["map"][0], head), **dict(zip(titles, row, strict=True))}
-            for head, row in zip(view["rows"], cost, strict=True)
-        ],
-        shaded=True,
-    )
+def _map(name: str, view: Json, caption: str, cost: list[list[float | None]]) -> Table:
+    titles = [_named(view["map"][1], column) for column in view["columns"]]
+    heads = [_named(view["map"][0], head) for head in view["rows"]]
+    columns = [Column("at", "", right=True), *(Column(t, t, view["cost"]) for t in titles)]
+    rows = [
+        {"at": head, **dict(zip(titles, row, strict=True))}
+        for head, row in zip(heads, cost, strict=True)
+    ]
+    return Table(name, caption, columns, rows, shaded=True)
 
 
-def view_figure(k: int, view: Json) -> Figure:
+def _figure(k: int, view: Json) -> Figure:
     """The least price for each predicted loss, a line a value."""
     cost = view["cost"]
     traces = [
         {
             "type": "scatter",
             "mode": "lines+markers",
-            "name": plain(named(view, value)),
-            "x": [one * label(cost).scale for one in curve["cost"]],
+            "name": plain(name),
+            "x": scaled(cost, curve["cost"]),
             "y": curve["loss"],
             "line": {"shape": "hv", "color": PALETTE[i % len(PALETTE)], "width": 2},
             "marker": {"symbol": SYMBOLS[i % len(SYMBOLS)], "size": 7},
         }
-        for i, (curve, value) in enumerate(_curves(view))
+        for i, (curve, name) in enumerate(zip(view["curves"], _names(view), strict=True))
         if curve["loss"]
     ]
     layout = {

@@ -6,18 +6,20 @@ from collections.abc import Iterable
 
 from dse.answer.answer import Column, Table
 from dse.answer.labels import BASES, BOUNDS, label
-from dse.answer.numbers import show, significant
+from dse.answer.numbers import show, show_as, significant
 from dse.problem.loads import held, loads_of
 from dse.problem.words import (
     DEPLOYMENT_KEY,
     DOMAIN_KEY,
     HELD_KEY,
     MIX,
+    MOST_TOKENS,
+    brief_shape,
+    given_name,
     mix_words,
     short_deployment,
 )
-from dse.questions.study.describe import MOST_TOKENS, brief_shape, dtypes, given_name
-from dse.questions.study.folder import Chosen, Json, StudyFolder
+from dse.questions.study.chosen import Chosen, Json, StudyFolder
 from dse.questions.study.sure import percent
 from dse.questions.study.views import view_answers
 
@@ -28,48 +30,47 @@ YEAR = 365 * 24 * 3600.0
 def lead(folder: StudyFolder) -> list[str]:
     """What was searched, what was found, in a few sentences."""
     study = folder.study
-    evaluations, size = study["evaluations"], study["size"]
-    if not folder.items:
-        return [
-            f"Nothing feasible was found among {evaluations:,} designs evaluated "
-            f"(of {size:,} in the space). The constraints below say why."
-        ]
-    first = next((c for c in folder.chosen if "knee" in c.names), folder.chosen[0])
+    first = folder.knee or folder.chosen[0]
     numbers = ", ".join(
-        f"{label(o['metric']).text} {show(o['metric'], first.metrics[o['metric']])}"
-        for o in folder.objectives
+        f"{label(metric).text} {show(metric, first.metrics[metric])}" for metric in folder.wanted
     )
+    name = "knee" if "knee" in first.names else first.label
     d = first.item["deployment"]
-    count = len(folder.items)
-    found = f"{count:,} {'designs make' if count > 1 else 'design makes'} the front"
-    share = study.get("true_hypervolume_share")
-    if evaluations >= size:
-        found += f". All {size:,} of the space were evaluated: it is the true front."
-    else:
-        found += f", out of {evaluations:,} evaluated ({_percent(evaluations / size)} of the "
-        found += f"space's {size:,})."
-        if share is not None:
-            found += f" Against an enumeration of the space it reaches {percent(share)} of the "
-            found += "hypervolume of the true front."
-    if study.get("feasible") is not None:
-        found += f" {study['feasible']:,} of the evaluated designs meet every constraint."
-    name = "knee" if "knee" in first.names else first.labels[0]
-    if study.get("evaluator"):
-        found += f" Objectives and limits were evaluated by {study['evaluator']}; everything else "
-        found += "on this page is the prediction of the model."
+    rate = chip_price(folder, d["chip"])
+    price = f", ${significant(d['chips'] * rate)} an hour" if rate is not None else ""
     return [
         *view_answers(study),
-        f"A compromise to start from, the {name}: {brief_shape(first.item)} on "
-        f"{brief_deployment(folder, d)}: {numbers}.",
-        f"Bound by {bottleneck(first)} "
-        + " ".join(basis(first, [o["metric"] for o in folder.objectives])),
-        *untrained(folder),
-        found,
+        f"A compromise to start from, the {name}: {brief_shape(first.item)} on {d['chips']} × "
+        f"{d['chip']} ({d['weight_dtype']} weights{price}): {numbers}.",
+        " ".join([f"Bound by {bottleneck(first)}", *basis(first, folder.wanted)]),
+        *_untrained(folder),
+        _found(folder),
         *([" ".join(study["rack"]["sentences"])] if "rack" in study else []),
     ]
 
 
-def untrained(folder: StudyFolder) -> list[str]:
+def _found(folder: StudyFolder) -> str:
+    """The size of the front, and how much of the space was evaluated for it."""
+    study, count = folder.study, len(folder.items)
+    evaluations, size = study["evaluations"], study["size"]
+    said = f"{count:,} {'designs make' if count > 1 else 'design makes'} the front"
+    if evaluations >= size:
+        said += f". All {size:,} of the space were evaluated: it is the true front."
+    else:
+        said += f", out of {evaluations:,} evaluated ({show_as('share', evaluations / size)} of "
+        said += f"the space's {size:,})."
+        if (share := study.get("true_hypervolume_share")) is not None:
+            said += f" Against an enumeration of the space it reaches {percent(share)} of the "
+            said += "hypervolume of the true front."
+    if study.get("feasible") is not None:
+        said += f" {study['feasible']:,} of the evaluated designs meet every constraint."
+    if study.get("evaluator"):
+        said += f" Objectives and limits were evaluated by {study['evaluator']}; everything else "
+        said += "on this page is the prediction of the model."
+    return said
+
+
+def _untrained(folder: StudyFolder) -> list[str]:
     """How much of a front of searched shapes asks for more training tokens than any model had."""
     tokens = [
         item["metrics"].get("training_tokens") or 0.0
@@ -81,40 +82,46 @@ def untrained(folder: StudyFolder) -> list[str]:
         return []
     most = f"{MOST_TOKENS / 1e12:g}T"
     return [
-        f"{_percent(count / len(tokens))} of the front asks for more training tokens than any "
-        f"published model had ({most}), up to {show('training_tokens', max(tokens))}. A limit "
+        f"{show_as('share', count / len(tokens))} of the front asks for more training tokens than "
+        f"any published model had ({most}), up to {show('training_tokens', max(tokens))}. A limit "
         f"training_tokens <= {most} in the space file leaves those designs out."
     ]
 
 
 def summary(folder: StudyFolder) -> Table:
     """A row for each chosen point: name, objectives, what its time rests on, shape, deployment."""
-    wanted = [objective["metric"] for objective in folder.objectives]
     several = len({brief_shape(item) for item in folder.items}) > 1
     held_too = held(loads_of(folder.study))
-    rows = []
-    for chosen in folder.chosen:
+    key = f"{DEPLOYMENT_KEY}{DOMAIN_KEY if 'rack' in folder.study else ''}"
+    key += HELD_KEY if held_too else ""
+
+    def rests(chosen: Chosen) -> str | None:
         kinds = [kind for kind, share in efficiency_shares(chosen) if share >= 0.5]
-        rows.append(
-            {
-                "point": f"{chosen.label} ({chosen.item['point']})",
-                **{metric: chosen.metrics.get(metric) for metric in wanted},
-                "efficiencies": ", ".join(kinds) or None,
-                "shape": brief_shape(chosen.item),
-                "deployment": short_deployment(chosen.item["deployment"], held_too),
-            }
-        )
-    columns = (
-        Column("point", "point"),
-        *(Column(m, label(m).short, m, explain=label(m).text) for m in wanted),
-        Column("efficiencies", "efficiencies"),
-        *([Column("shape", "shape")] if several else []),
-        Column("deployment", "deployment"),
+        return ", ".join(kinds) or None
+
+    return Table.of(
+        "summary",
+        "",
+        folder.chosen,
+        (
+            Column("point", "point", of=lambda one: f"{one.label} ({one.item['point']})"),
+            *(
+                Column(m, label(m).short, m, explain=label(m).text, of=lambda c, m=m: c.metrics[m])
+                for m in folder.wanted
+            ),
+            Column("efficiencies", "efficiencies", of=rests),
+            *([Column("shape", "shape", of=lambda c: brief_shape(c.item))] if several else []),
+            Column(
+                "deployment",
+                "deployment",
+                of=lambda c: short_deployment(c.item["deployment"], held_too),
+            ),
+        ),
+        notes=[
+            f"Deployment: {key}; degrees of 1 are left out. "
+            "front.csv has every design of the front."
+        ],
     )
-    domain = DOMAIN_KEY if "rack" in folder.study else ""
-    key = f"{DEPLOYMENT_KEY}{domain}{HELD_KEY if held_too else ''}"
-    note = f"Deployment: {key}; degrees of 1 are left out. front.csv has every design of the front."
-    return Table("summary", "", columns, rows, notes=[note])
 
 
 def asked(folder: StudyFolder) -> str:
@@ -128,24 +135,19 @@ def asked(folder: StudyFolder) -> str:
 
 
 def price_basis(folder: StudyFolder) -> str:
-    """`Prices: rental_3yr (chips rented on a three-year contract), newest 2026-10-15.`"""
-    price = folder.study["price"]
-    basis = price["basis"]
-    meaning = f" ({BASES[basis]})" if basis in BASES else ""
+    """`rental_3yr (chips rented on a three-year contract), US dollars; newest price of ...`"""
+    price, costs = folder.study["price"], folder.study.get("costs")
+    said = price["basis"]
+    if said in BASES:
+        said += f" ({BASES[said]})"
+    if costs:
+        life, busy, usd = (
+            costs["inputs"][name]["value"] for name in ("life", "utilisation", "electricity")
+        )
+        said += f", over {life / YEAR:.3g} years of which they serve {busy:.0%}, at ${usd:.3g} per "
+        said += "kWh"
     dates = [row["date"] for row in price["rows"] if row.get("date")]
-    newest = f"; newest price of {max(dates)}" if dates else ""
-    return f"{basis}{meaning}{_terms(folder)}, US dollars{newest}"
-
-
-def _terms(folder: StudyFolder) -> str:
-    """`, over 4 years of which they serve 60%, at $0.12 per kWh`; empty where chips are rented."""
-    costs = folder.study.get("costs")
-    if not costs:
-        return ""
-    life, busy, usd = (
-        costs["inputs"][name]["value"] for name in ("life", "utilisation", "electricity")
-    )
-    return f", over {life / YEAR:.3g} years of which they serve {busy:.0%}, at ${usd:.3g} per kWh"
+    return f"{said}, US dollars{f'; newest price of {max(dates)}' if dates else ''}"
 
 
 def training(folder: StudyFolder) -> str:
@@ -162,19 +164,9 @@ def workload(folder: StudyFolder) -> str:
         loads = folder.study["workloads"]
         return f"{mix_words(loads)}; backend {loads[0]['backend']}. {MIX}"
     rest = dict(folder.study["workload"])
-    parts = [
-        f"{rest.pop(key):,} {name} tokens"
-        for key, name in (("prompt_tokens", "prompt"), ("output_tokens", "output"))
-        if isinstance(rest.get(key), int | float)
-    ]
-    parts += [f"{key.replace('_', ' ')} {value}" for key, value in rest.items() if _plain(value)]
+    parts = [f"{rest.pop(f'{name}_tokens'):,} {name} tokens" for name in ("prompt", "output")]
+    parts += [f"{key.replace('_', ' ')} {value}" for key, value in rest.items()]
     return ", ".join(parts)
-
-
-def brief_deployment(folder: StudyFolder, d: Json) -> str:
-    rate = chip_price(folder, d["chip"])
-    price = f", ${significant(d['chips'] * rate)} an hour" if rate is not None else ""
-    return f"{d['chips']} × {d['chip']} ({dtypes(d['weight_dtype'])} weights{price})"
 
 
 def chip_price(folder: StudyFolder, chip: str) -> float | None:
@@ -202,7 +194,7 @@ def limits(folder: StudyFolder, item: Json) -> list[tuple[str, float]]:
         value = by_name.get(of, metrics).get(metric)
         if value is None or not limit:
             continue
-        least = constraint.get("sign", 1.0) < 0
+        least = constraint["sign"] < 0
         share = limit / value if least and value else value / limit
         allowed = (
             f"where at least {show(metric, limit)} is asked"
@@ -215,9 +207,8 @@ def limits(folder: StudyFolder, item: Json) -> list[tuple[str, float]]:
     used = metrics.get("memory_bytes_per_chip")
     if capacity and used is not None:
         share = used / capacity
-        amount = show("memory_bytes_per_chip", used)
-        total = show("memory_capacity_bytes_per_chip", capacity)
-        found.append((f"memory {amount}, {share:.0%} of the chip's {total}", share))
+        amounts = show_as("bytes", used), show_as("bytes", capacity)
+        found.append((f"memory {amounts[0]}, {share:.0%} of the chip's {amounts[1]}", share))
     return found
 
 
@@ -235,25 +226,20 @@ def basis(chosen: Chosen, metrics: Iterable[str]) -> list[str]:
         for name in metrics
         if provenance.get(name) == "extrapolated" and chosen.metrics.get(name) is not None
     ]
-    if extrapolated:
-        sentences.append(f"Extrapolated: {', '.join(extrapolated)}.")
-    elif provenance:
-        sentences.append("Nothing is extrapolated.")
+    if provenance:
+        named = f"Extrapolated: {', '.join(extrapolated)}."
+        sentences.append(named if extrapolated else "Nothing is extrapolated.")
     return sentences
 
 
 def efficiency_shares(chosen: Chosen) -> list[tuple[str, float]]:
     """(kind, share of the decode step's seconds), best known first."""
-    seconds_of: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for row in chosen.detail["breakdown"]:
-        kind = row["efficiency"]
-        seconds_of[kind] = seconds_of.get(kind, 0.0) + (row["decode_s"] or 0.0)
-    total = sum(seconds_of.values())
-    if total == 0:
-        return []
-    rank = {kind: i for i, kind in enumerate(CERTAINTY)}
-    ordered = sorted(seconds_of, key=lambda kind: rank.get(kind, len(rank)))
-    return [(kind, seconds_of[kind] / total) for kind in ordered]
+        seconds[row["efficiency"]] = seconds.get(row["efficiency"], 0.0) + (row["decode_s"] or 0.0)
+    total = sum(seconds.values())
+    ordered = sorted(seconds, key=lambda kind: (*CERTAINTY, kind).index(kind))
+    return [(kind, seconds[kind] / total) for kind in ordered] if total else []
 
 
 def span(metric: str, interval: Iterable[float]) -> str:
@@ -269,11 +255,3 @@ def extreme(objective: Json) -> str:
 
 def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _percent(share: float) -> str:
-    return f"{significant(100 * share, 2)}%" if share < 0.995 else "100%"
-
-
-def _plain(value: object) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)

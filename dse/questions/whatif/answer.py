@@ -10,41 +10,24 @@ from typing import Any
 import numpy as np
 
 from dse.answer.numbers import number
-from dse.economics.priced import inputs_words
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.priced import inputs_words, price_documents
 from dse.physics.workload import POISSON
 from dse.problem.loads import load_row
 from dse.problem.objective import on_terms
 from dse.problem.shapes import model_at
 from dse.questions.estimate.point import assumptions
-from dse.questions.whatif import equal as iso
+from dse.questions.whatif import sensitivity
 from dse.questions.whatif.breakeven import break_even
-from dse.questions.whatif.change import Scenario, Sweep, best, scenario_row, sweep_rows
+from dse.questions.whatif.change import Scenario, Sweep, scenario_row, sweep_rows
 from dse.questions.whatif.demand import Demanded
-from dse.questions.whatif.inputs import DEMAND, PEAK, Change, Input, Subject, apply, inputs_of, show
-from dse.questions.whatif.sensitivity import sensitivities, sensitivity_inputs, shadow_prices
-from dse.questions.whatif.solve import (
-    SLACK,
-    Points,
-    Progress,
-    Solved,
-    all_points,
-    describe,
-    near,
-    reach_of,
-    require_winner,
-    searched,
-    solve,
-)
-from dse.questions.whatif.subject import Asked
+from dse.questions.whatif.equal import RACK_W, equal, racks_held, read_level
+from dse.questions.whatif.inputs import DEMAND, PEAK, Change, inputs_of
+from dse.questions.whatif.solve import Progress, stand_of
+from dse.questions.whatif.subject import Subject
 from dse.schema.calibration import KINDS
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import demand_words
-from dse.schema.metrics import METRICS
 from dse.study.sources import price_rows
-
-# Evaluations that a question may spend on points far from the winner.
-MOST_EVALUATIONS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +42,29 @@ class Questions:
     break_even: bool = False
     equal: Sequence[str] = ()
     at: str | None = None
-    rack_w: float = iso.RACK_W
+    rack_w: float = RACK_W
 
 
 def answer(
-    asked: Asked, questions: Questions, progress: Progress = lambda text: None
+    subject: Subject, questions: Questions, progress: Progress = lambda text: None
 ) -> dict[str, Any]:
     """Raises NothingFeasible where the study as it is has no feasible point, InputError for what
     cannot be asked of it."""
-    subject, objective = asked.subject, asked.objective
-    problem = subject.problem
-    points = all_points(problem, asked.engine, asked.seed, progress)
-    for changes in [one.changes for one in questions.scenarios]:
-        points = searched(apply(subject, changes), points, asked.seed)
-    for sweep in questions.sweeps:
-        for step in (sweep.steps[0], sweep.steps[-1]):
-            changed = apply(subject, [*questions.fixed, step])
-            points = searched(changed, points, asked.seed)
-    before = solve(problem, points, objective)
-    winner_id = require_winner(before)
-    winner = describe(problem, np.array([winner_id]))[0]
-    study = problem.study
+    ends = [(*questions.fixed, sweep.steps[k]) for sweep in questions.sweeps for k in (0, -1)]
+    changes = [one.changes for one in questions.scenarios]
+    stand = stand_of(subject, [*changes, *ends], progress)
+    problem, study, winner = subject.problem, subject.problem.study, stand.winner
+    inputs = [
+        {
+            "input": one.name,
+            "now": None if one.now is None else number(one.now),
+            "unit": one.dimension,
+            "words": "–" if one.now is None else one.show(one.now),
+        }
+        for one in inputs_of(subject).values()
+    ]
     document: dict[str, Any] = {
-        "title": asked.title,
+        "title": subject.title,
         "space": study.name,
         "size": problem.space.size,
         "price_basis": study.price_basis,
@@ -89,15 +72,15 @@ def answer(
         "workloads": [load_row(share) for share in problem.mix],
         "demand": _demand(subject, winner, questions.rack_w),
         "limits": [limit.text for limit in problem.limits],
-        "objective": objective,
-        "how": points.how,
-        "enumerated": points.enumerated,
-        "seed": asked.seed,
-        "notes": [*asked.notes, *_of_demand(subject, questions, objective)],
+        "objective": subject.objective,
+        "how": stand.points.how,
+        "enumerated": stand.points.enumerated,
+        "seed": subject.seed,
+        "notes": [*subject.notes, *_of_demand(subject, questions)],
         "winner": winner,
-        "front_size": len(before.ids),
-        "feasible": before.feasible,
-        "inputs": [_input_row(one) for one in inputs_of(subject).values()],
+        "front_size": len(stand.now.ids),
+        "feasible": stand.now.feasible,
+        "inputs": inputs,
         "scenarios": [],
         "sweeps": [],
         "sensitivities": None,
@@ -107,22 +90,21 @@ def answer(
     }
     for scenario in questions.scenarios:
         progress(f"what if {scenario.name}")
-        document["scenarios"].append(scenario_row(subject, scenario, points, before, objective))
+        document["scenarios"].append(scenario_row(stand, scenario))
     for sweep in questions.sweeps:
-        document["sweeps"].append(
-            sweep_rows(subject, sweep, points, objective, questions.fixed, progress)
-        )
+        document["sweeps"].append(sweep_rows(stand, sweep, questions.fixed, progress))
     if questions.sensitivities:
-        document |= _sensitivities(asked, points, before, winner["chip"], progress)
+        document |= sensitivity.found_of(stand, progress)
     if questions.break_even:
-        document["break_even"] = break_even(subject, points)
+        document["break_even"] = break_even(stand)
     for kind in questions.equal:
-        at = iso.read_level(kind, questions.at)
-        found = iso.equal(subject, points, before, kind, at, questions.rack_w)
-        document["equal"].append(found)
+        at = read_level(kind, questions.at)
+        document["equal"].append(equal(stand, kind, at, questions.rack_w))
     chosen = _first_choices(document)
-    document["assumed"] = _rests_on(asked, chosen)
-    document["prices"] = _prices(subject, chosen)
+    document["assumed"] = _rests_on(subject, chosen)
+    chips = dict.fromkeys(point["chip"] for point in chosen)
+    catalog = on_terms(subject.catalog, study)
+    document["prices"] = price_documents(catalog, chips, study.price_basis)
     if document["prices"]:
         document["assumed"] += inputs_words(document["prices"])
     elif document["break_even"]:  # in which utilisation is an answer, no input
@@ -131,33 +113,16 @@ def answer(
     return document
 
 
-def _prices(subject: Subject, chosen: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The prices of the recommended chips by their parts, where they are owned."""
-    study = subject.problem.study
-    if study.price_basis != OWNED:
-        return []
-    chips = dict.fromkeys(point["chip"] for point in chosen)
-    return [
-        usd_per_chip_hour(subject.catalog, chip, OWNED, study.costs).as_json() for chip in chips
-    ]
-
-
 def _demand(subject: Subject, winner: Mapping[str, Any], rack_w: float) -> dict[str, Any] | None:
     """The demand, and the racks that the winner takes for it."""
     demand = subject.problem.demand
     if demand is None:
         return None
-    racks = iso.racks_held(subject, winner, rack_w)
+    racks = racks_held(subject, winner, rack_w)
     return {**asdict(demand), "words": demand_words(demand), "racks": racks, "rack_w": rack_w}
 
 
-def _tie(problem: Demanded, objective: str) -> str:
-    """What tells points of the same objective apart."""
-    others = [named for one in problem.objectives if (named := one.metric) != objective]
-    return others[0] if others else "nothing else, by its number"
-
-
-def _of_demand(subject: Subject, questions: Questions, objective: str) -> list[str]:
+def _of_demand(subject: Subject, questions: Questions) -> list[str]:
     """What a reader must know of prices with and without a demand."""
     problem, notes = subject.problem, []
     arrive = any(share.workload.serving == POISSON for share in problem.mix)
@@ -175,10 +140,12 @@ def _of_demand(subject: Subject, questions: Questions, objective: str) -> list[s
             "always busy, and the change is what a demand adds to them"
         )
     if problem.demand is not None:
+        others = [one.metric for one in problem.objectives if one.metric != subject.objective]
+        tie = others[0] if others else "nothing else, by its number"
         notes.append(
             "deployments are bought until the peak of the demand is served, and paid around the "
             "clock; prices of tokens are dollars paid over the tokens of the average; whole "
-            f"deployments may cost the same: the better one in {_tie(problem, objective)} is first"
+            f"deployments may cost the same: the better one in {tie} is first"
         )
         notes.append(_servers(problem))
         if problem.study.price_basis == OWNED:
@@ -218,10 +185,9 @@ def _first_choices(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [point for point in found if point is not None]
 
 
-def _rests_on(asked: Asked, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
+def _rests_on(subject: Subject, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the recommended points rest on beyond sourced figures, and the prices of their chips,
     each sentence once."""
-    subject = asked.subject
     problem, catalog = subject.problem, on_terms(subject.catalog, subject.problem.study)
     basis = problem.study.price_basis
     sentences = []
@@ -244,36 +210,3 @@ def _rests_on(asked: Asked, chosen: Sequence[Mapping[str, Any]]) -> list[str]:
             catalog, model, point["deployment"], problem.mix, kind, basis, problem.study.rack
         )
     return list(dict.fromkeys(sentences))
-
-
-def _sensitivities(
-    asked: Asked, points: Points, before: Solved, chip: str, progress: Progress
-) -> dict[str, Any]:
-    """Of all points where they are few, else of those that a small change can make the winner."""
-    subject, objective = asked.subject, asked.objective
-    passes = 5 * len(sensitivity_inputs(subject, chip))
-    looked = points
-    words = "the optimum was found again among all points"
-    if len(points.ids) * passes > MOST_EVALUATIONS:
-        value = best(before, objective)
-        assert value is not None
-        sign = 1.0 if METRICS[objective].direction == "minimize" else -1.0
-        looked = near(subject.problem, points, sign * value, objective)
-        words = (
-            f"the optimum was found again among the {len(looked.ids):,} points within "
-            f"{reach_of(subject.problem) - 1.0:.0%} of the winner and {SLACK:.0%} of the limits"
-        )
-    return {
-        "sensitivities": sensitivities(subject, looked, before, objective, chip, progress),
-        "shadow_prices": shadow_prices(subject, looked, before, objective, chip, progress),
-        "sensitivities_how": words,
-    }
-
-
-def _input_row(one: Input) -> dict[str, Any]:
-    return {
-        "input": one.name,
-        "now": None if one.now is None else number(one.now),
-        "unit": one.dimension,
-        "words": show(one, one.now),
-    }

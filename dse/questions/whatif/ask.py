@@ -11,12 +11,11 @@ from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.questions.whatif.answer import Questions, answer
-from dse.questions.whatif.change import Scenario, Sweep, from_file, from_flags, read_sweep
+from dse.questions.whatif.change import from_file, from_flags, read_sweep
 from dse.questions.whatif.equal import KINDS
 from dse.questions.whatif.inputs import inputs_of
 from dse.questions.whatif.present import whatif_answer
-from dse.questions.whatif.require import QUANTITIES, required
-from dse.questions.whatif.show_require import require_answer
+from dse.questions.whatif.require import QUANTITIES, require_answer, required
 from dse.questions.whatif.subject import of_study, under
 from dse.questions.whatif.subject import whole_servers as in_whole_servers
 from dse.schema.loader import did_you_mean
@@ -55,27 +54,27 @@ def whatif(
 
     Raises InputError for what cannot be read, NothingFeasible where no point keeps the limits.
     """
-    asked = of_study(_space(study), catalog or load_catalog(), limits, objective)
+    subject = of_study(_space(study), catalog or load_catalog(), limits, objective)
     if demand is not None or peak_over_average is not None:
-        asked = under(asked, demand, peak_over_average)
+        subject = under(subject, demand, peak_over_average)
     if whole_servers:
-        asked = in_whole_servers(asked)
-    known = inputs_of(asked.subject)
+        subject = in_whole_servers(subject)
+    known = inputs_of(subject)
     made = [*settings, *(f"{name}={to}" for name, to in (changes or {}).items())]
     scenarios = from_flags(made, known)
-    read = [read_sweep(text, known) for text in sweeps]
-    _check(scenarios, read, sensitivities, break_even, equal, at)
+    fixed = scenarios[0].changes if scenarios else ()
     questions = Questions(
         scenarios=[*scenarios, *(from_file(scenario, known) if scenario else [])],
-        sweeps=read,
-        fixed=scenarios[0].changes if scenarios and read else (),
+        sweeps=[read_sweep(text, known) for text in sweeps],
+        fixed=fixed,
         sensitivities=sensitivities,
         break_even=break_even,
         equal=list(dict.fromkeys(equal)),
         at=at,
         rack_w=_rack_power(rack_power),
     )
-    return whatif_answer(answer(asked, questions, progress), command)
+    _check(questions)
+    return whatif_answer(answer(subject, questions, progress), command)
 
 
 def require(
@@ -115,29 +114,26 @@ def _space(study: Any) -> Any:
     return study if isinstance(study, Mapping) else getattr(study, "folder", study)
 
 
-def _check(
-    scenarios: Sequence[Scenario],
-    sweeps: Sequence[Sweep],
-    sensitivities: bool,
-    break_even: bool,
-    equal: Sequence[str],
-    at: str | None,
-) -> None:
+def _check(asked: Questions) -> None:
     """Raises InputError for questions that do not go together."""
-    for kind in equal:
+    for kind in asked.equal:
         if kind not in KINDS:
             message = f"unknown kind {kind!r}{did_you_mean(kind, KINDS)}"
             raise InputError(message, field="--equal", accepted=", ".join(KINDS))
-    if at and len(equal) != 1:
+    if asked.at and len(asked.equal) != 1:
         raise InputError("--at needs one --equal", accepted="--equal power --at 100kW")
-    changed = [change.input.name for one in scenarios for change in one.changes]
-    for sweep in sweeps:
+    changed = [change.input.name for change in asked.fixed]
+    for sweep in asked.sweeps:
         if sweep.input.name in changed:
             raise InputError(
                 f"{sweep.input.name} is set and swept", field="--sweep", accepted="one of the two"
             )
-    asked = {"sensitivities": sensitivities, "break-even": break_even, "equal": equal}
-    other = [name for name, given in asked.items() if given]
+    of_today = {
+        "sensitivities": asked.sensitivities,
+        "break-even": asked.break_even,
+        "equal": asked.equal,
+    }
+    other = [name for name, given in of_today.items() if given]
     if other and changed:
         raise InputError(
             f"--{other[0]} is asked of the study as it stands",

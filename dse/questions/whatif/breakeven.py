@@ -22,113 +22,120 @@ most reaches that at a demand of u x R.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dse.answer.answer import Block, Column, Figure, Table
+from dse.answer.numbers import dollars, number, share, tenths
+from dse.answer.palette import PALETTE
+from dse.answer.plots import decades, join, line, marks
 from dse.catalog import Catalog
+from dse.economics.priced import price_parts
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
-from dse.questions.whatif.demand import Demanded
-from dse.questions.whatif.inputs import Subject
-from dse.questions.whatif.solve import Points, chunks, describe
+from dse.physics.workload import POISSON
+from dse.questions.scale.words import chips_words
+from dse.questions.whatif.demand import TOTAL as COST
+from dse.questions.whatif.solve import Best, Stand, best_of_each, described, words
+from dse.questions.whatif.subject import Subject
+from dse.questions.whatif.words import Json
 from dse.schema.costs import BASIS, Costs
 from dse.schema.owning import lacks_for_owning
 
-COST = "usd_per_million_total_tokens"
 CURVE_POINTS = 25
 ON_DEMAND = "on_demand"  # the basis of a chip that is paid only while it is used
 # Bases that are paid for years, used or not, and those of owned chips, which are no rent.
 COMMITTED, OWNED = ("rental_", "reserved_"), ("owned_",)
-Best = dict[int, tuple[float, int]]  # chip code: (cost, point)
+MOST_CHIPS = 7  # drawn in one picture, as many as the palette tells apart
 
 
-def cheapest(problem: Demanded, points: Points) -> Best:
-    """The cheapest feasible point of every chip, by the code of the chip."""
-    found: Best = {}
-    for ids, metrics, judged in chunks(problem, points.ids):
-        feasible = (judged.G <= 0.0).all(axis=1)
-        keep_better(found, problem, ids, np.where(feasible, metrics.values[COST], np.inf))
-    return found
+def break_even(stand: Stand) -> dict[str, Any]:
+    """Everything of this page. Raises InputError for a study without prices or with one chip that
+    cannot be priced as owned."""
+    problem = stand.problem
+    best = best_of_each(stand, lambda metrics, batch: metrics.values[COST])
+    rows = price_rows(stand, best)
+    together = None
+    no_rate = all(one.workload.serving != POISSON for one in problem.mix)
+    if len(rows) > 1 and no_rate and "concurrency" in problem.space.names:
+        codes = [problem.machines.code(row["chip"]) for row in rows]
+        together = concurrency_rows(stand, codes[0], codes[1])
+    owned = own_rows(stand.subject, rows)
+    if len(rows) < 2 and not owned:
+        raise InputError(
+            "nothing to compare: one feasible chip, and no price to own it at",
+            field="--break-even",
+            accepted="two chips, or one with a rent and a price to buy it at",
+        )
+    known = [one["chip"] for one in owned]
+    return {
+        "chips": rows,
+        "any_quality": problem.model is None,
+        "infeasible_chips": [chip for k, chip in enumerate(problem.machines.ids) if k not in best],
+        "concurrency": together,
+        "owning": owned,
+        "owning_left_out": [row["chip"] for row in rows if row["chip"] not in known],
+    }
 
 
-def keep_better(found: Best, problem: Demanded, ids: np.ndarray, value: np.ndarray) -> None:
-    """Puts the smallest value of each chip, and of equal ones the first point, into `found`."""
-    chip = problem.batch(problem.space.unrank(ids)).chip
-    for code in np.unique(chip):
-        rows = np.flatnonzero(chip == code)
-        row = int(rows[np.argmin(value[rows])])
-        if value[row] < found.get(int(code), (np.inf, 0))[0]:
-            found[int(code)] = (float(value[row]), int(ids[row]))
-
-
-def price_rows(problem: Demanded, best: Best) -> list[dict[str, Any]]:
+def price_rows(stand: Stand, best: Best) -> list[dict[str, Any]]:
     """Each chip against the cheapest one: the price at which it would cost as much, and that of
     the cheapest chip itself against the next."""
-    order = sorted(best, key=lambda code: best[code][0])
-    points = {code: describe(problem, np.array([best[code][1]]))[0] for code in order}
+    machines, order = stand.problem.machines, sorted(best, key=lambda code: best[code][0])
     rows = []
     for code in order:
-        other = order[0] if code != order[0] else (order[1] if len(order) > 1 else None)
-        price = float(problem.machines.usd_per_chip_hour[code])
-        cost = best[code][0]
+        other = order[0] if code != order[0] else next(iter(order[1:]), None)
+        price, (cost, point) = float(machines.usd_per_chip_hour[code]), best[code]
         # chip-hours per million tokens are cost / price, so that the closed form is this ratio
         even = None if other is None else price * best[other][0] / cost
         rows.append(
             {
-                "chip": problem.machines.ids[code],
+                "chip": machines.ids[code],
                 "usd_per_chip_hour": price,
                 "cost": cost,
                 "chip_hours_per_million_tokens": cost / price,
-                "against": None if other is None else problem.machines.ids[other],
+                "against": None if other is None else machines.ids[other],
                 "break_even_usd_per_chip_hour": even,
                 "change": None if even is None else even / price - 1.0,
-                "point": points[code],
+                "point": described(stand.problem, point),
             }
         )
     return rows
 
 
-def concurrency_rows(problem: Demanded, points: Points, a: int, b: int) -> dict[str, Any]:
+def concurrency_rows(stand: Stand, a: int, b: int) -> dict[str, Any]:
     """The lowest cost of two chips at each number of requests in flight a chip may be given, under
     the limits, and where one overtakes the other."""
-    axis = problem.space.names.index("concurrency")
-    values = problem.space.choices[axis]
-    found: dict[tuple[int, int], float] = {}
-    for ids, metrics, judged in chunks(problem, points.ids):
-        index = problem.space.unrank(ids)
-        chip = problem.batch(index).chip
-        feasible = (judged.G <= 0.0).all(axis=1)
-        cost = np.where(feasible, metrics.values[COST], np.inf)
-        for code in (a, b):
-            for k in range(len(values)):
-                rows = (chip == code) & (index[:, axis] == k)
-                if rows.any():
-                    least = float(cost[rows].min())
-                    found[code, k] = min(least, found.get((code, k), np.inf))
+    space, ids = stand.problem.space, stand.problem.machines.ids
+    axis = space.names.index("concurrency")
+    values = space.choices[axis]
+    found = best_of_each(
+        stand,
+        lambda metrics, batch: metrics.values[COST],
+        lambda batch, index: batch.chip * len(values) + index[:, axis],
+    )
+
+    def least(code: int, k: int) -> float | None:
+        return number(found.get(code * len(values) + k, (math.inf, 0))[0])
+
     rows = [
-        {
-            "concurrency": values[k],
-            "cost_a": _finite(found.get((a, k), math.inf)),
-            "cost_b": _finite(found.get((b, k), math.inf)),
-        }
-        for k in range(len(values))
+        {"concurrency": value, "cost_a": least(a, k), "cost_b": least(b, k)}
+        for k, value in enumerate(values)
     ]
     both = [row for row in rows if row["cost_a"] and row["cost_b"]]
     ahead = [row["cost_b"] < row["cost_a"] for row in both]
-    switches = [both[k]["concurrency"] for k in range(1, len(both)) if ahead[k] != ahead[k - 1]]
     return {
-        "a": problem.machines.ids[a],
-        "b": problem.machines.ids[b],
+        "a": ids[a],
+        "b": ids[b],
         "rows": rows,
         "compared": len(both),
         "b_is_ahead_at_first": ahead[0] if ahead else None,
-        "overtakes_at": switches,
+        "overtakes_at": [
+            both[k]["concurrency"] for k in range(1, len(both)) if ahead[k] != ahead[k - 1]
+        ],
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def owning(catalog: Catalog, chip: str, rent: float | None, costs: Costs) -> dict[str, Any] | None:
@@ -178,10 +185,9 @@ def own_rows(subject: Subject, rows: list[dict[str, Any]]) -> list[dict[str, Any
         one = owning(catalog, chip, rent, costs)
         if one is None:
             continue
-        point = row["point"]
+        point, even = row["point"], one["utilisation"]
         chips = point["deployment"]["chips"]
         full = point["metrics"]["output_tokens_per_s_per_chip"] * chips
-        even = one["utilisation"]
         found.append(
             {
                 **one,
@@ -197,37 +203,176 @@ def own_rows(subject: Subject, rows: list[dict[str, Any]]) -> list[dict[str, Any
     return found
 
 
-def break_even(subject: Subject, points: Points) -> dict[str, Any]:
-    """Everything of this page. Raises InputError for a study without prices or with one chip that
-    cannot be priced as owned."""
-    problem = subject.problem
-    best = cheapest(problem, points)
-    rows = price_rows(problem, best)
-    codes = [problem.machines.code(row["chip"]) for row in rows]
-    together = None
-    if len(codes) > 1 and _held(problem):
-        together = concurrency_rows(problem, points, codes[0], codes[1])
-    owned = own_rows(subject, rows)
-    if len(rows) < 2 and not owned:
-        raise InputError(
-            "nothing to compare: one feasible chip, and no price to own it at",
-            field="--break-even",
-            accepted="two chips, or one with a rent and a price to buy it at",
+def sentences(even: Json) -> list[str]:
+    found, chips = [], even["chips"]
+    if len(chips) > 1:
+        first, other = chips[0], chips[1]
+        found.append(
+            f"{other['chip']} breaks even with {first['chip']} at "
+            f"{dollars(other['break_even_usd_per_chip_hour'])} per chip-hour "
+            f"({tenths(other['change'], sign=True)} from {dollars(other['usd_per_chip_hour'])}); "
+            f"{first['chip']} stays cheapest up to "
+            f"{dollars(first['break_even_usd_per_chip_hour'])} "
+            f"({tenths(first['change'], sign=True)})."
         )
-    silent = [chip for k, chip in enumerate(problem.machines.ids) if k not in best]
-    return {
-        "chips": rows,
-        "any_quality": problem.model is None,
-        "infeasible_chips": silent,
-        "concurrency": together,
-        "owning": owned,
-        "owning_left_out": [
-            row["chip"] for row in rows if row["chip"] not in [one["chip"] for one in owned]
-        ],
+    if together := even["concurrency"]:
+        found.append(_requests(together))
+    if even["owning"] and chips[0]["chip"] in even["owning_left_out"]:
+        found.append(f"What owning {chips[0]['chip']} costs is not known (no price or no power).")
+    return found + [_owning(row) for row in even["owning"][:1]]
+
+
+def blocks(even: Json) -> list[Block]:
+    together, owning = even["concurrency"], even["owning"]
+    found: list[Block] = [_request_figure(together)] if together else []
+    if owning:
+        found.append(_owning_figure(owning[:MOST_CHIPS]))
+    found.append(_price_table(even))
+    if together:
+        found.append(_request_table(together))
+    if owning:
+        caption = "An owned chip-hour by its parts, always busy"
+        found += [_owning_table(even), price_parts([row["price"] for row in owning], caption)]
+    return found
+
+
+def _requests(row: Json) -> str:
+    a, b = row["a"], row["b"]
+    if not row["compared"]:
+        return f"{a} and {b} keep the limits at no common number of requests in flight."
+    ahead, behind = (b, a) if row["b_is_ahead_at_first"] else (a, b)
+    if not row["overtakes_at"]:
+        return f"{ahead} is cheaper than {behind} at every number of requests in flight."
+    places = ", ".join(f"{one:,}" for one in row["overtakes_at"])
+    return (
+        f"{ahead} is cheaper than {behind} with few requests in flight; the lead changes at "
+        f"{places}."
+    )
+
+
+def _owning(row: Json) -> str:
+    chip, rent, even = row["chip"], row["rent_usd_per_hour"], row["utilisation"]
+    if rent is None:
+        said = f"Nobody publishes a price for {chip} by use"
+    elif even is None:
+        said = f"Owning {chip} costs more than renting it by use at any utilisation"
+    else:
+        said = (
+            f"Owning {chip} beats renting it by use ({dollars(rent)}, {row['rent_basis']}) "
+            f"from {share(even)} utilisation: {row['demand_output_tokens_per_s']:,.0f} output "
+            f"tokens/s on one instance of {chips_words(row['instance_chips'])}"
+        )
+    said += f"; always busy it costs {dollars(row['owned_at_full_use'])} per chip-hour"
+    if row["committed_usd_per_hour"] is not None:
+        said += f", against {dollars(row['committed_usd_per_hour'])} on {row['committed_basis']}"
+    return f"{said}."
+
+
+def _price_table(even: Json) -> Table:
+    notes = ["Price x chip-hours of the other over its own, each deployed at its cheapest."]
+    if even["any_quality"]:
+        notes.append("Of any predicted loss: --limit 'predicted_loss <= ...' holds it.")
+    if even["infeasible_chips"]:
+        notes.append(f"Nothing feasible: {', '.join(even['infeasible_chips'])}.")
+    columns = (
+        Column("chip", "chip"),
+        Column("deployed", "deployed", of=lambda row: words(row["point"])),
+        Column("cost", "per million tokens", "dollars"),
+        Column("usd_per_chip_hour", "now", "dollars"),
+        Column("break_even_usd_per_chip_hour", "break-even", "dollars"),
+        Column("change", "change", "change"),
+        Column("against", "with"),
+    )
+    caption = "Break-even prices per chip-hour"
+    return Table.of("break-even", caption, even["chips"], columns, notes)
+
+
+def _request_table(together: Json) -> Table:
+    return Table(
+        "requests in flight",
+        "Lowest cost at each number of requests in flight",
+        (
+            Column("concurrency", "in flight", "count"),
+            Column("cost_a", together["a"], "dollars"),
+            Column("cost_b", together["b"], "dollars"),
+        ),
+        together["rows"],
+        ("Dollars per million tokens, input and output.",),
+    )
+
+
+def _owning_table(even: Json) -> Table:
+    first = even["owning"][0]
+    committed, left = first["committed_basis"], even["owning_left_out"]
+    notes = ["Owned: paid busy or not, but for the electricity that depends on the load."]
+    if committed:
+        notes.append(f"{committed} is paid busy or not, too; by use, only while it serves.")
+    if left:
+        notes.append(f"No price or power to own it at: {', '.join(left)}.")
+    return Table(
+        "owning",
+        "Owning against renting, per chip-hour",
+        (
+            Column("chip", "chip"),
+            Column("owned_at_full_use", "owned, always busy", "dollars"),
+            *([Column("committed_usd_per_hour", committed, "dollars")] if committed else []),
+            Column("rent_usd_per_hour", f"by use ({first['rent_basis']})", "dollars"),
+            Column("utilisation", "owning wins from", "share"),
+            Column("demand_output_tokens_per_s", "output tokens/s", "count"),
+            Column("instance", "of an instance"),
+        ),
+        even["owning"],
+        notes,
+    )
+
+
+def _request_figure(row: Json) -> Figure:
+    traces = []
+    for k, (key, chip) in enumerate((("cost_a", row["a"]), ("cost_b", row["b"]))):
+        known = [one for one in row["rows"] if one[key] is not None]
+        x, y = [one["concurrency"] for one in known], [one[key] for one in known]
+        traces.append(marks(k, chip, x, y) | line(k, chip, x, y) | {"mode": "lines+markers"})
+    ticks = [one["concurrency"] for one in row["rows"]]
+    upwards = decades([y for trace in traces for y in trace["y"]])
+    layout = {
+        "height": 380,
+        "xaxis": {
+            "type": "log",
+            "title": {"text": "requests in flight"},
+            "tickvals": ticks,
+            "ticktext": [str(tick) for tick in ticks],
+        },
+        "yaxis": {"title": {"text": "USD per million tokens"}} | upwards,
     }
+    return Figure(
+        "requests",
+        "Cost by requests in flight",
+        {"data": traces, "layout": layout},
+        f"The lowest cost per million tokens of {row['a']} and {row['b']} within the limits, at "
+        "each number of requests in flight.",
+    )
 
 
-def _held(problem: Demanded) -> bool:
-    return "concurrency" in problem.space.names and all(
-        share.workload.serving != "poisson" for share in problem.mix
+def _owning_figure(rows: Sequence[Json]) -> Figure:
+    """Dollars per hour of service of an owned chip against its utilisation, and its rent."""
+    traces = []
+    for k, row in enumerate(rows):
+        x = [100.0 * one["utilisation"] for one in row["curve"]]
+        traces.append(line(k, row["chip"], x, [one["owned"] for one in row["curve"]]))
+        if (rent := row["rent_usd_per_hour"]) is not None:
+            flat = join([x[0], x[-1]], [rent, rent], 1)
+            flat["line"] |= {"color": PALETTE[k], "dash": "dash"}
+            traces.append(flat)
+    upwards = decades([y for trace in traces for y in trace["y"]])
+    layout = {
+        "height": 400,
+        "xaxis": {"title": {"text": "utilisation (%)"}, "range": [0, 101]},
+        "yaxis": {"title": {"text": "USD per chip-hour of service"}} | upwards,
+    }
+    return Figure(
+        "owning",
+        "Owning by utilisation",
+        {"data": traces, "layout": layout},
+        "What an owned chip costs per hour that it serves, by the share of its hours in which it "
+        "does. Dashed: its rent by use.",
     )

@@ -10,22 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from dse.answer.answer import Block, Column, Figure, Table
+from dse.answer.numbers import show
+from dse.answer.palette import plain
+from dse.answer.plots import join, marks, metric_axis, scaled, upright
 from dse.errors import InputError
 from dse.questions.whatif.demand import Demanded, tokens_per_request
-from dse.questions.whatif.inputs import (
-    Change,
-    Input,
-    Subject,
-    apply,
-    change_to,
-    find_input,
-    read_change,
-    show,
+from dse.questions.whatif.inputs import DEMAND, Change, Input, change_to, find_input, read_change
+from dse.questions.whatif.solve import Progress, Solved, Stand, describe, described, words
+from dse.questions.whatif.words import (
+    HELD_NOTE,
+    Json,
+    by_words,
+    held_columns,
+    load_of,
+    metric_columns,
+    named,
+    taking,
 )
-from dse.questions.whatif.solve import Points, Progress, Solved, describe, metrics_at, solve
 from dse.schema.loader import load_yaml
 
 MOST_LISTED = 10
+DAY = 86_400.0  # seconds
 DRAWN = 400  # points of a front in a picture
 MOST_STEPS = 101
 REFINE = 40  # halvings of an interval in which the winner changes
@@ -123,41 +129,37 @@ def _between(a: Change, b: Change, x: float) -> Change:
         factor = a.factor + x * (b.factor - a.factor)
         return replace(a, factor=factor, written=f"{factor:.4g}x")
     value = a.value + x * (b.value - a.value)
-    return replace(a, value=value, written=show(a.input, value))
+    return replace(a, value=value, written=a.input.show(value))
 
 
-def scenario_row(
-    subject: Subject, scenario: Scenario, points: Points, before: Solved, objective: str
-) -> dict[str, Any]:
+def scenario_row(stand: Stand, scenario: Scenario) -> dict[str, Any]:
     """What the changes do: the winner after, and the old winner under the changed inputs."""
-    problem = apply(subject, scenario.changes)
-    after = solve(problem, points, objective)
-    entered = after.ids[~np.isin(after.ids, before.ids)]
-    left = before.ids[~np.isin(before.ids, after.ids)]
-    winner = None if after.winner_id is None else describe(problem, _one(after))[0]
+    before, after = stand.now, stand.under(*scenario.changes)
+    problem, a, b = after.problem, before.value, after.value
+    stayed = np.isin(after.ids, before.ids)
     kept = None
     if before.winner_id is not None:
-        kept = describe(problem, _one(before))[0]
+        kept = described(problem, before.winner_id)
         found = problem.evaluate(problem.space.unrank(np.array([before.winner_id])))
         kept["feasible"] = bool((found.G <= 0.0).all())
     return {
         "name": scenario.name,
         "changes": [_change_row(change) for change in scenario.changes],
-        "winner": winner,
-        "same_winner": winner is not None and after.winner_id == before.winner_id,
+        "winner": after.point,
+        "same_winner": after.winner is not None and after.winner_id == before.winner_id,
         "old_winner": kept,
-        "change": relative(before, after, objective),
-        "demand_of_as_many_requests": _as_many(subject.problem, problem),
+        "change": b / a - 1.0 if a and b is not None else None,
+        "demand_of_as_many_requests": _as_many(stand.problem, problem),
         "front": {
             "size_before": len(before.ids),
             "size": len(after.ids),
-            "stayed": int(np.isin(after.ids, before.ids).sum()),
-            "entered": _listed(problem, entered, after),
-            "left": _listed(subject.problem, left, before),
-            "chips_before": _chips(subject.problem, before.ids),
+            "stayed": int(stayed.sum()),
+            "entered": _listed(after, ~stayed),
+            "left": _listed(before, ~np.isin(before.ids, after.ids)),
+            "chips_before": _chips(stand.problem, before.ids),
             "chips": _chips(problem, after.ids),
         },
-        "infeasible_because": after.miss if winner is None else None,
+        "infeasible_because": after.miss if after.winner is None else None,
         "picture": _picture(before, after),
     }
 
@@ -186,8 +188,8 @@ def _picture(before: Solved, after: Solved) -> dict[str, Any]:
 
     def column(solved: Solved, k: int) -> list[float]:
         sign = solved.problem.objectives[k].sign
-        rows = np.unique(np.linspace(0, max(len(solved.ids) - 1, 0), DRAWN).astype(int))
-        return [] if not len(solved.ids) else (sign * solved.F[rows, k]).tolist()
+        rows = _evenly(len(solved.ids), DRAWN)
+        return (sign * solved.F[rows, k]).tolist()
 
     return {
         "x": names[chosen[0]],
@@ -197,23 +199,9 @@ def _picture(before: Solved, after: Solved) -> dict[str, Any]:
     }
 
 
-def _one(solved: Solved) -> np.ndarray:
-    assert solved.winner_id is not None
-    return np.array([solved.winner_id])
-
-
-def best(solved: Solved, objective: str) -> float | None:
-    """The winner's objective; None where nothing is feasible."""
-    if solved.winner is None:
-        return None
-    column = [one.metric for one in solved.problem.objectives].index(objective)
-    return float(solved.problem.objectives[column].sign * solved.F[solved.winner, column])
-
-
-def relative(before: Solved, after: Solved, objective: str) -> float | None:
-    """After over before, less 1."""
-    a, b = best(before, objective), best(after, objective)
-    return None if a is None or b is None or a == 0.0 else b / a - 1.0
+def _evenly(count: int, most: int) -> np.ndarray:
+    """At most so many of `count` rows, evenly."""
+    return np.unique(np.linspace(0, count - 1, most).astype(int)) if count else np.zeros(0, int)
 
 
 def _change_row(change: Change) -> dict[str, Any]:
@@ -223,8 +211,8 @@ def _change_row(change: Change) -> dict[str, Any]:
         "written": change.written,
         "before": one.now,
         "after": change.after,
-        "before_words": show(one, one.now) if one.now is not None else None,
-        "after_words": show(one, change.after) if change.after is not None else change.written,
+        "before_words": None if one.now is None else one.show(one.now),
+        "after_words": change.written if change.after is None else one.show(change.after),
         "unit": one.dimension,
     }
 
@@ -238,108 +226,303 @@ def _chips(problem: Demanded, ids: np.ndarray) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-def _listed(problem: Demanded, ids: np.ndarray, solved: Solved) -> dict[str, Any]:
-    """How many, how many of each chip, and the first few by the objectives."""
-    rows = np.flatnonzero(np.isin(solved.ids, ids))
-    order = rows[np.lexsort((solved.ids[rows], *solved.F[rows].T[::-1]))] if len(rows) else rows
-    few = (
-        order[np.unique(np.linspace(0, len(order) - 1, MOST_LISTED).astype(int))]
-        if len(order)
-        else order
-    )
+def _listed(solved: Solved, mine: np.ndarray) -> dict[str, Any]:
+    """Of the front points `mine` (k,): how many, how many of each chip, and a few, evenly by the
+    objectives."""
+    rows = np.flatnonzero(mine)
+    order = rows[np.lexsort((solved.ids[rows], *solved.F[rows].T[::-1]))]
+    few = order[_evenly(len(order), MOST_LISTED)]
     return {
-        "count": len(ids),
-        "chips": _chips(problem, ids),
-        "points": describe(problem, solved.ids[few]),
+        "count": len(rows),
+        "chips": _chips(solved.problem, solved.ids[rows]),
+        "points": describe(solved.problem, solved.ids[few]),
     }
 
 
 def sweep_rows(
-    subject: Subject,
+    stand: Stand,
     sweep: Sweep,
-    points: Points,
-    objective: str,
     fixed: Sequence[Change] = (),
     progress: Progress = lambda text: None,
 ) -> dict[str, Any]:
     """The winner at every step, and between which values it changes. Where two winners meet, the
     crossing of the two is bisected."""
     rows: list[dict[str, Any]] = []
-    solved: list[Solved] = []
+    switches, last = [], None
     for k, step in enumerate(sweep.steps):
-        problem = apply(subject, [*fixed, step])
-        found = solve(problem, points, objective)
-        winner = None if found.winner_id is None else describe(problem, _one(found))[0]
-        solved.append(found)
+        found = stand.under(*fixed, step)
         rows.append(
             {
-                "value": step.after,
-                "factor": None if step.value is not None else step.factor,
-                "words": show(step.input, step.after) if step.after is not None else step.written,
-                "objective": best(found, objective),
-                "winner": winner,
+                **_step(step),
+                "objective": found.value,
+                "winner": found.point,
                 "front_size": len(found.ids),
-                "infeasible_because": found.miss if winner is None else None,
+                "infeasible_because": found.miss if found.winner is None else None,
             }
         )
-        progress(f"{sweep.input.name}: step {k + 1} of {len(sweep.steps)}")
-    switches = []
-    for k in range(1, len(rows)):
-        a, b = solved[k - 1].winner_id, solved[k].winner_id
-        if a != b:
-            at = _crossing(subject, sweep.steps[k - 1], sweep.steps[k], a, b, objective, fixed)
-            one = sweep.input
+        if last is not None and last.winner_id != found.winner_id:
+            at = _crossing(stand, sweep.steps[k - 1 : k + 1], last, found, fixed)
+            was, now = rows[k - 1]["winner"], rows[k]["winner"]
+            none = {"value": None, "factor": None, "words": None}
             switches.append(
-                {
-                    "from": rows[k - 1]["winner"],
-                    "to": rows[k]["winner"],
-                    "after_step": k,
-                    "value": None if at is None else at.after,
-                    "factor": None if at is None or at.value is not None else at.factor,
-                    "words": None
-                    if at is None
-                    else show(one, at.after)
-                    if at.after is not None
-                    else f"{at.factor:.4g}x",
-                    "chip": _chip(rows[k - 1]) != _chip(rows[k]),
-                }
+                {"from": was, "to": now, "after_step": k}
+                | (none if at is None else _step(at))
+                | {"chip": (was and was["chip"]) != (now and now["chip"])}
             )
+        last = found
+        progress(f"{sweep.input.name}: step {k + 1} of {len(sweep.steps)}")
+    one = sweep.input
     return {
-        "input": sweep.input.name,
-        "unit": sweep.input.dimension,
-        "now": sweep.input.now,
+        "input": one.name,
+        "unit": one.dimension,
+        "now": one.now,
         "rows": rows,
         "switches": switches,
     }
 
 
-def _chip(row: Mapping[str, Any]) -> str | None:
-    return row["winner"] and row["winner"]["chip"]
+def _step(change: Change) -> dict[str, Any]:
+    after, factor = change.after, f"{change.factor:.4g}x"
+    return {
+        "value": after,
+        "factor": None if change.value is not None else change.factor,
+        "words": factor if after is None else change.input.show(after),
+    }
 
 
 def _crossing(
-    subject: Subject,
-    low: Change,
-    high: Change,
-    a: int | None,
-    b: int | None,
-    objective: str,
-    fixed: Sequence[Change],
+    stand: Stand, ends: Sequence[Change], a: Solved, b: Solved, fixed: Sequence[Change]
 ) -> Change | None:
-    """Where, between two steps, winner `b` takes the place of winner `a`, the two alone compared:
-    None where one of them is nothing feasible, or where neither follows the other."""
-    if a is None or b is None:
+    """Where, between two steps, the winner of `b` takes the place of that of `a`, the two alone
+    compared: None where one of them is nothing feasible."""
+    if a.winner_id is None or b.winner_id is None:
         return None
-    ids = np.array([a, b])
+    ids = np.sort(np.array([a.winner_id, b.winner_id]))
+    pair = replace(stand, points=replace(stand.points, ids=ids))
     left, right = 0.0, 1.0
     for _ in range(REFINE):
         middle = (left + right) / 2.0
-        change = _between(low, high, middle)
-        problem = apply(subject, [*fixed, change])
-        found = problem.judge(metrics_at(problem, ids))
-        column = [one.metric for one in problem.objectives].index(objective)
-        F = np.where((found.G <= 0.0).all(axis=1), found.F[:, column], math.inf)
-        if not np.isfinite(F).any():
+        found = pair.under(*fixed, _between(ends[0], ends[1], middle))
+        if found.winner is None:
             return None
-        left, right = (left, middle) if F[1] < F[0] else (middle, right)
-    return _between(low, high, right)
+        left, right = (left, middle) if found.winner_id == b.winner_id else (middle, right)
+    return _between(ends[0], ends[1], right)
+
+
+def sentences(document: Json) -> list[str]:
+    metric = document["objective"]
+    found = [_scenario_words(row, metric) for row in document["scenarios"]]
+    return found + [_sweep_words(row, metric) for row in document["sweeps"]]
+
+
+def blocks(document: Json) -> list[Block]:
+    """Pictures, then the tables."""
+    metric = document["objective"]
+    scenarios, sweeps = document["scenarios"], document["sweeps"]
+    found: list[Block] = [
+        _front_figure(k, row) for k, row in enumerate(scenarios) if row["picture"]["after"][0]
+    ]
+    for k, row in enumerate(sweeps):
+        found.append(_sweep_figure(k, row, metric))
+        if held_columns(row["rows"]):
+            found.append(_sweep_figure(k, row, metric, hourly=True))
+    if scenarios:
+        found.append(_scenario_table(document))
+    for k, row in enumerate(scenarios):
+        if any(row["front"][kind]["count"] for kind in ("entered", "left")):
+            found.append(_front_table(k, row, metric))
+    return found + [_sweep_table(k, row, metric) for k, row in enumerate(sweeps)]
+
+
+def _scenario_words(row: Json, metric: str) -> str:
+    front, winner, old = row["front"], row["winner"], row["old_winner"]
+    if winner is None:
+        return f"With {row['name']}, nothing is feasible: {row['infeasible_because']}."
+    moved = (
+        f"{_moving(front['entered']['count'], 'enter')} the front and "
+        f"{_moving(front['left']['count'], 'leave')} it "
+        f"({front['size_before']:,} before, {front['size']:,} after)"
+    )
+    value = show(metric, winner["metrics"][metric]) + taking(winner)
+    by = by_words(metric, row["change"])
+    if row["same_winner"]:
+        who, then = "it stays first", ""
+    else:
+        who, then = f"{words(winner)} wins", "the old one no longer keeps the limits; "
+        if old["feasible"]:
+            was = show(metric, old["metrics"][metric])
+            then = f"in its place the old one would be at {was}; "
+    found = f"With {row['name']}, {who} at {value}, {by}; {then}{moved}."
+    times = row["demand_of_as_many_requests"]
+    if times is None:
+        return found
+    other = "longer requests are fewer" if times > 1.0 else "shorter requests are more"
+    return (
+        f"{found} The demand counts tokens, so {other}: as many as before are demand={times:.3g}x."
+    )
+
+
+def _moving(count: int, verb: str) -> str:
+    """`1 enters`, `14 enter`."""
+    return f"{count:,} {verb}{'s' if count == 1 else ''}"
+
+
+def _sweep_words(row: Json, metric: str) -> str:
+    steps = row["rows"]
+    values = " to ".join(
+        "nothing feasible"
+        if steps[k]["winner"] is None
+        else show(metric, steps[k]["objective"]) + taking(steps[k]["winner"])
+        for k in (0, -1)
+    )
+    found = f"{row['input']} from {steps[0]['words']} to {steps[-1]['words']}: {values}"
+    changes = [one for one in row["switches"] if one["chip"]]
+    if not row["switches"]:
+        return f"{found}; the winner stays {words(steps[0]['winner'])}."
+    if not changes:
+        count = len(row["switches"])
+        times = "once" if count == 1 else f"{count} times"
+        return f"{found}; the chip stays, its deployment changes {times}."
+    return f"{found}; {', '.join(_switch(one, steps) for one in changes)}."
+
+
+def _switch(one: Json, steps: Sequence[Json]) -> str:
+    k = one["after_step"]
+    between = f"between {steps[k - 1]['words']} and {steps[k]['words']}"
+    if one["to"] is None:
+        return f"{between} nothing keeps the limits any more"
+    if one["from"] is None:
+        return f"{between} {one['to']['chip']} begins to keep the limits"
+    at = f"at {one['words']}" if one["words"] else between
+    return f"{one['to']['chip']} takes over from {one['from']['chip']} {at}"
+
+
+def _scenario_table(document: Json) -> Table:
+    now = {"winner": document["winner"], "change": "", "size": document["front_size"]}
+    rows: list[Json] = [{"name": "as things stand", **now}]
+    for one in document["scenarios"]:
+        rows.append(one | {"size": one["front"]["size"]})
+        if one["winner"] is not None and not one["same_winner"]:
+            old = one["old_winner"]
+            name = "  the old winner then" + ("" if old["feasible"] else " (breaks a limit)")
+            rows.append({"name": name, "winner": old, "change": "", "size": ""})
+    held = held_columns(rows)
+    latencies = ("tpot_s",) if held else ("tpot_s", "ttft_s")
+    shown = [name for name in latencies if name in document["winner"]["metrics"]]
+    columns = (
+        Column("name", ""),
+        Column("winner", "winner", of=lambda one: words(one["winner"])),
+        *held,
+        *metric_columns(document["objective"], *shown),
+        Column("change", "change", "change"),
+        Column("size", "front", "count"),
+    )
+    notes = (HELD_NOTE,) if held else ()
+    return Table.of("scenarios", "Before and after: the winner", rows, columns, notes)
+
+
+def _front_table(k: int, row: Json, metric: str) -> Table:
+    front, both = row["front"], ("entered", "left")
+    points = [{"kind": kind, "winner": point} for kind in both for point in front[kind]["points"]]
+    notes = []
+    for kind in both:
+        chips = ", ".join(f"{count:,} {chip}" for chip, count in front[kind]["chips"].items())
+        notes += [f"{kind}: {chips}."] if chips else []
+    total = sum(front[kind]["count"] for kind in both)
+    if len(points) < total:
+        notes.append(f"{len(points)} of {total:,} are shown, evenly along the front.")
+    columns = (
+        Column("kind", ""),
+        Column("point", "point", of=lambda one: words(one["winner"])),
+        *metric_columns(metric, "tpot_s"),
+    )
+    caption = f"What enters and leaves the front: {row['name']}"
+    return Table.of(f"front {k + 1}", caption, points, columns, notes)
+
+
+def _sweep_table(k: int, row: Json, metric: str) -> Table:
+    at = {one["after_step"] for one in row["switches"]}
+    steps = [one | {"mark": "*" if j in at else ""} for j, one in enumerate(row["rows"])]
+    held = held_columns(steps)
+    notes = [HELD_NOTE] if held else []
+    notes += ["* another winner than a line above."] if at else []
+    if row["input"] == DEMAND and held and at:
+        notes.append("Deployments are whole: the lead may change more than once between two lines.")
+    title = row["input"].replace(".", " ") if held else row["input"]  # which may wrap
+    columns = (
+        Column("words", title, right=True),
+        Column("objective", named(metric), metric),
+        *held,
+        Column("winner", "winner", of=lambda one: words(one["winner"]) + one["mark"]),
+    )
+    return Table.of(f"sweep {k + 1}", f"Sweep of {row['input']}", steps, columns, notes)
+
+
+def _front_figure(k: int, row: Json) -> Figure:
+    """Both fronts in two objectives, logarithmic."""
+    picture, traces = row["picture"], []
+    for i, name in enumerate(("before", "after")):
+        x, y = (
+            scaled(picture[key], values) for key, values in zip("xy", picture[name], strict=True)
+        )
+        trace = marks(i, name, x, y)
+        trace["marker"] |= {
+            "size": 8 if i else 11,
+            "symbol": "x" if i else "circle-open",
+            "line": {"width": 2},
+        }
+        traces.append(trace)
+    axes = {
+        f"{key}axis": metric_axis(picture[key], [v for trace in traces for v in trace[key]])
+        for key in "xy"
+    }
+    return Figure(
+        f"front-{k}",
+        f"The front, before and after {row['name']}",
+        {"data": traces, "layout": {"height": 380, "hovermode": "closest", **axes}},
+        f"Every point of the front before and after: {named(picture['x'])} across, "
+        f"{named(picture['y'])} upwards, both logarithmic.",
+    )
+
+
+def _sweep_figure(k: int, row: Json, metric: str, hourly: bool = False) -> Figure:
+    """The winner's objective at every step, or what is paid an hour; a colour and mark a chip."""
+    steps = row["rows"]
+    of_demand = row["input"] == DEMAND and row["unit"] == "tokens/s"
+    scale = DAY / 1e9 if of_demand else 1.0
+    x = [step["factor"] if step["value"] is None else step["value"] * scale for step in steps]
+    if hourly:
+        y = [load_of(step["winner"]).get("usd_per_hour") for step in steps]
+    else:
+        y = scaled(metric, [step["objective"] for step in steps])
+    traces: list[dict[str, Any]] = [join(x, y)]
+    chips = dict.fromkeys(step["winner"]["chip"] for step in steps if step["winner"])
+    for i, chip in enumerate(chips):
+        mine = [j for j, s in enumerate(steps) if s["winner"] and s["winner"]["chip"] == chip]
+        hover = [f"{steps[j]['words']}: {steps[j]['winner']['words']}" for j in mine]
+        traces.append(marks(i, chip, [x[j] for j in mine], [y[j] for j in mine], hover))
+    ends = [
+        one["factor"] if one["value"] is None else one["value"] * scale
+        for one in row["switches"]
+        if one["chip"]
+    ]
+    shown = [end for end in ends if end is not None]
+    unit = "B tokens/day" if of_demand else row["unit"]
+    unit = "factor" if steps[0]["value"] is None else unit
+    upwards = {"title": {"text": "USD an hour"}} if hourly else metric_axis(metric)
+    layout = {
+        "height": 380,
+        "hovermode": "closest",
+        "xaxis": {"title": {"text": plain(f"{row['input']} ({unit})")}},
+        "yaxis": upwards | {"rangemode": "tozero"},
+        "shapes": [upright(end) for end in shown],
+    }
+    what = "Dollars an hour" if hourly else "The winner"
+    dashed = " At a dashed line another chip takes over." if shown else ""
+    return Figure(
+        f"hour-{k}" if hourly else f"sweep-{k}",
+        f"{what} along {row['input']}",
+        {"data": traces, "layout": layout},
+        f"{'What is paid an hour' if hourly else named(metric).capitalize()} for the winner at "
+        f"each step of {row['input']}, a colour for each chip.{dashed}",
+    )

@@ -17,15 +17,20 @@ from typing import Any
 import numpy as np
 
 from dse import units
+from dse.answer.answer import Block, Column, Table
+from dse.answer.numbers import priced, tenths
 from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.questions.whatif.breakeven import COST, Best, keep_better
-from dse.questions.whatif.demand import Demanded
-from dse.questions.whatif.inputs import Subject, show_limit
-from dse.questions.whatif.solve import Points, Solved, chunks, describe
+from dse.problem.evaluate import Metrics
+from dse.questions.whatif.demand import TOTAL as COST
+from dse.questions.whatif.inputs import show_limit
+from dse.questions.whatif.solve import Stand, best_of_each, described, words
+from dse.questions.whatif.subject import Subject
+from dse.questions.whatif.words import Json, counted, load_of, named
 from dse.schema.costs import Cost, Costs
 from dse.schema.metrics import METRICS, parse_limit
 from dse.schema.owning import lacks_power, power_at_meter
+from dse.space.candidates import CandidateBatch, Floats
 
 RATE = "output_tokens_per_s"
 # What an hour or a rack is counted in, and what a person writes.
@@ -46,45 +51,42 @@ class Budget:
     """What one chip takes of a budget, (chips,) in the order of the machines; NaN: not known.
     `draws` says of power and racks what each chip's watts rest on, by chip."""
 
-    per_chip: np.ndarray
+    per_chip: Floats
     words: str
     assumed: tuple[str, ...] = ()
-    draws: Mapping[str, Draw] = field(default_factory=dict)
+    draws: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Watts of a chip with its share of the server: `watts` at the server or at the meter, as
-    `figure` (of a chip file, or a cost) times `factors`, or over them; `of` is what the figure
-    counts."""
-
-    watts: float
-    figure: Cost
-    of: str
-    factors: tuple[Cost, ...] = ()
-    over: bool = False
-
-
-def draw(catalog: Catalog, chip: str, costs: Costs, at_meter: bool) -> Draw | None:
-    """What a chip draws at the meter or at the server, and from which figure that follows; None
-    where no power of it is known."""
+def draw(
+    catalog: Catalog, chip: str, costs: Costs, at_meter: bool
+) -> tuple[dict[str, Any], tuple[Cost, ...]] | None:
+    """What a chip with its share of the server draws, at the meter or at the server, as JSON: the
+    figure (of a chip file, or a cost) that it follows from, what that counts, and the factors that
+    it is multiplied by, or `over` which it is; and these factors. None where no power is known."""
     if lacks_power(catalog, chip, costs) is not None:
         return None
     figure, server_w, meter_w = power_at_meter(catalog, chip, costs)
     facility, server = costs.inputs["facility_factor"], costs.inputs["server_power_factor"]
-    if figure.value == meter_w:
-        of = "all in, at the meter"
-        return (
-            Draw(meter_w, figure, of)
-            if at_meter
-            else Draw(server_w, figure, of, (facility,), over=True)
-        )
-    of, factors = "the chip with its share of the server", ()
-    if figure.value != server_w:
-        of, factors = "the chip alone, as rated", (server,)
-    if at_meter:
-        return Draw(meter_w, figure, of, (*factors, facility))
-    return Draw(server_w, figure, of, factors)
+    all_in = figure.value == meter_w
+    if all_in:
+        of, factors = "all in, at the meter", () if at_meter else (facility,)
+    else:
+        of, factors = "the chip with its share of the server", ()
+        if figure.value != server_w:
+            of, factors = "the chip alone, as rated", (server,)
+        factors = (*factors, facility) if at_meter else factors
+    row = {
+        "watts_per_chip": meter_w if at_meter else server_w,
+        "published": not factors,
+        "figure": figure.name,
+        "figure_w": figure.value,
+        "of": of,
+        "kind": figure.kind,
+        "factors": {factor.name: factor.value for factor in factors},
+        "over": all_in and not at_meter,
+        "source": figure.source,
+    }
+    return row, factors
 
 
 def budget_of(subject: Subject, kind: str, rack_w: float) -> Budget:
@@ -96,28 +98,24 @@ def budget_of(subject: Subject, kind: str, rack_w: float) -> Budget:
     if kind == "chips":
         return Budget(np.ones(len(machines.ids)), "chips")
     found = {chip: draw(catalog, chip, costs, kind == "power") for chip in machines.ids}
-    watts = np.array([math.nan if one is None else one.watts for one in found.values()])
-    draws = {chip: one for chip, one in found.items() if one is not None}
-    used = dict.fromkeys(factor for one in draws.values() for factor in one.factors)
-    notes = [f"{factor.name}: {_factor_words(factor)}" for factor in used]
-    if missing := [chip for chip, one in found.items() if one is None]:
+    draws = {chip: one[0] for chip, one in found.items() if one is not None}
+    used = dict.fromkeys(factor for one in found.values() if one for factor in one[1])
+    # `facility_factor: 1.36, estimated: power at the meter over that of the servers ...`
+    notes = [
+        ": ".join(filter(None, (f"{one.name}: {one.text}, {one.kind}", one.note))) for one in used
+    ]
+    if missing := [chip for chip in found if chip not in draws]:
         notes.append(f"no power is known of {', '.join(missing)}")
+    watts = [draws[chip]["watts_per_chip"] if chip in draws else math.nan for chip in found]
     if kind == "power":
         where = "power is that at the meter: the chip with its share of server, network and cooling"
-        return Budget(watts, "W", (where, *notes), draws)
+        return Budget(np.array(watts), "W", (where, *notes), draws)
     where = "a rack holds the power of its servers; cooling is outside it"
-    racks = np.array(
-        [
-            1.0 / _chips_of_rack(catalog, chip, one, rack_w)
-            for chip, one in zip(machines.ids, watts, strict=True)
-        ]
-    )
-    return Budget(racks, "racks", (where, *notes, RACK_NOTE), draws)
-
-
-def _factor_words(cost: Cost) -> str:
-    """`1.36, estimated: power at the meter over that of the servers ...`."""
-    return f"{cost.text}, {cost.kind}" + (f": {cost.note}" if cost.note else "")
+    racks = [
+        1.0 / _chips_of_rack(catalog, chip, one, rack_w)
+        for chip, one in zip(found, watts, strict=True)
+    ]
+    return Budget(np.array(racks), "racks", (where, *notes, RACK_NOTE), draws)
 
 
 def _chips_of_rack(catalog: Catalog, chip: str, watts: float, rack_w: float) -> float:
@@ -132,14 +130,11 @@ def _chips_of_rack(catalog: Catalog, chip: str, watts: float, rack_w: float) -> 
 
 def racks_held(subject: Subject, point: Mapping[str, Any], rack_w: float) -> float | None:
     """Racks of the deployments that a demand takes; None where that is not known."""
-    load, problem = point["at_average_load"], subject.problem
-    if load is None or load["deployments"] is None:
+    if not (load := load_of(point)):
         return None
-    each = budget_of(subject, "racks", rack_w).per_chip[problem.machines.code(point["chip"])]
-    needed = point["deployment"]["chips"] * each
-    if not math.isfinite(needed):
-        return None
-    return _racks_of(load["deployments"], needed)
+    each = budget_of(subject, "racks", rack_w).per_chip
+    needed = point["deployment"]["chips"] * each[subject.problem.machines.code(point["chip"])]
+    return _racks_of(load["deployments"], needed) if math.isfinite(needed) else None
 
 
 def _racks_of(deployments: int, needed: float) -> int:
@@ -169,82 +164,97 @@ def read_level(kind: str, text: str | None) -> float | None:
 
 
 def equal(
-    subject: Subject,
-    points: Points,
-    before: Solved,
-    kind: str,
-    at: float | None = None,
-    rack_w: float = RACK_W,
+    stand: Stand, kind: str, at: float | None = None, rack_w: float = RACK_W
 ) -> dict[str, Any]:
-    """The chips at an equal amount of `kind`; without `at`, at that of the winner.
+    """The chips at an equal amount of `kind`, the best first, each with what it falls short of the
+    best by; without `at`, at the amount of the winner.
 
     Raises InputError for a budget that buys no deployment of any chip, and for a quality that is
     not known.
     """
-    if kind in LEVELS:
-        return _at_level(subject.problem, points, before, kind, at)
-    return _at_budget(subject, points, before, kind, at, rack_w)
+    bound, ids = LEVELS.get(kind), stand.problem.machines.ids
+    metric = COST if bound else RATE
+    budget = Budget(np.ones(0), bound) if bound else budget_of(stand.subject, kind, rack_w)
+    level = at if at is not None else _of_winner(stand, bound, budget)
 
+    def needed(batch: CandidateBatch) -> Floats:
+        return batch.chips * budget.per_chip[batch.chip]
 
-def _at_budget(
-    subject: Subject, points: Points, before: Solved, kind: str, at: float | None, rack_w: float
-) -> dict[str, Any]:
-    problem = subject.problem
-    costs = budget_of(subject, kind, rack_w)
-    default = at is None
-    budget = at if at is not None else _budget_of(problem, before, costs)
-    best: Best = {}
-    smallest = math.inf
-    for ids, metrics, judged in chunks(problem, points.ids):
-        batch = problem.batch(problem.space.unrank(ids))
-        needed = batch.chips * costs.per_chip[batch.chip]
-        feasible = (judged.G <= 0.0).all(axis=1) & np.isfinite(needed)
+    def worth(metrics: Metrics, batch: CandidateBatch) -> Floats:
+        if bound:
+            good = metrics.values[bound] <= level * (1.0 + 1e-12)
+            return np.where(good, metrics.values[COST], np.inf)
         if kind == "racks":
-            many = _in_racks(budget, needed)
+            many = _in_racks(level, needed(batch))
         else:
-            many = np.floor(budget * (1.0 + 1e-9) / needed)
-        if feasible.any():
-            smallest = min(smallest, float(needed[feasible].min()))
-        rate = np.where(feasible & (many >= 1.0), many * metrics.values[RATE], 0.0)
-        keep_better(best, problem, ids, -rate)
+            many = np.floor(level * (1.0 + 1e-9) / needed(batch))
+        return np.where(many >= 1.0, -many * metrics.values[RATE], np.inf)
+
     rows = []
-    for code, (value, point) in best.items():
-        if value < 0.0:
-            one = describe(problem, np.array([point]), (RATE, COST))[0]
-            rate = one["metrics"][RATE]
-            rows.append(
-                {
-                    "chip": problem.machines.ids[code],
-                    "value": -value,
-                    "deployments": round(-value / rate) if rate else 0,
-                    "chips": round(-value / rate) * one["deployment"]["chips"] if rate else 0,
-                    "point": one,
-                    "draw": _draw_row(costs.draws.get(problem.machines.ids[code])),
-                }
-            )
-    if not rows:
-        known = math.isfinite(smallest)
-        accepted = f"at least {_counted(smallest, costs.words)}" if known else "another limit"
-        raise InputError(
-            f"{_counted(budget, costs.words)}: too little for any deployment that keeps the limits",
-            field="--at",
-            accepted=accepted,
+    for code, (value, point) in best_of_each(stand, worth).items():
+        one = described(stand.problem, point, bound or RATE, COST)
+        many = None if bound else round(-value / one["metrics"][RATE])
+        rows.append(
+            {
+                "chip": ids[code],
+                "value": abs(value),
+                "deployments": many,
+                "chips": None if many is None else many * one["deployment"]["chips"],
+                "point": one,
+                "draw": budget.draws.get(ids[code]),
+            }
         )
-    return _document(problem, kind, budget, costs.words, default, RATE, rows, list(costs.assumed))
-
-
-def _draw_row(one: Draw | None) -> dict[str, Any] | None:
-    return one and {
-        "watts_per_chip": one.watts,
-        "published": not one.factors,
-        "figure": one.figure.name,
-        "figure_w": one.figure.value,
-        "of": one.of,
-        "kind": one.figure.kind,
-        "factors": {factor.name: factor.value for factor in one.factors},
-        "over": one.over,
-        "source": one.figure.source,
+    if not rows and bound:
+        message = f"no chip keeps the limits at {bound} <= {show_limit(bound, level)}"
+        raise InputError(message, field="--at", accepted="a looser one")
+    if not rows:
+        least = best_of_each(stand, lambda _, batch: needed(batch)).values()
+        smallest = min((value for value, _ in least), default=None)
+        known = smallest is not None
+        raise InputError(
+            f"{_counted(level, budget.words)}: too little for any deployment that keeps the limits",
+            field="--at",
+            accepted=f"at least {_counted(smallest, budget.words)}" if known else "another limit",
+        )
+    rows.sort(key=lambda row: (row["value"] if bound else -row["value"], row["chip"]))
+    for row in rows:
+        row["over_best"] = row["value"] / rows[0]["value"] - 1.0
+    seen = [row["chip"] for row in rows]
+    return {
+        "kind": kind,
+        "level": level,
+        "unit": budget.words,
+        "level_is_the_winners": at is None,
+        "metric": metric,
+        "rows": rows,
+        "without": [chip for chip in ids if chip not in seen],
+        "assumed": list(budget.assumed),
     }
+
+
+def _of_winner(stand: Stand, bound: str | None, budget: Budget) -> float:
+    """The winner's quality or latency, or what its deployments take of a budget for the demand;
+    without one, ten of them: enough that whole deployments compare fairly."""
+    winner = stand.winner
+    if bound:
+        at = described(stand.problem, winner["id"], bound)["metrics"][bound]
+        if at is None:
+            raise InputError(
+                f"the winner has no {bound}",
+                field="--equal",
+                accepted="--training-tokens, or a space of shapes",
+            )
+        return at
+    chip = winner["chip"]
+    found = winner["deployment"]["chips"] * float(
+        budget.per_chip[stand.problem.machines.code(chip)]
+    )
+    if not math.isfinite(found):
+        raise InputError(
+            f"how much {chip} takes is not known", field="--equal", accepted="--at AMOUNT"
+        )
+    held = load_of(winner).get("deployments", 10)
+    return _racks_of(held, found) if budget.words == "racks" else held * found
 
 
 def _in_racks(budget: float, needed: np.ndarray) -> np.ndarray:
@@ -252,91 +262,6 @@ def _in_racks(budget: float, needed: np.ndarray) -> np.ndarray:
     per_rack = np.floor(1.0 / needed * (1.0 + 1e-9))
     over = np.ceil(needed * (1.0 - 1e-9))
     return np.where(per_rack >= 1.0, budget * per_rack, np.floor(budget / over))
-
-
-def _budget_of(problem: Demanded, before: Solved, costs: Budget) -> float:
-    """What the winner's deployments take for the demand; without one, ten of them: enough that
-    whole deployments compare fairly."""
-    assert before.winner_id is not None
-    batch = problem.batch(problem.space.unrank(np.array([before.winner_id])))
-    found = float(batch.chips[0] * costs.per_chip[batch.chip[0]])
-    if not math.isfinite(found):
-        chip = problem.machines.ids[batch.chip[0]]
-        raise InputError(
-            f"how much {chip} takes is not known", field="--equal", accepted="--at AMOUNT"
-        )
-    load = describe(problem, np.array([before.winner_id]))[0]["at_average_load"]
-    held = 10 if load is None or load["deployments"] is None else load["deployments"]
-    return _racks_of(held, found) if costs.words == "racks" else held * found
-
-
-def _at_level(
-    problem: Demanded, points: Points, before: Solved, kind: str, at: float | None
-) -> dict[str, Any]:
-    metric = LEVELS[kind]
-    default = at is None
-    if at is None:
-        assert before.winner_id is not None
-        one = describe(problem, np.array([before.winner_id]), (metric,))[0]
-        at = one["metrics"][metric]
-        if at is None:
-            raise InputError(
-                f"the winner has no {metric}",
-                field="--equal",
-                accepted="--training-tokens, or a space of shapes",
-            )
-    best: Best = {}
-    for ids, metrics, judged in chunks(problem, points.ids):
-        good = metrics.values[metric] <= at * (1.0 + 1e-12)
-        feasible = (judged.G <= 0.0).all(axis=1) & good
-        keep_better(best, problem, ids, np.where(feasible, metrics.values[COST], np.inf))
-    rows = [
-        {
-            "chip": problem.machines.ids[code],
-            "value": value,
-            "deployments": None,
-            "chips": None,
-            "point": describe(problem, np.array([point]), (metric, COST))[0],
-            "draw": None,
-        }
-        for code, (value, point) in best.items()
-    ]
-    if not rows:
-        raise InputError(
-            f"no chip keeps the limits at {metric} <= {show_limit(metric, at)}",
-            field="--at",
-            accepted="a looser one",
-        )
-    return _document(problem, kind, at, metric, default, COST, rows, [])
-
-
-def _document(
-    problem: Demanded,
-    kind: str,
-    level: float,
-    unit: str,
-    default: bool,
-    metric: str,
-    rows: list[dict[str, Any]],
-    assumed: list[str],
-) -> dict[str, Any]:
-    """Rows in order, the best first, each with what it falls short of the best by."""
-    more = metric == RATE
-    rows.sort(key=lambda row: (-row["value"] if more else row["value"], row["chip"]))
-    first = rows[0]["value"]
-    for row in rows:
-        row["over_best"] = row["value"] / first - 1.0
-    seen = [row["chip"] for row in rows]
-    return {
-        "kind": kind,
-        "level": level,
-        "unit": unit,
-        "level_is_the_winners": default,
-        "metric": metric,
-        "rows": rows,
-        "without": [chip for chip in problem.machines.ids if chip not in seen],
-        "assumed": assumed,
-    }
 
 
 def level_words(row: Mapping[str, Any]) -> str:
@@ -354,3 +279,77 @@ def _counted(amount: float, unit: str) -> str:
     if amount == 1.0 and unit in ("racks", "chips"):
         unit = unit.removesuffix("s")
     return f"{amount:,.4g} {unit}"
+
+
+def sentence(row: Json) -> str:
+    first, rest = row["rows"][0], row["rows"][1:]
+    if row["metric"] == RATE:
+        verb, none = "serves most", "; no deployment of another chip fits"
+        value = f"{first['value']:,.0f} output tokens/s from {counted(first['chips'], 'chip')}"
+    else:
+        verb, none = "is cheapest", "; no other chip keeps it"
+        value = priced(row["metric"], first["value"])
+    then = f"; next {rest[0]['chip']}, {tenths(rest[0]['over_best'], sign=True)}" if rest else none
+    return f"At equal {row['kind']} ({level_words(row)}), {first['chip']} {verb}: {value}{then}."
+
+
+def blocks(row: Json, winner: Json) -> list[Block]:
+    return [_table(row, winner), *_draws(row)]
+
+
+def _table(row: Json, winner: Json) -> Table:
+    more, notes = row["metric"] == RATE, []
+    if row["level_is_the_winners"]:
+        whose = "the winner's"
+        if more and (load := load_of(winner)):
+            held = counted(load["deployments"], "deployment")
+            whose = f"that of the winner's {held} for the demand"
+        elif more:
+            whose = "that of ten of the winner's deployments"
+        notes.append(f"Without --at, the level is {whose}.")
+    if row["without"]:
+        notes.append(f"No deployment: {', '.join(row['without'])}.")
+    value = ("output tokens/s", "count") if more else (named(row["metric"]), row["metric"])
+    columns = [
+        Column("chip", "chip"),
+        Column("value", *value),
+        Column("over_best", "to best", "change"),
+        Column("deployments", "deployments", "count"),
+        Column("chips", "chips", "count"),
+        Column("deployed", "each" if more else "deployed", of=lambda one: words(one["point"])),
+        Column(COST, "$/M total", COST, of=_busy_cost),
+        Column("tpot_s", "per token", "tpot_s", of=lambda one: one["point"]["metrics"]["tpot_s"]),
+    ]
+    if not more:
+        columns = [c for c in columns if c.key not in ("deployments", "chips", COST)]
+    caption = f"At equal {row['kind']}: {level_words(row)}"
+    return Table.of(f"equal {row['kind']}", caption, row["rows"], columns, notes)
+
+
+def _busy_cost(one: Json) -> float:
+    """A budget is served at the full rate."""
+    load = one["point"]["at_average_load"] or {}
+    return load.get("busy_usd_per_million_total_tokens", one["point"]["metrics"][COST])
+
+
+def _draws(row: Json) -> list[Table]:
+    """From which figure the watts of each chip follow; nothing where no watts are compared."""
+    drawn = [one["draw"] | {"chip": one["chip"]} for one in row["rows"] if one["draw"]]
+    if not drawn:
+        return []
+    where = "at the meter" if row["kind"] == "power" else "of the server"
+    columns = (
+        Column("chip", "chip"),
+        Column("watts_per_chip", "counted", "power"),
+        Column("figure_w", "from", "power"),
+        Column("of", "what that counts", of=lambda one: f"{one['of']} ({one['kind']})"),
+        Column("how", "how it follows", of=_factors),
+    )
+    notes = [f"{text[0].upper()}{text[1:]}." for text in row["assumed"]]
+    return [Table.of(f"draw {row['kind']}", f"What a chip draws, {where}", drawn, columns, notes)]
+
+
+def _factors(draw: Json) -> str:
+    sign = "/" if draw["over"] else "x"
+    known = " ".join(f"{sign} {value:.4g} {name}" for name, value in draw["factors"].items())
+    return known or "as published"

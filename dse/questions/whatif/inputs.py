@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +34,7 @@ from dse.problem.mix import Mix, Share
 from dse.problem.objective import on_terms
 from dse.problem.trained import trained_of
 from dse.questions.whatif.demand import Demanded, with_power
+from dse.questions.whatif.subject import Subject
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import CHIP_RULES, RULES, Rule
 from dse.schema.derive import derive
@@ -53,7 +54,7 @@ FIGURES = {
     "scale_out_bandwidth": ("scale_out_bandwidth", "bytes/s"),
     "tdp": ("tdp", "W"),
 }
-PRICE = "price"
+PRICE, LATENCY = "price", "link_latency"
 DEMAND, PEAK = "demand", "peak_over_average"
 ARRIVALS = "requests/s"
 # Figures of a workload: dimension, least and most.
@@ -71,21 +72,64 @@ _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A posed study with the catalog that it was posed against, before prices of owned chips."""
+class Bounds:
+    """What an input that is no cost may be, as `dse.schema.costs.Rule` of one that is: its unit
+    (of `dse.units` or `dse.schema.metrics`), and from which value to which."""
 
-    problem: Demanded
-    catalog: Catalog
+    unit: str
+    least: float = 0.0
+    most: float = math.inf
+    above: bool = True  # more than `least`, not equal to it
+    parse: Callable[[str, str], float] = units.parse
+
+    @property
+    def accepted(self) -> str:
+        return f"{self.least:g} to {self.most:g}" if self.most < math.inf else "more than 0"
+
+    def allows(self, value: float) -> bool:
+        return value <= self.most and (value > self.least if self.above else value >= self.least)
+
+    def read(self, text: str) -> float:
+        return (parse_limit if self.unit == "fraction" else self.parse)(text, self.unit)
+
+    def show(self, value: float) -> str:
+        """A value as a person reads it."""
+        if self.parse is _rate:
+            return rate_words(value)
+        if self.unit == "usd/h":
+            return f"{value:.4g} USD/h"
+        if self.unit == "fraction":
+            return f"{value:.4g}"
+        if self.unit == "tokens":
+            return f"{value:,.5g}" if value < 1e5 else f"{value:,.0f}"
+        if self.unit in units.DIMENSIONS:
+            return units.format(value, self.unit, 4)
+        return f"{value:.4g} {self.unit}"
+
+
+def _rate(text: str, unit: str) -> float:
+    """A demand in tokens."""
+    return read_rate(text)
+
+
+def _arrivals(text: str, unit: str) -> float:
+    return units.parse(text.removesuffix(unit), "count")
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input: its dimension (of `dse.units` or `dse.schema.metrics`, of a cost that of
-    `dse.schema.costs`) and its value now, SI; None where it has none yet, or not one."""
+    """One input: its value now, SI; None where it has none yet, or not one."""
 
     name: str
-    dimension: str
-    now: float | None
+    rule: Bounds | Rule
+    now: float | None = None
+
+    @property
+    def dimension(self) -> str:
+        return self.rule.unit
+
+    def show(self, value: float) -> str:
+        return self.rule.show(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +151,44 @@ class Change:
 
 def inputs_of(subject: Subject) -> dict[str, Input]:
     """Every input of a study by its name."""
-    problem = subject.problem
-    found = [Input(f"chip.{ALL}.{name}", unit, None) for name, (_, unit) in FIGURES.items()]
-    found.append(Input(f"chip.{ALL}.{PRICE}", "usd/h", None))
-    for code, chip in enumerate(problem.machines.ids):
+    problem, catalog = subject.problem, subject.catalog
+    usd = [_known(float(price)) for price in problem.machines.usd_per_chip_hour]
+    found = []
+    for chip, price in ((ALL, None), *zip(problem.machines.ids, usd, strict=True)):
         for name, (_, unit) in FIGURES.items():
-            found.append(Input(f"chip.{chip}.{name}", unit, _figure(subject.catalog, chip, name)))
-        price = float(problem.machines.usd_per_chip_hour[code])
-        found.append(Input(f"chip.{chip}.{PRICE}", "usd/h", _known(price)))
+            now = None if chip == ALL else _figure(catalog, chip, name)
+            found.append(Input(f"chip.{chip}.{name}", Bounds(unit, above=name != LATENCY), now))
+        found.append(Input(f"chip.{chip}.{PRICE}", Bounds("usd/h"), price))
     rates = problem.mix[0].workload.serving == POISSON
-    for share in [None, *(problem.mix if len(problem.mix) > 1 else ())]:
+    several = len(problem.mix) > 1
+    for share in [None, *(problem.mix if several else ())]:
         prefix = "workload." if share is None else f"workload.{share.name}."
-        own = share or (problem.mix[0] if len(problem.mix) == 1 else None)
-        for name, (unit, _, _) in LOADS.items():
+        own = None if several and share is None else share or problem.mix[0]
+        for name, bounds in LOADS.items():
             if name != "requests_per_second" or rates:
                 now = None if own is None else _load(own, name)
-                found.append(Input(f"{prefix}{name}", unit, now))
-    found += _demand_inputs(problem, rates)
-    for limit in problem.limits:
-        prefix = f"limit.{limit.workload}." if limit.workload else "limit."
-        found.append(Input(f"{prefix}{limit.metric}", METRICS[limit.metric].dimension, limit.limit))
-    limited = {limit.metric for limit in problem.limits if not limit.workload}
-    found += [
-        Input(f"limit.{name}", metric.dimension, None)
-        for name, metric in METRICS.items()
-        if name not in limited
+                found.append(Input(f"{prefix}{name}", Bounds(*bounds, above=False), now))
+    demand = problem.demand
+    if demand is None and rates:
+        total = math.fsum(float(share.workload.requests_per_s[0]) for share in problem.mix)
+        found.append(Input(DEMAND, Bounds(ARRIVALS, parse=_arrivals), total))
+    else:
+        now = demand and demand.average_tokens_per_s
+        found.append(Input(DEMAND, Bounds("tokens/s", parse=_rate), now))
+    ratio = Bounds("fraction", 1.0, 1e6, above=False)
+    found.append(Input(PEAK, ratio, demand and demand.peak_over_average))
+    own = [
+        _limit(f"{one.workload}." * bool(one.workload), one.metric, one.limit)
+        for one in problem.limits
     ]
-    found += _cost_inputs(subject)
-    return {one.name: one for one in found}
+    free = [_limit("", metric) for metric in METRICS]
+    found += [*own, *(one for one in free if one.name not in {limit.name for limit in own})]
+    return {one.name: one for one in [*found, *_cost_inputs(subject)]}
+
+
+def _limit(workload: str, metric: str, now: float | None = None) -> Input:
+    bounds = Bounds(METRICS[metric].dimension, parse=parse_limit)
+    return Input(f"limit.{workload}{metric}", bounds, now)
 
 
 def _cost_inputs(subject: Subject) -> list[Input]:
@@ -142,36 +196,14 @@ def _cost_inputs(subject: Subject) -> list[Input]:
     costs = subject.problem.study.costs
     if costs is None:
         return []
-    found = [Input(f"{COSTS}{name}", rule.unit, costs.value(name)) for name, rule in RULES.items()]
+    found = [Input(f"{COSTS}{name}", rule, costs.value(name)) for name, rule in RULES.items()]
     for chip in subject.problem.machines.ids:
         one = owning(subject.catalog, chip, costs)
         now = {one.price.name: one.price.value, "power": one.meter_w}
         found += [
-            Input(f"{COSTS}{chip}.{name}", rule.unit, now.get(name))
-            for name, rule in CHIP_RULES.items()
+            Input(f"{COSTS}{chip}.{name}", rule, now.get(name)) for name, rule in CHIP_RULES.items()
         ]
     return found
-
-
-def _cost(name: str) -> tuple[str, str]:
-    """(chip, cost) of `costs.h100_sxm.price`; the chip is empty for a cost of all."""
-    chip, _, cost = name.removeprefix(COSTS).rpartition(".")
-    return chip, cost
-
-
-def _rule(one: Input) -> Rule:
-    """Of an input that is a cost."""
-    chip, cost = _cost(one.name)
-    return (CHIP_RULES if chip else RULES)[cost]
-
-
-def _demand_inputs(problem: Demanded, rates: bool) -> list[Input]:
-    demand = problem.demand
-    ratio = Input(PEAK, "fraction", None if demand is None else demand.peak_over_average)
-    if demand is None and rates:
-        total = math.fsum(float(share.workload.requests_per_s[0]) for share in problem.mix)
-        return [Input(DEMAND, ARRIVALS, total), ratio]
-    return [Input(DEMAND, "tokens/s", demand and demand.average_tokens_per_s), ratio]
 
 
 def _known(value: float) -> float | None:
@@ -256,22 +288,10 @@ def _value(one: Input, text: str, field: str) -> float:
     if text.lstrip().startswith("-"):
         raise InputError(f"read {text!r}: negative", field=field, accepted=WAYS)
     try:
-        if one.name.startswith(COSTS):
-            return _rule(one).read(text)
-        if one.name.startswith("limit.") or one.dimension == "fraction":
-            return parse_limit(text, one.dimension)
-        if one.name == DEMAND:
-            return _demand_value(one, text)
-        return units.parse(text, one.dimension)
+        return one.rule.read(text)
     except InputError as error:
         accepted = f"1.2x, +10%, or {error.accepted}"
         raise InputError(error.message, field=field, accepted=accepted) from None
-
-
-def _demand_value(one: Input, text: str) -> float:
-    if one.dimension == ARRIVALS:
-        return units.parse(text.removesuffix(ARRIVALS), "count")
-    return read_rate(text)
 
 
 def checked(change: Change, field: str) -> Change:
@@ -288,42 +308,10 @@ def checked(change: Change, field: str) -> Change:
     if change.value is None and one.now == 0.0 and change.factor != 1.0:
         message = f"{one.name} is 0, which no factor changes"
         raise InputError(message, field=field, accepted="a value with its unit")
-    if one.name.startswith(COSTS):
-        if not _rule(one).allows(after):
-            message = f"{one.name} would be {show(one, after)}"
-            raise InputError(message, field=field, accepted=_rule(one).accepted)
-        return change
-    name = one.name.rpartition(".")[2]
-    least, most = 0.0, math.inf
-    if one.name.startswith("workload."):
-        least, most = LOADS[name][1:]
-    elif one.name == PEAK:
-        least, most = 1.0, 1e6
-    zero = one.name.startswith("workload.") or name == "link_latency"
-    if not least <= after <= most or (after == 0.0 and not zero):
-        accepted = f"{least:g} to {most:g}" if most < math.inf else "more than 0"
-        message = f"{one.name} would be {show(one, after)}"
-        raise InputError(message, field=field, accepted=accepted)
+    if not one.rule.allows(after):
+        message = f"{one.name} would be {one.show(after)}"
+        raise InputError(message, field=field, accepted=one.rule.accepted)
     return change
-
-
-def show(one: Input, value: float | None) -> str:
-    """A value of an input as a person reads it."""
-    if value is None:
-        return "–"
-    if one.name == DEMAND and one.dimension != ARRIVALS:
-        return rate_words(value)
-    if one.name.startswith(COSTS):
-        return _rule(one).show(value)
-    if one.dimension == "usd/h":
-        return f"{value:.4g} USD/h"
-    if one.dimension == "fraction":
-        return f"{value:.4g}"
-    if one.dimension == "tokens":
-        return f"{value:,.5g}" if value < 1e5 else f"{value:,.0f}"
-    if one.dimension in units.DIMENSIONS:
-        return units.format(value, one.dimension, 4)
-    return f"{value:.4g} {one.dimension}"
 
 
 def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
@@ -346,20 +334,11 @@ def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
         if name.startswith("workload.") or change.input.dimension == ARRIVALS:
             mix = _changed_mix(mix, change)
         elif name in (DEMAND, PEAK):
-            demand = _changed_demand(demand, change)
+            figure = "average_tokens_per_s" if name == DEMAND else name
+            demand = replace(demand or Demand(None, 1.0), **{figure: change.after})
         elif name.startswith("limit."):
             limits = _changed_limits(limits, change)
     return replace(problem, mix=mix, limits=limits, demand=demand)
-
-
-def _changed_demand(demand: Demand | None, change: Change) -> Demand:
-    """The demand with one of its figures changed; without one, a steady demand begins."""
-    after = change.after
-    assert after is not None
-    demand = demand or Demand(None, 1.0)
-    if change.input.name == DEMAND:
-        return replace(demand, average_tokens_per_s=after)
-    return replace(demand, peak_over_average=after)
 
 
 def _owned(study: Study, changes: Sequence[Change]) -> Study:
@@ -368,7 +347,7 @@ def _owned(study: Study, changes: Sequence[Change]) -> Study:
     chips: dict[str, dict[str, float]] = {}
     for change in changes:
         if change.input.name.startswith(COSTS) and change.after is not None:
-            chip, name = _cost(change.input.name)
+            chip, _, name = change.input.name.removeprefix(COSTS).rpartition(".")
             (chips.setdefault(chip, {}) if chip else values)[name] = change.after
     if study.costs is None or not (values or chips):
         return study
@@ -435,6 +414,7 @@ def _changed_mix(mix: Mix, change: Change) -> Mix:
     _, _, rest = change.input.name.partition(".")
     name, _, figure = rest.rpartition(".")
     figure = figure or "requests_per_second"
+    field = "requests_per_s" if figure == "requests_per_second" else figure
     made = []
     for share in mix:
         if name not in ("", share.name):
@@ -444,13 +424,8 @@ def _changed_mix(mix: Mix, change: Change) -> Mix:
         if value is None or not rest:  # a demand is divided as it was before
             factor = change.factor if value is None else value / (change.input.now or 1.0)
             value = _load(share, figure) * factor
-        load = share.workload
-        if figure == "requests_per_second":
-            load = replace(load, requests_per_s=np.array([value]))
-        elif figure in ("prompt_tokens", "output_tokens"):
-            load = replace(load, **{figure: np.array([value])})
-        else:
-            load = replace(load, **{figure: value})
+        array = field in ("requests_per_s", "prompt_tokens", "output_tokens")
+        load = replace(share.workload, **{field: np.array([value]) if array else value})
         made.append(replace(share, workload=load))
     return _weighed(tuple(made))
 

@@ -8,7 +8,7 @@ from typing import Any
 from dse.answer.answer import Answer, Block, Column, Notes, Section, Table, long_table
 from dse.economics.priced import price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
-from dse.questions.whatif import show_breakeven, show_changes, show_equal, show_sensitivity
+from dse.questions.whatif import breakeven, change, equal, sensitivity
 from dse.questions.whatif.inputs import ARRIVALS
 from dse.questions.whatif.words import WORDS, Json, asked_words, demand_words, winner_words
 
@@ -35,26 +35,26 @@ def whatif_answer(document: Mapping[str, Any], command: str = "") -> Answer:
 
 def sentences(document: Json) -> list[str]:
     """The winner as things stand first, then the answers in the order of the questions."""
-    found = [winner_words(document), *demand_words(document), *show_changes.sentences(document)]
+    found = [winner_words(document), *demand_words(document), *change.sentences(document)]
     if document["sensitivities"] is not None:
-        found += show_sensitivity.sentences(document)
+        found += sensitivity.sentences(document)
     if document["break_even"] is not None:
-        found += show_breakeven.sentences(document["break_even"])
-    return found + [show_equal.sentence(row) for row in document["equal"]]
+        found += breakeven.sentences(document["break_even"])
+    return found + [equal.sentence(row) for row in document["equal"]]
 
 
 def _sections(document: Json) -> list[Block]:
     """A section for each kind of question; without one, what may be changed."""
-    even = document["break_even"]
-    made: dict[str, list[Block]] = {"What changes": show_changes.blocks(document)}
-    if document["sensitivities"] is not None:
-        made["What moves it"] = show_sensitivity.blocks(document)
-    if even is not None:
-        made["Where choices cost the same"] = show_breakeven.blocks(even)
-    load = document["winner"]["at_average_load"]
-    made["On equal footing"] = [
-        block for row in document["equal"] for block in show_equal.blocks(row, load)
-    ]
+    even, equals = document["break_even"], document["equal"]
+    moves = [] if document["sensitivities"] is None else sensitivity.blocks(document)
+    made = {
+        "What changes": change.blocks(document),
+        "What moves it": moves,
+        "Where choices cost the same": breakeven.blocks(even) if even else [],
+        "On equal footing": [
+            block for row in equals for block in equal.blocks(row, document["winner"])
+        ],
+    }
     found: list[Block] = [Section(title, blocks) for title, blocks in made.items() if blocks]
     found = found or [_inputs_table(document["inputs"], document["demand"])]
     if document["prices"] and not (even and even["owning"]):

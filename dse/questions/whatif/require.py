@@ -14,61 +14,55 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dse import units
+from dse.answer.answer import Answer, Block, Column, Notes, Table, table_of
 from dse.catalog import Catalog
-from dse.economics.priced import price_assumptions, price_documents
+from dse.economics.priced import inputs_words, price_assumptions, price_documents, price_parts
 from dse.errors import InputError
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import describe_deployment
 from dse.problem.objective import KNOWN, on_terms, pose
 from dse.problem.shapes import model_at
-from dse.problem.words import short_shape
+from dse.problem.words import SHORT, short_deployment, short_shape, show, spans
 from dse.rules.registry import STRUCTURAL
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import derive
 from dse.schema.loader import did_you_mean
 from dse.schema.own_config import config_of, model_of
-from dse.schema.study import load_study, resolve_space
-from dse.space.candidates import CandidateBatch
 from dse.space.studied import count_deployments, deployments
-from dse.study.folder import FRONT, read_study, space_of
+from dse.study.folder import FRONT
+from dse.study.reopen import reopened
 from dse.study.trials import Trials, Tried, gap
 
+Json = Mapping[str, Any]
 MOST = 16.0  # the largest factor that is tried, and one over the smallest
 FINE = 1.0005  # bisection ends where the two ends are this close
 MOST_SHAPES, MOST_CANDIDATES = 200, 100_000
 DEAREST, CHEAPEST = 1e4, 1e-4  # USD per chip-hour, for a chip without a price
+LISTED = 12
 # Rules that no figure of a chip can mend.
 FIXED_RULES = (*STRUCTURAL, "offload_tier_exists", "offload_tier_capacity")
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A figure to vary, under the name that `derive` takes. `up`: more of it is tried. `grid` holds
-    the factors of a scan, empty where "enters" is monotone."""
-
-    name: str
-    up: bool
-    grid: tuple[float, ...] = ()
-
-
-_FINE_GRID = tuple(2.0 ** (k / 4) for k in range(1, 17))
+# The figures to vary, under the names that `derive` takes.
 QUANTITIES = {
-    "hbm_bandwidth": Quantity("hbm_bandwidth", up=True),
-    "capacity": Quantity("capacity", up=True, grid=_FINE_GRID),
-    "flops": Quantity("flops", up=True),
-    "link": Quantity("link", up=True),
-    "domain": Quantity("domain", up=True, grid=(2.0, 4.0, 8.0, 16.0)),
-    "price": Quantity("price", up=False),
-    "tdp": Quantity("tdp", up=False, grid=_FINE_GRID),
+    "hbm_bandwidth": "memory bandwidth",
+    "capacity": "memory capacity",
+    "flops": "FLOP/s",
+    "link": "scale-up link",
+    "domain": "scale-up domain",
+    "price": "price",
+    "tdp": "rated power",
 }
+DOWN = ("price", "tdp")  # less is tried of these, of the others more
+# The factors of a scan, of those in which "enters" is not monotone.
+_FINE_GRID = tuple(2.0 ** (k / 4) for k in range(1, 17))
+GRIDS = {"capacity": _FINE_GRID, "domain": (2.0, 4.0, 8.0, 16.0), "tdp": _FINE_GRID}
 
 
 def required(
@@ -90,78 +84,54 @@ def required(
         if name not in QUANTITIES:
             message = f"unknown quantity {name!r}{did_you_mean(name, QUANTITIES)}"
             raise InputError(message, field="--vary", accepted=", ".join(QUANTITIES))
-    document, items = read_study(folder)
-    file = resolve_space(space) if space else space_file_of(document, folder)
+    found = reopened(folder, catalog, space)
+    document, items, study = found.document, found.items, found.study
     stale = document["data_digest"] != replace(catalog.source, chips=()).over(document).digest()
-    catalog = catalog.over(document)
-    study = load_study(file, catalog, document.get("quality_law"))
-    catalog = on_terms(catalog.with_files(study.chip_files), study)
+    catalog = on_terms(found.catalog.with_files(study.chip_files), study)
     catalog.require(chip)
-    rests_on = price_assumptions(catalog, chip, study.price_basis)
-    if study.fingerprint != document["fingerprint"]:
-        raise InputError(
-            f"{study.path} is not the space that {folder} was made from",
-            field="--space",
-            accepted="that space file, or a new `dse run` of this one",
-        )
     problem = pose(study, catalog)
     front = np.array(
         [[o.sign * item["metrics"][o.metric] for o in problem.objectives] for item in items]
     )
     shapes = _shapes(items)
-    deployments_each = count_deployments(study)
-    most = max(min(MOST_SHAPES, MOST_CANDIDATES // max(deployments_each, 1)), 1)
-    kept = _spread(shapes, most)
+    most = MOST_CANDIDATES // max(count_deployments(study), 1)
+    most = max(min(MOST_SHAPES, most, len(shapes)), 1)
+    kept = [shapes[k] for k in np.unique(np.linspace(0, len(shapes) - 1, most).astype(int))]
     models = [
         model_of(config, str(folder / FRONT)) if problem.model is None else problem.model
         for config in kept
     ]
-    batch = deployments(study, models, kept)
-    trials = Trials(problem, catalog, chip, batch, front, margin)
-    first, without_link = _possible(trials)
-    price = trials.price()
+    trials = Trials(problem, catalog, chip, deployments(study, models, kept), front, margin)
+    candidates, without_link = _possible(trials)
     now = trials.try_(trials.machines(None))
+    enters = bool(now.enters.any())
     answer: dict[str, Any] = {
         "study": document["space"],
         "chip": chip,
         "price_basis": study.price_basis,
-        "usd_per_chip_hour": price,
+        "usd_per_chip_hour": trials.price(),
         "front_size": len(items),
         "shapes": len(kept),
         "shapes_of_front": len(shapes),
         "fixed_model": problem.model is not None,
-        "candidates": first,
+        "candidates": candidates,
         "margin": margin,
         "evaluations": document["evaluations"],
         "size": problem.space.size,
         "without_link": without_link,
         "stale": stale,
-        "price_rests_on": rests_on,
+        "price_rests_on": price_assumptions(catalog, chip, study.price_basis),
         "price": next(iter(price_documents(catalog, [chip], study.price_basis)), None),
         "on_front": [item["point"] for item in items if item["deployment"]["chip"] == chip],
-        "enters_as_it_is": bool(now.enters.any()),
-        "entry": _entry(trials, now, items) if now.enters.any() else None,
+        "enters_as_it_is": enters,
+        "entry": _entry(trials, now, items) if enters else None,
         "requirements": [],
     }
-    if answer["on_front"] or answer["enters_as_it_is"]:
-        return answer
-    for k, name in enumerate(vary):
-        progress(name, k, len(vary))
-        answer["requirements"].append(_requirement(trials, QUANTITIES[name], items, now))
+    if not (answer["on_front"] or enters):
+        for k, name in enumerate(vary):
+            progress(name, k, len(vary))
+            answer["requirements"].append(_requirement(trials, name, items, now))
     return answer
-
-
-def space_file_of(document: Mapping[str, Any], folder: Path | str) -> Path:
-    """The file of that space. Raises InputError where it does not lie where the study was made."""
-    named = space_of(document)
-    try:
-        return resolve_space(named)
-    except InputError:
-        raise InputError(
-            f"{folder} was made from the space file {named}, which is not here",
-            field="STUDY",
-            accepted="a command given where `dse run` was, or a new `dse run`",
-        ) from None
 
 
 def _shapes(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -172,12 +142,6 @@ def _shapes(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         named = {key: value for key, value in config.items() if key not in ("name", "id")}
         seen.setdefault(json.dumps(named, sort_keys=True), config)
     return list(seen.values())
-
-
-def _spread(shapes: list[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
-    """At most so many, evenly along the front."""
-    keep = np.unique(np.linspace(0, len(shapes) - 1, min(len(shapes), most)).astype(int))
-    return [shapes[k] for k in keep]
 
 
 def _possible(trials: Trials) -> tuple[int, int]:
@@ -202,80 +166,70 @@ def _possible(trials: Trials) -> tuple[int, int]:
     return len(keep), int((sound & unlinked).sum())
 
 
-def _requirement(
-    trials: Trials, quantity: Quantity, items: Sequence[Mapping[str, Any]], now: Tried
-) -> dict[str, Any]:
+def _requirement(trials: Trials, name: str, items: Sequence[Json], now: Tried) -> dict[str, Any]:
     """One row of `requirements`."""
     row: dict[str, Any] = {
-        "quantity": quantity.name,
+        "quantity": name,
         "now": None,
         "needed": None,
         "factor": None,
         "setting": None,
-        "method": "scan" if quantity.grid else "bisection",
-        "tried_to": MOST if quantity.up else 1 / MOST,
+        "method": "scan" if name in GRIDS else "bisection",
+        "tried_to": 1 / MOST if name in DOWN else MOST,
         "entry": None,
         "why_not": None,
         "bound_by": None,
     }
-    costs = np.isfinite(now.found.F).all(axis=1).any()
-    if quantity.name != "price" and not costs:
-        basis = trials.basis
-        row["why_not"] = f"{trials.chip} has no price on basis {basis}: see the price it needs"
-        return row
     try:
-        if quantity.name == "price":
+        if name == "price":
             return row | _price(trials, items)
-        return row | _figure(trials, quantity, items, now)
+        if not np.isfinite(now.found.F).all(axis=1).any():
+            basis = trials.basis
+            raise InputError(f"{trials.chip} has no price on basis {basis}: see the price it needs")
+        return row | _figure(trials, name, items, now)
     except InputError as error:
-        row["why_not"] = error.message
-        return row
+        return row | {"why_not": error.message}
 
 
-def _figure(
-    trials: Trials, quantity: Quantity, items: Sequence[Mapping[str, Any]], now: Tried
-) -> dict[str, Any]:
+def _figure(trials: Trials, name: str, items: Sequence[Json], now: Tried) -> dict[str, Any]:
     """The smallest factor of a figure, its value and what then enters."""
 
     def at(factor: float, rows: np.ndarray | None = None) -> Tried:
-        return trials.try_(trials.machines(f"{quantity.name}={factor:.12g}x"), rows)
+        return trials.try_(trials.machines(f"{name}={factor:.12g}x"), rows)
 
-    sign = 1.0 if quantity.up else -1.0
+    grid, sign = GRIDS.get(name, ()), -1.0 if name in DOWN else 1.0
     low, high, tried = 1.0, MOST**sign, None
-    if quantity.name == "tdp" and _same(at(high), now):
-        return {"tried_to": high, "why_not": "it changes no objective and no constraint"}
-    if quantity.grid:
-        for step in quantity.grid:
-            high = step**sign
-            try:
-                tried = at(high)
-            except InputError:
-                if tried is None:
-                    raise
-                break  # a domain that the level around it bounds: what was tried before stands
-            if tried.enters.any():
-                break
-            low = high
-    else:
-        tried = at(high)
+    same = {"tried_to": high, "why_not": "it changes no objective and no constraint"}
+    if name == "tdp" and _same(at(high), now):
+        return same
+    for step in grid or (MOST,):
+        high = step**sign
+        try:
+            tried = at(high)
+        except InputError:
+            if tried is None:
+                raise
+            break  # a domain that the level around it bounds: what was tried before stands
+        if tried.enters.any():
+            break
+        low = high if grid else low
     assert tried is not None
     if not tried.enters.any():
         if _same(tried, now):
-            return {"tried_to": high, "why_not": "it changes no objective and no constraint"}
-        return _not_at_all(trials, tried, low if quantity.grid else high)
-    if quantity.name != "domain":
+            return same | {"tried_to": high}
+        return _not_at_all(trials, tried, low if grid else high)
+    if name != "domain":
         # Where a figure makes no objective worse, what is beaten with more of it is with less.
-        rows = None if quantity.grid else np.flatnonzero(_unbeaten(trials, tried))
+        rows = None if grid else np.flatnonzero(_unbeaten(trials, tried))
         high = _bisect(lambda factor: bool(at(factor, rows).enters.any()), low, high)
-        high = _outward(high, quantity.up)
+        high = _outward(high, sign > 0.0)
         tried = at(high)
-    setting = f"{quantity.name}={high:.12g}x"
-    changes = derive(trials.catalog, trials.chip, [setting]).chip.changes
+    setting = f"{name}={high:.12g}x"
     return {
         "factor": high,
         **_values(trials, setting),
         "setting": setting,
-        "changes": list(changes),
+        "changes": list(derive(trials.catalog, trials.chip, [setting]).chip.changes),
         "entry": _entry(trials, tried, items),
     }
 
@@ -309,32 +263,29 @@ def _values(trials: Trials, setting: str) -> dict[str, Any]:
     return {"now": a.text, "needed": units.format(b.value, b.unit, 4)}
 
 
-def _price(trials: Trials, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _price(trials: Trials, items: Sequence[Json]) -> dict[str, Any]:
     """The highest price per chip-hour at which the chip enters."""
-    price = trials.price()
+    price, machines = trials.price(), trials.machines(None)
     low, high = (price, price / MOST) if price else (DEAREST, CHEAPEST)
-    machines = trials.machines(None)
 
     def at(usd: float, rows: np.ndarray | None = None) -> Tried:
         return trials.try_(replace(machines, usd_per_chip_hour=np.array([usd])), rows)
 
     tried = at(high)
-    now = None if price is None else f"{price:.4g} USD/h"
-    tried_to = high / low if price else None
+    found = {
+        "now": None if price is None else f"{price:.4g} USD/h",
+        "tried_to": high / low if price else None,
+    }
     if not tried.enters.any():
-        return {"now": now, **_not_at_all(trials, tried, tried_to)}
+        return {"now": found["now"], **_not_at_all(trials, tried, found["tried_to"])}
     rows = np.flatnonzero(tried.enters)
-    if not price and at(low, rows).enters.any():
-        any_price = {
-            "needed": f"any up to {low:,.0f} USD/h",
-            "entry": _entry(trials, at(low), items),
-        }
-        return {"tried_to": None, **any_price}
+    if not price and (dearest := at(low, rows)).enters.any():
+        needed = f"any up to {low:,.0f} USD/h"
+        return {"tried_to": None, "needed": needed, "entry": _entry(trials, dearest, items)}
     usd = _outward(_bisect(lambda one: bool(at(one, rows).enters.any()), low, high), up=False)
     setting = f"price.{trials.basis}={usd:.12g}USD/h"
     return {
-        "now": now,
-        "tried_to": tried_to,
+        **found,
         "needed": f"{usd:.4g} USD/h",
         "factor": usd / price if price else None,
         "setting": None if trials.basis == OWNED else setting,
@@ -366,38 +317,34 @@ def _not_at_all(trials: Trials, tried: Tried, factor: float | None) -> dict[str,
     if not len(feasible):
         broken = (tried.found.G > 0.0).sum(axis=0)
         worst = trials.problem.constraints[int(np.argmax(broken))]
+        share = f"; {worst} removes {broken.max() / len(tried.found.G):.0%} of them"
         words = "no deployment keeps the constraints"
-        if worst == KNOWN:
-            return {"tried_to": factor, "why_not": f"{words}: no price", "bound_by": worst}
-        share = broken.max() / len(tried.found.G)
-        return {
-            "tried_to": factor,
-            "why_not": f"{words}; {worst} removes {share:.0%} of them",
-            "bound_by": worst,
-        }
+        why = f"{words}: no price" if worst == KNOWN else f"{words}{share}"
+        return {"tried_to": factor, "why_not": why, "bound_by": worst}
     gaps = gap(trials.front, tried.found.F[feasible])
-    nearest = int(feasible[np.argmin(gaps)])
-    bound = BOTTLENECKS[tried.bottleneck[nearest]]
-    deployment = describe_deployment(trials.batch[nearest : nearest + 1], 0, tried.machines)
+    nearest, least = int(feasible[np.argmin(gaps)]), float(gaps.min())
+    if least < 1.0:
+        why = "the nearest deployment is better by less than the margin"
+    elif least < 1.001:
+        why = "the nearest deployment is as good as the front, within 0.1%, and not better"
+    else:
+        by = f"{least:.3g} times" if least >= 1.1 else f"{least - 1:.1%}"
+        why = f"the nearest deployment would have to be {by} better"
     return {
         "tried_to": factor,
-        "why_not": _distance(float(gaps.min())),
-        "bound_by": bound,
+        "why_not": why,
+        "bound_by": BOTTLENECKS[tried.bottleneck[nearest]],
         "nearest": {
-            "deployment": {**deployment, "chip": trials.chip},
-            "gap": float(gaps.min()),
+            "deployment": _deployment(trials, tried, nearest),
+            "gap": least,
             "objectives": _objectives(trials, tried, nearest),
         },
     }
 
 
-def _distance(gap: float) -> str:
-    if gap < 1.0:
-        return "the nearest deployment is better by less than the margin"
-    if gap < 1.001:
-        return "the nearest deployment is as good as the front, within 0.1%, and not better"
-    by = f"{gap:.3g} times" if gap >= 1.1 else f"{gap - 1:.1%}"
-    return f"the nearest deployment would have to be {by} better"
+def _deployment(trials: Trials, tried: Tried, row: int) -> dict[str, Any]:
+    found = describe_deployment(trials.batch[row : row + 1], 0, tried.machines)
+    return {**found, "chip": trials.chip}
 
 
 def _objectives(trials: Trials, tried: Tried, row: int) -> dict[str, float]:
@@ -405,7 +352,7 @@ def _objectives(trials: Trials, tried: Tried, row: int) -> dict[str, float]:
     return {name: sign * float(tried.found.F[row, j]) for j, (name, sign) in enumerate(signs)}
 
 
-def _entry(trials: Trials, tried: Tried, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _entry(trials: Trials, tried: Tried, items: Sequence[Json]) -> dict[str, Any]:
     """The deployment that enters by most, the front points that it beats, and the nearest one."""
     rows = np.flatnonzero(tried.enters)
     row = int(rows[np.argmin(gap(trials.front, tried.found.F[rows]))])
@@ -414,20 +361,16 @@ def _entry(trials: Trials, tried: Tried, items: Sequence[Mapping[str, Any]]) -> 
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.abs(np.log(np.abs(trials.front / F))).max(axis=1)
     near = items[int(np.nanargmin(np.where(beaten, 0.0, 1.0) + apart / (1.0 + apart)))]
-    one = trials.batch[row : row + 1]
-    deployment = describe_deployment(one, 0, tried.machines)
     shape = None
     if trials.problem.model is None:
-        shape = _shape_words(one)
+        shape = short_shape(config_of(model_at(trials.batch[row : row + 1], 0, "", None)))
     return {
         "deployments": len(rows),
-        "deployment": {**deployment, "chip": trials.chip},
+        "deployment": _deployment(trials, tried, row),
         "shape": shape,
         "objectives": _objectives(trials, tried, row),
         "bottleneck": BOTTLENECKS[tried.bottleneck[row]],
-        "displaces": [
-            item["point"] for item, is_beaten in zip(items, beaten, strict=True) if is_beaten
-        ],
+        "displaces": [item["point"] for item, less in zip(items, beaten, strict=True) if less],
         "nearest": {
             "point": near["point"],
             "chip": near["deployment"]["chip"],
@@ -436,5 +379,125 @@ def _entry(trials: Trials, tried: Tried, items: Sequence[Mapping[str, Any]]) -> 
     }
 
 
-def _shape_words(batch: CandidateBatch) -> str:
-    return short_shape(config_of(model_at(batch, 0, "", None)))
+def require_answer(document: Json, command: str = "") -> Answer:
+    """`document` is that of `required`."""
+    helped = [row for row in document["requirements"] if row["entry"]]
+    blocks: list[Block] = [_table(helped)] if helped else []
+    if refused := _refused(document):
+        blocks.append(Notes("No value of these helps", refused))
+    prices = [document["price"]] if document["price"] else []
+    as_it_is = {name: document[name] for name in ("chip", "study", "enters_as_it_is", "entry")}
+    as_it_is["points_on_front"] = len(document["on_front"])
+    return Answer(
+        question="whatif",
+        title=f"What {document['chip']} needs to enter the front of {document['study']}",
+        headline=_headline(document, helped),
+        blocks=[*blocks, *([price_parts(prices)] if prices else [])],
+        rests=[*_basis(document), *inputs_words(prices)],
+        command=command,
+        document=document,
+        data=() if helped else (table_of("data", document["requirements"] or [as_it_is]),),
+    )
+
+
+def _headline(document: Json, helped: Sequence[Json]) -> str:
+    chip, study = document["chip"], document["study"]
+    if document["on_front"]:
+        points = sorted(document["on_front"])
+        some = ", ".join(map(str, points[:LISTED])) + ", ..." * (len(points) > LISTED)
+        return (
+            f"{chip} is on the front of {study} as it is, with {len(points)} of its "
+            f"{document['front_size']} points: {some}."
+        )
+    if document["enters_as_it_is"]:
+        entry = document["entry"]
+        return (
+            f"{chip} enters the front of {study} as it is, with {entry['deployments']} "
+            f"deployments; the best of them: {_entry_words(entry)}."
+        )
+    if not helped:
+        return f"No single change of {chip} brings it onto the front of {study}."
+    first = min(helped, key=lambda row: abs(math.log(row["factor"] or math.inf)))
+    factor = f", {first['factor']:.4g} times what it has" if first["factor"] else ""
+    return (
+        f"{chip} enters the front of {study} ({document['front_size']} points) with a "
+        f"{QUANTITIES[first['quantity']]} of {first['needed']}{factor}"
+        + (", the smallest change that does it alone." if len(helped) > 1 else ".")
+    )
+
+
+def _table(helped: Sequence[Json]) -> Table:
+    columns = (
+        Column("quantity", "quantity", of=lambda row: QUANTITIES[row["quantity"]]),
+        Column("now", "has", right=True),
+        Column("needed", "needs", right=True),
+        Column("factor", "factor", "number"),
+        Column("enters", "enters as", of=lambda row: _entry_words(row["entry"])),
+    )
+    caption = "What the chip needs, each quantity changed alone"
+    return Table.of("requirements", caption, helped, columns)
+
+
+def _refused(document: Json) -> list[str]:
+    """A sentence for the quantities of which no value helps, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in document["requirements"]:
+        if row["entry"]:
+            continue
+        tried, why = row["tried_to"], row["why_not"]
+        if row["bound_by"] and tried:
+            value = f"up to {tried:.3g}x" if tried >= 1 else f"down to {tried:.3g}x"
+            why = f"no value {value} helps: {why}; bound by {row['bound_by']}"
+        reasons.setdefault(why, []).append(QUANTITIES[row["quantity"]])
+    return [f"{', '.join(names)}: {why}." for why, names in reasons.items()]
+
+
+def _basis(document: Json) -> list[str]:
+    """What the answer rests on."""
+    shapes = (
+        "the study's model"
+        if document["fixed_model"]
+        else f"{document['shapes']} of the {document['shapes_of_front']} shapes of the front"
+    )
+    lines = [
+        f"{document['candidates']:,} deployments of {shapes}; prices: {document['price_basis']}."
+    ]
+    if document["requirements"]:
+        lines.append(
+            f"Each quantity is changed alone, the others as {document['chip']} has them. "
+            "Capacity, domain and power: the first step of a grid that enters, refined within it; "
+            "the others: bisection. Predictions as they stand, without their intervals."
+        )
+    if document["margin"]:
+        lines.append(
+            f"To enter is to be better by {document['margin']:.2%} in cost, time or energy."
+        )
+    if document["evaluations"] < document["size"]:
+        lines.append(
+            f"The search saw {document['evaluations']:,} of its {document['size']:,} points: what "
+            "enters by little may be what it did not see. --margin leaves that out."
+        )
+    if document["without_link"]:
+        lines.append(
+            f"{document['without_link']:,} deployments are left out: their instance needs a link "
+            "whose bandwidth is not known."
+        )
+    lines += [f"{text}." for text in document["price_rests_on"]]
+    if document["stale"]:
+        lines.append(
+            "The hardware data or prices are not those of the study: run it again to compare alike."
+        )
+    return lines
+
+
+def _entry_words(entry: Json) -> str:
+    """`8 mi300x TP8 fp8/fp8 c64, $/M 0.07, joins the front beside point 3 of h200_sxm`."""
+    deployed = short_deployment(entry["deployment"])
+    deployed = f"{entry['shape']} on {deployed}" if entry["shape"] else deployed
+    values = [f"{SHORT.get(name, name)} {show(name, v)}" for name, v in entry["objectives"].items()]
+    near = entry["nearest"]
+    then = f"joins the front beside point {near['point']} of {near['chip']}"
+    if entry["displaces"]:
+        beaten = sorted(entry["displaces"])
+        then = f"displaces point{'s' * (len(beaten) > 1)} {spans(beaten)}"
+    return f"{deployed}: {', '.join(values)}; {then}"

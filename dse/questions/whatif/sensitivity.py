@@ -10,12 +10,17 @@ winner's own. A shadow price is what a finite step of a limit or a memory is wor
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dse.answer.answer import Block, Column, Figure, Table
+from dse.answer.labels import label
+from dse.answer.numbers import dollars, number, tenths
+from dse.answer.palette import BLUE, VERMILION, hatch, plain
+from dse.answer.plots import bars, names_axis
 from dse.errors import InputError
-from dse.questions.whatif.change import best
 from dse.questions.whatif.demand import Demanded
 from dse.questions.whatif.inputs import (
     COSTS,
@@ -25,14 +30,14 @@ from dse.questions.whatif.inputs import (
     PRICE,
     Change,
     Input,
-    Subject,
     apply,
     checked,
     inputs_of,
-    show,
     show_limit,
 )
-from dse.questions.whatif.solve import Points, Progress, Solved, metrics_at, solve
+from dse.questions.whatif.solve import SLACK, Progress, Stand, metrics_at, reach_of
+from dse.questions.whatif.subject import Subject
+from dse.questions.whatif.words import Json, named
 from dse.schema.costs import CHIP_RULES, RULES
 from dse.schema.metrics import METRICS
 
@@ -42,6 +47,28 @@ TPOT = "tpot_s"
 # The step of a limit whose shadow price is asked, SI; of other limits it is a tenth.
 STEPS = {"tpot_s": 5e-3, "ttft_s": 0.1, "e2e_s": 1.0, "predicted_loss": 0.01}
 GIGABYTES = 10e9
+# Evaluations that may be spent on points far from the winner.
+MOST_EVALUATIONS = 4_000_000
+ELASTICITIES = ("elasticity", "elasticity_tpot", "elasticity_optimum")
+ENDS = ("at_10_percent_less", "at_10_percent_more")
+
+
+def found_of(stand: Stand, progress: Progress = lambda text: None) -> dict[str, Any]:
+    """What it adds to the document: of all points where they are few, else of those that a small
+    change can make the winner."""
+    passes = 5 * len(sensitivity_inputs(stand.subject, stand.winner["chip"]))
+    words = "the optimum was found again among all points"
+    if len(stand.points.ids) * passes > MOST_EVALUATIONS:
+        stand = stand.near()
+        words = (
+            f"the optimum was found again among the {len(stand.points.ids):,} points within "
+            f"{reach_of(stand.problem) - 1.0:.0%} of the winner and {SLACK:.0%} of the limits"
+        )
+    return {
+        "sensitivities": sensitivities(stand, progress),
+        "shadow_prices": shadow_prices(stand, progress),
+        "sensitivities_how": words,
+    }
 
 
 def sensitivity_inputs(subject: Subject, chip: str) -> list[Input]:
@@ -69,32 +96,24 @@ def elasticity(
     return (math.log(y_high) - math.log(y_low)) / (math.log(high) - math.log(low)) + 0.0
 
 
-def sensitivities(
-    subject: Subject,
-    points: Points,
-    before: Solved,
-    objective: str,
-    chip: str,
-    progress: Progress = lambda text: None,
-) -> list[dict[str, Any]]:
+def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> list[dict[str, Any]]:
     """A row of each input, strongest first: elasticities of the winner's objective and time per
     output token, that of the optimum found again, and the objective at 10% less and more."""
-    assert before.winner_id is not None
-    rows = []
-    for one in sensitivity_inputs(subject, chip):
+    base, rows = stand.now.value, []
+    assert base is not None
+    for one in sensitivity_inputs(stand.subject, stand.winner["chip"]):
         progress(f"sensitivity to {one.name}")
-        ends = [_end(subject, one, 1.0 + step) for step in (-STEP, STEP)]
-        low, high = (factor for factor, _ in ends)
-        own = [_fixed(problem, before.winner_id, objective) for _, problem in ends]
-        again = [best(solve(problem, points, objective), objective) for _, problem in ends]
-        wide = [_optimum(subject, points, one, 1.0 + f, objective) for f in (-TORNADO, TORNADO)]
-        base = best(before, objective)
-        assert base is not None
+        near = [_at(stand, one, 1.0 + step) or (1.0, stand.problem) for step in (-STEP, STEP)]
+        (low, _), (high, _) = near
+        own = [_fixed(stand, problem) for _, problem in near]
+        again = [stand.solve(problem).value for _, problem in near]
+        far = [_at(stand, one, 1.0 + step) for step in (-TORNADO, TORNADO)]
+        wide = [None if end is None else stand.solve(end[1]).value for end in far]
         rows.append(
             {
                 "input": one.name,
                 "now": one.now,
-                "words": show(one, one.now),
+                "words": one.show(one.now or 0.0),
                 "unit": one.dimension,
                 "elasticity": elasticity(own[0][0], own[1][0], low, high),
                 "elasticity_tpot": elasticity(own[0][1], own[1][1], low, high),
@@ -103,95 +122,70 @@ def sensitivities(
                 "at_10_percent_more": None if wide[1] is None else wide[1] / base - 1.0,
             }
         )
-    return sorted(rows, key=_strength, reverse=True)
+    return sorted(rows, key=lambda row: max(abs(row[end] or 0.0) for end in ENDS), reverse=True)
 
 
-def _strength(row: dict[str, Any]) -> float:
-    ends = (row["at_10_percent_less"], row["at_10_percent_more"])
-    return max((abs(end) for end in ends if end is not None), default=0.0)
-
-
-def _at(subject: Subject, one: Input, factor: float) -> Demanded | None:
-    """The study with one input times a factor; None where the input cannot have that value."""
+def _at(stand: Stand, one: Input, factor: float) -> tuple[float, Demanded] | None:
+    """(factor, the study with one input times it); None where it cannot have that value."""
     try:
-        return apply(subject, [_multiplied(one, factor)])
+        change = checked(Change(one, factor, None, f"{factor:g}x"), one.name)
+        return factor, apply(stand.subject, [change])
     except InputError:
         return None
 
 
-def _end(subject: Subject, one: Input, factor: float) -> tuple[float, Demanded]:
-    """(factor, the study with one input times it), (1, the study) where it cannot have that."""
-    problem = _at(subject, one, factor)
-    return (1.0, subject.problem) if problem is None else (factor, problem)
+def _fixed(stand: Stand, problem: Demanded) -> list[float | None]:
+    """[objective, time per output token] of the winner as it is deployed, feasible or not."""
+    values = metrics_at(problem, np.array([stand.now.winner_id])).values
+    return [number(values[name][0]) for name in (stand.objective, TPOT)]
 
 
-def _multiplied(one: Input, factor: float) -> Change:
-    return checked(Change(one, factor, None, f"{factor:g}x"), one.name)
-
-
-def _fixed(problem: Demanded, point: int, objective: str) -> tuple[float | None, float | None]:
-    """(objective, time per output token) of a deployment that stays, feasible or not."""
-    values = metrics_at(problem, np.array([point])).values
-    found = [float(values[name][0]) for name in (objective, TPOT)]
-    return (
-        found[0] if math.isfinite(found[0]) else None,
-        found[1] if math.isfinite(found[1]) else None,
-    )
-
-
-def _optimum(
-    subject: Subject, points: Points, one: Input, factor: float, objective: str
-) -> float | None:
-    problem = _at(subject, one, factor)
-    return None if problem is None else best(solve(problem, points, objective), objective)
-
-
-def shadow_prices(
-    subject: Subject,
-    points: Points,
-    before: Solved,
-    objective: str,
-    chip: str,
-    progress: Progress = lambda text: None,
-) -> list[dict[str, Any]]:
+def shadow_prices(stand: Stand, progress: Progress = lambda text: None) -> list[dict[str, Any]]:
     """What a step of each limit, and of the memory of the winner's chip, is worth: the objective of
     the optimum found again, and, of the memory, the dollars per chip-hour that it may cost more
     before nothing is gained."""
-    base = best(before, objective)
-    price = float(subject.problem.machines.usd_per_chip_hour[subject.problem.machines.code(chip)])
+    problem, chip = stand.problem, stand.winner["chip"]
+    base, price = (
+        stand.now.value,
+        float(problem.machines.usd_per_chip_hour[problem.machines.code(chip)]),
+    )
     assert base is not None
-    known = inputs_of(subject)
-    rows = []
-    asked: list[tuple[str, Input, Change, str]] = []
+    known = inputs_of(stand.subject)
+    asked: list[tuple[str, Change, str]] = []
     capacity = known[f"chip.{chip}.memory_capacity"]
     if capacity.now is not None:
         change = Change(capacity, (capacity.now + GIGABYTES) / capacity.now)
-        asked.append(("memory", capacity, change, "10 GB more memory"))
-    for limit in subject.problem.limits:
+        asked.append(("memory", change, "10 GB more memory"))
+    for limit in problem.limits:
         prefix = f"limit.{limit.workload}." if limit.workload else "limit."
-        one = known[f"{prefix}{limit.metric}"]
         step = STEPS.get(limit.metric, 0.1 * abs(limit.limit))
         if METRICS[limit.metric].dimension == "count":
             step = float(max(round(step), 1))
-        after = limit.limit + limit.sign * step
+        change = Change(known[f"{prefix}{limit.metric}"], 1.0, limit.limit + limit.sign * step)
         more = "more" if limit.sign > 0 else "less"
-        words = f"{show_limit(limit.metric, step)} {more} of {limit.metric}"
-        asked.append(("limit", one, Change(one, 1.0, after), words))
-    sign = 1.0 if METRICS[objective].direction == "minimize" else -1.0
-    for kind, one, change, words in asked:
-        progress(f"shadow price of {one.name}")
-        problem = apply(subject, [change])
-        found = best(solve(problem, points, objective), objective)
+        asked.append(
+            ("limit", change, f"{show_limit(limit.metric, step)} {more} of {limit.metric}")
+        )
+    sign = 1.0 if METRICS[stand.objective].direction == "minimize" else -1.0
+    rows = []
+    for kind, change, words in asked:
+        progress(f"shadow price of {change.input.name}")
+        found = stand.under(change).value
         gain = None if found is None else sign * (1.0 - found / base) + 0.0
         worth = None
-        if kind == "memory" and found and objective.startswith("usd_") and math.isfinite(price):
+        if (
+            kind == "memory"
+            and found
+            and stand.objective.startswith("usd_")
+            and math.isfinite(price)
+        ):
             worth = price * (base / found - 1.0) + 0.0
         rows.append(
             {
                 "kind": kind,
-                "input": one.name,
+                "input": change.input.name,
                 "step": words,
-                "now": one.now,
+                "now": change.input.now,
                 "after": change.after,
                 "gain": gain,
                 "usd_per_chip_hour": worth,
@@ -199,3 +193,138 @@ def shadow_prices(
             }
         )
     return rows
+
+
+def sentences(document: Json) -> list[str]:
+    shadows = [_shadow(row) for row in document["shadow_prices"] if row["gain"] is not None]
+    return [_moves(document), *shadows]
+
+
+def blocks(document: Json) -> list[Block]:
+    return [_tornado(document), _table(document), _shadow_table(document["shadow_prices"])]
+
+
+def _moves(document: Json) -> str:
+    rows, metric = document["sensitivities"], named(document["objective"])
+    few = [
+        f"{row['input']} {row['elasticity_optimum']:+.2f}%"
+        for row in [row for row in rows if row["elasticity_optimum"] is not None][:4]
+        if abs(row["elasticity_optimum"]) >= 0.005
+    ]
+    said = f"No input moves the {metric} near where it stands"
+    if few:
+        said = f"One percent more of an input moves the {metric}, deployed anew, by: "
+        said += ", ".join(few)
+    for row in rows:  # a tenth of the demand buys or saves a whole deployment or none
+        less, more = (row[end] for end in ENDS)
+        if row["input"] == DEMAND and None not in (less, more):
+            ends = f"10% less {tenths(less, sign=True)}, 10% more {tenths(more, sign=True)}"
+            said += f"; of demand, since deployments are whole, {ends}"
+    return f"{said}."
+
+
+def _shadow(row: Json) -> str:
+    worth, of, step, gain = row["usd_per_chip_hour"], "the limit", row["step"], tenths(row["gain"])
+    if row["kind"] == "memory":
+        of, step = "memory", f"{step} on {row['input'].split('.')[1]}"
+        if row["binds"] and worth is not None:
+            return f"{step} is worth {dollars(worth)} per chip-hour here ({gain} of the cost)."
+    elif row["binds"]:
+        return f"{step} is worth {gain}."
+    return f"{step} is worth nothing here: {of} does not bind."
+
+
+def _table(document: Json) -> Table:
+    shown = [row for row in document["sensitivities"] if _moves_at_all(row)]
+    still = [row["input"] for row in document["sensitivities"] if not _moves_at_all(row)]
+    notes = [
+        "Percent for one percent of the input, by central differences of 1%. winner: deployed as "
+        "it is; optimum: deployed anew on either side, the envelope."
+    ]
+    if any(_bends(row) for row in shown):
+        notes.append(
+            "~ a step, or a bend, lies near: over 10% on either side, it moves by another half or "
+            "more."
+        )
+    if still:
+        notes.append(
+            f"Less than 0.5% within 10%, and elasticities below 0.005: {', '.join(still)}."
+        )
+    how = document["sensitivities_how"]
+    return Table(
+        "sensitivities",
+        f"Elasticities of the {named(document['objective'])}, strongest first",
+        (
+            Column("input", "input"),
+            Column("words", "now", right=True),
+            Column("elasticity", "winner", "signed"),
+            Column("elasticity_tpot", "its tpot", "signed"),
+            Column("elasticity_optimum", "optimum", "signed"),
+            Column("bends", ""),
+            Column("at_10_percent_less", "10% less", "change"),
+            Column("at_10_percent_more", "10% more", "change"),
+        ),
+        [{**row, "bends": "~" if _bends(row) else ""} for row in shown],
+        (*notes, f"{how[0].upper()}{how[1:]}."),
+    )
+
+
+def _moves_at_all(row: Json) -> bool:
+    moved = any(abs(row[key] or 0.0) >= 5e-3 for key in (*ELASTICITIES, *ENDS))
+    return moved or row["elasticity"] is None
+
+
+def _bends(row: Json) -> bool:
+    """Whether 10% on either side say otherwise than 1% do."""
+    less, more, near = (row[key] for key in (*ENDS, "elasticity_optimum"))
+    if None in (less, more, near) or min(less, more) <= -1.0:
+        return False
+    wide = (math.log1p(more) - math.log1p(less)) / math.log(1.1 / 0.9)
+    return abs(wide - near) > 0.05 + 0.5 * min(abs(wide), abs(near))
+
+
+def _shadow_table(rows: Sequence[Json]) -> Table:
+    return Table(
+        "shadow prices",
+        "Shadow prices: what a step of a limit is worth, deployed anew",
+        (
+            Column("step", "step"),
+            Column("gain", "gain", "tenths"),
+            Column("usd_per_chip_hour", "worth per chip-hour", "dollars"),
+            Column("binds", "binds"),
+        ),
+        rows,
+    )
+
+
+def _tornado(document: Json) -> Figure:
+    """Bars of the change of the optimum, strongest on top; inputs without effect are left out."""
+    rows = [
+        row
+        for row in document["sensitivities"]
+        if any(abs(row[key] or 0.0) >= 5e-4 for key in ENDS)
+    ][::-1]
+    names = [plain(row["input"]) for row in rows]
+    traces = []
+    for key, name, colour, shape in zip(
+        ENDS, ("input 10% less", "input 10% more"), (BLUE, VERMILION), ("", "/"), strict=True
+    ):
+        values = [None if row[key] is None else 100.0 * row[key] for row in rows]
+        trace = bars(name, values, names, colour)
+        trace["marker"]["pattern"] = hatch(shape)
+        traces.append(trace | {"hoverinfo": "x+name"})
+    objective = label(document["objective"]).text
+    layout = {
+        "height": 120 + 44 * max(len(rows), 1),
+        "barmode": "group",
+        "bargap": 0.35,
+        "xaxis": {"title": {"text": plain(f"change of {objective} (%)")}, "zeroline": True},
+        "yaxis": names_axis(names),
+    }
+    return Figure(
+        "tornado",
+        f"What moves {objective}: each input 10% less and 10% more",
+        {"data": traces, "layout": layout},
+        f"For each input, by how many percent the {objective} changes where it is 10% less and "
+        "10% more, deployed anew.",
+    )

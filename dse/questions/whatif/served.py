@@ -10,10 +10,9 @@ from typing import Any
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
 from dse.questions.estimate.ask import known_dtypes
-from dse.questions.whatif.breakeven import COST
+from dse.questions.whatif.demand import TOTAL as COST
 from dse.schema.catalog import is_chip_file
 from dse.schema.metrics import METRICS
-from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from dse.schema.study import load_study
 
@@ -78,8 +77,7 @@ def space_of_model(
             raise InputError(
                 f"--{name} is missing", accepted=f"a STUDY, or --model and --chip: {ids}"
             )
-    dtypes = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}
-    known_dtypes(dtypes)
+    known_dtypes({"weight_dtype": weight_dtype, "kv_dtype": kv_dtype})
     resolved, catalog = resolve_model(str(model)), catalog or load_catalog()
     named = []
     for text in chips:
@@ -89,20 +87,18 @@ def space_of_model(
     if len(set(named)) < len(named):
         raise InputError(f"read {', '.join(named)}", field="--chip", accepted="each chip once")
     sparse = any(block.kind == "moe" for block in resolved.blocks)
-    axes: dict[str, Any] = {
-        **(SPARSE if sparse else DENSE),
-        "replicas": 1,
-        "weight_dtype": dtypes["weight_dtype"] or _own_format(resolved, sparse),
-        "kv_dtype": dtypes["kv_dtype"] or resolved.kv_dtype or "bf16",
-    }
+    own = resolved.weight_dtypes["experts" if sparse else "mlp"]
     given = {
         "tensor_parallel": tp,
         "pipeline_parallel": pp,
         "data_parallel": dp,
         "expert_parallel": ep,
-        "replicas": replicas,
+        "replicas": 1 if replicas is None else replicas,
+        "weight_dtype": weight_dtype or ("fp8" if own == "fp8_block" else own),
+        "kv_dtype": kv_dtype or resolved.kv_dtype or "bf16",
         "concurrency": concurrency if requests_per_second is None else 1,
     }
+    axes = {**(SPARSE if sparse else DENSE)}
     axes |= {axis: value for axis, value in given.items() if value is not None}
     workload: dict[str, Any] = {
         "prompt_tokens": prompt_tokens,
@@ -146,19 +142,12 @@ def space_of_model(
     return space
 
 
-def _own_format(model: Model, sparse: bool) -> str:
-    own = model.weight_dtypes["experts" if sparse else "mlp"]
-    return "fp8" if own == "fp8_block" else own
-
-
 def _objectives(objective: str | None) -> dict[str, str]:
-    names = dict.fromkeys([objective or COST, COST, "tpot_s"])
-    unknown = [name for name in names if name not in METRICS]
-    if unknown:
+    if objective and objective not in METRICS:
         raise InputError(
-            f"unknown metric {unknown[0]!r}", field="--objective", accepted=", ".join(METRICS)
+            f"unknown metric {objective!r}", field="--objective", accepted=", ".join(METRICS)
         )
-    return {name: METRICS[name].direction for name in names}
+    return {name: METRICS[name].direction for name in (objective or COST, COST, "tpot_s")}
 
 
 def _as_flags(error: InputError) -> InputError:

@@ -8,9 +8,10 @@ both, so that neither side is the better for luck.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,14 @@ from dse.problem.objective import KNOWN
 from dse.problem.protocol import Evaluation
 from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape
-from dse.questions.whatif.demand import Demanded, at_demand
+from dse.questions.whatif.demand import TOTAL, Demanded, at_demand
+from dse.questions.whatif.inputs import Change, apply
+from dse.questions.whatif.subject import Subject
 from dse.rules.registry import STRUCTURAL
 from dse.schema.calibration import KINDS
 from dse.schema.own_config import config_of
 from dse.search.run import ENUMERATE, search
+from dse.space.candidates import CandidateBatch
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -40,6 +44,7 @@ THREADS = 2
 # within so much of every limit. Under a demand, one deployment more may double what is paid.
 NEAR, NEAR_AT_DEMAND, SLACK = 1.6, 3.2, 0.4
 Progress = Callable[[str], None]
+Best = dict[int, tuple[float, int]]  # by the code of a chip, or a group: (worth, point)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Points:
 class Solved:
     """The front of one set of inputs, ordered by id: `ids` (k,), `F` (k, m). `winner` is the row
     that is best in the objective, None where nothing is feasible; `miss` then says what is in the
-    way."""
+    way. `value` is the winner's objective."""
 
     problem: Demanded
     ids: Ids
@@ -77,10 +82,78 @@ class Solved:
     winner: int | None
     feasible: int
     miss: str = ""
+    value: float | None = None
 
     @property
     def winner_id(self) -> int | None:
         return None if self.winner is None else int(self.ids[self.winner])
+
+    @property
+    def point(self) -> dict[str, Any] | None:
+        """The winner as JSON."""
+        return None if self.winner_id is None else described(self.problem, self.winner_id)
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A subject with the points that are looked at: its front as things stand, `now`, and with
+    inputs changed."""
+
+    subject: Subject
+    points: Points
+
+    @property
+    def problem(self) -> Demanded:
+        return self.subject.problem
+
+    @property
+    def objective(self) -> str:
+        return self.subject.objective
+
+    @cached_property
+    def now(self) -> Solved:
+        return self.solve(self.problem)
+
+    def solve(self, problem: Demanded) -> Solved:
+        return solve(problem, self.points, self.objective)
+
+    @cached_property
+    def winner(self) -> dict[str, Any]:
+        """The winner as things stand, as JSON. Raises NothingFeasible."""
+        point = self.now.point
+        if point is None:
+            raise NothingFeasible(
+                f"no point is feasible as things stand: the nearest one breaks {self.now.miss}"
+            )
+        return point
+
+    def under(self, *changes: Change) -> Solved:
+        """The front anew. Raises InputError for a figure that a chip does not have."""
+        return self.solve(apply(self.subject, changes))
+
+    def near(self) -> Stand:
+        """The same with the points that a small change can make the winner."""
+        column = _column(self.problem, self.objective)
+        best, reach = float(self.now.F[self.now.winner, column]), reach_of(self.problem)
+        bound = best * reach if best > 0.0 else best / reach
+        kept = []
+        for ids, _, found in chunks(self.problem, self.points.ids):
+            close = (found.F[:, column] <= bound) & (found.G <= SLACK).all(axis=1)
+            kept.append(ids[close])
+        return replace(self, points=replace(self.points, ids=np.concatenate(kept)))
+
+
+def stand_of(
+    subject: Subject,
+    changes: Sequence[Sequence[Change]] = (),
+    progress: Progress = lambda text: None,
+) -> Stand:
+    """The subject with all points that are looked at; a space too large to enumerate is searched
+    under each of `changes`, too."""
+    points = all_points(subject.problem, subject.engine, subject.seed, progress)
+    for some in () if points.enumerated else changes:
+        points = searched(apply(subject, some), points, subject.seed)
+    return Stand(subject, points)
 
 
 def chunks(
@@ -114,34 +187,30 @@ def all_points(
             sound.append(ids[(found.G[:, rows] <= 0.0).all(axis=1)])
             progress(f"{int(ids[-1]) + 1:,} of {space.size:,} points")
         return Points(np.concatenate(sound), True, "exhaustive", space.size)
-    found = search(problem, "auto" if engine == "exhaustive" else engine, seed=seed)
-    return Points(_around(problem, found.front.ids), False, found.engine, found.evaluations)
-
-
-def _around(problem: Demanded, front: Ids) -> Ids:
-    """A front and all points one parameter away from it."""
-    if not len(front):
-        return front
-    space = problem.space
-    near = space.rank(space.neighbours(space.unrank(front)))
-    return np.unique(np.concatenate([front, near]))
+    none = Points(np.zeros(0, np.int64), False, "auto" if engine == "exhaustive" else engine, 0)
+    return searched(problem, none, seed)
 
 
 def searched(problem: Demanded, points: Points, seed: int) -> Points:
-    """Where the space is not enumerated, the points with those of a search of this problem too."""
-    if points.enumerated:
-        return points
-    found = search(problem, points.engine, seed=seed)
-    ids = np.union1d(points.ids, _around(problem, found.front.ids))
-    return Points(ids, False, points.engine, points.evaluations + found.evaluations)
+    """The points with those that a search of this problem finds, and all one parameter away from
+    its front."""
+    found, space = search(problem, points.engine, seed=seed), problem.space
+    front = found.front.ids
+    if len(front):
+        front = np.union1d(front, space.rank(space.neighbours(space.unrank(front))))
+    ids = np.union1d(points.ids, front)
+    return Points(ids, False, found.engine, points.evaluations + found.evaluations)
 
 
-def solve(problem: Demanded, points: Points | Ids, objective: str) -> Solved:
+def _column(problem: Demanded, objective: str) -> int:
+    return [one.metric for one in problem.objectives].index(objective)
+
+
+def solve(problem: Demanded, points: Points, objective: str) -> Solved:
     """The front among the points and its winner in `objective`."""
-    ids = points.ids if isinstance(points, Points) else points
     archive = Archive(len(problem.objectives))
     feasible, nearest = 0, (np.inf, "")
-    for part, _, found in chunks(problem, ids):
+    for part, _, found in chunks(problem, points.ids):
         keep = (found.G <= 0.0).all(axis=1)
         feasible += int(keep.sum())
         archive.add(found.F[keep], part[keep])
@@ -150,13 +219,13 @@ def solve(problem: Demanded, points: Points | Ids, objective: str) -> Solved:
             row = int(np.argmin(total))
             if total[row] < nearest[0]:
                 nearest = (float(total[row]), _missed(problem, found.G[row]))
-    column = [one.metric for one in problem.objectives].index(objective)
-    F = archive.F
-    winner = None
-    if len(F):
-        others = [F[:, k] for k in range(F.shape[1]) if k != column]
-        winner = int(np.lexsort((archive.ids, *others[::-1], F[:, column]))[0])
-    return Solved(problem, archive.ids, F, winner, feasible, nearest[1])
+    column, F = _column(problem, objective), archive.F
+    if not len(F):
+        return Solved(problem, archive.ids, F, None, feasible, nearest[1])
+    others = [F[:, k] for k in range(F.shape[1]) if k != column]
+    winner = int(np.lexsort((archive.ids, *others[::-1], F[:, column]))[0])
+    value = float(problem.objectives[column].sign * F[winner, column])
+    return Solved(problem, archive.ids, F, winner, feasible, value=value)
 
 
 def _missed(problem: Demanded, G: Floats) -> str:
@@ -170,30 +239,30 @@ def _missed(problem: Demanded, G: Floats) -> str:
     return ", ".join(words)
 
 
-def require_winner(solved: Solved) -> int:
-    """The id of the winner. Raises NothingFeasible."""
-    if solved.winner is None:
-        raise NothingFeasible(
-            f"no point is feasible as things stand: the nearest one breaks {solved.miss}"
-        )
-    return int(solved.ids[solved.winner])
-
-
 def reach_of(problem: Demanded) -> float:
     """How far from the winner's objective `near` looks, as a factor."""
     return NEAR if problem.demand is None else NEAR_AT_DEMAND
 
 
-def near(problem: Demanded, points: Points, best: float, objective: str) -> Points:
-    """The points that a small change can make the winner; `best` is the winner's column of F."""
-    column = [one.metric for one in problem.objectives].index(objective)
-    reach = reach_of(problem)
-    bound = best * reach if best > 0.0 else best / reach
-    kept = []
-    for ids, _, found in chunks(problem, points.ids):
-        close = (found.F[:, column] <= bound) & (found.G <= SLACK).all(axis=1)
-        kept.append(ids[close])
-    return Points(np.concatenate(kept), points.enumerated, points.engine, points.evaluations)
+def best_of_each(
+    stand: Stand,
+    worth: Callable[[Metrics, CandidateBatch], Floats],
+    group: Callable[[CandidateBatch, Ids], Ids] = lambda batch, index: batch.chip,
+) -> Best:
+    """The feasible point of least `worth` (n,) of each chip, or of each `group` (n,) of a batch and
+    its index (n, d); of equal ones the first. None where no point has a finite one."""
+    found: Best = {}
+    for ids, metrics, judged in chunks(stand.problem, stand.points.ids):
+        index = stand.problem.space.unrank(ids)
+        batch = stand.problem.batch(index)
+        feasible = (judged.G <= 0.0).all(axis=1)
+        value, numbers = np.where(feasible, worth(metrics, batch), np.inf), group(batch, index)
+        for one in map(int, np.unique(numbers)):
+            rows = np.flatnonzero(numbers == one)
+            row = int(rows[np.argmin(value[rows])])
+            if value[row] < found.get(one, (np.inf, 0))[0]:
+                found[one] = (float(value[row]), int(ids[row]))
+    return found
 
 
 def metrics_at(problem: Demanded, ids: Ids) -> Metrics:
@@ -212,7 +281,7 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
         [
             *(one.metric for one in problem.objectives),
             *(one.metric for one in problem.limits),
-            "usd_per_million_total_tokens",
+            TOTAL,
             "tpot_s",
             "output_tokens_per_s_per_chip",
             "chip_usd_per_hour",
@@ -243,6 +312,11 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
             }
         )
     return found
+
+
+def described(problem: Demanded, point: int, *asked: str) -> dict[str, Any]:
+    """One point as JSON."""
+    return describe(problem, np.array([point]), asked)[0]
 
 
 def words(point: Mapping[str, Any] | None) -> str:

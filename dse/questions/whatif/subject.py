@@ -10,93 +10,108 @@ from typing import Any
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.problem.objective import pose
-from dse.questions.whatif.demand import demanded, in_servers
-from dse.questions.whatif.inputs import Subject
-from dse.questions.whatif.require import space_file_of
+from dse.questions.whatif.demand import Demanded, demanded, in_servers
 from dse.schema.load import Demand, read_demand
 from dse.schema.metrics import Limit, parse_constraint
 from dse.schema.study import Space, Study, load_study
-from dse.study.folder import STUDY, read_study
+from dse.study.folder import STUDY
+from dse.study.reopen import reopened
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A subject, what it is called, the seed and engine that find its front, and what its reader
-    must know of it. `objective` is the metric that the winner is best in."""
+class Subject:
+    """A posed study with the catalog that it was posed against, before prices of owned chips.
+    `objective` is the metric that the winner is best in; `seed` and `engine` find the front,
+    `notes` are what a reader must know."""
 
-    subject: Subject
-    title: str
-    seed: int
-    engine: str
-    objective: str
-    notes: tuple[str, ...]
+    problem: Demanded
+    catalog: Catalog
+    title: str = ""
+    objective: str = ""
+    seed: int = 0
+    engine: str = "auto"
+    notes: tuple[str, ...] = ()
 
 
 def of_study(
     space: Space, catalog: Catalog, limits: Sequence[str] = (), objective: str | None = None
-) -> Asked:
+) -> Subject:
     """A finished study folder, a shipped space, the path of a space file or what such a file says,
     with further limits. What a study was made with stands beneath the catalog.
 
     Raises InputError for what is neither, for a study whose space file has changed since, or one
     that was evaluated by a function of the user.
     """
-    if isinstance(space, Mapping):
-        found = load_study(space, catalog)
-        notes = [found.description] if found.description else []
-        return _asked(found, catalog, limits, objective, notes=notes)
-    text = str(space)
-    if not (Path(text) / STUDY).is_file():
-        if Path(text).is_dir():
-            accepted = "a folder that `dse run` wrote"
-            raise InputError(f"{text} is no finished study", field="STUDY", accepted=accepted)
-        return _asked(load_study(text, catalog), catalog, limits, objective)
-    document, _ = read_study(Path(text))
-    if "--evaluator" in document.get("command", ""):
+    folder = Path() if isinstance(space, Mapping) else Path(str(space))
+    notes, found = [], {}
+    if not isinstance(space, Mapping) and (folder / STUDY).is_file():
+        before = reopened(folder, catalog)
+        document, study = before.document, before.study
+        if "--evaluator" in document.get("command", ""):
+            raise InputError(
+                f"{folder} was evaluated by a function of your own",
+                field="STUDY",
+                accepted="a study of the built-in model",
+            )
+        if catalog.source.has_prices:
+            notes.append(f"prices and costs as this command gives them, not those of {folder}")
+        elif document.get("data_digest") != catalog.source.made_with(document).digest():
+            notes.append(
+                f"the hardware data have changed since {folder}: before and after are both today's"
+            )
+        catalog = before.catalog
+        found = {"seed": document["seed"], "engine": document["engine"]}
+    elif not isinstance(space, Mapping) and folder.is_dir():
+        accepted = "a folder that `dse run` wrote"
+        raise InputError(f"{folder} is no finished study", field="STUDY", accepted=accepted)
+    else:
+        study = load_study(space, catalog)
+        if isinstance(space, Mapping) and study.description:
+            notes.append(study.description)
+    study = limited(study, limits)
+    catalog = catalog.with_files(study.chip_files)
+    problem = demanded(pose(study, catalog), catalog, study.demand)
+    names = [one.metric for one in problem.objectives]
+    first = next((name for name in names if name.startswith("usd_")), names[0])
+    if objective and objective not in names:
         raise InputError(
-            f"{text} was evaluated by a function of your own",
-            field="STUDY",
-            accepted="a study of the built-in model",
+            f"{objective} is no objective of {study.name}",
+            field="--objective",
+            accepted=", ".join(names),
         )
-    notes = []
-    if catalog.source.has_prices:
-        notes.append(f"prices and costs as this command gives them, not those of {text}")
-    elif document.get("data_digest") != catalog.source.made_with(document).digest():
-        notes.append(
-            f"the hardware data have changed since {text}: before and after are both today's"
-        )
-    catalog = catalog.over(document)
-    study = load_study(space_file_of(document, text), catalog, document.get("quality_law"))
-    if study.fingerprint != document["fingerprint"]:
-        raise InputError(
-            f"{study.path} has changed since {text} was made from it",
-            field="STUDY",
-            accepted="that space file as it was, or a new `dse run` of this one",
-        )
-    seed, engine = document["seed"], document["engine"]
-    return _asked(study, catalog, limits, objective, seed, engine, notes)
+    return Subject(
+        problem, catalog, study.title or study.name, objective or first, notes=tuple(notes), **found
+    )
 
 
-def whole_servers(asked: Asked) -> Asked:
+def limited(study: Study, limits: Sequence[str]) -> Study:
+    """The study with further limits, as flags give them. Raises InputError."""
+    more: list[Limit] = []
+    for text in limits:
+        try:
+            more.append(parse_constraint(text))
+        except InputError as error:
+            raise InputError(error.message, field="--limit", accepted=error.accepted) from None
+    return replace(study, constraints=(*study.constraints, *more)) if more else study
+
+
+def whole_servers(subject: Subject) -> Subject:
     """The same with chips that are had in whole servers. Raises InputError without a demand of
     tokens, which alone says how many deployments there are."""
-    problem = asked.subject.problem
-    if problem.demand is None or problem.demand.average_tokens_per_s is None:
+    demand = subject.problem.demand
+    if demand is None or demand.average_tokens_per_s is None:
         raise InputError(
             "whole servers of no demand",
             field="--whole-servers",
             accepted="--demand TOKENS/TIME, too",
         )
-    catalog = asked.subject.catalog
-    subject = replace(asked.subject, problem=in_servers(problem, catalog))
-    return replace(asked, subject=subject)
+    return replace(subject, problem=in_servers(subject.problem, subject.catalog))
 
 
-def under(asked: Asked, average: Any, peak_over_average: Any) -> Asked:
+def under(subject: Subject, average: Any, peak_over_average: Any) -> Subject:
     """The same under a demand, of which each figure that is given takes the place of the space's.
     Raises InputError, its field --demand or --peak-over-average."""
-    problem = asked.subject.problem
-    now = problem.demand or Demand(None, 1.0)
+    now = subject.problem.demand or Demand(None, 1.0)
     ratio = now.peak_over_average if peak_over_average is None else peak_over_average
     try:
         demand = read_demand(average, ratio)
@@ -106,45 +121,4 @@ def under(asked: Asked, average: Any, peak_over_average: Any) -> Asked:
         raise InputError(error.message, field=field, accepted=error.accepted) from None
     if average is None:
         demand = replace(demand, average_tokens_per_s=now.average_tokens_per_s)
-    subject = replace(asked.subject, problem=replace(problem, demand=demand))
-    return replace(asked, subject=subject)
-
-
-def _asked(
-    study: Study,
-    catalog: Catalog,
-    limits: Sequence[str],
-    objective: str | None,
-    seed: int = 0,
-    engine: str = "auto",
-    notes: Sequence[str] = (),
-) -> Asked:
-    catalog = catalog.with_files(study.chip_files)
-    problem = demanded(pose(study, catalog), catalog, study.demand)
-    if limits:
-        more = tuple(limit_from(text) for text in limits)
-        problem = replace(problem, limits=(*problem.limits, *more))
-    chosen = objective or _first(problem.objectives)
-    if chosen not in [one.metric for one in problem.objectives]:
-        raise InputError(
-            f"{chosen} is no objective of {study.name}",
-            field="--objective",
-            accepted=", ".join(one.metric for one in problem.objectives),
-        )
-    return Asked(
-        Subject(problem, catalog), study.title or study.name, seed, engine, chosen, tuple(notes)
-    )
-
-
-def _first(objectives: Sequence[Any]) -> str:
-    """The first objective in dollars, else the first."""
-    names = [one.metric for one in objectives]
-    return next((name for name in names if name.startswith("usd_")), names[0])
-
-
-def limit_from(text: str) -> Limit:
-    """A limit that a flag gives. Raises InputError."""
-    try:
-        return parse_constraint(text)
-    except InputError as error:
-        raise InputError(error.message, field="--limit", accepted=error.accepted) from None
+    return replace(subject, problem=replace(subject.problem, demand=demand))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dse import units
-from dse.answer.answer import Cell, Column
+from dse.answer.answer import Column
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import dollars, percent, priced, show, tenths
 from dse.physics.workload import POISSON
@@ -29,13 +29,6 @@ WORDS = {
     "envelope": "the best of all deployments at each value of an input",
     "requests in flight": GLOSSARY["requests in flight"],
 }
-# What a demand takes.
-HELD = (
-    Column("deployments", "held", "count"),
-    Column("chips", "chips", "count"),
-    Column("usd_per_hour", "an hour", "dollars"),
-    Column("busy_usd_per_million_total_tokens", "if busy", "dollars"),
-)
 HELD_NOTE = (
     "held: deployments bought for the demand, with their chips and dollars in all; if busy: the "
     "cost per million tokens of a deployment that never waits."
@@ -115,10 +108,15 @@ def counted(count: float, what: str) -> str:
     return f"{count:,.0f} {what}{'' if count == 1 else 's'}"
 
 
+def load_of(point: Json | None) -> Json:
+    """What a demand buys of a point; empty without a demand."""
+    load = None if point is None else point["at_average_load"]
+    return {} if load is None or load["deployments"] is None else load
+
+
 def taking(point: Json | None) -> str:
     """` with 4 deployments, 8 chips, $8.40 an hour`; nothing without a demand."""
-    load = None if point is None else point["at_average_load"]
-    if load is None or load["deployments"] is None:
+    if not (load := load_of(point)):
         return ""
     return (
         f" with {counted(load['deployments'], 'deployment')}, {counted(load['chips'], 'chip')}, "
@@ -137,14 +135,30 @@ def by_words(metric: str, change: float | None) -> str:
     return f"{tenths(abs(change))} {'less' if change < 0 else 'more'}"
 
 
-def held_columns(points: Iterable[Json | None]) -> tuple[Column, ...]:
-    """Columns of what a demand takes, where one of the points serves one."""
-    loads = [point["at_average_load"] for point in points if point is not None]
-    return HELD if any(load and load["deployments"] is not None for load in loads) else ()
+def held_columns(rows: Iterable[Json]) -> tuple[Column, ...]:
+    """Columns of what a demand takes of the `winner` of a row, where one of them serves one."""
+
+    def of(key: str, title: str, kind: str) -> Column:
+        return Column(key, title, kind, of=lambda row: load_of(row["winner"]).get(key))
+
+    if not any(load_of(row["winner"]) for row in rows):
+        return ()
+    return (
+        of("deployments", "held", "count"),
+        of("chips", "chips", "count"),
+        of("usd_per_hour", "an hour", "dollars"),
+        of("busy_usd_per_million_total_tokens", "if busy", "dollars"),
+    )
 
 
-def held_cells(point: Json | None) -> dict[str, Cell]:
-    load = None if point is None else point["at_average_load"]
-    if load is None or load["deployments"] is None:
-        return {}
-    return {column.key: load[column.key] for column in HELD}
+def metric_columns(*metrics: str) -> tuple[Column, ...]:
+    """Columns of metrics of the `winner` of a row."""
+
+    def of(name: str) -> Column:
+        return Column(name, named(name), name, of=lambda row: _metric(row["winner"], name))
+
+    return tuple(of(name) for name in dict.fromkeys(metrics))
+
+
+def _metric(point: Json | None, name: str) -> float | None:
+    return None if point is None else point["metrics"].get(name)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from dse.record import record
 from dse.schema.blocks import FEED_FORWARD, OPTIONAL_SIZES
 from dse.schema.families.fields import Const, Field, Keys, Unwritten
 from dse.schema.families.patterns import Pattern
@@ -26,7 +27,7 @@ COMMON: Keys = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guard:
     """Keys that no size follows from: `read` notes or refuses a value that this project does not
     count."""
@@ -46,7 +47,7 @@ def noted(key: str, sentence: str, default: object = False) -> Guard:
     return Guard({key: default}, read)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Section:
     """Layers of one sort. `optional`: a model of the class may be without them. `filled`: without
     them, the width of the dense layers is written all the same. `why` is said where a key would
@@ -59,7 +60,7 @@ class Section:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stack:
     """Sorts of layers, and the pattern that says which layer is of which sort."""
 
@@ -78,7 +79,7 @@ class Stack:
         return {**found, **self.pattern.keys}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prediction:
     """The key of a class's multi-token-prediction modules. `noted`: a note says that they are left
     out of the model."""
@@ -92,7 +93,7 @@ NOTED = Prediction("num_nextn_predict_layers", noted=True)
 Beyond = Callable[[Shape], Mapping[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Export:
     """How the class is written. `name` and `model_type` are those of transformers, where they are
     not the publishers'. `beyond` count what the class has over this project's count of parameters

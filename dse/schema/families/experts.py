@@ -112,32 +112,17 @@ _RESIDUAL = Own(
 )
 
 
-def _as(key: str) -> Field:
-    """Null: as in the layers without a window."""
-    found = {
-        "swa_num_attention_heads": "num_attention_heads",
-        "swa_num_key_value_heads": "num_key_value_heads",
-        "swa_head_dim": "head_dim",
-        "swa_v_head_dim": "v_head_dim",
-    }[key]
-    return Size(key, None, null=lambda reader, sizes: reader.integer(found))
-
-
 def _mimo_v2() -> Stack:
-    """Windowed layers have heads of their own."""
+    """Windowed layers have heads of their own; null: as in the layers without a window."""
     bias = {"qkv_bias": Flag("attention_bias")}
-    own: dict[str, Field] = {
-        "heads": Size("num_attention_heads"),
-        "kv_heads": Size("num_key_value_heads"),
-        "head_dim": Size("head_dim"),
-        "v_head_dim": Size("v_head_dim"),
+    keys = {
+        "heads": "num_attention_heads",
+        "kv_heads": "num_key_value_heads",
+        "head_dim": "head_dim",
+        "v_head_dim": "v_head_dim",
     }
-    swa: dict[str, Field] = {
-        "heads": _as("swa_num_attention_heads"),
-        "kv_heads": _as("swa_num_key_value_heads"),
-        "head_dim": _as("swa_head_dim"),
-        "v_head_dim": _as("swa_v_head_dim"),
-    }
+    own: dict[str, Field] = {size: Size(key) for size, key in keys.items()}
+    swa = {size: Size(f"swa_{key}", None, null=key) for size, key in keys.items()}
     sections = {FULL: full({**own, **bias}), SLIDING: sliding({**swa, **bias})}
     return Stack(patterns.WINDOW_FLAGS, sections)
 
@@ -150,18 +135,9 @@ def _full_head_dim(reader: ConfigReader, sizes: Sizes) -> int:
 def _step3p5() -> Stack:
     """Windowed layers have the heads of `attention_other_setting`."""
     own, other = heads(), "attention_other_setting."
-    key_values = Size(
-        other + "num_attention_groups",
-        None,
-        null=lambda reader, sizes: reader.integer("num_key_value_heads"),
-    )
     swa = own | {
-        "heads": Size(
-            other + "num_attention_heads",
-            None,
-            null=lambda reader, sizes: reader.integer("num_attention_heads"),
-        ),
-        "kv_heads": key_values,
+        "heads": Size(other + "num_attention_heads", None, null="num_attention_heads"),
+        "kv_heads": Size(other + "num_attention_groups", None, null="num_key_value_heads"),
         "head_dim": Size(other + "head_dim", None, null=_full_head_dim),
     }
     gate = noted("use_head_wise_attn_gate", "one gate a head is not counted")

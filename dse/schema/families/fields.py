@@ -6,9 +6,10 @@ Cannot, with the reason, where the class has no keys for that size.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from dse.record import record
 from dse.schema.families.reader import REQUIRED, ConfigReader
 from dse.schema.families.shape import Cannot, Config, Shape, Sizes
 
@@ -18,37 +19,38 @@ Keys = Mapping[str, object]
 NO_KEYS: Keys = {}
 
 
-class Field:
+class Field(ABC):
     """`keys` are the keys that are read, each with the value that an absent one has."""
 
     @property
     def keys(self) -> Keys:
         return NO_KEYS
 
+    @abstractmethod
     def read(self, reader: ConfigReader, sizes: Sizes) -> int:
         """The size; `sizes` are those of the same layer that are read already."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, value: int, sizes: Sizes, shape: Shape) -> Config:
         """The keys that say the size; `sizes` are all of the same layer."""
-        raise NotImplementedError
 
     def fits(self, value: int) -> bool:
         """Whether a layer with this size may be one of these."""
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Size(Field):
-    """A whole number under a key. `null` is what null means; without it null is refused. A size of
-    0 is written as null where null means something. With `uniform`, the file may give one number a
-    layer as long as all are equal. `also` are further keys that are written alike and not read.
-    `needs` is the reason why a size of 0 cannot be written."""
+    """A whole number under a key. `null` is what null means: a key in whose place it stands, or a
+    function; without it null is refused. A size of 0 is written as null where null means something.
+    With `uniform`, the file may give one number a layer as long as all are equal. `also` are
+    further keys that are written alike and not read. `needs` is the reason why a size of 0 cannot
+    be written."""
 
     key: str
     default: object = REQUIRED
     least: int = 1
-    null: ReadSize | None = None
+    null: ReadSize | str | None = None
     uniform: bool = False
     also: tuple[str, ...] = ()
     needs: str = ""
@@ -62,7 +64,9 @@ class Size(Field):
             reader.collapse(self.key)
         if self.null is None:
             return reader.integer(self.key, self.least)
-        return reader.optional_integer(self.key, self.least) or self.null(reader, sizes)
+        if found := reader.optional_integer(self.key, self.least):
+            return found
+        return reader.integer(self.null) if isinstance(self.null, str) else self.null(reader, sizes)
 
     def write(self, value: int, sizes: Sizes, shape: Shape) -> Config:
         if self.needs and not value:
@@ -74,7 +78,7 @@ class Size(Field):
         return value >= self.least or self.null is not None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag(Field):
     """A size of 0 or 1 under a key that is true or false. `only` are the sizes that the class
     may be written with; `why` is the reason for the others."""
@@ -100,7 +104,7 @@ class Flag(Field):
         return value in self.only
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Const(Field):
     """A size that every model of the class has, and that no key says. Shapes with another are
     refused with `why`; `near` is what Cannot says of it."""
@@ -121,7 +125,7 @@ class Const(Field):
         return value == self.value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Same(Field):
     """A size that equals another one of the layer."""
 
@@ -137,7 +141,7 @@ class Same(Field):
         return {}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Times(Field):
     """A multiple of another size of the layer, or of the hidden size: the key says how many times.
     Null and, with `least` 0, zero mean that there is none."""
@@ -172,7 +176,7 @@ class Times(Field):
         return hidden if self.by == "hidden_size" else sizes[self.by]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Product(Field):
     """The product of two keys; `unit` and its default are written as they are."""
 
@@ -199,7 +203,7 @@ class Product(Field):
         return {self.unit: self.unit_default, self.key: value // self.unit_default}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Own(Field):
     """A size that a pair of functions reads and writes."""
 
@@ -218,7 +222,7 @@ class Own(Field):
         return self.writing(value, sizes, shape)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unwritten(Field):
     """A size that some files have and the class has not: it is read, and written only if 0."""
 

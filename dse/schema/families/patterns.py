@@ -4,8 +4,8 @@ of the same keys from the number of layers of each sort."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from dse.record import record
 from dse.schema.families.reader import ConfigReader
 from dse.schema.families.shape import FULL, SLIDING, Cannot, Config, spread
 
@@ -23,7 +23,7 @@ Read = Callable[[ConfigReader], Names]
 Write = Callable[[Counts], Config]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pattern:
     """`read` gives the sort of each layer, `write` the keys from the layers of each sort; `keys`
     are the keys that are read, each with the value of an absent one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES, WORDS
+from dse.schema.blocks import BLOCK_SIZES, OPTIONAL_SIZES, WORDS
 from dse.schema.model import BlockSpec, Model
 
 GATED, PLAIN = 3, 2
@@ -92,18 +92,7 @@ class Shape:
         if windows == "all" and len(seen) > 1:
             raise Cannot("its window is on all layers or on none, and the shape's on some")
         full = sum(block.count for block in blocks if not block.sizes["window"])
-        return sizes, window, spread(full + self.sliding, full, FULL, SLIDING)
-
-    @property
-    def sliding(self) -> int:
-        return sum(block.count for block in self.of("gqa") if block.sizes["window"])
-
-    def gated(self, matrices: int = GATED) -> None:
-        """Refuses feed-forward layers of another sort of matrices."""
-        for block in self.blocks:
-            if block.kind in FEED_FORWARD and block.sizes["matrices"] != matrices:
-                sort = "gated" if matrices == GATED else "plain"
-                raise Cannot(f"its feed-forward layers are {sort}", near=False)
+        return sizes, window, spread(self.count("gqa"), full, FULL, SLIDING)
 
     def experts(self, *, shared: str) -> Sizes:
         """Sizes of the sparse layers. `shared`: none, count (as wide as a number of routed ones;

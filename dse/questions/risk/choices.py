@@ -1,0 +1,329 @@
+"""What can be bought: each chip of a space with the deployments that it may be run on.
+
+A choice is a chip in the configuration (degrees and formats) that is cheapest at the prediction.
+Requests in flight are chosen again in every draw, as an operator turns them until the latencies are
+met. The configuration is not: only a buyer who has measured several knows which is best. Such a
+buyer may keep more configurations, which are then chosen again as well; among many independent
+errors one is lucky, so that every chip looks cheaper. Requests in flight are kept unless others of
+the same configuration beat them in cost and in all limited times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.errors import InputError, NothingFeasible
+from dse.pareto.front import non_dominated
+from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
+from dse.problem.describe import describe_deployment
+from dse.problem.evaluate import Metrics
+from dse.problem.objective import KNOWN, PhysicsProblem
+from dse.schema.calibration import KINDS
+from dse.schema.metrics import METRICS, Limit
+from dse.schema.own_config import model_of
+from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
+from dse.space.candidates import CandidateBatch, Floats
+from dse.space.studied import deployments
+from dse.study.robust import ends
+
+CHUNK = 12_000
+LARGEST = 3_000_000  # points that are enumerated
+RETUNED = 12  # configurations of each chip that are kept where all are tried
+IN_FLIGHT = "concurrency"
+LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A metric and how errors move it: value exp(z up) where z > 0, value exp(z down) else; all
+    (k,), with z = 1 and -1 the slow and the fast end of the 80% interval."""
+
+    value: Floats
+    up: Floats
+    down: Floats
+
+    def at(self, z: Floats) -> Floats:
+        """(N, k) for errors z (N, k)."""
+        return self.value * np.exp(z * np.where(z > 0.0, self.up, self.down))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A limit on a metric that errors move; `sign` as in `dse.schema.metrics.Limit`."""
+
+    metric: Moved
+    sign: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A chip and its k deployments, of `shape` where several are compared. `configuration` (k,)
+    numbers those that share an error; `requests_per_s` (k,) is what one deployment serves; `best`
+    is the row that is cheapest at the prediction within the limits, `kind` how its kernel laws are
+    known."""
+
+    chip: str
+    cost: Moved
+    held: tuple[Held, ...]
+    configuration: NDArray[np.intp]
+    requests_per_s: Floats
+    best: int
+    kind: str
+    deployments: tuple[Mapping[str, Any], ...]
+    shape: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.chip} ({self.shape})" if self.shape else self.chip
+
+    @property
+    def configurations(self) -> int:
+        return int(self.configuration.max()) + 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What names each configuration on its chip: a deployment less its requests in flight."""
+        _, rows = np.unique(self.configuration, return_index=True)
+        held = [
+            sorted(
+                (name, value) for name, value in self.deployments[row].items() if name != IN_FLIGHT
+            )
+            for row in rows
+        ]
+        return tuple(f"{self.chip} {one}" for one in held)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """`priced`: the objective is in dollars, so that prices move it. `left_out` says why a chip is
+    no choice. `points` were evaluated."""
+
+    objective: str
+    items: tuple[Choice, ...]
+    left_out: Mapping[str, str]
+    points: int
+    shared: float
+
+    @property
+    def priced(self) -> bool:
+        return self.objective in THROUGHPUT_METRICS and "usd" in self.objective
+
+
+def choices_of(
+    problem: PhysicsProblem,
+    objective: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    configurations: int = 1,
+    progress: Progress = lambda what, done, total: None,
+) -> Choices:
+    """Every chip of the space with the model of the space, or with the shape `config` of a point,
+    in its cheapest `configurations`.
+
+    Raises InputError for a space whose model is searched where no `config` is given, for a space
+    too large and an objective that no interval is known of, and NothingFeasible where no chip keeps
+    the limits.
+    """
+    named = _objective(problem, objective)
+    parts: list[_Rows] = []
+    batches: list[CandidateBatch] = []
+    points = total = 0
+    for batch, total in _batches(problem, config):
+        metrics = problem.metrics_of(batch, problem.machines)
+        part, kept = _rows(problem, named, batch, metrics)
+        parts.append(part)
+        batches.append(kept)
+        points += len(batch)
+        progress("deployments", points, total)
+    table = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
+    items, left_out = [], {}
+    for code, chip in enumerate(problem.machines.ids):
+        rows = np.flatnonzero(table["chip"] == code)
+        if not (table["excess"][rows] <= 1.0).any():
+            left_out[chip] = "no deployment of the space keeps the limits at the prediction"
+            continue
+        items.append(_choice(problem, chip, table, batches, rows, configurations))
+    if not items:
+        raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
+    return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
+
+
+def joined(shapes: Mapping[str, Choices]) -> Choices:
+    """The choices of several shapes, by the names of these, as one."""
+    first = next(iter(shapes.values()))
+    return replace(
+        first,
+        items=tuple(replace(item, shape=name) for name, of in shapes.items() for item in of.items),
+        left_out={
+            f"{chip} ({name})": why
+            for name, of in shapes.items()
+            for chip, why in of.left_out.items()
+        },
+        points=sum(of.points for of in shapes.values()),
+    )
+
+
+def _objective(problem: PhysicsProblem, asked: str | None) -> str:
+    """The one asked for; else the price among the objectives of the space, else the first of them
+    that an interval is known of."""
+    usable = [m for m in CLASS if METRICS[m].log and METRICS[m].direction == "minimize"]
+    own = [o.metric for o in problem.objectives if o.metric in usable]
+    found = asked or next((m for m in own if "usd" in m), own[0] if own else None)
+    if found not in usable:
+        said = "no objective of the space has an interval" if found is None else f"read {found!r}"
+        raise InputError(said, field="--objective", accepted=", ".join(usable))
+    return found
+
+
+def _batches(
+    problem: PhysicsProblem, config: Mapping[str, Any] | None
+) -> Iterator[tuple[CandidateBatch, int]]:
+    """(candidates, all there are) in chunks."""
+    study, chips = problem.study, len(problem.machines.ids)
+    if config is not None:
+        model = problem.model or model_of(dict(config), str(study.path))
+        one = deployments(study, [model], [config])
+        for code in range(chips):
+            for start in range(0, len(one), CHUNK):
+                part = one[start : start + CHUNK]
+                part.chip[:] = code
+                yield part, chips * len(one)
+        return
+    if problem.model is None:
+        raise InputError(
+            "the space searches shapes, and the cheapest is the smallest of them",
+            file=str(study.path),
+            field="model",
+            accepted="one model, or a study of this space with --point: the shape of that point",
+        )
+    size = problem.space.size
+    if size > LARGEST:
+        raise InputError(
+            f"{size:,} points", file=str(study.path), field="axes", accepted=f"at most {LARGEST:,}"
+        )
+    for start in range(0, size, CHUNK):
+        ids = np.arange(start, min(start + CHUNK, size), dtype=np.int64)
+        yield problem.batch(problem.space.unrank(ids)), size
+
+
+# Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends
+# in (n,): `chip`; `key` (j, n) names configurations; `excess` is the largest used / limit; `cost`
+# and each of `held` (3, n) are the arrays of a Moved; `requests_per_s`; `kind`.
+_Rows = Mapping[str, NDArray[Any]]
+
+
+def _moving(problem: PhysicsProblem) -> list[Limit]:
+    """The limits on metrics that errors move."""
+    return [limit for limit in problem.limits if _as(limit.metric) in CLASS]
+
+
+def _rows(
+    problem: PhysicsProblem, objective: str, batch: CandidateBatch, metrics: Metrics
+) -> tuple[_Rows, CandidateBatch]:
+    """The candidates of a batch that may be chosen."""
+    moving, found = _moving(problem), problem.judge(metrics)
+    texts = [limit.text for limit in moving]
+    fixed = [j for j, name in enumerate(problem.constraints) if name != KNOWN and name not in texts]
+    excess, held = np.zeros(len(batch)), {}
+    for k, limit in enumerate(moving):
+        used = limit.used(metrics)
+        used = np.where(np.isnan(used), np.inf if limit.sign > 0.0 else 1e-300, used)
+        ratio = used / limit.limit
+        excess = np.maximum(excess, ratio if limit.sign > 0.0 else 1.0 / ratio)
+        held[f"held {k}"] = np.stack([used, *ends(_as(limit.metric), metrics)])
+    cost = metrics.values[objective]
+    ok = (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE)
+    output = sum(load.weight * load.output_tokens for load in problem.study.workloads)
+    columns = {
+        "chip": batch.chip,
+        "key": _key(batch),
+        "excess": excess,
+        "cost": np.stack([cost, *ends(objective, metrics)]),
+        **held,
+        "requests_per_s": metrics.values["output_tokens_per_s"] / output,
+        "kind": metrics.provenance,
+    }
+    kept = np.flatnonzero(ok)
+    return {name: column[..., kept] for name, column in columns.items()}, batch[kept]
+
+
+def _as(metric: str) -> str:
+    """Percentiles of the time to first token are taken to err as its median does (assumed)."""
+    return "ttft_s" if metric.startswith("ttft_") else metric
+
+
+def _key(batch: CandidateBatch) -> Floats:
+    """(j, n) columns that deployments with the same error share: all but requests in flight."""
+    columns = [
+        batch.tensor_parallel,
+        batch.pipeline_parallel,
+        batch.data_parallel,
+        batch.expert_parallel,
+        batch.replicas,
+        batch.kv_dtype,
+        *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
+        *(
+            getattr(batch, name)
+            for name in (*OFFLOAD_AXES, *EXPERT_AXES, "domain")
+            if getattr(batch, name) is not None
+        ),
+    ]
+    return np.stack([np.asarray(column, dtype=np.float64) for column in columns])
+
+
+def _choice(
+    problem: PhysicsProblem,
+    chip: str,
+    table: _Rows,
+    batches: Sequence[CandidateBatch],
+    rows: NDArray[np.intp],
+    configurations: int,
+) -> Choice:
+    """The rows of one chip that may be chosen in some draw."""
+    limits = _moving(problem)
+    cost, excess = table["cost"][0], table["excess"]
+    _, configuration = np.unique(table["key"][:, rows], axis=1, return_inverse=True)
+    configuration = configuration.ravel()
+    price = np.where(excess[rows] <= 1.0, cost[rows], np.inf)
+    least = np.full(configuration.max() + 1, np.inf)
+    np.minimum.at(least, configuration, price)
+    order = np.argsort(least, kind="stable")[:configurations]
+    kept = []
+    for which in order[np.isfinite(least[order])]:
+        mine = rows[configuration == which]
+        columns = [cost[mine]]
+        columns += [one.sign * table[f"held {k}"][0, mine] for k, one in enumerate(limits)]
+        kept.append(mine[non_dominated(np.stack(columns, axis=1))])
+    number = np.repeat(np.arange(len(kept)), [len(mine) for mine in kept])
+    rows = np.concatenate(kept)
+    best = int(np.argmin(np.where(excess[rows] <= 1.0, cost[rows], np.inf)))
+    return Choice(
+        chip,
+        Moved(*table["cost"][:, rows]),
+        tuple(
+            Held(Moved(*table[f"held {k}"][:, rows]), one.sign, one.limit)
+            for k, one in enumerate(limits)
+        ),
+        number,
+        table["requests_per_s"][rows],
+        best,
+        KINDS[table["kind"][rows[best]]],
+        tuple(_described(problem, batches, row) for row in rows),
+    )
+
+
+def _described(
+    problem: PhysicsProblem, batches: Sequence[CandidateBatch], row: int
+) -> dict[str, Any]:
+    """The deployment under the names of the command line; `batches` lie one behind the other."""
+    for batch in batches:
+        if row < len(batch):
+            return describe_deployment(batch, int(row), problem.machines)
+        row -= len(batch)
+    raise IndexError(row)
