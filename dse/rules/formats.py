@@ -117,3 +117,42 @@ def mx_padding(width: Width) -> Floats:
     """(n,) columns that the fullest rank holds over an even share: whole blocks of 32."""
     blocks = np.ceil(np.ceil(width.total / MX_BLOCK) / width.ranks)
     return blocks * MX_BLOCK * width.ranks / np.maximum(width.total, 1.0)
+
+
+def _no_kernel(case: Case, formats: dict[str, tuple[str, ...]]) -> Found:
+    """Weights in a format on families of chips for which there is neither a kernel that multiplies
+    in it nor one that unpacks it (`dse.physics.unpacked`)."""
+    for dtype, families in formats.items():
+        code, lacks = CODE[dtype], np.array([family in families for family in case.families])
+        for part, codes in case.dtypes.items():
+            if code not in codes or not lacks.any():
+                continue
+            mine = (case.batch.weight_dtype[part] == code) & lacks[case.batch.chip]
+
+            def words(i: int, of: str = f"{part} weights in {dtype}") -> str:
+                return f"{of} on {case.families[case.batch.chip[i]]}"
+
+            yield Part(mine, words)
+
+
+@rule(
+    "trtllm_format_kernels",
+    "TensorRT-LLM has a kernel for the format: fp8 from Ada on, nvfp4 from Blackwell on",
+    "Model Optimizer documentation, support matrix",
+    binds="format",
+    stacks=(TRTLLM,),
+)
+def TRTLLM_KERNELS(case: Case) -> Found:
+    old = ("volta", "ampere")
+    return _no_kernel(case, {"fp8": old, "fp8_block": old, "nvfp4": (*old, "ada", "hopper")})
+
+
+@rule(
+    "sglang_format_kernels",
+    "SGLang has a kernel for the format: nvfp4 on NVIDIA GPUs alone",
+    "SGLang pull request 19652: NVFP4 by Marlin on NVIDIA GPUs from SM75 on",
+    binds="format",
+    stacks=(SGLANG,),
+)
+def SGLANG_KERNELS(case: Case) -> Found:
+    return _no_kernel(case, {"nvfp4": ("cdna2", "cdna3", "cdna4", "cdna5")})

@@ -166,6 +166,12 @@ SERVING: dict[str, Candidate] = {
         chip="mi300x",
         load={"backend": "vllm"},
     ),
+    "trtllm_format_kernels": Candidate(
+        deployment=degrees(), dtype="nvfp4", load={"backend": "trtllm"}
+    ),
+    "sglang_format_kernels": Candidate(
+        deployment=degrees(), dtype="nvfp4", chip="mi355x", load={"backend": "sglang"}
+    ),
     "int8_widths": Candidate(
         sizes={"intermediate_size": 14344},
         deployment=degrees(),
