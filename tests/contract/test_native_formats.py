@@ -107,3 +107,22 @@ def test_unpacked_weights_reach_less_than_16_bit_ones() -> None:
         cell, wide = (chip, CODE[dtype]), (chip, CODE["bf16"])
         assert law.s_per_flop[cell] == pytest.approx(law.s_per_flop[wide] / 0.9, rel=1e-9)
         assert law.s_per_byte[cell] == pytest.approx(law.s_per_byte[wide] / 0.95, rel=1e-9)
+
+
+def test_chips_of_one_family_say_the_same_of_their_formats() -> None:
+    """What a relative has a peak of is listed, or said to be without one."""
+    for family in ("hopper", "ada", "ampere", "blackwell"):
+        chips = [chip for chip in CHIPS if chip.family == family]
+        for chip in chips:
+            listed = {*chip.peak_flops_per_s, *(one.format for one in chip.without_peak)}
+            assert set(chip.peak_flops_per_s).isdisjoint(one.format for one in chip.without_peak)
+            assert {name for one in chips for name in one.peak_flops_per_s} == listed, chip.id
+
+
+def test_a_format_without_a_peak_is_unpacked_and_said_so() -> None:
+    chip = CATALOG.chips["h100_nvl"]
+    assert not chip.computes("fp8")
+    assert "no dense peak" in chip.not_computed("fp8")
+    assert "does not multiply in mxfp4" in chip.not_computed("mxfp4")
+    assert "more slowly" in CATALOG.chips["b300_sxm"].not_computed("int8")
+    assert chip.not_computed("bf16") == ""

@@ -285,12 +285,11 @@ def assumptions(
 
 def _unpacked(chip: Chip, formats: Iterable[str]) -> list[str]:
     """What is said of weights in formats that the chip does not multiply in."""
-    names = ", ".join(dict.fromkeys(name for name in formats if not chip.computes(name)))
-    if not names:
-        return []
     return [
-        f"{chip.id} does not multiply in {names}: the weights are unpacked to 16 bits, at the cost "
-        "of kernels that do so elsewhere, and no faster than a native format as narrow (assumed)"
+        f"{why}: the weights are unpacked to 16 bits, at the cost of kernels that do so elsewhere, "
+        "and no faster than a native format as narrow (assumed)"
+        for why in map(chip.not_computed, dict.fromkeys(formats))
+        if why
     ]
 
 
