@@ -20,46 +20,41 @@ from dse.schema.dtypes import BITS, DTYPES
 from dse.space.candidates import Floats
 
 _ELEMENT_BITS = np.array([float(int(bits)) for bits in BITS.values()])
-_WHOLE = [TRAINED.get(name, NONE) for name in DTYPES]
-_AWARE = [AWARE if int(bits) < PTQ_FREE_BITS else NONE for bits in BITS.values()]
-
-
-def training_penalty(
-    whole: NDArray[np.intp], end: NDArray[np.intp], loss: Floats, part: str = "share"
-) -> Floats:
-    """(n,) nats added by training in the format of code `whole` and, where it is another of 6 bits
-    or less, its end in `end`. `part`: `share`, or `low` and `high` of the 80% interval."""
-    first = np.array([getattr(one, part) for one in _WHOLE])[whole]
-    last = np.array([getattr(one, part) for one in _AWARE])[end]
-    return (first + np.where(end != whole, last, 0.0)) * loss
+_PARTS = ("share", "low", "high")
+_WHOLE = {p: np.array([getattr(TRAINED.get(d, NONE), p) for d in DTYPES]) for p in _PARTS}
+_NARROW = _ELEMENT_BITS < PTQ_FREE_BITS
+# Of the penalty of weights quantised after training, which is its value.
+_AFTER = {"share": 1.0, "low": PTQ_FACTOR_LOW / PTQ_FACTOR, "high": PTQ_FACTOR_HIGH / PTQ_FACTOR}
 
 
 @record
 class FormatLoss:
-    """Nats that number formats add, (n,): in `training`, and by quantising after it (`deployed`);
-    `whole` and `end` as for `training_penalty`, `loss` without them."""
+    """Nats that number formats add, (n,): in `training`, and by quantising after it (`deployed`).
+
+    `whole` and `end` are the codes of the formats of the whole training and of its end, `loss` is
+    what the law says without them, and `rounded` what quantising to the format of the end after
+    training would add, 0 where the two formats are one."""
 
     training: Floats
     deployed: Floats
     whole: NDArray[np.intp]
     end: NDArray[np.intp]
     loss: Floats
+    rounded: Floats
 
     @property
     def narrow(self) -> NDArray[np.bool_]:
         """(n,) whether training was in a format that may cost something."""
-        return (np.array([one.high for one in _WHOLE])[self.whole] > 0.0) | (
-            (np.array([one.high for one in _AWARE])[self.end] > 0.0) & (self.end != self.whole)
-        )
+        return (_WHOLE["high"][self.whole] > 0.0) | (_NARROW[self.end] & (self.end != self.whole))
 
     def interval(self, i: int) -> tuple[float, float]:
         """Of both together, of candidate `i`; 80%."""
-        one = slice(i, i + 1)
+        loss, rounded, deployed = self.loss[i], self.rounded[i], self.deployed[i]
         ends = []
-        for part, factor in (("low", PTQ_FACTOR_LOW), ("high", PTQ_FACTOR_HIGH)):
-            trained = training_penalty(self.whole[one], self.end[one], self.loss[one], part)
-            ends.append(float((trained + self.deployed[one] * (factor / PTQ_FACTOR))[0]))
-        return ends[0], ends[1]
+        for part in ("low", "high"):
+            aware = min(getattr(AWARE, part) * loss, rounded * _AFTER[part])
+            ends.append(_WHOLE[part][self.whole[i]] * loss + aware + deployed * _AFTER[part])
+        return float(ends[0]), float(ends[1])
 
 
 def format_loss(
@@ -71,14 +66,17 @@ def format_loss(
     parameters: Floats,
 ) -> FormatLoss:
     """What the formats of n models add to their `loss`: weights of code `deployed`, trained in
-    `whole` and `end`. Every format of 6 bits or less is a quantisation but the one that training
-    ended in: weights trained in one 4-bit format are rounded again for another."""
-    bits = _ELEMENT_BITS[deployed]
-    after = quantisation_penalty(bits, training_tokens, parameters)
-    return FormatLoss(
-        training_penalty(whole, end, loss),
-        np.where(deployed == end, 0.0, after),
-        whole,
-        end,
-        loss,
-    )
+    `whole` and at the end in `end`.
+
+    Every format of 6 bits or less is a quantisation but the one that training ended in: weights
+    trained in one 4-bit format are rounded again for another. A training whose end alone knew of
+    the format costs no more than quantising after it, which it starts from."""
+    after = quantisation_penalty(_ELEMENT_BITS[deployed], training_tokens, parameters)
+    training = _WHOLE["share"][whole] * loss
+    rounded = np.zeros(len(loss))
+    at_the_end = end != whole
+    if at_the_end.any():
+        rounded = quantisation_penalty(_ELEMENT_BITS[end], training_tokens, parameters) * at_the_end
+        training = training + np.minimum(AWARE.share * loss, rounded)
+    deployed_nats = np.where(deployed == end, 0.0, after)
+    return FormatLoss(training, deployed_nats, whole, end, loss, rounded)

@@ -274,7 +274,8 @@ def test_native_four_bit_weights_are_not_quantised_again():
     metrics = metrics_of(problem, served.values, adapt)
     loss = metrics.quality.predicted_loss[0]
     assert metrics.formats.deployed[0] == 0.0
-    assert metrics.values["predicted_loss"][0] == pytest.approx(loss * (1.0 + AWARE.share))
+    added = metrics.values["predicted_loss"][0] - loss
+    assert 0.0 < added <= AWARE.share * loss
 
 
 def test_a_model_that_the_axes_cannot_say_is_refused(case):
