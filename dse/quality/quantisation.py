@@ -58,9 +58,9 @@ TRAINED = {
     "nvfp4": InTraining(0.0018, 0.00021, 0.015, _NVFP4, "2025-09", "derived"),
     "mxfp4": InTraining(0.0062, 0.0046, 0.019, _MXFP4, "2025-09", "derived"),
 }
-# The end of training alone, weights rounded as they will be served (quantisation-aware). What
-# is assumed does not beat what was measured: no less than the dearest format above, and no more than
-# quantising after training.
+# The end of training alone, with weights rounded as they will be served (quantisation-aware). What
+# is assumed does not beat what was measured: it costs as much as the dearest format above, and no
+# more than quantising after training.
 AWARE = InTraining(0.0062, 0.0, 0.019, _END, "2025-11", "assumed")
 
 SOURCE = (

@@ -18,8 +18,10 @@ import numpy as np
 
 from dse.rules.case import Case, Width
 from dse.rules.kinds import SGLANG, TRTLLM, VLLM, Found, Part, Rule, rule, whole
-from dse.schema.dtypes import CODE
+from dse.schema.dtypes import BITS, CODE, DTYPES
 from dse.space.candidates import Floats
+
+FOUR_BITS = np.array([int(bits) == 4 for bits in BITS.values()])
 
 
 def _blocks(case: Case, dtype: str, size: float, inner_only: bool = False) -> Found:
@@ -156,3 +158,26 @@ def TRTLLM_KERNELS(case: Case) -> Found:
 )
 def SGLANG_KERNELS(case: Case) -> Found:
     return _no_kernel(case, {"nvfp4": ("cdna2", "cdna3", "cdna4", "cdna5")})
+
+
+@rule(
+    "cache_format",
+    "a cache of 4 bits is in a format that the chip multiplies in; none is in int4",
+    "TensorRT-LLM documentation, quantization (NVFP4 KV cache, Blackwell); SGLang documentation, "
+    "quantized KV cache (fp8, fp4 on Blackwell); vLLM documentation, quantized KV cache (fp8)",
+    binds="format",
+    stacks=(VLLM, SGLANG, TRTLLM),
+)
+def CACHE(case: Case) -> Found:
+    cache = case.batch.kv_dtype
+    if case.machines is None or not (narrow := FOUR_BITS[cache]).any():
+        return
+    computed = case.machines.native_dtype[case.batch.chip, cache]
+    yield Part(
+        narrow & ~computed,
+        lambda i: (
+            f"a cache in {DTYPES[cache[i]]} on {case.machines.ids[case.batch.chip[i]]}"
+            if case.machines
+            else ""
+        ),
+    )
