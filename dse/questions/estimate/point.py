@@ -255,7 +255,7 @@ def assumptions(
             f"kernel efficiencies of {chip} are {kind} ({spec.efficiency}): no kernel of this chip "
             "and dtype was measured"
         )
-    sentences += _unpacked(spec, deployment["weight_dtypes"].values())
+    sentences += _unpacked(spec, deployment.get("weight_dtypes", {}).values())
     sentences += [f"{chip}: {text}" for text in spec.assumed]
     sentences += [f"{system.id}: {text}" for text in system.assumed]
     sentences += [f"{chip}: no figure for {name}" for name in spec.missing]
