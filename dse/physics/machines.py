@@ -20,10 +20,11 @@ from dse.physics.kin import kin_of
 from dse.physics.power import Power, compile_power
 from dse.physics.racks import RackTable, rack_table
 from dse.physics.tiers import TierTable, tier_table
+from dse.physics.unpacked import native_first, unpacked_law
 from dse.schema.calibration import KINDS
 from dse.schema.catalog import Catalog
 from dse.schema.chip import ROOFLINE, Chip
-from dse.schema.dtypes import ARITHMETIC, CODE, DTYPES, arithmetic
+from dse.schema.dtypes import CODE, DTYPES, arithmetic
 from dse.schema.efficiency import Efficiency, Law
 from dse.schema.rack import Rack
 
@@ -90,7 +91,7 @@ def compile_machines(
     pairs = list(zip(rows, efficiencies, strict=True))
     links = [np.nan_to_num(s.levels[0].bytes_per_s_per_direction, nan=np.inf) for s in systems]
     kind = np.array(
-        [[_worst_kind(e, dtype) for dtype in DTYPES] for e in efficiencies], dtype=np.intp
+        [[_worst_kind(*pair, dtype) for dtype in DTYPES] for pair in pairs], dtype=np.intp
     )
     unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else ()
     machines = Machines(
@@ -106,13 +107,11 @@ def compile_machines(
         floor_s_per_byte=np.array([1 / row.memories[0].bytes_per_s for row in rows]),
         expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
         fabric=compile_fabric(systems, efficiencies),
-        native_dtype=np.array(
-            [[arithmetic(dtype) in row.peak_flops_per_s for dtype in DTYPES] for row in rows]
-        ),
+        native_dtype=np.array([[row.computes(dtype) for dtype in DTYPES] for row in rows]),
         law_kind=kind,
         block_law_kind={
             name: np.array(
-                [[_block_kind(e, name, dtype) for dtype in DTYPES] for e in efficiencies],
+                [[_block_kind(*pair, name, dtype) for dtype in DTYPES] for pair in pairs],
                 dtype=np.intp,
             )
             for name in unmeasured
@@ -136,27 +135,19 @@ def compile_machines(
 
 
 def calibrated_machines(machines: Machines, factors: Mapping[str, float]) -> Machines:
-    """The machines with every kernel factor applied."""
-    if not factors:
-        return machines
-    return replace(
-        machines,
-        laws=calibrated_laws(
-            machines.laws,
-            machines.classes,
-            machines.native_dtype,
-            machines.floor_s_per_byte,
-            factors,
-        ),
-        fabric=calibrated_fabric(machines.fabric, factors),
-    )
+    """The machines with every kernel factor applied, native formats first."""
+    laws, fabric = machines.laws, machines.fabric
+    if factors:
+        floor, native = machines.floor_s_per_byte, machines.native_dtype
+        laws = calibrated_laws(laws, machines.classes, native, floor, factors)
+        fabric = calibrated_fabric(fabric, factors)
+    return replace(machines, laws=native_first(laws, machines.native_dtype), fabric=fabric)
 
 
 def compute_dtype(chip: Chip, dtype: str) -> str:
     """The arithmetic that runs weights of `dtype` on a chip: its own where the chip has it, else
-    that of 16-bit activations (weight-only formats are unpacked on the way to the multiplier)."""
-    own = arithmetic(dtype)
-    return own if own in ARITHMETIC and own in chip.peak_flops_per_s else "bf16"
+    that of 16-bit activations (`dse.physics.unpacked`)."""
+    return arithmetic(dtype) if chip.computes(dtype) else "bf16"
 
 
 def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
@@ -180,27 +171,28 @@ def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> t
 
 def _law(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[Law, str]:
     """The law measured for weights of `dtype` if there is one, else the law of the arithmetic that
-    they run on."""
+    they run on; of weights that are unpacked, the law of that."""
     laws = efficiency.operators[operator]
     runs_on = compute_dtype(chip, dtype)
-    if dtype in laws and (runs_on == arithmetic(dtype) or operator == "experts"):
+    if runs_on != arithmetic(dtype):
+        return unpacked_law(operator, chip, laws, dtype), runs_on
+    if dtype in laws:
         return laws[dtype], runs_on
     if runs_on in laws:
         return laws[runs_on], runs_on
     return laws["bf16"], "bf16"
 
 
-def _worst_kind(efficiency: Efficiency, dtype: str) -> int:
+def _worst_kind(chip: Chip, efficiency: Efficiency, dtype: str) -> int:
     names = ("gemm",) if efficiency.provenance else ("gemm", "experts")
-    return _kind_of(efficiency, names, dtype)
+    return _kind_of(chip, efficiency, names, dtype)
 
 
-def _block_kind(efficiency: Efficiency, name: str, dtype: str) -> int:
+def _block_kind(chip: Chip, efficiency: Efficiency, name: str, dtype: str) -> int:
     """Of a device measured here, whose experts and latent attention were not; else no worse than
     `_worst_kind`."""
-    return _kind_of(efficiency, (name,), dtype) if efficiency.provenance else 0
+    return _kind_of(chip, efficiency, (name,), dtype) if efficiency.provenance else 0
 
 
-def _kind_of(efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
-    laws = [efficiency.operators[name] for name in names]
-    return max(KINDS.index(one.get(dtype, one["bf16"]).kind) for one in laws)
+def _kind_of(chip: Chip, efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
+    return max(KINDS.index(_law(name, chip, efficiency, dtype)[0].kind) for name in names)

@@ -158,7 +158,8 @@ def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str,
             result[metric] = [float(low[0]), float(high[0])]
     if "watts_per_chip" in result:
         result["watts_per_chip"] = _within_power(metrics, i, result["watts_per_chip"])
-    return result | quality_intervals(metrics.quality, i, values) | study_intervals(values, result)
+    result |= quality_intervals(metrics.quality, i, values, metrics.formats)
+    return result | study_intervals(values, result)
 
 
 def _demanded(values: Mapping[str, Any]) -> bool:

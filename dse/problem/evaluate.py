@@ -26,14 +26,8 @@ from dse.physics.parameters import (
 from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
-from dse.quality.laws import (
-    DEFAULT,
-    UNIQUE_TOKENS,
-    Quality,
-    quality,
-    quantisation_penalty,
-    tokens_at_compute,
-)
+from dse.problem.format_loss import FormatLoss, format_loss
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality, quality, tokens_at_compute
 from dse.rules.case import Case, Searched, stack_of
 from dse.rules.registry import judge
 from dse.schema.calibration import KINDS
@@ -48,7 +42,6 @@ SHAPE_METRICS = (
     "tokens_per_active_parameter",
 )
 ASKED = ("training_flops", *SHAPE_METRICS, *ATTENTION_METRICS)
-_ELEMENT_BITS = np.array([float(int(BITS[dtype])) for dtype in DTYPES])
 MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
 _BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
 
@@ -101,6 +94,7 @@ class Metrics:
     values: Mapping[str, Floats]
     violations: Mapping[str, Floats]
     quality: Quality
+    formats: FormatLoss
     performance: Performance
     parameters: Parameters
     provenance: NDArray[np.intp]  # index into machines.KINDS: the worst law that was used
@@ -180,11 +174,13 @@ def _evaluate(
         affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
         tokens = np.where(np.isnan(tokens), affordable, tokens)
     shape_quality = shape_quality_of(batch, count, tokens, law, unique_tokens)
-    bits = _deployed_bits(batch)
-    penalty = np.where(
-        bits < batch.trained_bits,
-        quantisation_penalty(bits, tokens, shape_quality.quantised_parameters),
-        0.0,
+    formats = format_loss(
+        batch.trained_whole,
+        batch.trained_in,
+        _deployed_format(batch),
+        shape_quality.predicted_loss,
+        tokens,
+        shape_quality.quantised_parameters,
     )
     price = machines.usd_per_chip_hour[batch.chip]
     prices = cost(
@@ -224,7 +220,7 @@ def _evaluate(
         "distance_to_floor": performance.decode_step_s / performance.latency_floor_s,
         "mfu": performance.mfu,
         "mbu": performance.mbu,
-        "predicted_loss": shape_quality.predicted_loss + penalty,
+        "predicted_loss": formats.loss + (formats.training + formats.deployed),
         "dense_equivalent_parameters": shape_quality.dense_equivalent_parameters,
         "total_parameters": count.total,
         "active_parameters": count.active,
@@ -259,6 +255,7 @@ def _evaluate(
         violations=judge(case),
         case=case,
         quality=shape_quality,
+        formats=formats,
         performance=performance,
         parameters=count,
         provenance=worst_kind(batch, machines),
@@ -344,13 +341,10 @@ def shape_quality_of(
     )
 
 
-def _deployed_bits(batch: CandidateBatch) -> Floats:
-    """(n,) bits of the weights that hold most of the model: experts where it has some."""
-    moe = experts_of(batch)
-    bits = _ELEMENT_BITS[batch.weight_dtype["mlp"]]
-    if moe is None:
-        return bits
-    return np.where(moe.count > 0.0, _ELEMENT_BITS[batch.weight_dtype["experts"]], bits)
+def _deployed_format(batch: CandidateBatch) -> NDArray[np.intp]:
+    """(n,) codes of the weights that hold most of the model: experts where it has some."""
+    moe, dense = experts_of(batch), batch.weight_dtype["mlp"]
+    return dense if moe is None else np.where(moe.count > 0.0, batch.weight_dtype["experts"], dense)
 
 
 def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:

@@ -3,6 +3,7 @@ tokens are from compute-optimal."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from dse.answer.numbers import large as amount
 from dse.answer.numbers import number, significant
 from dse.physics.intervals import EQUIVALENT_FACTOR
 from dse.problem.evaluate import Metrics
+from dse.problem.format_loss import FormatLoss
 from dse.quality import quantisation
 from dse.quality.law import Quality, Range
 from dse.quality.laws import DEFAULT, LAWS
@@ -23,19 +25,22 @@ OVERTRAINING = ("compute_optimal_tokens", "overtraining_ratio", "loss_given_up")
 
 
 def describe_quality(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Of candidate `i`, whose metrics are `values`: the law, the nats that quantising adds, how far
-    it is over-trained, and in what it lies outside the law's data. Numbers are null and lists empty
-    where no loss is predicted."""
+    """Of candidate `i`, whose metrics are `values`: the law, the nats that quantising adds (and,
+    where one of the batch was trained in a narrow format, those that this adds), how far it is
+    over-trained, and in what it lies outside the law's data. Numbers are null and lists empty where
+    no loss is predicted."""
+    narrow = bool(metrics.formats.narrow.any())
     if values["predicted_loss"] is None:
         return {
             "quality_law": metrics.quality.law,
             "quantisation_loss": None,
+            **({"training_format_loss": None} if narrow else {}),
             **dict.fromkeys(OVERTRAINING),
             "extrapolates": [],
             "at_bounds": [],
         }
-    quality = metrics.quality
-    added = values["predicted_loss"] - float(quality.predicted_loss[i])
+    quality, formats = metrics.quality, metrics.formats
+    added = float(formats.deployed[i])
     outside = [name for name, flags in quality.extrapolates.items() if flags[i]]
     if added > 0.0:
         sizes = (quality.quantised_parameters[i : i + 1], np.array([values["training_tokens"]]))
@@ -47,6 +52,7 @@ def describe_quality(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dic
     return {
         "quality_law": quality.law,
         "quantisation_loss": added,
+        **({"training_format_loss": float(formats.training[i])} if narrow else {}),
         **describe_overtraining(quality, i, values["training_tokens"]),
         "extrapolates": sorted(outside),
         "at_bounds": sorted(name for name, flags in quality.at_bound.items() if flags[i]),
@@ -72,10 +78,11 @@ def _ends(ranges: Mapping[str, Range]) -> dict[str, list[float]]:
 
 
 def quality_intervals(
-    quality: Quality, i: int, values: Mapping[str, Any]
+    quality: Quality, i: int, values: Mapping[str, Any], formats: FormatLoss
 ) -> dict[str, list[float]]:
     """80% intervals of loss and dense equivalent: the latter is off by `EQUIVALENT_FACTOR`, and the
-    former what the law's dense form makes of that. Empty where there is no dense equivalent."""
+    former what the law's dense form makes of that and, independent of it, what number formats may
+    add. Empty where there is no dense equivalent."""
     equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
     if equivalent is None or values["predicted_loss"] is None:
         return {}
@@ -84,11 +91,16 @@ def quality_intervals(
     factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
     ends = np.array([equivalent * factor, equivalent / factor])
     losses = dense(ends, np.array([tokens, tokens])).loss
-    # What quantising the weights adds is the same at both ends: its own error is not known.
-    law = dense(np.array([equivalent]), np.array([tokens])).loss
-    losses += values["predicted_loss"] - law
+    law, loss = dense(np.array([equivalent]), np.array([tokens])).loss, values["predicted_loss"]
+    losses += loss - law
+    low, high = float(losses[0]), float(losses[1])
+    least, most = formats.interval(i)
+    if most > 0.0:
+        added = float(formats.training[i] + formats.deployed[i])
+        low = loss - math.hypot(loss - low, added - least)
+        high = loss + math.hypot(high - loss, most - added)
     return {
-        "predicted_loss": [float(losses[0]), float(losses[1])],
+        "predicted_loss": [low, high],
         "dense_equivalent_parameters": [float(ends[1]), float(ends[0])],
     }
 
@@ -107,7 +119,7 @@ def quality_words(answer: Mapping[str, Any]) -> list[str]:
         f"it extrapolates in {', '.join(outside)}" if outside else "inside what it was fitted on"
     )
     words = [f"Loss by the quality law {name} (docs/quality.md): {where}."]
-    words += _quantisation_words(answer)
+    words += _training_format_words(answer) + _quantisation_words(answer)
     if answer["at_bounds"]:
         held = ", ".join(map(_words, answer["at_bounds"]))
         words.append(f"Held at the end of its range: {held}.")
@@ -129,10 +141,24 @@ def _quantisation_words(answer: Mapping[str, Any]) -> list[str]:
         if quantity in answer["extrapolates"]
     ]
     where = f", extrapolated in {' and '.join(outside)}" if outside else ""
+    factors = (quantisation.PTQ_FACTOR_LOW, quantisation.PTQ_FACTOR_HIGH)
+    least, most = (added * factor / quantisation.PTQ_FACTOR for factor in factors)
     return [
         f"Of it {added:.4f} nats come from quantising the weights after training (Kumar et al. "
-        f"2024, fitted on integer formats{where}); the dense-equivalent parameters are those of "
-        "the loss before that."
+        f"2024, times {quantisation.PTQ_FACTOR:g} as published checkpoints ask for{where}; by "
+        f"these {least:.4f} to {most:.4f}); the dense-equivalent parameters are those of the loss "
+        "before that."
+    ]
+
+
+def _training_format_words(answer: Mapping[str, Any]) -> list[str]:
+    """What of the loss is the format of the training."""
+    added = answer.get("training_format_loss")
+    if added is None or added < LEAST_NATS:
+        return []
+    return [
+        f"Of it {added:.4f} nats come from training in a narrow format (published runs; "
+        "docs/quality.md)."
     ]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dse.schema.blocks import BLOCK_SIZES
+from dse.schema.dtypes import DTYPES
 from dse.schema.model import BlockSpec, Model
+from dse.space.batches import whole_training
 from dse.space.candidates import CandidateBatch
 
 
 def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | None) -> Model:
-    """The shape of candidate `i`, trained in 16 bits; what it does not have is left
+    """The shape of candidate `i`, its weights kept in 16 bits; what it does not have is left
     out."""
     blocks = tuple(
         BlockSpec(
@@ -23,7 +25,8 @@ def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | 
         for block in batch.blocks
         if block.count[i] > 0
     )
-    modules = batch.prediction_layers
+    modules, trained_in = batch.prediction_layers, DTYPES[batch.trained_in[i]]
+    said = trained_in != "bf16" and whole_training(trained_in) == batch.trained_whole[i]
     return Model(
         id=name,
         name=name,
@@ -36,6 +39,7 @@ def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | 
         training_tokens=training_tokens,
         source="searched",
         prediction_layers=None if modules is None else int(modules[i]),
+        trained_in=trained_in if said else None,
     )
 
 

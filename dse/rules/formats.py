@@ -19,8 +19,10 @@ import numpy as np
 from dse.physics.alignment import MX_BLOCK
 from dse.rules.case import Case, Width
 from dse.rules.kinds import SGLANG, TRTLLM, VLLM, Found, Part, Rule, rule, whole
-from dse.schema.dtypes import CODE
+from dse.schema.dtypes import BITS, CODE, DTYPES
 from dse.space.candidates import Floats
+
+FOUR_BITS = np.array([int(bits) == 4 for bits in BITS.values()])
 
 
 def _blocks(case: Case, dtype: str, size: float, inner_only: bool = False) -> Found:
@@ -117,3 +119,65 @@ def mx_padding(width: Width) -> Floats:
     """(n,) columns that the fullest rank holds over an even share: whole blocks of 32."""
     blocks = np.ceil(np.ceil(width.total / MX_BLOCK) / width.ranks)
     return blocks * MX_BLOCK * width.ranks / np.maximum(width.total, 1.0)
+
+
+def _no_kernel(case: Case, formats: dict[str, tuple[str, ...]]) -> Found:
+    """Weights in a format on families of chips for which there is neither a kernel that multiplies
+    in it nor one that unpacks it (`dse.physics.unpacked`)."""
+    for dtype, families in formats.items():
+        code, lacks = CODE[dtype], np.array([family in families for family in case.families])
+        for part, codes in case.dtypes.items():
+            if code not in codes or not lacks.any():
+                continue
+            mine = (case.batch.weight_dtype[part] == code) & lacks[case.batch.chip]
+
+            def words(i: int, of: str = f"{part} weights in {dtype}") -> str:
+                return f"{of} on {case.families[case.batch.chip[i]]}"
+
+            yield Part(mine, words)
+
+
+@rule(
+    "trtllm_format_kernels",
+    "TensorRT-LLM has a kernel for the format: fp8 from Ada on, nvfp4 from Blackwell on",
+    "Model Optimizer documentation, support matrix",
+    binds="format",
+    stacks=(TRTLLM,),
+)
+def TRTLLM_KERNELS(case: Case) -> Found:
+    old = ("volta", "ampere")
+    return _no_kernel(case, {"fp8": old, "fp8_block": old, "nvfp4": (*old, "ada", "hopper")})
+
+
+@rule(
+    "sglang_format_kernels",
+    "SGLang has a kernel for the format: nvfp4 on NVIDIA GPUs alone",
+    "SGLang pull request 19652: NVFP4 by Marlin on NVIDIA GPUs from SM75 on",
+    binds="format",
+    stacks=(SGLANG,),
+)
+def SGLANG_KERNELS(case: Case) -> Found:
+    return _no_kernel(case, {"nvfp4": ("cdna2", "cdna3", "cdna4", "cdna5")})
+
+
+@rule(
+    "cache_format",
+    "a cache of 4 bits is in a format that the chip multiplies in; none is in int4",
+    "TensorRT-LLM documentation, quantization (NVFP4 KV cache, Blackwell); SGLang documentation, "
+    "quantized KV cache (fp8, fp4 on Blackwell); vLLM documentation, quantized KV cache (fp8)",
+    binds="format",
+    stacks=(VLLM, SGLANG, TRTLLM),
+)
+def CACHE(case: Case) -> Found:
+    cache = case.batch.kv_dtype
+    if case.machines is None or not (narrow := FOUR_BITS[cache]).any():
+        return
+    computed = case.machines.native_dtype[case.batch.chip, cache]
+    yield Part(
+        narrow & ~computed,
+        lambda i: (
+            f"a cache in {DTYPES[cache[i]]} on {case.machines.ids[case.batch.chip[i]]}"
+            if case.machines
+            else ""
+        ),
+    )

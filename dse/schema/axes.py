@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from dse.errors import InputError
 from dse.record import record
+from dse.schema.dtypes import TRAINABLE
 
 Section = Literal["model", "deployment"]
 Kind = Literal["size", "flag", "name", "tokens", "dtype", "chip", "tier"]
@@ -155,6 +156,13 @@ AXES: Mapping[str, AxisRule] = {
     ),
     "interleave_moe_layer_step": _expert("of the layers after these, every n-th has experts"),
     "training_tokens": _model("tokens the model is trained on", kind="tokens", unconditional=True),
+    "trained_in": _model(
+        "format that the model is trained in, 16 bits where it is left out; int4: the end of "
+        "training alone",
+        kind="dtype",
+        names=TRAINABLE,
+        unconditional=True,
+    ),
     "chip": _deployed("chip of the catalog, or `all` that have the price", "chip"),
     "chips": _deployed("chips in all; replicas follow", required=False),
     "replicas": _deployed("independent instances; chips follow", required=False),

@@ -201,7 +201,8 @@ class _Reader:
             return value
         if kind == "tokens" and (value := _tokens(item)) is not None:
             return value
-        names = {"name": AXES[name].names, "dtype": DTYPES, "chip": self.chips, "tier": TIERS}
+        own = AXES[name].names
+        names = {"name": own, "dtype": own or DTYPES, "chip": self.chips, "tier": TIERS}
         if kind in names and isinstance(item, str):
             item = ALIASES.get(item, item) if kind == "dtype" else item
             if item in names[kind]:

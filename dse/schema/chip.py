@@ -14,11 +14,11 @@ from typing import Any, Literal, get_args
 
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.dtypes import ARITHMETIC
-from dse.schema.figure import Figure, Figured, reasons
+from dse.schema.dtypes import ARITHMETIC, arithmetic
+from dse.schema.figure import Figure, Figured, Kind, reasons
 from dse.schema.loader import Document, load_yaml
 from dse.schema.prices import PRICES, PURCHASES
-from dse.schema.reader import Field, Listed, Table, Text, Whole, Word, read
+from dse.schema.reader import Date, Field, Listed, Table, Text, Whole, Word, read
 from dse.units import example
 
 Availability = Literal[
@@ -50,6 +50,16 @@ HYPOTHETICAL = "hypothetical"
 
 
 @record
+class UnratedFormat:
+    """A format that matrix units multiply in, its dense peak unknown."""
+
+    format: str
+    kind: str
+    source: str
+    date: str
+
+
+@record
 class Memory:
     """One memory of a chip; NaN where the figure is not known."""
 
@@ -69,7 +79,8 @@ class Chip:
     published values of figures of which none could be believed. `backend` is the serving software
     that is meant where an estimate of one point names none. `idle_w`: drawn with weights loaded and
     nothing to do; `matmul_w`: at the measured rate of large matrix products, where not `tdp_w`.
-    A hypothetical chip was made from the chip `derived_from` by the `changes`.
+    `without_peak`: formats that its matrix units multiply in and of which no dense peak was
+    published. A hypothetical chip was made from the chip `derived_from` by the `changes`.
     """
 
     id: str
@@ -96,6 +107,7 @@ class Chip:
     missing: tuple[str, ...]
     notes: tuple[str, ...]
     not_chosen: tuple[Figure, ...]
+    without_peak: tuple[UnratedFormat, ...]
     file: str
     derived_from: str = ""
     changes: tuple[str, ...] = ()
@@ -106,6 +118,23 @@ class Chip:
 
     def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)
+
+    def computes(self, dtype: str) -> bool:
+        """Whether its matrix units multiply weights of `dtype`: a dense peak is listed, and not
+        below that of 16 bits (the int8 units of B300 are: there 16 bits are faster)."""
+        peak = self.peak_flops_per_s.get(arithmetic(dtype), 0.0)
+        return peak > 0.0 and peak >= self.peak_flops_per_s.get("bf16", 0.0)
+
+    def not_computed(self, dtype: str) -> str:
+        """Why weights of `dtype` are unpacked to 16 bits here; empty where they are not."""
+        own = arithmetic(dtype)
+        if self.computes(dtype):
+            return ""
+        if own in self.peak_flops_per_s:
+            return f"{self.id} multiplies in {dtype} more slowly than in 16 bits"
+        if any(one.format == own for one in self.without_peak):
+            return f"{self.id} multiplies in {dtype}, of which no dense peak was published"
+        return f"{self.id} does not multiply in {dtype}"
 
     @property
     def memory_is_sram(self) -> bool:
@@ -188,6 +217,21 @@ _FIELDS = (
         meaning="memories behind the device memory",
     ),
     Field(
+        "formats_without_peak",
+        Listed(
+            Table(
+                Field("format", Word(ARITHMETIC)),
+                Field("kind", Word(get_args(Kind))),
+                Field("source", Text(1)),
+                Field("date", Date()),
+                make=UnratedFormat,
+            )
+        ),
+        (),
+        to="without_peak",
+        meaning="formats of the matrix units of which no dense peak was published",
+    ),
+    Field(
         "not_chosen",
         Table(*(Field(name, _published(name), ()) for name in DIMENSION)),
         {},
@@ -239,6 +283,7 @@ def read_chip(document: Document, table: Table[dict[str, Any]] = CHIP) -> Chip:
         assumed=reasons(listed),
         missing=tuple(name for name in expected if name not in value),
         not_chosen=tuple(one for ones in found["not_chosen"].values() for one in ones),
+        without_peak=found["without_peak"],
         file=document.file,
     )
 

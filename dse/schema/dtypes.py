@@ -25,6 +25,9 @@ ALIASES = {
     "float8_e4m3fn": "fp8", "awq": "int4", "gptq": "int4", "w4a16": "int4",
 }  # fmt: skip
 
+# Formats that shapes can be trained in (`dse.quality.quantisation`); int4 at the end alone.
+TRAINABLE = ("bf16", "fp8", "nvfp4", "mxfp4", "int4")
+
 # Weight formats whose arithmetic exists as its own peak. int4 is weight-only: it computes at the
 # activation format's peak on every chip.
 ARITHMETIC = ("bf16", "fp8", "int8", "nvfp4", "mxfp4")

@@ -42,6 +42,9 @@ LAW_KINDS = ("fitted", "derived", "assumed")
 # Seconds of launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by
 # which the smallest GEMMs undercut their fitted fixed cost.
 ELEMENTWISE_FIXED = 2e-6
+# Of the 16-bit arithmetic that experts with unpacked weights reach: w4a16 over 16-bit ones, .78
+# on H100, .73 on H200, 1.10 on L40S (measured; hardware/efficiency), their median.
+UNPACKED_EXPERTS = 0.78
 
 
 @record
@@ -118,8 +121,8 @@ class Efficiency:
     def of_chip(self, chip: Chip) -> Efficiency:
         """These laws for a chip that they were not measured on, as "file:chip": the fractions refer
         to the chip's own figures, and what was fitted elsewhere is derived here. 4-bit experts on a
-        chip without 4-bit arithmetic are unpacked and reach the fraction of 16-bit ones; where only
-        the other chip has it, 4 bits reach the fraction of fp8."""
+        chip without 4-bit arithmetic are unpacked and reach `UNPACKED_EXPERTS` of the fraction of
+        16-bit ones; where only the other chip has it, 4 bits reach the fraction of fp8."""
         return replace(
             self,
             id=f"{self.id}:{chip.id}",
@@ -169,7 +172,7 @@ class Efficiency:
         here = self.is_class or arithmetic(dtype) in self.peak_flops_per_s
         there = dtype in chip.peak_flops_per_s
         if here and not there and operator == "experts":
-            return replace(laws[dtype], compute=laws["bf16"].compute)
+            return replace(laws[dtype], compute=laws["bf16"].compute * UNPACKED_EXPERTS)
         if there and not here:
             return replace(laws[dtype], compute=laws.get("fp8", laws["bf16"]).compute)
         return laws[dtype]

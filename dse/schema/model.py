@@ -48,6 +48,7 @@ class Model:
     `weight_dtypes` has a dtype for each of `candidates.WEIGHT_PARTS`; `kv_dtype` is None where the
     checkpoint asks for no format of its own. `assumed` holds a sentence for everything that the
     source did not say; `unknown_keys` are keys of a configuration file that nothing here reads.
+    `trained_in` is the format of its training, None where nothing is said beside the checkpoint's.
     `prediction_layers` are its multi-token-prediction modules, None where that is not said;
     `architecture` is the class that its publisher names in `architectures`.
     """
@@ -65,6 +66,7 @@ class Model:
     assumed: tuple[str, ...] = ()
     unknown_keys: tuple[str, ...] = ()
     prediction_layers: int | None = None
+    trained_in: str | None = None
     architecture: str | None = None
 
     @property

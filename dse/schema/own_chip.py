@@ -77,12 +77,20 @@ class _System:
 
 
 _OWN = {"vendor": "own", "family": "own", "availability": "own", "memory_kind": "memory"}
+_FULL_ALONE = (
+    "system",
+    "figures",
+    "not_chosen",
+    "formats_without_peak",
+    "extra_memories",
+    "prices",
+)
 # The fields of a chip file, each figure among them; most may be left out.
 SHORT = Table(
     *(
         replace(one, default=_OWN.get(one.name, one.default))
         for one in CHIP.fields
-        if one.name not in ("system", "figures", "not_chosen", "extra_memories", "prices")
+        if one.name not in _FULL_ALONE
     ),
     *(Field(name, Figured(unit, bare="the file"), OPTIONAL) for name, unit in DIMENSION.items()),
     Field("system", _System(), None, meaning="id of a system, or the links of the chip"),

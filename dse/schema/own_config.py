@@ -11,11 +11,12 @@ from typing import Any
 
 from dse.errors import InputError
 from dse.schema.blocks import BLOCK_SIZES, OPTIONAL_SIZES, WEIGHT_PARTS
-from dse.schema.dtypes import DTYPES
+from dse.schema.dtypes import DTYPES, TRAINABLE
 from dse.schema.model import BlockSpec, Model, check
 
 MODEL_TYPE = "dse"
 PREDICTION = "num_nextn_predict_layers"
+TRAINED = "trained_in"
 
 
 def config_of(model: Model) -> dict[str, Any]:
@@ -29,6 +30,7 @@ def config_of(model: Model) -> dict[str, Any]:
         "tie_word_embeddings": model.tied_embeddings,
         "training_tokens": model.training_tokens,
         **({} if model.prediction_layers is None else {PREDICTION: model.prediction_layers}),
+        **({} if model.trained_in is None else {TRAINED: model.trained_in}),
         "weight_dtypes": dict(model.weight_dtypes),
         "kv_dtype": model.kv_dtype,
         "blocks": [
@@ -67,6 +69,7 @@ def model_of(config: Mapping[str, Any], source: str) -> Model:
             training_tokens=config["training_tokens"],
             source=source,
             prediction_layers=config.get(PREDICTION),
+            trained_in=config.get(TRAINED),
         )
     except KeyError as error:
         raise InputError("missing", file=source, field=str(error.args[0])) from error
@@ -81,6 +84,7 @@ def model_of(config: Mapping[str, Any], source: str) -> Model:
             tokens is None or (isinstance(tokens, int | float) and tokens >= 1),
             "null, or a number of tokens from 1",
         ),
+        (TRAINED, model.trained_in in (None, *TRAINABLE), ", ".join(TRAINABLE)),
         (PREDICTION, modules is None or (type(modules) is int and 0 <= modules <= 64), "0 to 64"),
     ):
         if not good:

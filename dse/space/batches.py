@@ -62,6 +62,7 @@ def batch_of(
         deployed_dtypes(model, dtype) for model, dtype in zip(models, weight_dtypes, strict=True)
     ]
     tier = deployment.get("offload_tier")
+    trained = np.array([trained_codes(model) for model in models], dtype=np.intp).T
     return CandidateBatch(
         hidden_size=column([model.hidden_size for model in models]),
         vocab_size=column([model.vocab_size for model in models]),
@@ -76,7 +77,8 @@ def batch_of(
         training_tokens=column(
             [np.nan if m.training_tokens is None else m.training_tokens for m in models]
         ),
-        trained_bits=column([_trained_bits(model) for model in models]),
+        trained_whole=trained[0],
+        trained_in=trained[1],
         **{
             axis: np.broadcast_to(column(deployment[axis]), n).copy()
             for axis in (
@@ -100,10 +102,19 @@ def _prediction_layers(models: Sequence[Model]) -> Floats | None:
     return np.array([1.0 if count is None else float(count) for count in said])
 
 
-def _trained_bits(model: Model) -> float:
-    """Bits of an element of the narrowest weights that the checkpoint was published with: block
-    scales are not precision."""
-    return float(min(int(BITS[model.weight_dtypes[part]]) for part in WEIGHT_PARTS))
+def trained_codes(model: Model) -> tuple[int, int]:
+    """Codes of the formats of the whole training and of its end: what the model says, else 16 bits
+    and that of the narrowest weights that the checkpoint was published with."""
+    if model.trained_in is not None:
+        return whole_training(model.trained_in), CODE[model.trained_in]
+    formats = (model.weight_dtypes[part] for part in WEIGHT_PARTS)
+    return BF16, CODE[min(formats, key=lambda name: int(BITS[name]))]
+
+
+def whole_training(trained_in: str) -> int:
+    """The code of the format of a whole training that ends in `trained_in`: nobody trains more
+    than the end in int4."""
+    return BF16 if trained_in == "int4" else CODE[trained_in]
 
 
 def _aligned_blocks(models: Sequence[Model]) -> tuple[Block, ...]:
@@ -155,15 +166,20 @@ def batch_of_values(values: Mapping[str, NDArray], *, model: Model | None = None
     if model is not None:
         return _fixed(model, n, weight, deployment)
     bf16 = np.full(n, BF16)
+    end = values.get("trained_in", bf16).astype(np.intp)
     return CandidateBatch(
         hidden_size=values["hidden_size"],
         vocab_size=values["vocab_size"],
         tied_embeddings=values["tied_embeddings"],
         blocks=blocks_of(values, n),
         weight_dtype={"attention": weight, "mlp": weight, "experts": weight, "embedding": bf16},
-        trained_bits=np.full(n, BITS["bf16"]),
+        trained_whole=_WHOLE[end],
+        trained_in=end,
         **deployment,
     )
+
+
+_WHOLE = np.array([whole_training(name) for name in DTYPES], dtype=np.intp)
 
 
 def deployed_fields(values: Mapping[str, NDArray], n: int) -> dict[str, Any]:
@@ -208,6 +224,7 @@ def weight_formats(models: Sequence[Model]) -> dict[str, Codes]:
 def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> CandidateBatch:
     """One model n times, with its checkpoint's own parts where the format asked for is its own."""
     one = np.ones(n)
+    whole, end = trained_codes(model)
     if model.training_tokens is not None:
         deployment["training_tokens"] = model.training_tokens * one
     if model.prediction_layers is not None:
@@ -221,6 +238,7 @@ def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> C
             for block in _aligned_blocks([model])
         ),
         weight_dtype={part: codes[0, weight] for part, codes in weight_formats([model]).items()},
-        trained_bits=_trained_bits(model) * one,
+        trained_whole=np.full(n, whole),
+        trained_in=np.full(n, end),
         **deployment,
     )

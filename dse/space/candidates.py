@@ -40,10 +40,11 @@ class CandidateBatch:
     attention data-parallel inside one instance, `expert_parallel` divides tensor * data.
     `weight_dtype[part]` and `kv_dtype` are codes of `dse.schema.dtypes`; `concurrency` counts the
     requests in flight over all chips. `training_tokens` is NaN where it follows from a training
-    compute; `trained_bits` are the bits of a weight of the trained checkpoint, below which a
-    deployment is a post-training quantisation. `redundant_experts` are copies of busy experts in
-    each sparse layer over all ranks, None for none; `routing_skew` is the coefficient of variation
-    of how often experts are chosen, None for the default of `dse.blocks.moe`.
+    compute; `trained_in` is the code of the format that the weights are in when training ends,
+    every other of 6 bits or less being a quantisation after it; `trained_whole` that of the whole
+    training, another where only its end knew of the format. `redundant_experts` are copies of busy
+    experts in each sparse layer over all ranks, None for none; `routing_skew` is the coefficient of
+    variation of how often experts are chosen, None for the default of `dse.blocks.moe`.
     `weights_offloaded` and `kv_offloaded` are shares, 0 to 1, of the weights and of the cache that
     lie in memory tier `offload_tier`, a code of `dse.schema.tiers.TIERS`; None: all on the device.
     `domain` is a hypothetical scale-up domain in chips, None for that of each chip's system.
@@ -65,7 +66,8 @@ class CandidateBatch:
     replicas: Floats
     concurrency: Floats
     training_tokens: Floats
-    trained_bits: Floats
+    trained_whole: Codes
+    trained_in: Codes
     redundant_experts: Floats | None = None
     routing_skew: Floats | None = None
     weights_offloaded: Floats | None = None

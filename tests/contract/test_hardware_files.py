@@ -12,7 +12,7 @@ from dse.catalog import MEASUREMENTS, Catalog, catalog_digest, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.schema.chip import DIMENSION, EXPECTED, ROOFLINE, Chip, Figure, load_chip
-from dse.schema.efficiency import load_efficiency
+from dse.schema.efficiency import UNPACKED_EXPERTS, load_efficiency
 from dse.schema.prices import load_prices, load_purchases
 from dse.schema.system import TOPOLOGIES, System, load_system
 
@@ -487,12 +487,13 @@ def test_figures_keep_the_vendors_words_and_the_conflicts() -> None:
 
 
 def test_four_bits_follow_the_arithmetic_of_the_chip_that_borrows() -> None:
-    """Laws of a chip with 4-bit arithmetic reach what 16 bits do on one without, and laws of 4-bit
-    weights alone reach what fp8 does on a chip that computes in 4 bits."""
+    """Laws of a chip with 4-bit arithmetic reach a share of what 16 bits do on one without, and
+    laws of 4-bit weights alone reach what fp8 does on a chip that computes in 4 bits."""
     catalog = load_catalog()
     blackwell, hopper = catalog.efficiencies["b200_sxm"], catalog.efficiencies["h100_sxm"]
     on_hopper = blackwell.of_chip(catalog.chips["h200_sxm"]).operators["experts"]
-    assert on_hopper["nvfp4"].compute == blackwell.operators["experts"]["bf16"].compute
+    wide = blackwell.operators["experts"]["bf16"].compute
+    assert on_hopper["nvfp4"].compute == UNPACKED_EXPERTS * wide
     on_blackwell = hopper.of_chip(catalog.chips["b200_sxm"])
     for operator in ("gemm", "experts"):
         laws = on_blackwell.operators[operator]

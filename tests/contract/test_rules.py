@@ -63,6 +63,7 @@ class Candidate:
     deployment: Mapping[str, Any] = field(default_factory=dict)
     chip: str = "h100_sxm"
     dtype: str | None = None
+    cache: str | None = None
     load: Mapping[str, Any] = field(default_factory=dict)
     rack: Mapping[str, float] | None = None
     unasked: tuple[str, ...] = ()
@@ -169,6 +170,15 @@ SERVING: dict[str, Candidate] = {
         chip="mi300x",
         load={"backend": "vllm"},
     ),
+    "trtllm_format_kernels": Candidate(
+        deployment=degrees(), dtype="nvfp4", load={"backend": "trtllm"}
+    ),
+    "sglang_format_kernels": Candidate(
+        deployment=degrees(), dtype="nvfp4", chip="mi355x", load={"backend": "sglang"}
+    ),
+    "cache_format": Candidate(
+        deployment=degrees(), cache="int4", load={"backend": "vllm"}, unasked=("check",)
+    ),
     "int8_widths": Candidate(
         sizes={"intermediate_size": 14344},
         deployment=degrees(),
@@ -266,6 +276,7 @@ def estimated(one: Candidate) -> Estimate:
         mix,
         one.deployment,
         weight_dtype=one.dtype,
+        kv_dtype=one.cache,
         rack=rack_of(one),
         trained=trained,
     )
@@ -375,7 +386,12 @@ def test_scale_and_fleet_refuse_the_same_instances(rule: str, monkeypatch: pytes
     klass, backend = asked_of(one), str(one.load.get("backend", "generic"))
     posed = plan_of(one, klass, chips, backend)
     subject = subject_on(
-        catalog(), one.shape, one.chip, workload_of(posed, catalog(), klass), weight_dtype=one.dtype
+        catalog(),
+        one.shape,
+        one.chip,
+        workload_of(posed, catalog(), klass),
+        weight_dtype=one.dtype,
+        kv_dtype=one.cache,
     )
     if rule == "arrivals_within_capacity":
         batch = batch_at(subject, table, 1.0)
@@ -413,8 +429,10 @@ def divided(one: Candidate) -> Deployments:
 def asked_of(one: Candidate) -> DemandClass:
     requests = Requests(1.0, float(LOAD["prompt_tokens"]), float(LOAD["output_tokens"]))
     formats = (one.dtype,) if one.dtype else ()
+    caches = (one.cache,) if one.cache else ()
+    traffic = Traffic((requests,), 1.0)
     return DemandClass(
-        "chat", (one.model,), Traffic((requests,), 1.0), 60.0, 1.0, weight_dtypes=formats
+        "chat", (one.model,), traffic, 60.0, 1.0, weight_dtypes=formats, kv_dtypes=caches
     )
 
 

@@ -70,7 +70,8 @@ def test_windows_bound_the_cache() -> None:
 
 
 def test_four_bit_weights_compute_at_the_activation_formats_peak() -> None:
-    """Hopper has no 4-bit arithmetic: a compute-bound prefill is as slow as in bf16."""
+    """Hopper has no 4-bit arithmetic: a compute-bound prefill is as slow as in bf16, and as much
+    slower as unpacking is (MARLIN: a tenth of its products)."""
     times = [
         run(
             deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, weight_dtype=dtype),
@@ -78,7 +79,7 @@ def test_four_bit_weights_compute_at_the_activation_formats_peak() -> None:
         ).values["prefill_s"][0]
         for dtype in ("bf16", "int4")
     ]
-    assert times[1] == pytest.approx(times[0], rel=0.05)
+    assert times[0] < times[1] < 1.11 * times[0]
 
 
 def test_all_reduce_beyond_a_domain_pays_the_network() -> None:

@@ -23,6 +23,7 @@ from dse.quality import (
 from dse.quality.laws import LAWS
 from dse.quality.laws.leverage import LEVEL, OFFSET
 from dse.quality.laws.tian import BOUNDS, efficiency_leverage
+from dse.quality.quantisation import kumar_penalty
 from dse.quality.shape import Shape
 from tools.fits import leverage as evidence
 
@@ -273,10 +274,8 @@ def test_depth_factor_at_four_times_the_best_width_per_layer(times: float, facto
     ("parameters", "bits", "penalty"),
     [(8.03e9, 4, 0.128), (8.03e9, 5, 0.024), (8.03e9, 6, 0.004), (70.6e9, 4, 0.061)],
 )
-def test_quantisation_penalty(parameters: float, bits: float, penalty: float) -> None:
-    assert quantisation_penalty(*one(bits, 15e12, parameters))[0] == pytest.approx(
-        penalty, abs=5e-4
-    )
+def test_the_penalty_of_kumar(parameters: float, bits: float, penalty: float) -> None:
+    assert kumar_penalty(*one(bits, 15e12, parameters))[0] == pytest.approx(penalty, abs=5e-4)
 
 
 def test_no_quantisation_penalty_from_seven_bits() -> None:

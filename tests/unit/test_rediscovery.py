@@ -17,6 +17,7 @@ from dse.catalog import load_catalog
 from dse.errors import InputError, InputErrors
 from dse.problem.objective import pose
 from dse.problem.shape_table import best_deployments, metrics_of, price_metric, shapes_of
+from dse.quality.quantisation import AWARE
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.expert import axis_values, places, stored_as
 from dse.questions.rediscovery.front import at_price, distance, exchange, front_of, price_at
@@ -264,14 +265,17 @@ def test_budgets_are_those_of_the_design(name: str):
     assert limits["total_parameters", ">="] < values["total_parameters"][0]
 
 
-def test_native_four_bit_weights_lose_nothing():
-    """Shapes of gpt-oss's case are trained in the format that they are served in."""
+def test_native_four_bit_weights_are_not_quantised_again():
+    """Shapes of gpt-oss's case end their training in the format that they are served in."""
     case = load_case(CASES["gpt-oss-120b"])
     problem = pose(case.study, load_catalog())
     own, adapt = axis_values(case.expert, case.study.model_axes), stored_as(case.expert)
     served = best_deployments(replace(problem, limits=()), own, adapt=adapt)
     metrics = metrics_of(problem, served.values, adapt)
-    assert metrics.values["predicted_loss"][0] == metrics.quality.predicted_loss[0]
+    loss = metrics.quality.predicted_loss[0]
+    assert metrics.formats.deployed[0] == 0.0
+    added = metrics.values["predicted_loss"][0] - loss
+    assert 0.0 < added <= AWARE.share * loss
 
 
 def test_a_model_that_the_axes_cannot_say_is_refused(case):

@@ -16,8 +16,10 @@ from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.questions.catalog.tables import figure_row, figure_table
 from dse.schema.catalog import is_chip_file
+from dse.schema.chip import Chip
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import as_yaml, derive, write_chip
+from dse.schema.dtypes import DTYPES
 from dse.schema.loader import did_you_mean
 from dse.schema.own_chip import read_own_chip, template
 from dse.schema.owning import lacks_for_owning
@@ -174,6 +176,7 @@ def show_chip(catalog: Catalog, chip: str) -> Answer:
     if found["measured_here"]:
         laws = catalog.efficiencies[spec.efficiency]
         facts.append(f"kernel efficiencies: {laws.title}, measured here {laws.date} ({laws.file})")
+    facts += format_words(spec)
     facts += [f"note: {text}" for text in found["notes"]]
     blocks = [figure_table(found["figures"], found["not_chosen"]), *_price_tables(found)]
     return Answer(
@@ -231,6 +234,19 @@ def _document(catalog: Catalog, name: str) -> dict[str, Any]:
         "refused": catalog.refusal(spec.id),
         "notes": list(spec.notes),
     }
+
+
+def format_words(chip: Chip) -> list[str]:
+    """Which formats of weights a chip multiplies in, and what becomes of the others."""
+    native = [name for name in DTYPES if chip.computes(name)]
+    if not native:
+        return []
+    others = ", ".join(name for name in DTYPES if name not in native)
+    unrated = ", ".join(one.format for one in chip.without_peak)
+    return [
+        f"multiplies in {', '.join(native)}; weights in {others} are unpacked to 16 bits"
+        + (f" (no dense peak was published of {unrated})" if unrated else "")
+    ]
 
 
 def _lacking(found: dict[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -255,6 +255,7 @@ def assumptions(
             f"kernel efficiencies of {chip} are {kind} ({spec.efficiency}): no kernel of this chip "
             "and dtype was measured"
         )
+    sentences += _unpacked(spec, deployment.get("weight_dtypes", {}).values())
     sentences += [f"{chip}: {text}" for text in spec.assumed]
     sentences += [f"{system.id}: {text}" for text in system.assumed]
     sentences += [f"{chip}: no figure for {name}" for name in spec.missing]
@@ -280,6 +281,16 @@ def assumptions(
     )
     sentences += energy_words(catalog, spec, power_cap_w)
     return sentences
+
+
+def _unpacked(chip: Chip, formats: Iterable[str]) -> list[str]:
+    """What is said of weights in formats that the chip does not multiply in."""
+    return [
+        f"{why}: the weights are unpacked to 16 bits, at the cost of kernels that do so elsewhere, "
+        "and no faster than a native format as narrow (assumed)"
+        for why in map(chip.not_computed, dict.fromkeys(formats))
+        if why
+    ]
 
 
 def energy_words(catalog: Catalog, chip: Chip, power_cap_w: float | None) -> list[str]:

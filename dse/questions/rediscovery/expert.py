@@ -12,10 +12,10 @@ from dse.errors import InputError
 from dse.problem.shape_table import Adapt
 from dse.schema.axes import AXES, Axis
 from dse.schema.blocks import WEIGHT_PARTS
-from dse.schema.dtypes import BITS, CODE, DTYPES
+from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.model import BlockSpec, Model
 from dse.space.axes import AxisTable
-from dse.space.batches import deployed_dtypes
+from dse.space.batches import deployed_dtypes, trained_codes
 from dse.space.candidates import CandidateBatch
 
 
@@ -145,15 +145,15 @@ def stored_as(expert: Model) -> Adapt:
         part: np.array([CODE[deployed_dtypes(expert, dtype)[part]] for dtype in DTYPES], np.intp)
         for part in WEIGHT_PARTS
     }
-    # Bits of an element: block scales are not precision (dse.problem.evaluate).
-    bits = float(min(int(BITS[expert.weight_dtypes[part]]) for part in WEIGHT_PARTS))
+    trained = trained_codes(expert)
 
     def adapt(batch: CandidateBatch, values: Mapping[str, NDArray]) -> CandidateBatch:
         asked = values["weight_dtype"].astype(np.intp)
         return replace(
             batch,
             weight_dtype={part: table[asked] for part, table in tables.items()},
-            trained_bits=np.full(len(batch), bits),
+            trained_whole=np.full(len(batch), trained[0]),
+            trained_in=np.full(len(batch), trained[1]),
         )
 
     return adapt

@@ -1,0 +1,154 @@
+"""What number formats add to the loss: the shipped constants are the fits, the checkpoints lie in
+the interval, and no choice of formats is a way round the penalty."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.problem.format_loss import format_loss
+from dse.quality import quantisation
+from dse.quality.quantisation import (
+    AWARE,
+    PTQ_FACTOR,
+    PTQ_FACTOR_HIGH,
+    PTQ_FACTOR_LOW,
+    TRAINED,
+    kumar_penalty,
+    quantisation_penalty,
+)
+from dse.schema.dtypes import BITS, CODE, DTYPES, TRAINABLE
+from dse.schema.model_catalog import resolve_model
+from dse.schema.own_config import config_of
+from dse.space.batches import whole_training
+from tests.cli.conftest import dse
+from tools.fits import quantisation as fits
+
+
+def test_the_shipped_factor_is_the_fit() -> None:
+    shipped = (PTQ_FACTOR, PTQ_FACTOR_LOW, PTQ_FACTOR_HIGH)
+    assert shipped == pytest.approx(fits.fit(), rel=0.005)
+
+
+def test_every_tuned_checkpoint_lies_in_the_interval() -> None:
+    table = fits.read()
+    factors = fits.factors(table)
+    tuned = (table["use"] != "naive").to_numpy()
+    assert tuned.sum() >= 6
+    assert (factors[tuned] >= 0.999 * PTQ_FACTOR_LOW).all()
+    assert (factors[tuned] <= 1.001 * PTQ_FACTOR_HIGH).all()
+    # Rounding with no care costs more, and never more than the law of small models.
+    assert (factors[~tuned] > PTQ_FACTOR_HIGH).all()
+    assert (factors < 1.0).all()
+
+
+def test_shares_of_formats_in_training_are_the_fit() -> None:
+    for name, (share, low, high) in fits.in_training().items():
+        shipped = TRAINED[name]
+        assert (shipped.share, shipped.low) == pytest.approx((share, low), rel=0.03)
+        assert shipped.high == pytest.approx(high, rel=0.03)
+
+
+def test_every_format_to_train_in_has_a_source_and_an_interval() -> None:
+    assert set(TRAINABLE) == {*TRAINED, "int4"}
+    for one in (*(TRAINED[name] for name in ("fp8", "nvfp4", "mxfp4")), AWARE):
+        assert one.source
+        assert one.date
+        assert one.kind in ("claimed", "derived", "assumed")
+        assert 0.0 <= one.low < one.share < one.high
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tokens", "nats"),
+    [(4.2e11, 14.8e12, 0.0027), (4.06e11, 15.6e12, 0.0028), (8.03e9, 15e12, 0.0107)],
+)
+def test_large_models_lose_little(parameters: float, tokens: float, nats: float) -> None:
+    found = quantisation_penalty(*(np.array([x]) for x in (4.0, tokens, parameters)))
+    assert found[0] == pytest.approx(nats, abs=1e-4)
+
+
+def one(name: str) -> np.ndarray:
+    return np.array([CODE[name]], dtype=np.intp)
+
+
+def added(trained: str, deployed: str, parameters: float = 8e9, tokens: float = 15e12) -> float:
+    whole = np.array([whole_training(trained)], dtype=np.intp)
+    size, count = np.array([parameters]), np.array([tokens])
+    found = format_loss(whole, one(trained), one(deployed), np.array([2.0]), count, size)
+    return float((found.training + found.deployed)[0])
+
+
+@given(
+    st.sampled_from(TRAINABLE),
+    st.sampled_from(DTYPES),
+    st.floats(1e9, 1e12),
+    st.floats(1e12, 1e14),
+)
+def test_no_format_is_a_way_round(trained: str, deployed: str, size: float, tokens: float) -> None:
+    """Four bits always cost something, and weights trained in one 4-bit format are rounded again
+    for another; training in a format never makes what is served in 8 or 16 bits better."""
+    found = added(trained, deployed, size, tokens)
+    assert found >= 0.0
+    four = float(quantisation_penalty(np.array([4.0]), np.array([tokens]), np.array([size]))[0])
+    if trained == "int4":  # the end of training alone
+        assert found <= four + added("bf16", deployed, size, tokens) + 1e-12
+    if int(BITS[deployed]) == 4:
+        assert found > 0.0
+        if deployed != trained:
+            assert found >= four
+    else:
+        assert found >= added("bf16", deployed, size, tokens)
+
+
+def test_the_order_of_formats_in_training() -> None:
+    assert 0.0 == added("bf16", "bf16") < added("fp8", "fp8") < added("nvfp4", "nvfp4")
+    assert added("nvfp4", "nvfp4") < added("mxfp4", "mxfp4")
+
+
+def test_the_interval_of_the_loss_holds_that_of_the_formats() -> None:
+    point = ("estimate", "--model", "llama-3-8b", "--chip", "b200_sxm", "--json")
+    plain, four = dse(*point).json(), dse(*point, "--weight-dtype", "nvfp4").json()
+    width = [
+        [abs(end - answer["predicted_loss"]) for end in answer["intervals"]["predicted_loss"]]
+        for answer in (plain, four)
+    ]
+    added = four["quantisation_loss"]
+    below = added * (1.0 - PTQ_FACTOR_LOW / PTQ_FACTOR)
+    above = added * (PTQ_FACTOR_HIGH / PTQ_FACTOR - 1.0)
+    for side, more in ((0, below), (1, above)):
+        assert width[1][side] == pytest.approx(np.hypot(width[0][side], more), rel=1e-6)
+
+
+def test_a_model_says_what_it_was_trained_in(tmp_path: Path) -> None:
+    """gpt-oss was published in mxfp4, which only the end of its training knew (assumed); another
+    4-bit format is a rounding again."""
+    config = config_of(resolve_model("llama-3-8b"))
+    answers: dict[str | None, dict[str, float]] = {}
+    for name in (None, "nvfp4", "int4"):
+        said = {} if name is None else {"trained_in": name}
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(config | said), encoding="utf-8")
+        run = ("estimate", "--model", path, "--chip", "b200_sxm", "--weight-dtype", "nvfp4")
+        answers[name] = dse(*run, "--json").json()
+    assert "training_format_loss" not in answers[None]
+    assert answers["nvfp4"]["quantisation_loss"] == 0.0
+    assert answers["int4"]["quantisation_loss"] == answers[None]["quantisation_loss"] > 0.0
+    assert answers["nvfp4"]["training_format_loss"] > 0.0
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(config | {"trained_in": "fp3"}), encoding="utf-8")
+    refused = dse("estimate", "--model", path, "--chip", "b200_sxm")
+    assert refused.code == 2
+    assert "trained_in" in refused.err
+    assert "nvfp4" in refused.err
+
+
+def test_kumar_alone_asked_too_much() -> None:
+    """What DeepSeek-V3 was charged before, and what its checkpoint lost."""
+    before = kumar_penalty(np.array([4.0]), np.array([14.8e12]), np.array([4.2e11]))
+    assert before[0] == pytest.approx(0.0326, abs=1e-4)
+    assert quantisation.KUMAR in quantisation.SOURCE
