@@ -61,6 +61,10 @@ class Terms:
         )
 
 
+# What a law without a guard of its own is held at.
+WHOLE: Mapping[str, Range] = {
+    "equivalent_over_total": Range(0.0, 1.0, "a model is worth no more than all of it")
+}
 Dense = Callable[[Floats, Floats], Terms]  # parameters and training tokens, (n,) each
 
 
@@ -78,9 +82,10 @@ class Quality:
     """Predictions of n candidates under the law named `law`, and how far each stands from the data
     behind it.
 
-    `dense_equivalent_parameters`: the dense model of equal loss and equal tokens under the law, NaN
-    where no dense model reaches it. `efficiency_leverage`: that over the active parameters, 1 for a
-    dense model. `quantised_parameters`: the size that `quantisation_penalty` asks for.
+    `dense_equivalent_parameters`: the dense model of equal loss and equal tokens under the law,
+    never more than all parameters of the model. `efficiency_leverage`: that over the active
+    parameters, without the term of depth; 1 for a dense model. `quantised_parameters`: the size
+    that `quantisation_penalty` asks for.
     `at_bound[name]` is True where the law holds that quantity at the end of its range
     (`Law.bounds`), `extrapolates[name]` where it lies outside what it was fitted on (`Law.fit`).
     """

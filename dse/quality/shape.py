@@ -9,8 +9,16 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+# Text on the web after filtering, the public part of it that anyone has trained on in one pass:
+# Llama 4 Scout 40T and Qwen3 36T tokens are the most that a published model has seen.
+UNIQUE_TOKENS = 40e12
 # A vocabulary of 32,000 words for every model, so that a large one earns nothing (assumed).
 VOCABULARY = 32_000
+REPEATS = 15.387756  # R*_D
+REPEATS_SOURCE = (
+    "Tokens that are read again: Muennighoff et al. 2023, arXiv 2305.16264 (fitted on up to 900B "
+    "tokens and 1,500 epochs); 40T unique tokens unless the space says otherwise (assumed)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +27,8 @@ class Shape:
 
     `active_non_embedding` counts what a token meets between the two tables of the vocabulary.
     `shared_width_ratio` is the shared experts' total width over one routed expert's.
-    `embedding_parameters` counts both tables (a tied one once).
+    `embedding_parameters` counts both tables (a tied one once). `unique_tokens` is the text there
+    is: what is trained on beyond it is read again.
     """
 
     hidden_size: Floats
@@ -30,8 +39,9 @@ class Shape:
     shared_width_ratio: Floats
     expert_intermediate_size: Floats
     training_tokens: Floats
-    total_parameters: Floats | None
-    embedding_parameters: Floats | None
+    total_parameters: Floats
+    embedding_parameters: Floats
+    unique_tokens: float = UNIQUE_TOKENS
 
     @property
     def sparse(self) -> NDArray[np.bool_]:
@@ -57,11 +67,26 @@ class Shape:
         return training_flops(self.active_non_embedding, self.training_tokens)
 
     @property
-    def embeddings(self) -> Floats:
-        """(n,) parameters of both tables, by default of 32,000 words each."""
-        if self.embedding_parameters is None:
-            return 2.0 * VOCABULARY * self.hidden_size
-        return self.embedding_parameters
+    def expert_parameters(self) -> Floats:
+        """(n,) of the active parameters, those in routed and shared experts; dense: 0. All experts
+        are alike, so that those that a token does not meet say how large one is."""
+        idle = np.where(self.sparse, self.experts - self.experts_per_token, 0.0)
+        unmet = self.total_parameters - self.embedding_parameters - self.active_non_embedding
+        met = self.experts_per_token + self.shared_width_ratio
+        found = np.maximum(unmet, 0.0) / np.where(idle > 0.0, idle, 1.0) * met
+        return np.where(idle > 0.0, np.minimum(found, self.active_non_embedding), 0.0)
+
+    @property
+    def effective_tokens(self) -> Floats:
+        """(n,) tokens that would teach as much if none were read twice.
+
+        D' = U + U R (1 - exp(-(D / U - 1) / R)) beyond U unique tokens, R = 15.39 (Muennighoff et
+        al. 2023, arXiv 2305.16264, equation 5 and section 6: the value of a repeat decays).
+        """
+        unique = self.unique_tokens
+        again = np.maximum(self.training_tokens / unique - 1.0, 0.0)
+        repeated = unique * REPEATS * -np.expm1(-again / REPEATS)
+        return np.where(again > 0.0, unique + repeated, self.training_tokens)
 
 
 def training_flops(active_parameters: Floats, training_tokens: Floats) -> Floats:

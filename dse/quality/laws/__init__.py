@@ -11,12 +11,9 @@ from importlib import import_module
 from dse.errors import InputError
 from dse.quality.depth import depth_factor
 from dse.quality.law import Law, Quality
-from dse.quality.laws.leverage import (
-    dense_equivalent_parameters,
-    efficiency_leverage,
-)
+from dse.quality.laws.leverage import expert_leverage
 from dse.quality.quantisation import quantisation_penalty
-from dse.quality.shape import Floats, Shape, tokens_at_compute, training_flops
+from dse.quality.shape import UNIQUE_TOKENS, Floats, Shape, tokens_at_compute, training_flops
 
 DEFAULT = "leverage"
 ALL = "all"  # what --law takes for every one of them
@@ -59,15 +56,15 @@ def quality(
     shared_width_ratio: Floats,
     expert_intermediate_size: Floats,
     training_tokens: Floats,
-    total_parameters: Floats | None = None,
-    embedding_parameters: Floats | None = None,
+    total_parameters: Floats,
+    embedding_parameters: Floats,
+    unique_tokens: float = UNIQUE_TOKENS,
     law: str = DEFAULT,
 ) -> Quality:
     """Dense-equivalent parameters and loss of n shapes under a law; `dse.quality.shape.Shape` has
     the arguments.
 
-    Without `embedding_parameters` both tables have 32,000 words. `total_parameters` may be left out
-    where the law only flags it. NaN tokens give a NaN loss.
+    NaN tokens give a NaN loss.
     """
     return LAWS[law].predict(
         Shape(
@@ -81,6 +78,7 @@ def quality(
             training_tokens,
             total_parameters,
             embedding_parameters,
+            unique_tokens,
         )
     )
 
@@ -89,10 +87,10 @@ __all__ = [
     "ALL",
     "DEFAULT",
     "LAWS",
+    "UNIQUE_TOKENS",
     "Quality",
-    "dense_equivalent_parameters",
     "depth_factor",
-    "efficiency_leverage",
+    "expert_leverage",
     "find_law",
     "predicted_loss",
     "quality",

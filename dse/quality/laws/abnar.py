@@ -15,7 +15,7 @@ import numpy as np
 from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
 from dse.quality.inverse import quality_by_inverse
-from dse.quality.law import Coefficient, Law, Quality, Range, Terms
+from dse.quality.law import WHOLE, Coefficient, Law, Quality, Range, Terms
 from dse.quality.laws.leverage import NOT_SEEN
 from dse.quality.shape import Floats, Shape
 
@@ -70,24 +70,24 @@ def dense_parameters(loss: Floats, training_tokens: Floats) -> Floats:
 
 def predict(shape: Shape) -> Quality:
     """The law with the depth term on the parameters between the two tables: experts lie in the
-    layers as attention does. ValueError without the total parameters."""
-    if shape.total_parameters is None:
-        raise ValueError("the law abnar needs total_parameters")
+    layers as attention does."""
     factor = depth_factor(shape.hidden_size, shape.layers, shape.active_non_embedding)
-    layers = shape.total_parameters - shape.embeddings
-    total = layers * factor + shape.embeddings
+    layers = shape.total_parameters - shape.embedding_parameters
+    total = layers * factor + shape.embedding_parameters
     sparsity = np.where(
         shape.sparse,
         1.0 - shape.experts_per_token / np.where(shape.sparse, shape.experts, 1.0),
         0.0,
     )
-    found = terms(total, sparsity, shape.training_tokens)
-    active = shape.active_non_embedding * factor + shape.embeddings
+    found = terms(total, sparsity, shape.effective_tokens)
+    active = shape.active_non_embedding * factor + shape.embedding_parameters
     extrapolates = {
         "training_flops": FIT["training_flops"].excludes(shape.training_flops),
         "sparsity": shape.sparse & FIT["sparsity"].excludes(sparsity),
     }
-    return quality_by_inverse("abnar", shape, found, total, active, dense_parameters, extrapolates)
+    return quality_by_inverse(
+        "abnar", shape, found, total, active, dense, dense_parameters, extrapolates
+    )
 
 
 LAW = Law(
@@ -96,15 +96,14 @@ LAW = Law(
     sources=(
         f"Loss: {ABNAR} (fitted; read in two secondary sources).",
         "Dense-equivalent parameters: the law's own dense form (sparsity 0) solved for the "
-        "parameters at equal loss and tokens (derived); a very sparse model may be better than any "
-        "dense one, and then has none.",
+        "parameters at equal loss and tokens (derived).",
         depth.SOURCE,
         quantisation.SOURCE,
     ),
     fit_range=(
         "3e19 to 1e21 training FLOP; sparsity up to 0.98, of which the last was held out of the "
         "fit (R2 99% on the fit, 68% at 0.98).",
-        "Nothing is held at the end of a range.",
+        "Held where its dense equivalent would exceed the whole model.",
     ),
     not_seen=(
         "The width of experts, and shared experts but for their parameters.",
@@ -120,7 +119,7 @@ LAW = Law(
         Coefficient("e", "0.94", ABNAR, "2025-01", "fitted"),
     ),
     fit=FIT,
-    bounds={},
+    bounds=WHOLE,
     predict=predict,
     dense=dense,
 )

@@ -16,7 +16,7 @@ import numpy as np
 from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
 from dse.quality.inverse import quality_by_inverse
-from dse.quality.law import Coefficient, Law, Quality, Range, Terms
+from dse.quality.law import WHOLE, Coefficient, Law, Quality, Range, Terms
 from dse.quality.laws.leverage import NOT_SEEN
 from dse.quality.shape import Floats, Shape
 
@@ -65,19 +65,20 @@ def dense_parameters(loss: Floats, training_tokens: Floats) -> Floats:
 def predict(shape: Shape) -> Quality:
     """The law with the depth term on the parameters between the two tables."""
     factor = depth_factor(shape.hidden_size, shape.layers, shape.active_non_embedding)
-    counted = shape.active_non_embedding + shape.embeddings
-    active = shape.active_non_embedding * factor + shape.embeddings
+    counted = shape.active_non_embedding + shape.embedding_parameters
+    active = shape.active_non_embedding * factor + shape.embedding_parameters
     expansion = 1.0 / shape.activation_ratio
-    found = terms(active, expansion, shape.training_tokens)
+    found = terms(active, expansion, shape.effective_tokens)
     extrapolates = {
         "active_parameters": FIT["active_parameters"].excludes(counted),
         "expansion": shape.sparse & FIT["expansion"].excludes(expansion),
         "granularity": shape.sparse & FIT["granularity"].excludes(shape.granularity),
         "training_tokens": FIT["training_tokens"].excludes(shape.training_tokens),
     }
-    if shape.total_parameters is not None:
-        extrapolates["total_parameters"] = FIT["total_parameters"].excludes(shape.total_parameters)
-    return quality_by_inverse("joint", shape, found, active, active, dense_parameters, extrapolates)
+    extrapolates["total_parameters"] = FIT["total_parameters"].excludes(shape.total_parameters)
+    return quality_by_inverse(
+        "joint", shape, found, active, active, dense, dense_parameters, extrapolates
+    )
 
 
 LAW = Law(
@@ -94,7 +95,7 @@ LAW = Law(
         "79M to 2.7B active parameters, up to 5B in total, expansion 1 to 32, experts as wide as a "
         "dense layer, 0.5B to 80B training tokens.",
         "Shared experts count as experts that every token uses (assumed).",
-        "Nothing is held at the end of a range.",
+        "Held where its dense equivalent would exceed the whole model.",
     ),
     not_seen=(
         "The width of experts: fine-grained ones are taken for wide ones of the same expansion, "
@@ -115,7 +116,7 @@ LAW = Law(
         ),
     ),
     fit=FIT,
-    bounds={},
+    bounds=WHOLE,
     predict=predict,
     dense=dense,
 )

@@ -1,35 +1,43 @@
-"""The default law: experts as a lever on the parameters, then the Epoch re-fit of Chinchilla.
+"""The default law: experts as a lever on the parameters in experts, then the Epoch re-fit of
+Chinchilla.
 
 A sparse model is turned into the dense model of equal quality, and the dense law gives the loss:
 
-    N_eq = N EL S_depth + 32000 d         N: active parameters without embeddings
+    N_eq = (N_rest + N_experts EL) S_depth + 32000 d     N: active parameters without embeddings
+    EL   = ((A + c) / (1 + c))^-x,  0 <= x <= 1
+    x    = x0 + 0.0761 log10(C / 1e21) - (g(G) - g(8)),  g(G) = -0.117 log2 G + 0.0167 (log2 G)^2
     L    = 1.8172 + 482.01 / N_eq^0.3478 + 2085.43 / D^0.3658
+
+How the leverage grows with compute and granularity is that of Tian et al. 2025. They put it on all
+parameters of a model, of which 30 to 40% were attention; here it acts on experts alone, so that a
+model with slivers of experts gains nothing from their number. x of 1 or less keeps the experts
+below what they would be worth if every token met all of them, so that no model is worth more than
+its own size. One expert that every token meets is a dense layer, to the last digit. The level x0
+and the offset c are fitted to published comparisons (`tools/fits/leverage.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import inf
 
 import numpy as np
 
 from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
-from dse.quality.law import Coefficient, Dense, Law, Quality, Range, chinchilla
-from dse.quality.shape import VOCABULARY, Floats, Shape
+from dse.quality.law import Coefficient, Dense, Flags, Law, Quality, Range, chinchilla
+from dse.quality.shape import REPEATS_SOURCE, VOCABULARY, Floats, Shape
 
 TIAN = "Tian et al. 2025, arXiv 2507.17702"
 BESIROGLU = "Besiroglu et al. 2024, arXiv 2404.10102"
+OWN = "own fit to 8 published comparisons and Kimi K2's three, tools/fits/leverage.py"
 
-# Efficiency leverage: equation 13, coefficients of Table 2. The saturation of the paper,
-# 1/A' = 1/(A + c) + 1/A_max with c = 1/(1/A_start - 1/A_max), A_start 1.63e-2 and A_max 5.28e16, is
-# A + A_start to the last bit of a double.
-EL_CONSTANT = 1.23
-EL_COMPUTE = -7.61e-2
-EL_GRANULARITY = -1.17e-1
-EL_GRANULARITY_SQUARED = 1.67e-2
-EL_RATIO_OFFSET = 1.63e-2
+# Own fit; the other coefficients are those of Tian et al., equation 13 and Table 2.
+LEVEL, OFFSET = 0.623, 0.040
+COMPUTE = 0.0761
+GRANULARITY, GRANULARITY_SQUARED = -0.117, 0.0167
+BASE_FLOPS = 1e21
+AT_BASE = GRANULARITY * 3.0 + GRANULARITY_SQUARED * 9.0  # g(8)
 
 # Dense law: a re-fit of Hoffmann et al. 2022, of 240 of their training runs.
 LOSS_FLOOR = 1.8172
@@ -38,10 +46,13 @@ LOSS_TOKENS, LOSS_TOKENS_EXPONENT = 2085.43, 0.3658
 
 # The law itself holds these at their ends; they apply to sparse models only.
 BOUNDS: Mapping[str, Range] = {
-    "activation_ratio": Range(0.008, 1.0, f"fit range of {TIAN}"),
-    "granularity": Range(1.0, 16.0, f"fit range of {TIAN}, one octave added below (assumed)"),
+    "granularity": Range(0.25, 16.0, f"fit range of {TIAN}, three octaves added below (assumed)"),
     "training_flops": Range(0.0, 1e26, "assumed: end of the extrapolation in training compute"),
-    "efficiency_leverage": Range(1.0, inf, "assumed: experts never make a model worse"),
+    "leverage_exponent": Range(
+        0.0,
+        1.0,
+        "experts are worth no less than those that a token meets, and no more than all of them",
+    ),
 }
 
 # Where the leverage has seen data, sparse models only.
@@ -58,8 +69,9 @@ FIT: Mapping[str, Range] = {
 }
 
 EXPERTS_SOURCE = (
-    f"Experts: {TIAN}, equation 13 and Table 2 (fitted); the log bases, log10 for compute and "
-    "log2 for granularity, are derived: the only ones that give the paper's own numbers."
+    f"Experts: the growth with compute and granularity of {TIAN}, equation 13 and Table 2 (fitted; "
+    "log10 for compute and log2 for granularity are derived: the only bases that give the paper's "
+    f"own numbers); level and offset: {OWN} (fitted)."
 )
 EXPERTS_FIT = (
     "Experts: 1e18 to 3e20 training FLOP, activation ratio 0.8% to 100%, granularity 2 to 16, "
@@ -67,23 +79,24 @@ EXPERTS_FIT = (
     "tokens."
 )
 UNCERTAIN = (
-    "At frontier scale the efficiency leverage is uncertain by a factor of about 2: "
-    "DeepSeek-V2 is predicted level with a dense 175B and scored below Llama-3-70B."
+    "At frontier scale the leverage is uncertain by a factor of about 2: published comparisons of "
+    "like models differ by as much."
 )
 HELD = (
-    "Held at the ends of its range: activation ratio at 0.8%, granularity at 1 and 16, "
-    "training compute at 1e26 FLOP, efficiency leverage at 1 or more."
+    "Held at the ends of its range: granularity at 0.25 and 16, training compute at 1e26 FLOP, the "
+    "exponent of the leverage at 0 and 1."
 )
 NOT_SEEN = (
     "Data quality, tokenizer, distillation, post-training and reinforcement learning.",
     "The attention type, head counts, sliding windows and linear attention.",
-    "The ratio of feed-forward to attention parameters, and where dense layers sit among "
-    "sparse ones.",
+    "The ratio of feed-forward to attention parameters of a dense model, and where dense layers "
+    "sit among sparse ones.",
 )
 COEFFICIENTS = (
+    Coefficient("leverage: level x0, offset c", f"{LEVEL}, {OFFSET}", OWN, "2026-11", "fitted"),
     Coefficient(
-        "leverage: constant, compute, granularity, its square, ratio offset",
-        "1.23, -7.61e-2, -1.17e-1, 1.67e-2, 1.63e-2",
+        "leverage: compute, granularity, its square",
+        "0.0761, -0.117, 0.0167",
         f"{TIAN}, equation 13 and Table 2",
         "2025-07",
         "fitted",
@@ -99,54 +112,63 @@ COEFFICIENTS = (
     Coefficient(
         "embeddings of a 32,000-word vocabulary for all",
         "32000 d",
-        "so that a large vocabulary earns nothing",
+        "so that a large vocabulary earns nothing; never more than a model's own tables",
         "2026-11",
         "assumed",
     ),
 )
 
 
-def efficiency_leverage(
-    activation_ratio: Floats, granularity: Floats, training_flops: Floats
+def leverage_exponent(
+    granularity: Floats, training_flops: Floats, level: Floats | float = LEVEL
 ) -> Floats:
-    """(n,) compute a dense model needs for the same loss, over the sparse model's; 1 or more.
-
-    EL = (A + 0.0163)^(1.23 - 0.0761 log10 C - 0.117 log2 G + 0.0167 (log2 G)^2), with A, G and C
-    held inside `BOUNDS`. `activation_ratio`: (k + s) / (E + s) for k of E routed experts and a
-    shared width of s experts; `granularity`: 2 hidden_size / expert width; `training_flops`: 6 N D
-    without embeddings. Tian et al. 2025, equation 13.
-    """
-    ratio = np.maximum(activation_ratio, BOUNDS["activation_ratio"].low)
+    """(n,) x of the leverage before it is held between 0 and 1; granularity and compute are held
+    inside `BOUNDS`."""
     bounds = BOUNDS["granularity"]
     octaves = np.log2(np.clip(granularity, bounds.low, bounds.high))
-    decades = np.log10(np.minimum(training_flops, BOUNDS["training_flops"].high))
-    exponent = (
-        EL_CONSTANT
-        + EL_COMPUTE * decades
-        + (EL_GRANULARITY + EL_GRANULARITY_SQUARED * octaves) * octaves
-    )
-    leverage = np.exp(exponent * np.log(ratio + EL_RATIO_OFFSET))
-    return np.maximum(leverage, BOUNDS["efficiency_leverage"].low)
+    by_granularity = (GRANULARITY + GRANULARITY_SQUARED * octaves) * octaves
+    decades = np.log10(np.minimum(training_flops, BOUNDS["training_flops"].high) / BASE_FLOPS)
+    return level + COMPUTE * decades - (by_granularity - AT_BASE)
 
 
-def dense_equivalent_parameters(
-    hidden_size: Floats, layers: Floats, active_non_embedding: Floats, leverage: Floats
+def expert_leverage(
+    activation_ratio: Floats,
+    granularity: Floats,
+    training_flops: Floats,
+    level: Floats | float = LEVEL,
+    offset: Floats | float = OFFSET,
 ) -> Floats:
-    """(n,) parameters of the dense model of equal quality, a 32k vocabulary included.
+    """(n,) parameters of dense layers that are worth as much as the experts that a token meets,
+    over these experts; between 1 and all experts over those met.
 
-    `leverage` is `efficiency_leverage(...)`, 1 for a dense model.
+    `activation_ratio`: (k + s) / (E + s) for k of E routed experts and a shared width of s experts;
+    `granularity`: 2 hidden_size / expert width; `training_flops`: 6 N D without embeddings.
     """
-    factor = leverage * depth_factor(hidden_size, layers, active_non_embedding)
-    return active_non_embedding * factor + VOCABULARY * hidden_size
+    held = BOUNDS["leverage_exponent"]
+    exponent = np.clip(leverage_exponent(granularity, training_flops, level), held.low, held.high)
+    return np.exp(-exponent * np.log((activation_ratio + offset) / (1.0 + offset)))
+
+
+def equivalent_with(shape: Shape, leverage: Floats) -> Floats:
+    """(n,) parameters of the dense model of equal quality, a vocabulary of 32,000 words included.
+
+    `leverage` is that over all active parameters without embeddings, 1 for a dense model.
+    """
+    factor = depth_factor(shape.hidden_size, shape.layers, shape.active_non_embedding)
+    tables = np.minimum(VOCABULARY * shape.hidden_size, shape.embedding_parameters)
+    return shape.active_non_embedding * leverage * factor + tables
+
+
+def leverage_of(shape: Shape, phi: float = 1.0) -> Floats:
+    """(n,) leverage over all active parameters without embeddings, 1 for a dense model; that of
+    experts to the power of `phi`."""
+    found = expert_leverage(shape.activation_ratio, shape.granularity, shape.training_flops) ** phi
+    return 1.0 + (found - 1.0) * shape.expert_parameters / shape.active_non_embedding
 
 
 def equivalent_of(shape: Shape) -> Floats:
-    """(n,) `dense_equivalent_parameters` of shapes."""
-    leverage = efficiency_leverage(shape.activation_ratio, shape.granularity, shape.training_flops)
-    leverage = np.where(shape.sparse, leverage, 1.0)
-    return dense_equivalent_parameters(
-        shape.hidden_size, shape.layers, shape.active_non_embedding, leverage
-    )
+    """(n,) dense-equivalent parameters of shapes under this law."""
+    return equivalent_with(shape, leverage_of(shape))
 
 
 # N with the embeddings of a 32k vocabulary.
@@ -156,38 +178,42 @@ dense = chinchilla(
 
 
 def predict_with(
+    shape: Shape, *, name: str, dense: Dense, fit: Mapping[str, Range], phi: float = 1.0
+) -> Quality:
+    """The leverage, to the power of `phi`, in front of any law of dense models."""
+    granularity, flops = shape.granularity, shape.training_flops
+    held = {
+        "granularity": granularity,
+        "training_flops": flops,
+        "leverage_exponent": leverage_exponent(granularity, flops),
+    }
+    at_bound = {key: shape.sparse & BOUNDS[key].excludes(value) for key, value in held.items()}
+    return quality_of(shape, leverage_of(shape, phi), name, dense, fit, at_bound)
+
+
+def quality_of(
     shape: Shape,
-    *,
+    leverage: Floats,
     name: str,
     dense: Dense,
     fit: Mapping[str, Range],
-    phi: float = 1.0,
+    at_bound: Mapping[str, Flags],
 ) -> Quality:
-    """The leverage, to the power of `phi`, in front of any law of dense models."""
-    sparse, ratio = shape.sparse, shape.activation_ratio
-    granularity, flops, tokens = shape.granularity, shape.training_flops, shape.training_tokens
-    leverage = efficiency_leverage(ratio, granularity, flops)
-    if phi != 1.0:
-        leverage = leverage**phi
-    leverage = np.where(sparse, leverage, 1.0)
-    equivalent = dense_equivalent_parameters(
-        shape.hidden_size, shape.layers, shape.active_non_embedding, leverage
-    )
+    """The quality of shapes whose leverage is known, that over all active parameters: a law of
+    dense models gives the loss, `fit` says where it and the leverage have seen data."""
+    equivalent = equivalent_with(shape, leverage)
     of_experts = {
-        "activation_ratio": ratio,
-        "granularity": granularity,
-        "training_flops": flops,
+        "activation_ratio": shape.activation_ratio,
+        "granularity": shape.granularity,
+        "training_flops": shape.training_flops,
+        "total_parameters": shape.total_parameters,
     }
-    at_bound = {key: sparse & BOUNDS[key].excludes(value) for key, value in of_experts.items()}
-    at_bound["efficiency_leverage"] = sparse & (leverage == BOUNDS["efficiency_leverage"].low)
-    if shape.total_parameters is not None:
-        of_experts["total_parameters"] = shape.total_parameters
-    extrapolates = {key: sparse & fit[key].excludes(value) for key, value in of_experts.items()}
+    extrapolates = {key: shape.sparse & fit[key].excludes(of) for key, of in of_experts.items()}
     extrapolates["dense_equivalent_parameters"] = fit["dense_equivalent_parameters"].excludes(
         equivalent
     )
-    extrapolates["training_tokens"] = fit["training_tokens"].excludes(tokens)
-    terms = dense(equivalent, tokens)
+    extrapolates["training_tokens"] = fit["training_tokens"].excludes(shape.training_tokens)
+    terms = dense(equivalent, shape.effective_tokens)
     return Quality(
         law=name,
         terms=terms,
@@ -202,13 +228,14 @@ def predict_with(
 
 LAW = Law(
     name="leverage",
-    title="Dense-equivalent parameters (efficiency leverage of experts), then the Epoch re-fit of "
-    "the Chinchilla law; loss in nats per token",
+    title="Dense-equivalent parameters (leverage of experts), then the Epoch re-fit of the "
+    "Chinchilla law; loss in nats per token",
     sources=(
         EXPERTS_SOURCE,
         f"Dense loss: {BESIROGLU} (fitted).",
         depth.SOURCE,
         quantisation.SOURCE,
+        REPEATS_SOURCE,
     ),
     fit_range=(
         EXPERTS_FIT,
