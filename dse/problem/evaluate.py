@@ -26,6 +26,7 @@ from dse.physics.parameters import (
 from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
+from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, Quality, quality, quantisation_penalty, tokens_at_compute
 from dse.rules.case import Case, stack_of
 from dse.rules.registry import judge
@@ -136,11 +137,12 @@ def evaluate(
     *,
     training_flops: float | None = None,
     keep: bool = False,
-    law: str = DEFAULT,
+    law: str | Law = DEFAULT,
 ) -> Metrics:
     """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
     not given is trained for that compute; `keep` retains per-operator ledgers; `law` names the one
-    of `dse.quality.laws` that predicts the loss."""
+    of `dse.quality.laws` that predicts the loss, or is one that was moved
+    (`dse.problem.own_law`)."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return _evaluate(batch, workload, machines, training_flops, keep, law)
 
@@ -151,7 +153,7 @@ def _evaluate(
     machines: Machines,
     training_flops: float | None,
     keep: bool,
-    law: str,
+    law: str | Law,
 ) -> Metrics:
     count = parameters(batch)
     performance = predict(batch, workload, machines, keep=keep)
@@ -268,7 +270,7 @@ def experts_of(batch: CandidateBatch) -> Block | None:
 
 
 def shape_quality_of(
-    batch: CandidateBatch, count: Parameters, tokens: Floats, law: str = DEFAULT
+    batch: CandidateBatch, count: Parameters, tokens: Floats, law: str | Law = DEFAULT
 ) -> Quality:
     """The quality of n trained models under a law, before anything is quantised."""
     zeros = np.zeros(len(batch))

@@ -29,6 +29,7 @@ from dse.physics.machines import Machines
 from dse.physics.serving import Performance
 from dse.physics.workload import POISSON, Workload
 from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Values, evaluate
+from dse.quality.law import Law
 from dse.quality.laws import DEFAULT
 from dse.schema.metrics import METRICS
 from dse.space.candidates import CandidateBatch, Floats
@@ -59,7 +60,7 @@ def evaluate_mix(
     *,
     training_flops: float | None = None,
     keep: bool = False,
-    law: str = DEFAULT,
+    law: str | Law = DEFAULT,
 ) -> Metrics:
     """`dse.problem.evaluate.evaluate` of a mix; of one workload, the very same. With several,
     `members` of the result holds each workload's own metrics, and `performance` is that of the

@@ -13,8 +13,10 @@ from dse.physics.machines import Machines, compile_machines
 from dse.problem.evaluate import Metrics
 from dse.problem.loads import mix_of
 from dse.problem.mix import Mix, evaluate_mix
+from dse.problem.own_law import law_with, own_law
 from dse.problem.protocol import Evaluation, Objective
 from dse.problem.trained import Trained, trained_of
+from dse.quality.law import Law
 from dse.rules.registry import names
 from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import Model
@@ -52,6 +54,11 @@ class PhysicsProblem:
         rack = self.machines.rack is not None
         return names(rack=rack, trained=self.trained is not None)
 
+    @property
+    def law(self) -> str | Law:
+        """The study's quality law, moved to its loss runs where it has any."""
+        return law_with(self.study.quality_law, self.study.loss_runs)
+
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d)."""
         values = self.space.values(index)
@@ -72,7 +79,7 @@ class PhysicsProblem:
             machines,
             training_flops=self.study.training_compute,
             keep=keep,
-            law=self.study.quality_law,
+            law=self.law,
         )
         return metrics if self.trained is None else self.trained.complete(metrics, batch)
 
@@ -104,6 +111,8 @@ def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
     """Compiles a study against the hardware catalog."""
     catalog = on_terms(catalog, study)
     space = Space.of(study)
+    if study.loss_runs is not None:
+        own_law(study.quality_law, study.loss_runs)  # refuses runs that no law can be moved to
     return PhysicsProblem(
         study=study,
         space=space,

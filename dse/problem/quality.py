@@ -3,6 +3,7 @@ tokens are from compute-optimal."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from dse.quality import quantisation
 from dse.quality.law import Quality, Range
 from dse.quality.laws import DEFAULT, LAWS
 from dse.quality.overtraining import overtraining
+from dse.quality.own_runs import LEVERAGE, P90, Doubt
 
 LEAST_NATS = 5e-5  # of the loss, below which nothing is said of it
 # Numbers of `describe_quality`.
@@ -75,10 +77,13 @@ def quality_intervals(
     quality: Quality, i: int, values: Mapping[str, Any]
 ) -> dict[str, list[float]]:
     """80% intervals of loss and dense equivalent: the latter is off by `EQUIVALENT_FACTOR`, and the
-    former what the law's dense form makes of that. Empty where there is no dense equivalent."""
+    former what the law's dense form makes of that; of a law moved to runs, what these leave. Empty where
+    there is no dense equivalent."""
     equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
     if equivalent is None or values["predicted_loss"] is None:
         return {}
+    if quality.doubt is not None:
+        return _own_intervals(quality.doubt, i, values)
     dense = LAWS[quality.law].dense
     sparse = quality.efficiency_leverage[i] > 1.0
     factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
@@ -90,6 +95,19 @@ def quality_intervals(
     return {
         "predicted_loss": [float(losses[0]), float(losses[1])],
         "dense_equivalent_parameters": [float(ends[1]), float(ends[0])],
+    }
+
+
+def _own_intervals(doubt: Doubt, i: int, values: Mapping[str, Any]) -> dict[str, list[float]]:
+    """80% intervals by the posterior of one's own runs. A dense equivalent is as far off as the
+    exponent of the leverage makes it, and besides as that of a dense model is."""
+    loss, equivalent = values["predicted_loss"], values["dense_equivalent_parameters"]
+    ends = P90 * float(doubt.sd[i])
+    by_leverage = P90 * float(doubt.posterior.sd[LEVERAGE] * doubt.leverage[i])
+    factor = math.exp(math.hypot(math.log(EQUIVALENT_FACTOR["dense"]), by_leverage))
+    return {
+        "predicted_loss": [loss - ends, loss + ends],
+        "dense_equivalent_parameters": [equivalent / factor, equivalent * factor],
     }
 
 
