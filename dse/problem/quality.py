@@ -77,8 +77,8 @@ def quality_intervals(
     quality: Quality, i: int, values: Mapping[str, Any]
 ) -> dict[str, list[float]]:
     """80% intervals of loss and dense equivalent: the latter is off by `EQUIVALENT_FACTOR`, and the
-    former what the law's dense form makes of that; of a law moved to runs, what these leave. Empty where
-    there is no dense equivalent."""
+    former what the law's dense form makes of that; with runs of one's own, what these leave. Empty
+    where there is no dense equivalent."""
     equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
     if equivalent is None or values["predicted_loss"] is None:
         return {}

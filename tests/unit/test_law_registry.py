@@ -63,11 +63,7 @@ def loss(law: str, row: dict[str, float]) -> float:
 
 def test_every_law_has_a_name_of_its_own_and_the_default_comes_first() -> None:
     assert next(iter(LAWS)) == DEFAULT
-<<<<<<< HEAD
-    assert set(LAWS) >= {"leverage", "hoffmann", "cautious", "joint", "abnar"}
-=======
     assert set(LAWS) == {"leverage", "hoffmann", "cautious", "joint", "abnar", "tian"}
->>>>>>> law
     for name, law in LAWS.items():
         assert law.name == name
         assert law.title
@@ -148,10 +144,10 @@ def test_no_other_split_of_the_compute_is_better(law: str) -> None:
 # -- flags, ends, inverses ------------------------------------------------------------------
 
 INSIDE = {
-<<<<<<< HEAD
     "leverage": {},
     "cautious": {},
     "hoffmann": {},
+    "tian": {},
     "joint": {
         "expert_intermediate_size": 4096.0,
         "experts": 16.0,
@@ -159,11 +155,6 @@ INSIDE = {
         "shared_width_ratio": 0.0,
         "training_tokens": 50e9,
     },
-=======
-    "leverage": {}, "cautious": {}, "hoffmann": {}, "tian": {},
-    "joint": {"expert_intermediate_size": 4096.0, "experts": 16.0, "experts_per_token": 1.0,
-              "shared_width_ratio": 0.0, "training_tokens": 50e9},
->>>>>>> law
     "abnar": {"training_tokens": 100e9},
 }
 SMALL = {
@@ -203,7 +194,7 @@ OUTSIDE = {
 
 @pytest.mark.parametrize("law", NAMES)
 def test_a_small_model_is_inside_the_range_of_its_law(law: str) -> None:
-    found = of(law, [SMALL | INSIDE.get(law, {})])
+    found = of(law, [SMALL | INSIDE[law]])
     assert not any(flags[0] for flags in found.extrapolates.values())
     assert not any(flags[0] for flags in found.at_bound.values())
 
