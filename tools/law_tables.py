@@ -30,14 +30,11 @@ SHAPE = (
     "total_parameters",
     "embedding_parameters",
 )
-KNOWN, SCORE = "known_dense_equivalent_billions", "mmlu_percent"
+SCORE = "mmlu_percent"
 ALL = (
     "model",
     *SHAPE,
     "predicted_loss",
-    KNOWN,
-    "known_kind",
-    "known_source",
     SCORE,
     "mmlu_source",
 )
@@ -121,37 +118,8 @@ def losses_table(table: pd.DataFrame) -> str:
 
 
 def _worked(table: pd.DataFrame) -> list[int]:
-    """Rows of the published table, and those whose dense equal is known."""
-    shown = table["predicted_loss"].notna() | table[KNOWN].notna()
-    return np.flatnonzero(shown.to_numpy()).tolist()
-
-
-def known_table(table: pd.DataFrame) -> str:
-    """Sparse models whose dense equal somebody has named, under every law, with the root mean
-    square of the log errors."""
-    known = table[KNOWN].to_numpy(dtype=float)
-    found = np.flatnonzero(~np.isnan(known))
-    sizes = {name: evaluate(table, name).dense_equivalent_parameters[found] / 1e9 for name in LAWS}
-    rows = [
-        (
-            str(table["model"][i]),
-            f"{known[i]:g}",
-            *(_billions(size[k]) for size in sizes.values()),
-            str(table["known_kind"][i]),
-            str(table["known_source"][i]),
-        )
-        for k, i in enumerate(found)
-    ]
-    errors = {name: np.log(size / known[found]) for name, size in sizes.items()}
-    rms = (f"{np.sqrt(np.nanmean(error**2)):.2f}" for error in errors.values())
-    mean = (f"{np.nanmean(error):+.2f}" for error in errors.values())
-    rows += [("log error, rms", "", *rms, "", ""), ("log error, mean", "", *mean, "", "")]
-    head = ("model", "known, B", *(f"{name}, B" for name in LAWS), "kind", "source")
-    return markdown(head, rows)
-
-
-def _billions(value: float) -> str:
-    return "none" if np.isnan(value) else f"{value:.1f}"
+    """Rows of the published table."""
+    return np.flatnonzero(table["predicted_loss"].notna().to_numpy()).tolist()
 
 
 def scores_table(table: pd.DataFrame) -> str:
@@ -204,7 +172,6 @@ def main(file: str) -> None:
     tables = (
         examples_table(table),
         losses_table(table),
-        known_table(table),
         optimum_table(),
         ranks_table(table),
         scores_table(table),

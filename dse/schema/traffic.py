@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ class Windows:
         return self.requests / self.seconds
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """The requests of a fleet's class: what comes, and how that varies over time.
 

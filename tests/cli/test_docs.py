@@ -38,9 +38,11 @@ def test_mentions_are_found():
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_commands_in_the_documents_exist(path: Path):
-    for line in mentioned(path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    made_here = set(re.findall(r'@click\.command\("(\w+)"\)', text))
+    for line in mentioned(text):
         words = shlex.split(line, comments=True)[1:]
-        if words[0].startswith("-") or words[0].isupper():
+        if words[0].startswith("-") or words[0].isupper() or words[0] in made_here:
             continue
         verb = next(v for k in (3, 2, 1) if (v := tuple(words[:k])) in COMMANDS or k == 1)
         assert verb in COMMANDS, f"{path.name}: {line}"

@@ -17,26 +17,37 @@ from dse.physics.training.passes import Pass
 from tests.helpers import MODELS, deploy, machines, run, workload
 from tests.helpers_training import plan, train
 
-METHODS = ("gemm", "elementwise", "over_prompt", "over_cache", "send", "tensor_all_reduce")
-LEDGER = ("operator", "stream", "network")
+LABELLED = ("gemm", "over_prompt", "over_cache", "exchange")  # one operator, which has a label
+METHODS = {"elementwise": 1, "tensor_all_reduce": 0}  # where the label stands
+LEDGER = dict.fromkeys(("operator", "stream", "network"), 1)
 
 
-def rename(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every operator gets a label that was never seen."""
-    fresh = itertools.count()
+def rename(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Every operator gets a label that was never seen. Returns the methods that gave one."""
+    fresh, used = itertools.count(), set[str]()
 
-    def renamed(method: Any, at: int) -> Any:
+    def of_operator(name: str, method: Any) -> Any:
+        def call(self: Any, one: Any) -> Any:
+            used.add(name)
+            return method(self, one._replace(label=f"operator {next(fresh)}"))
+
+        return call
+
+    def of_words(name: str, method: Any, at: int) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             assert isinstance(args[at], str)
+            used.add(name)
             return method(self, *args[:at], f"operator {next(fresh)}", *args[at + 1 :], **kwargs)
 
         return call
 
-    for owner, names in ((Step, METHODS), (Pass, METHODS), (Ledger, LEDGER)):
-        for name in names:
-            if hasattr(owner, name):
-                at = 0 if name == "tensor_all_reduce" else 1
-                monkeypatch.setattr(owner, name, renamed(getattr(owner, name), at))
+    for owner in (Step, Pass):
+        for name in LABELLED:
+            monkeypatch.setattr(owner, name, of_operator(name, getattr(owner, name)))
+    for owner, found in ((Step, METHODS), (Pass, METHODS), (Ledger, LEDGER)):
+        for name, at in found.items():
+            monkeypatch.setattr(owner, name, of_words(name, getattr(owner, name), at))
+    return used
 
 
 def numbers(found: Any, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
@@ -85,8 +96,9 @@ def test_labels_change_nothing_of_a_step(name, monkeypatch):
         return [of_gemms, of_entries, metrics.values, metrics.violations, metrics.provenance]
 
     before = steps()
-    rename(monkeypatch)
+    used = rename(monkeypatch)
     after = steps()
+    assert {"gemm", "elementwise", "operator"} <= used
     assert_same(before, after)
     entries = gemms.decode(deployed, 8.0, 3000.0).ledger.entries or ()
     assert all(entry.name.startswith("operator ") for entry in entries)

@@ -140,7 +140,9 @@ def test_a_lower_cap_is_never_faster(model, concurrency, prompt, caps) -> None:
     batch = deploy(model, "h100_sxm", tensor_parallel=2, concurrency=concurrency)
     low, high = (run(batch, workload(prompt, 128), capped(cap)) for cap in caps)
     for metric in ("prefill_s", "decode_step_s", "tpot_s", "ttft_s"):
-        assert low.values[metric][0] >= high.values[metric][0] * (1 - 1e-9), metric
+        assert low.values[metric][0] >= high.values[metric][0] * (1 - 1e-5), (
+            metric
+        )  # the fixed point of a closed loop is found to about 1e-6
 
 
 def test_a_cap_at_the_rated_power_changes_nothing() -> None:

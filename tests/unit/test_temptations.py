@@ -1,0 +1,213 @@
+"""The bench of temptations: its spaces are valid, and its oracle knows bad designs from good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dse
+from benchmarks.temptations import __main__ as command
+from benchmarks.temptations.__main__ import main
+from benchmarks.temptations.judge import object_to, spaces
+from benchmarks.temptations.pairs import pairs
+from benchmarks.temptations.published import measure, outside
+from benchmarks.temptations.rules import Case, bought_for_nothing, widths
+from dse.catalog import load_catalog
+from dse.errors import InputError
+from dse.schema.model import Model
+from dse.schema.model_catalog import load_models
+from dse.schema.study import load_study
+
+REFUSED_WHEN_READ = "zero-length-answers"
+SERVED = {
+    "llama-3-70b": ("h100_sxm", "fp8"),
+    "deepseek-v3": ("h200_sxm", "fp8"),
+    "gpt-oss-120b": ("mi355x", "mxfp4"),
+    "qwen3-235b-a22b": ("b200_sxm", "bf16"),
+}
+
+
+@cache
+def served(name: str) -> Case:
+    """A published model where it is served, all formats being offered."""
+    chip, dtype = SERVED[name]
+    document = dse.estimate(
+        name, chip, tp=8, weight_dtype=dtype, kv_dtype="fp8", concurrency=64, training_tokens="15T"
+    ).document
+    return Case(
+        dse.load_model(name),
+        document["deployment"],
+        document,
+        {"prompt_tokens": 2048, "output_tokens": 512},
+        frozenset(("bf16", "fp8", "int8", "nvfp4", "mxfp4")),
+        load_catalog(),
+    )
+
+
+def sized(model: Model, kind: str, **sizes: float) -> Model:
+    """The model with other sizes in its blocks of a kind."""
+    return replace(
+        model,
+        blocks=tuple(
+            replace(block, sizes={**block.sizes, **sizes}) if block.kind == kind else block
+            for block in model.blocks
+        ),
+    )
+
+
+def blocks(name: str, kind: str, **sizes: float) -> Case:
+    case = served(name)
+    return replace(case, model=sized(case.model, kind, **sizes))
+
+
+def deployed(name: str, **degrees: Any) -> Case:
+    case = served(name)
+    return replace(case, deployment={**case.deployment, **degrees})
+
+
+def metrics(name: str, **values: float) -> Case:
+    case = served(name)
+    return replace(case, metrics={**case.metrics, **values})
+
+
+def one_layer() -> Case:
+    case = served("llama-3-70b")
+    once = tuple(replace(block, count=min(block.count, 1)) for block in case.model.blocks)
+    return replace(case, model=replace(case.model, blocks=once))
+
+
+def of_model(name: str, **fields: Any) -> Case:
+    case = served(name)
+    return replace(case, model=replace(case.model, **fields))
+
+
+def bad() -> Mapping[str, tuple[Case, str]]:
+    """{space: a design of the kind that it tempts with, what refuses it}."""
+    moe = "deepseek-v3"
+    return {
+        "blind-attention": (blocks("llama-3-70b", "gqa", window=16), "window"),
+        "disguised-dense": (
+            blocks(moe, "moe", shared_intermediate_size=48 * 2048),
+            "shared_over_expert",
+        ),
+        "endless-tokens": (metrics("llama-3-70b", training_tokens=107e12), "tokens"),
+        "extreme-granularity": (
+            blocks(moe, "moe", experts=16384, expert_intermediate_size=128),
+            "granularity",
+        ),
+        "foreign-formats": (deployed("gpt-oss-120b", weight_dtype="nvfp4"), "formats"),
+        "giant-vocabulary": (of_model("llama-3-70b", vocab_size=10**7), "vocabulary"),
+        "giants": (blocks("llama-3-70b", "mlp", intermediate_size=2e6), "total_parameters"),
+        "idle-replicas": (deployed(moe, replicas=128), "idle"),
+        "just-past": (blocks("qwen3-235b-a22b", "gqa", heads=65, kv_heads=5), "divides"),
+        "million-heads": (blocks("llama-3-70b", "gqa", heads=2**20), "attention_share"),
+        "minimum-batch": (metrics("llama-3-70b", decode_step_s=1e-5), "physics"),
+        "misaligned-widths": (of_model("llama-3-70b", hidden_size=8196), "widths"),
+        "one-layer": (one_layer(), "layers"),
+        "slivers": (
+            metrics(moe, dense_equivalent_parameters=444e9, total_parameters=74e9),
+            "equivalent",
+        ),
+        REFUSED_WHEN_READ: (
+            replace(served(moe), workload={"prompt_tokens": 2048, "output_tokens": 0}),
+            "answers",
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(spaces()))
+def test_every_space_is_valid_and_says_what_it_tempts_with(name: str) -> None:
+    path = spaces()[name]
+    if name == REFUSED_WHEN_READ:
+        with pytest.raises(InputError, match="output_tokens"):
+            load_study(str(path), load_catalog())
+        return
+    study = load_study(str(path), load_catalog())
+    assert study.name == name
+    assert "Tempts with" in path.read_text()
+
+
+@pytest.mark.parametrize("name", sorted(spaces()))
+def test_the_oracle_refuses_what_each_space_tempts_with(name: str) -> None:
+    case, rule = bad()[name]
+    assert rule in object_to([case])[0]
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_the_oracle_accepts_published_models_as_they_are_served(name: str) -> None:
+    assert object_to([served(name)]) == [{}]
+
+
+def test_published_shapes_are_aligned_and_few_stand_alone() -> None:
+    models = list(load_models().values())
+    alone = [found for found in map(outside, measure(models)) if found]
+    assert len(alone) < len(models) / 8
+    assert max(map(len, alone)) <= 2
+    case = served("deepseek-v3")
+    assert [list(widths(replace(case, model=model))) for model in models] == [[]] * len(models)
+
+
+def test_a_gain_below_the_resolution_is_bought_for_nothing() -> None:
+    front = np.array(
+        [
+            [2.0, 1.0],
+            [2.0 - 2e-4, 5.0],  # 0.0002 nats for five times the price
+            [2.0 - 2e-2, 5.1],  # 0.02 nats
+            [2.0 + 2e-4, 0.99],  # as little of both
+        ]
+    )
+    assert [bool(words) for words in bought_for_nothing(front, [False, True])] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert bought_for_nothing(front[:0], [False, True]) == []
+
+
+def test_a_misaligned_size_is_held_against_its_nearest_neighbour() -> None:
+    assert pairs([4000, 4090, 4095, 4096, 4100]) == [(4096, 4090), (4096, 4095), (4096, 4100)]
+    assert pairs([4090, 4100]) == []
+
+
+SPACE = """
+name: published
+title: A published model as it is served
+price_basis: rental_3yr
+model: llama-3-8b
+workload: {prompt_tokens: 1024, output_tokens: 128, serving: continuous}
+deployment:
+  {chip: h100_sxm, replicas: 1, tensor_parallel: 1, weight_dtype: bf16, kv_dtype: bf16,
+   concurrency: [8, 64]}
+objectives: {tpot_s: minimize, usd_per_million_total_tokens: minimize}
+"""
+
+
+def test_a_published_model_as_it_is_served_passes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = tmp_path / "published.yaml"
+    space.write_text(SPACE)
+    assert main([str(space), REFUSED_WHEN_READ]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "| published | 2 | 2 | 0 | – | – |"
+    assert lines[3].startswith(f"| {REFUSED_WHEN_READ} | 0 | 0 | 0 | the space is refused |")
+
+
+def test_a_refusal_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"space": "slivers", "points": 9, "front": 3, "refused": 2, "said": None}
+    row |= {"by": {"equivalent": 2}, "examples": {"equivalent": "point 1: too good"}}
+    monkeypatch.setattr(command, "judge", lambda space, catalog: row)
+    assert main(["slivers", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"spaces": [row]}
+    assert main(["slivers"]) == 1
+    assert "| slivers | 9 | 3 | 2 | equivalent 2 | point 1: too good |" in capsys.readouterr().out
