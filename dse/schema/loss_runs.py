@@ -98,7 +98,9 @@ class LossRuns:
     @classmethod
     def of(cls, file: str, runs: Sequence[LossRun]) -> LossRuns:
         said = [[_config(run.model), run.training_tokens, run.loss] for run in runs]
-        return cls(file, tuple(runs), hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest())
+        return cls(
+            file, tuple(runs), hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        )
 
     def as_json(self) -> list[dict[str, Any]]:
         """`runs` of study.json; `runs_again` reads them back."""
