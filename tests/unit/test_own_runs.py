@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
+from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.physics.parameters import parameters
+from dse.problem.objective import pose
 from dse.problem.own_law import batch_of_models, own_law, quality_of_models
 from dse.quality.laws import LAWS, quality
 from dse.quality.own_runs import (
@@ -25,6 +28,8 @@ from dse.quality.own_runs import (
 )
 from dse.schema.loss_runs import LossRun, LossRuns, load_loss_runs, runs_again
 from dse.schema.model_catalog import load_models
+from dse.schema.study import load_study
+from dse.study import robust
 from dse.study.next_run import expected_regret
 
 SD = np.array(list(PRIOR.values()))
@@ -220,6 +225,32 @@ def test_runs_in_which_size_does_nothing_are_refused():
     rows = [LossRun("", model, 1e9 * 2.0**k, 2.5 + 0.05 * k) for k in range(12)]
     with pytest.raises(InputError, match=r"runs.csv: loss: by these runs training tokens is worth"):
         own_law("leverage", LossRuns.of("runs.csv", rows))
+
+
+# -- a study ---------------------------------------------------------------------------------------
+
+
+def test_draws_of_a_front_move_losses_by_what_runs_leave(monkeypatch: pytest.MonkeyPatch):
+    catalog = load_catalog()
+    study = load_study("tiny", catalog, loss_runs=search_spaces_dir() / "loss_runs.csv")
+    mine, law = pose(study, catalog), pose(load_study("tiny", catalog), catalog)
+    assert mine.space.fingerprint != law.space.fingerprint
+    index = mine.space.unrank(np.arange(0, mine.space.size, mine.space.size // 50))
+    monkeypatch.setattr(robust, "DRAWS", 3_000)
+    drawn, plain = (
+        np.stack(list(robust.draws(one, index, np.random.default_rng(1)))) for one in (mine, law)
+    )
+    losses = [o.metric == "predicted_loss" for o in mine.objectives]
+    others = np.logical_not(losses)
+    assert np.array_equal(drawn[:, :, others], plain[:, :, others])
+    assert (plain[:, :, losses] == plain[:1, :, losses]).all()
+    doubt = mine.metrics(index).quality.doubt
+    assert doubt is not None
+    assert drawn[:, :, losses][:, :, 0].std(axis=0) == pytest.approx(doubt.sd, rel=0.06)
+    # One draw moves all points together: the difference of two is what they do not share.
+    apart = tuple(column - column[0] for column in doubt.columns)
+    moved = (drawn - drawn[:, :1])[:, :, losses][:, :, 0].std(axis=0)
+    assert moved == pytest.approx(np.sqrt(doubt.posterior.variance(apart)), rel=0.06, abs=1e-12)
 
 
 # -- which run is next -------------------------------------------------------------------------
