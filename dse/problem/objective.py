@@ -13,7 +13,7 @@ from dse.physics.machines import Machines, compile_machines
 from dse.problem.evaluate import Metrics
 from dse.problem.loads import mix_of
 from dse.problem.mix import Mix, evaluate_mix
-from dse.problem.own_law import law_with, own_law
+from dse.problem.own_law import OwnLaw, own_law
 from dse.problem.protocol import Evaluation, Objective
 from dse.problem.trained import Trained, trained_of
 from dse.quality.law import Law
@@ -57,7 +57,14 @@ class PhysicsProblem:
     @property
     def law(self) -> str | Law:
         """The study's quality law, moved to its loss runs where it has any."""
-        return law_with(self.study.quality_law, self.study.loss_runs)
+        own = self.own_law
+        return self.study.quality_law if own is None else own.law
+
+    @property
+    def own_law(self) -> OwnLaw | None:
+        """What the study's loss runs say of its law, None without runs."""
+        study = self.study
+        return None if study.loss_runs is None else own_law(study.quality_law, study.loss_runs)
 
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d)."""

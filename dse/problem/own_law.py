@@ -44,11 +44,6 @@ class OwnLaw:
     predicted: Floats
 
 
-def law_with(name: str, runs: LossRuns | None) -> str | Law:
-    """What `evaluate` takes: the name of the law, or the law moved to the runs."""
-    return name if runs is None else own_law(name, runs).law
-
-
 @lru_cache(maxsize=64)
 def own_law(name: str, runs: LossRuns) -> OwnLaw:
     """The law moved to the runs. Raises InputError for runs in which size or data do nothing."""

@@ -24,7 +24,6 @@ from dse.economics.lifetime import (
 )
 from dse.pareto.front import Archive, non_dominated
 from dse.problem.objective import PhysicsProblem
-from dse.problem.own_law import own_law
 from dse.problem.trained import serving_price
 from dse.quality.laws import hoffmann, leverage
 from dse.space.candidates import Floats
@@ -193,11 +192,11 @@ def _least_flop(problem: PhysicsProblem, loss: float, served: float) -> dict[str
     """Parameters and training tokens of the dense model that takes the least FLOP; None under a law
     of another form."""
     found: tuple[float | None, float | None] = (None, None)
-    law, runs = problem.study.quality_law, problem.study.loss_runs
+    law, own = problem.study.quality_law, problem.own_law
     if law in DENSE:
         dense = DENSE[law]
-        if runs is not None:
-            floor, size, data, _ = own_law(law, runs).posterior.mean
+        if own is not None:
+            floor, size, data, _ = own.posterior.mean
             dense = LossLaw(
                 dense.floor + floor,
                 dense.a * (1.0 + size),

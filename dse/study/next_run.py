@@ -41,7 +41,6 @@ from dse.problem.own_law import (
     affordable_tokens,
     batch_of_models,
     describe_own_law,
-    own_law,
     quality_of_models,
 )
 from dse.quality.laws import LAWS
@@ -64,10 +63,9 @@ def describe_loss_runs(
 ) -> dict[str, Any]:
     """`loss_runs` of study.json for a front F (n, m) at `index` (n, d), whose items of front.json
     are `items`; empty without runs."""
-    runs = problem.study.loss_runs
-    if runs is None:
+    own = problem.own_law
+    if own is None:
         return {}
-    own = own_law(problem.study.quality_law, runs)
     found = describe_own_law(own)
     doubt = problem.metrics(index).quality.doubt
     assert doubt is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -162,3 +163,33 @@ def test_runs_are_part_of_the_study(tmp_path: Path, dense: Path, runs: Path):
     said = dse(*command)
     assert said.code == 4
     assert "loss runs" in " ".join(said.err.split())
+
+
+def test_whatif_draws_whether_a_shape_keeps_its_loss(tmp_path: Path, dense: Path):
+    """A shape misses a limit on loss as often as what the runs leave of the law says."""
+    text = TINY.read_text()
+    assert "constraints:\n" in text
+    space = tmp_path / "space.yaml"
+    space.write_text(
+        text.replace("constraints:\n", "constraints:\n  - predicted_loss <= 2.2\n", 1)
+        + f"\nloss_runs: {dense}\n"
+    )
+    folder = tmp_path / "study"
+    assert dse("run", space, "--out", folder).code == 0
+    items = both(folder)[1]
+    near = max(items, key=lambda item: item["metrics"]["predicted_loss"])
+    metrics, points = near["metrics"], f"{near['point']}"
+    low, high = metrics["intervals"]["predicted_loss"]
+    sd = (high - low) / 2.0 / 1.2815515594
+    misses = NormalDist().cdf((metrics["predicted_loss"] - 2.2) / sd)
+    said = dse("whatif", folder, "--uncertain", "--point", points, "--json")
+    assert said.code == 0, said.err
+    document = said.json()
+    assert any("drawn from what 5 runs of yours leave" in one for one in document["rests_on"])
+    assert misses > 0.05
+    for choice in document["choices"]:
+        # Latency limits may be missed besides.
+        assert choice["chance_misses_limits"] >= misses - 0.02
+    surest = min(choice["chance_misses_limits"] for choice in document["choices"])
+    assert surest == pytest.approx(misses, abs=0.02)
+    assert document["share_without_answer"] >= misses - 0.02
