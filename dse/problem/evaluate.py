@@ -27,15 +27,28 @@ from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
 from dse.quality.law import Law
-from dse.quality.laws import DEFAULT, Quality, quality, quantisation_penalty, tokens_at_compute
-from dse.rules.case import Case, stack_of
+from dse.quality.laws import (
+    DEFAULT,
+    UNIQUE_TOKENS,
+    Quality,
+    quality,
+    quantisation_penalty,
+    tokens_at_compute,
+)
+from dse.rules.case import Case, Searched, stack_of
 from dse.rules.registry import judge
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import BITS, DTYPES
 from dse.space.candidates import Block, CandidateBatch, Floats
 
 # Metrics of a shape that are worked out for those who name them.
-ASKED = ("training_flops", *ATTENTION_METRICS)
+SHAPE_METRICS = (
+    "attention_share",
+    "width_per_layer",
+    "equivalent_over_total",
+    "tokens_per_active_parameter",
+)
+ASKED = ("training_flops", *SHAPE_METRICS, *ATTENTION_METRICS)
 _ELEMENT_BITS = np.array([float(int(BITS[dtype])) for dtype in DTYPES])
 MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
 _BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
@@ -138,13 +151,18 @@ def evaluate(
     training_flops: float | None = None,
     keep: bool = False,
     law: str | Law = DEFAULT,
+    unique_tokens: float = UNIQUE_TOKENS,
+    searched: Searched = "nothing",
 ) -> Metrics:
     """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
     not given is trained for that compute; `keep` retains per-operator ledgers; `law` names the one
-    of `dse.quality.laws` that predicts the loss, or is one that was moved
-    (`dse.problem.own_law`)."""
+    of `dse.quality.laws` that predicts the loss, or is one that was moved (`dse.problem.own_law`);
+    of its text `unique_tokens` are not read twice. `searched` is what a search chooses, which the
+    rules of a search bind."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return _evaluate(batch, workload, machines, training_flops, keep, law)
+        return _evaluate(
+            batch, workload, machines, training_flops, keep, law, unique_tokens, searched
+        )
 
 
 def _evaluate(
@@ -154,6 +172,8 @@ def _evaluate(
     training_flops: float | None,
     keep: bool,
     law: str | Law,
+    unique_tokens: float,
+    searched: Searched,
 ) -> Metrics:
     count = parameters(batch)
     performance = predict(batch, workload, machines, keep=keep)
@@ -161,7 +181,7 @@ def _evaluate(
     if training_flops is not None:
         affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
         tokens = np.where(np.isnan(tokens), affordable, tokens)
-    shape_quality = shape_quality_of(batch, count, tokens, law)
+    shape_quality = shape_quality_of(batch, count, tokens, law, unique_tokens)
     bits = _deployed_bits(batch)
     penalty = np.where(
         bits < batch.trained_bits,
@@ -220,12 +240,23 @@ def _evaluate(
         values |= _in_tier(batch, workload, performance)
     output = np.broadcast_to(workload.output_tokens, len(batch))
     stack = stack_of(workload.backend.id)
-    case = Case(batch, machines.families, stack, machines, performance, workload.serving)
+    case = Case(
+        batch,
+        machines.families,
+        stack,
+        machines,
+        performance,
+        workload.serving,
+        count=count,
+        tokens=tokens,
+        unique_tokens=unique_tokens,
+        searched=searched,
+    )
     return Metrics(
         values=Values(
             values,
             lambda: energy_metrics(performance.energy, output),
-            lambda: {"training_flops": 6.0 * count.active * tokens, **attention_metrics(batch)},
+            lambda: _of_shape(batch, count, tokens, shape_quality),
         ),
         violations=judge(case),
         case=case,
@@ -234,6 +265,20 @@ def _evaluate(
         parameters=count,
         provenance=worst_kind(batch, machines),
     )
+
+
+def _of_shape(
+    batch: CandidateBatch, count: Parameters, tokens: Floats, found: Quality
+) -> Mapping[str, Floats]:
+    """What ASKED names, (n,) each."""
+    return {
+        "training_flops": 6.0 * count.active * tokens,
+        "attention_share": count.attention / count.active_non_embedding,
+        "width_per_layer": batch.hidden_size / batch.layers,
+        "equivalent_over_total": found.dense_equivalent_parameters / count.total,
+        "tokens_per_active_parameter": tokens / count.active,
+        **attention_metrics(batch),
+    }
 
 
 def _arrivals(batch: CandidateBatch, performance: Performance) -> dict[str, Floats]:
@@ -270,7 +315,11 @@ def experts_of(batch: CandidateBatch) -> Block | None:
 
 
 def shape_quality_of(
-    batch: CandidateBatch, count: Parameters, tokens: Floats, law: str | Law = DEFAULT
+    batch: CandidateBatch,
+    count: Parameters,
+    tokens: Floats,
+    law: str | Law = DEFAULT,
+    unique_tokens: float = UNIQUE_TOKENS,
 ) -> Quality:
     """The quality of n trained models under a law, before anything is quantised."""
     zeros = np.zeros(len(batch))
@@ -292,6 +341,7 @@ def shape_quality_of(
         training_tokens=tokens,
         total_parameters=count.total,
         embedding_parameters=count.embedding + count.head,
+        unique_tokens=unique_tokens,
         law=law,
     )
 

@@ -30,7 +30,8 @@ from dse.physics.serving import Performance
 from dse.physics.workload import POISSON, Workload
 from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Values, evaluate
 from dse.quality.law import Law
-from dse.quality.laws import DEFAULT
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
+from dse.rules.case import Searched
 from dse.schema.metrics import METRICS
 from dse.space.candidates import CandidateBatch, Floats
 
@@ -61,6 +62,8 @@ def evaluate_mix(
     training_flops: float | None = None,
     keep: bool = False,
     law: str | Law = DEFAULT,
+    unique_tokens: float = UNIQUE_TOKENS,
+    searched: Searched = "nothing",
 ) -> Metrics:
     """`dse.problem.evaluate.evaluate` of a mix; of one workload, the very same. With several,
     `members` of the result holds each workload's own metrics, and `performance` is that of the
@@ -69,7 +72,16 @@ def evaluate_mix(
     if len(mix) > 1 and all(workload.serving == POISSON for workload in served):
         served, load = _at_the_whole_load(batch, served, machines)
     each = [
-        evaluate(batch, workload, machines, training_flops=training_flops, keep=keep, law=law)
+        evaluate(
+            batch,
+            workload,
+            machines,
+            training_flops=training_flops,
+            keep=keep,
+            law=law,
+            unique_tokens=unique_tokens,
+            searched=searched,
+        )
         for workload in served
     ]
     if len(mix) == 1:

@@ -17,6 +17,7 @@ from dse.problem.own_law import OwnLaw, own_law
 from dse.problem.protocol import Evaluation, Objective
 from dse.problem.trained import Trained, trained_of
 from dse.quality.law import Law
+from dse.rules.case import Searched
 from dse.rules.registry import names
 from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import Model
@@ -52,7 +53,14 @@ class PhysicsProblem:
     @property
     def rules(self) -> tuple[str, ...]:
         rack = self.machines.rack is not None
-        return names(rack=rack, trained=self.trained is not None)
+        return names(rack=rack, trained=self.trained is not None, searched=self.searched)
+
+    @property
+    def searched(self) -> Searched:
+        """What the search chooses, of which its own rules keep it inside what is known."""
+        if self.study.model_axes and not self.study.allow_extrapolation:
+            return "shapes"
+        return "deployments"
 
     @property
     def law(self) -> str | Law:
@@ -87,6 +95,8 @@ class PhysicsProblem:
             training_flops=self.study.training_compute,
             keep=keep,
             law=self.law,
+            unique_tokens=self.study.unique_tokens,
+            searched=self.searched,
         )
         return metrics if self.trained is None else self.trained.complete(metrics, batch)
 

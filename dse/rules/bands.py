@@ -1,83 +1,335 @@
-"""Where published models lie: bands outside of which a shape is unusual, not wrong.
+"""What published models measure: bands outside of which nobody knows that a shape trains well.
 
-The bands are those of 136 published models. Their width per layer grows with the active parameters
-without embeddings N as 3.81 N^0.144 (docs/quality.md), whatever law of quality is in use.
+A search of shapes stays inside them unless its space says `allow_extrapolation: true`; elsewhere
+they are notes. No law of quality sees most of these sizes, so that a search would pay nothing for
+one head, a window of one token, or a vocabulary of a hundred words.
+
+An end is what the second of 136 published models has, of all or of those as sparse or dense: what
+one alone has is an experiment. Of what fewer than twenty have, one is enough. A band ends a tenth
+beyond, granularity at 16, where training runs beside published models end (Tian et al. 2025).
+tests/unit/test_bands.py finds the ends again from search_spaces/models.csv.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
-from dse.physics.parameters import parameters
-from dse.rules.kinds import Finding, Rule
+from dse.blocks import KINDS
+from dse.blocks.kind import Attention
+from dse.physics.parameters import Parameters, parameters
+from dse.record import record
+from dse.rules.case import Case
+from dse.rules.kinds import Finding, Flags, Found, Part, Rule, rule
 from dse.space.candidates import Block, CandidateBatch, Floats
 
-PUBLISHED = "shapes of 136 published models, 2026-11"
-WIDTH_PER_LAYER, WIDTH_PER_LAYER_EXPONENT = 3.81, 0.144
-HEAD_DIMS = (64.0, 128.0, 192.0, 256.0)
+PUBLISHED = "search_spaces/models.csv: shapes of 136 published models, 2026-11"
+BEYOND = 1.1
+SMALLEST = 0.596e9  # parameters; a few bands are not asked of models smaller than any published
+WHOLE = 64.0
+Ends = tuple[float, float]
+OPEN = -inf
+Measure = Callable[["Sizes"], Iterator[tuple[Floats, Flags]]]
 
 
-def _rule(name: str, says: str, source: str = PUBLISHED) -> Rule:
-    return Rule(name, "note", says, source, "derived")
+@record
+class Sizes:
+    """n shapes and their parameters."""
+
+    batch: CandidateBatch
+    count: Parameters
+
+    @property
+    def sparse(self) -> Flags:
+        return self.count.experts > 0.0
+
+    @property
+    def hybrid(self) -> Flags:
+        """(n,) whether some layers have linear attention or a state."""
+        found = np.zeros(len(self.batch), dtype=bool)
+        for block in self.batch.blocks:
+            kind = KINDS[block.kind]
+            if kind.recomputed_as == "mixer" and not isinstance(kind, Attention):
+                found = found | (block.count > 0.0)
+        return found
+
+    def blocks(self, *sizes: str) -> Iterator[tuple[Block, Flags]]:
+        """Blocks that have all these sizes, and (n,) which candidates have them."""
+        for block in self.batch.blocks:
+            used = block.count > 0.0
+            if used.any() and all(size in block.sizes for size in sizes):
+                yield block, used
 
 
-DEPTH = _rule("depth", "width per layer is 0.4 to 2.5 times what is usual at this size")
-RATIO = _rule(
-    "feed_forward_ratio",
-    "feed-forward has 0.5 to 10.7 times the parameters of attention",
-    f"{PUBLISHED} (up to 10.7); lower end of the range of Bian et al. 2025",
+class Band(NamedTuple):
+    """Published ends of a measure, of dense and of sparse models. `grown`: of models no smaller
+    than any published."""
+
+    name: str
+    title: str
+    measure: Measure
+    dense: Ends
+    sparse: Ends
+    grown: bool = False
+
+    def ends(self, sizes: Sizes) -> tuple[Floats, Floats]:
+        """(n,) each, a tenth beyond what is published."""
+        low, high = (
+            np.where(sizes.sparse, self.sparse[k], self.dense[k]) * np.ones(len(sizes.batch))
+            for k in (0, 1)
+        )
+        if self.name == "attention_share":
+            high = np.where(sizes.hybrid, np.where(sizes.sparse, 0.5009, 0.3999), high)
+        high = high * BEYOND
+        if self.name == "granularity":
+            high = np.maximum(high, 16.0)
+        return low / BEYOND, high
+
+    def parts(self, sizes: Sizes) -> Iterator[Part]:
+        low, high = self.ends(sizes)
+        asked = sizes.count.total >= SMALLEST if self.grown else None
+        for value, used in self.measure(sizes):
+            there = used if asked is None else used & asked
+            with np.errstate(divide="ignore", invalid="ignore"):
+                under = np.where(low > 0.0, low / np.maximum(value, 1e-300), 0.0)
+                amount = np.maximum(under, value / high) - 1.0
+            yield Part(np.where(there, np.maximum(amount, 0.0), 0.0), self._words(value))
+
+    def _words(self, value: Floats) -> Callable[[int], str]:
+        return lambda i: f"{self.title} {value[i]:.4g}"
+
+    def says(self) -> str:
+        kinds = {"dense": self.dense, "sparse": self.sparse}
+        bound = {kind: ends for kind, ends in kinds.items() if ends != (OPEN, inf)}
+        if len(set(bound.values())) == 1:
+            return f"{self.title} {_between(*next(iter(bound.values())))}, as published models have"
+        each = ", ".join(f"{_between(*ends)} in {kind} ones" for kind, ends in bound.items())
+        return f"{self.title} as published models have: {each}"
+
+
+def _between(low: float, high: float) -> str:
+    if high == inf:
+        return f"of {low:.4g} or more"
+    return f"of {high:.4g} or less" if low == OPEN else f"of {low:.4g} to {high:.4g}"
+
+
+def _whole(of: Callable[[Sizes], Floats]) -> Measure:
+    def measure(sizes: Sizes) -> Iterator[tuple[Floats, Flags]]:
+        yield of(sizes), np.ones(len(sizes.batch), dtype=bool)
+
+    return measure
+
+
+def _each(
+    needs: tuple[str, ...], of: Callable[[Sizes, Block], Floats], present: str = ""
+) -> Measure:
+    """Of each block with the sizes `needs`; where `present` is above 0, if one is named."""
+
+    def measure(sizes: Sizes) -> Iterator[tuple[Floats, Flags]]:
+        for block, used in sizes.blocks(*needs):
+            yield of(sizes, block), used & (block[present] > 0.0) if present else used
+
+    return measure
+
+
+def _over_hidden(width: Callable[[Block], Floats]) -> Callable[[Sizes, Block], Floats]:
+    return lambda sizes, block: width(block) / sizes.batch.hidden_size
+
+
+def _shared(block: Block) -> Floats:
+    return block["shared_intermediate_size"] / np.maximum(block["expert_intermediate_size"], 1.0)
+
+
+def _expert_hidden(sizes: Sizes, block: Block) -> Floats:
+    hidden = sizes.batch.hidden_size
+    if "expert_hidden_size" not in block.sizes:
+        return hidden
+    return np.where(block["expert_hidden_size"] > 0.0, block["expert_hidden_size"], hidden)
+
+
+_HEADS = ("heads", "kv_heads", "head_dim")
+_LATENT = ("kv_lora_rank", "q_lora_rank", "v_head_dim")
+_LINEAR = ("value_heads", "value_head_dim")
+_MOE = ("experts", "experts_per_token", "expert_intermediate_size", "shared_intermediate_size")
+_DENSE = ("intermediate_size",)
+# fmt: off
+BANDS = (
+    Band("layers", "layers", _whole(lambda s: s.batch.layers), (16.0, inf), (16.0, inf), True),
+    Band("width_per_layer", "hidden size over layers",
+         _whole(lambda s: s.batch.hidden_size / s.batch.layers), (36.57, 204.8), (42.67, 153.6)),
+    Band("attention_share", "attention's share of the active parameters",
+         _whole(lambda s: s.count.attention / s.count.active_non_embedding),
+         (0.09434, 0.3846), (0.06796, 0.4127)),
+    Band("heads_over_hidden", "width of all heads over hidden size",
+         _each(_HEADS, _over_hidden(lambda b: b["heads"] * b["head_dim"])),
+         (0.7619, 3.0), (0.7619, 3.0)),
+    Band("head_dim", "size of a head", _each(_HEADS, lambda s, b: b["head_dim"]),
+         (64.0, 512.0), (64.0, 512.0)),
+    Band("query_heads_per_kv_head", "query heads that share a KV head",
+         _each(_HEADS, lambda s, b: b["heads"] / np.maximum(b["kv_heads"], 1.0)),
+         (OPEN, 48.0), (OPEN, 16.0)),
+    Band("window", "tokens of an attention window",
+         _each(("window",), lambda s, b: b["window"], "window"), (128.0, inf), (128.0, inf)),
+    Band("chunk", "tokens of an attention chunk",
+         _each(("chunk",), lambda s, b: b["chunk"], "chunk"), (128.0, inf), (128.0, inf)),
+    Band("index_topk", "cached tokens that an indexer picks",
+         _each(("index_topk",), lambda s, b: b["index_topk"], "index_topk"),
+         (512.0, inf), (512.0, inf)),
+    Band("latent_rank", "rank of latent keys and values",
+         _each(_LATENT, lambda s, b: b["kv_lora_rank"]), (512.0, inf), (512.0, inf)),
+    Band("query_rank", "rank of latent queries",
+         _each(_LATENT, lambda s, b: b["q_lora_rank"], "q_lora_rank"), (768.0, inf), (768.0, inf)),
+    Band("latent_head_dim", "size of a latent head",
+         _each((*_LATENT, "qk_nope_head_dim"),
+               lambda s, b: np.minimum(b["qk_nope_head_dim"], b["v_head_dim"])),
+         (128.0, inf), (128.0, inf)),
+    Band("latent_heads_over_hidden", "width of all latent heads over hidden size",
+         _each(_LATENT, _over_hidden(lambda b: b["heads"] * b["v_head_dim"])),
+         (1.0, 3.2), (1.0, 3.2)),
+    Band("linear_head_dim", "size of a head of linear attention",
+         _each((*_LINEAR, "key_head_dim"),
+               lambda s, b: np.minimum(b["key_head_dim"], b["value_head_dim"])),
+         (128.0, inf), (128.0, inf)),
+    Band("linear_over_hidden", "width of linear attention over hidden size",
+         _each(_LINEAR, _over_hidden(lambda b: b["value_heads"] * b["value_head_dim"])),
+         (1.2, 2.667), (1.2, 2.667)),
+    Band("state_over_hidden", "width of a state-space layer over hidden size",
+         _each(("state_size", "inner_size"), _over_hidden(lambda b: b["inner_size"])),
+         (1.2, 2.667), (1.2, 2.667)),
+    Band("state_size", "state of a channel of a state-space layer",
+         _each(("state_size",), lambda s, b: b["state_size"]), (16.0, inf), (16.0, inf)),
+    Band("full_attention_share", "share of layers with full attention",
+         _whole(lambda s: full_share(s.batch)), (0.1471, inf), (0.125, inf)),
+    Band("feed_forward_over_hidden", "dense feed-forward over hidden size",
+         _each(_DENSE, _over_hidden(lambda b: b["intermediate_size"])),
+         (2.667, 8.0), (2.0, 5.344)),
+    Band("experts", "experts", _each(_MOE, lambda s, b: b["experts"]), (OPEN, inf), (8.0, 512.0)),
+    Band("experts_per_token", "routed experts that a token uses",
+         _each(_MOE, lambda s, b: b["experts_per_token"]), (OPEN, inf), (OPEN, 22.0)),
+    Band("granularity", "2 x hidden size over expert width",
+         _each(_MOE, lambda s, b: 2.0 * _expert_hidden(s, b)
+               / np.maximum(b["expert_intermediate_size"], 1.0)),
+         (OPEN, inf), (0.5714, 8.0)),
+    Band("activation_ratio", "share of the experts that work on a token",
+         _each(_MOE, lambda s, b: (b["experts_per_token"] + _shared(b))
+               / np.maximum(b["experts"] + _shared(b), 1.0)),
+         (OPEN, inf), (0.01818, inf)),
+    Band("shared_over_expert", "shared width over that of an expert",
+         _each(_MOE, lambda s, b: _shared(b)), (OPEN, inf), (OPEN, 4.0)),
+    Band("vocabulary", "words of the vocabulary", _whole(lambda s: s.batch.vocab_size),
+         (32000.0, 262144.0), (32000.0, 262144.0)),
+    Band("tables_over_total", "share of the parameters in the two tables",
+         _whole(lambda s: (s.count.embedding + s.count.head) / s.count.total),
+         (OPEN, 0.2756), (OPEN, 0.2756), True),
+    Band("total_parameters", "parameters in all", _whole(lambda s: s.count.total),
+         (OPEN, 1.573e12), (OPEN, 1.573e12)),
 )
-HEAD_DIM = _rule("head_dimension", "heads are 64, 128, 192 (latent attention) or 256 wide")
-HEAD_WIDTH = _rule("head_width", "all heads together are 0.67 to 2 times the hidden size")
-GQA = _rule("gqa_ratio", "at most 16 query heads share a KV head (90% of models: 12)")
-ACTIVATION = _rule("activation_ratio", "0.8% to 30% of the experts work on a token")
-GRANULARITY = _rule("granularity", "2 x hidden size / expert width is 1 to 16")
+# fmt: on
 
 
-def _outside(
-    rule: Rule, value: Floats, low: float, high: float, used: np.ndarray, name: str
-) -> Finding:
-    return Finding(
-        rule,
-        used & ((value < low) | (value > high)),
-        lambda i: f"{name} {value[i]:.3g}, outside {low:g} to {high:g}",
-    )
+def full_share(batch: CandidateBatch) -> Floats:
+    """(n,) share of the layers in which a token may attend to all before it, through a compressed
+    cache or not."""
+    full = np.zeros(len(batch))
+    for block in batch.blocks:
+        if not isinstance(KINDS[block.kind], Attention):
+            continue
+        limited = np.zeros(len(batch), dtype=bool)
+        for size in ("window", "chunk") if "kv_heads" in block.sizes else ():
+            limited = limited | (block[size] > 0.0 if size in block.sizes else False)
+        full = full + np.where(limited, 0.0, block.count)
+    return full / batch.layers
+
+
+def _sizes(case: Case) -> Sizes:
+    count = parameters(case.batch) if case.count is None else case.count
+    return Sizes(case.batch, count)
+
+
+def _enter(band: Band) -> Rule:
+    @rule(f"published_{band.name}", band.says(), PUBLISHED, "derived", phases=("shapes",))
+    def entered(case: Case) -> Found:
+        yield from band.parts(_sizes(case))
+
+    return entered
+
+
+RULES = tuple(_enter(band) for band in BANDS)
+
+
+@rule(
+    "published_widths",
+    "hidden size and widths of heads, feed-forwards and experts are multiples of 64, as those of "
+    "all published models are",
+    PUBLISHED,
+    "derived",
+    phases=("shapes",),
+)
+def WIDTHS(case: Case) -> Found:
+    yield _multiple("hidden size", case.batch.hidden_size, np.ones(len(case.batch), dtype=bool))
+    for block, used in _sizes(case).blocks():
+        sizes = block.sizes
+        if "kv_heads" in sizes and "head_dim" in sizes:
+            yield _multiple("width of all heads", block["heads"] * block["head_dim"], used)
+        for size in ("intermediate_size", "expert_intermediate_size", "shared_intermediate_size"):
+            if size in sizes:
+                yield _multiple(size.replace("_", " "), block[size], used)
+
+
+def _multiple(title: str, value: Floats, used: Flags) -> Part:
+    return Part(used & (value % WHOLE > 0.0), lambda i: f"{title} {value[i]:,.0f}")
+
+
+@rule(
+    "unique_tokens",
+    "a model is trained on no more than the unique tokens there are (unique_tokens of the space)",
+    "Llama 4 Scout (40T) and Qwen3 (36T) have seen the most of published models",
+    "assumed",
+    phases=("shapes",),
+)
+def TOKENS(case: Case) -> Found:
+    if case.tokens is not None:
+        known = np.where(np.isnan(case.tokens), 0.0, case.tokens)
+        yield Part(np.maximum(known / case.unique_tokens - 1.0, 0.0))
+
+
+@rule(
+    "requests_on_every_rank",
+    "requests in flight are no fewer than pipeline stages or attention groups of all replicas",
+    "a rank without a request idles",
+    "derived",
+    phases=("load",),
+)
+def RANKS(case: Case) -> Found:
+    if case.performance is not None and case.performance.arrivals is None:
+        batch = case.batch
+        inside = np.maximum(batch.pipeline_parallel, batch.data_parallel)
+        yield Part(
+            batch.concurrency < batch.replicas * inside,
+            lambda i: f"{batch.concurrency[i]:,.0f} for {batch.replicas[i] * inside[i]:,.0f}",
+        )
+
+
+HEAD_DIM = Rule(
+    "head_dimension",
+    "note",
+    "heads are 64, 128, 192 (latent attention) or 256 wide",
+    PUBLISHED,
+    "derived",
+)
+USUAL_HEADS = (64.0, 128.0, 192.0, 256.0)
 
 
 def bands(batch: CandidateBatch) -> Iterator[Finding]:
-    """Every band on n shapes."""
-    count, always = parameters(batch), np.ones(len(batch), dtype=bool)
-    usual = WIDTH_PER_LAYER * count.active_non_embedding**WIDTH_PER_LAYER_EXPONENT
-    width = batch.hidden_size / batch.layers / usual
-    yield _outside(DEPTH, width, 0.4, 2.5, always, "width per layer over the usual one:")
-    attention = np.maximum(count.attention, 1.0)
-    dense = count.experts == 0.0
-    ratio = count.mlp / attention
-    yield _outside(RATIO, ratio, 0.5, 10.7, dense, "feed-forward over attention parameters:")
-    for block in batch.blocks:
-        used = block.count > 0.0
-        if used.any():
-            yield from _of_block(batch, block, used)
-
-
-def _of_block(batch: CandidateBatch, block: Block, used: np.ndarray) -> Iterator[Finding]:
-    if block.kind == "gqa":
+    """Every band on n shapes, as notes."""
+    case = Case(batch)
+    for one in (*RULES, WIDTHS):
+        for part in one.parts(case):
+            yield Finding(one, part.amount > 0.0, part.say)
+    for block, used in _sizes(case).blocks(*_HEADS):
         size = block["head_dim"]
-        odd = used.copy()
-        for usual in HEAD_DIMS:
-            odd = odd & (size != usual)
-        yield Finding(HEAD_DIM, odd, lambda i: f"head dimension {size[i]:g}")
-        per = block["heads"] / np.maximum(block["kv_heads"], 1.0)
-        yield _outside(GQA, per, 1.0, 16.0, used, "query heads per KV head:")
-        wide = block["heads"] * size / batch.hidden_size
-        yield _outside(HEAD_WIDTH, wide, 0.66, 2.0, used, "heads over hidden size:")
-    elif block.kind == "moe":
-        experts = np.maximum(block["experts"], 1.0)
-        expert = np.maximum(block["expert_intermediate_size"], 1.0)
-        shared = block["shared_intermediate_size"] / expert
-        active = (block["experts_per_token"] + shared) / (experts + shared)
-        yield _outside(ACTIVATION, active, 0.008, 0.3, used, "activation ratio")
-        fine = 2.0 * batch.hidden_size / expert
-        yield _outside(GRANULARITY, fine, 1.0, 16.0, used, "granularity")
+        odd = used & ~np.isin(size, USUAL_HEADS)
+        yield Finding(HEAD_DIM, odd, lambda i, size=size: f"head dimension {size[i]:g}")

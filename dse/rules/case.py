@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from dse.space.candidates import Block, CandidateBatch, Floats
 
 if TYPE_CHECKING:
     from dse.physics.machines import Machines
+    from dse.physics.parameters import Parameters
     from dse.physics.serving import Performance
     from dse.physics.training.at_scale import Conditions, Run
     from dse.physics.training.plan import TrainingBatch, TrainingMetrics
 
+Searched = Literal["nothing", "deployments", "shapes"]
 _OF_BACKEND = {"vllm": VLLM, "sglang": SGLANG, "trtllm": TRTLLM}
 
 
@@ -66,8 +69,10 @@ class Training:
 @dataclass(frozen=True)
 class Case:
     """n candidates on chips of `families`, by the code of the chip; `named` is the stack that was
-    asked for, None where any may be meant. Some questions know shapes and degrees alone: then
-    `machines`, `performance` and `training` are None, and rules that need them find nothing."""
+    asked for, None where any may be meant. `count` are their parameters and `tokens`, (n,), what
+    they are trained on, where known. `searched` is what a search chooses of them. Some questions
+    know shapes and degrees alone: then `machines`, `performance` and `training` are None, and rules
+    that need them find nothing."""
 
     batch: CandidateBatch
     families: tuple[str, ...] = ()
@@ -76,6 +81,10 @@ class Case:
     performance: Performance | None = None
     serving: str = "continuous"
     training: Training | None = None
+    count: Parameters | None = None
+    tokens: Floats | None = None
+    unique_tokens: float = inf
+    searched: Searched = "nothing"
 
     @classmethod
     def of_training(cls, training: Training) -> Case:

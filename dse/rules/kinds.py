@@ -31,7 +31,9 @@ SEVERITIES: tuple[Severity, ...] = ("error", "waste", "note")
 # Whom an error binds. Everyone: arithmetic, memory, the load. Hardware: whoever is on that rack or
 # memory tier. A format or a backend: the stacks that are named beside it, and no other.
 Binds = Literal["everyone", "hardware", "format", "backend"]
-Phase = Literal["serving", "training"]
+# Of a search, rules that bind it alone: of shapes that it makes, and of the load it chooses.
+Phase = Literal["serving", "training", "shapes", "load"]
+SEARCH: frozenset[Phase] = frozenset({"shapes", "load"})
 
 VLLM, SGLANG, TRTLLM, MEGATRON = "vLLM", "SGLang", "TensorRT-LLM", "Megatron-LM"
 SERVERS = (VLLM, SGLANG, TRTLLM)
@@ -109,8 +111,9 @@ def rule(
     """Makes a function the `find` of a rule, and enters the rule into the registry."""
 
     def enter(find: Find) -> Rule:
+        severity: Severity = "note" if SEARCH.intersection(phases) else "error"
         one = Rule(
-            name, "error", says, source, known, stacks, dict(cites or {}), binds, phases, find
+            name, severity, says, source, known, stacks, dict(cites or {}), binds, phases, find
         )
         REGISTRY.append(one)
         return one

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 # Their order is that of the constraints of a study.
-from dse.rules import memory, divide, service, formats, training  # noqa: F401  isort: skip
-from dse.rules.case import Case, servers_on
+from dse.rules import memory, divide, service, formats, training, bands  # noqa: F401  isort: skip
+from dse.rules.case import Case, Searched, servers_on
 from dse.rules.kinds import REGISTRY, SERVERS, Finding, Flags, Phase, Rule, by_how_much, message
 from dse.rules.service import RACK, TRAINING_FITS
 from dse.space.candidates import Floats
@@ -33,12 +33,22 @@ def _of(phase: Phase) -> tuple[Rule, ...]:
 _TRAINING = _of("training")
 _IN_RACK = tuple(rule for rule in _of("serving") if rule is not TRAINING_FITS)
 _SERVING = tuple(rule for rule in _IN_RACK if rule not in RACK)
+# What a search is held to beside them, by what it chooses.
+_SEARCHED: Mapping[Searched, tuple[Rule, ...]] = {
+    "nothing": (),
+    "deployments": _of("load"),
+    "shapes": (*_of("load"), *_of("shapes")),
+}
 
 
-def names(*, rack: bool = False, trained: bool = False) -> tuple[str, ...]:
+def names(
+    *, rack: bool = False, trained: bool = False, searched: Searched = "nothing"
+) -> tuple[str, ...]:
     """Names of the rules that candidates of serving are held to, in order: those of a rack where
-    one bounds the scale-up domain, that of training where a study trains its shapes."""
-    rules = (*(_IN_RACK if rack else _SERVING), *((TRAINING_FITS,) if trained else ()))
+    one bounds the scale-up domain, those of a search, that of training where a study trains its
+    shapes."""
+    rules = (*(_IN_RACK if rack else _SERVING), *_SEARCHED[searched])
+    rules = (*rules, *((TRAINING_FITS,) if trained else ()))
     return tuple(rule.name for rule in rules)
 
 
@@ -54,7 +64,7 @@ STRUCTURAL = tuple(
 def rules_of(case: Case) -> tuple[Rule, ...]:
     if case.training is not None:
         return _TRAINING
-    return _IN_RACK if case.rack else _SERVING
+    return (*(_IN_RACK if case.rack else _SERVING), *_SEARCHED[case.searched])
 
 
 def judge(case: Case) -> dict[str, Floats]:

@@ -26,6 +26,21 @@ def INSTANCES(case: Case) -> Found:
 
 
 @rule(
+    "requests_for_every_replica",
+    "requests in flight are no fewer than replicas",
+    "a replica without a request is paid for and idles",
+    "derived",
+)
+def IDLE(case: Case) -> Found:
+    if case.performance is not None and case.performance.arrivals is None:
+        batch = case.batch
+        yield Part(
+            batch.concurrency < batch.replicas,
+            lambda i: f"{whole(batch.concurrency[i])} for {whole(batch.replicas[i])}",
+        )
+
+
+@rule(
     "arrivals_within_capacity",
     "requests arrive no faster than they are served",
     "dse.physics.queueing",

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from dse import units
 from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
-from dse.quality.laws import DEFAULT, find_law
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.record import record
 from dse.schema.axes import Axis
 from dse.schema.axis_reader import read_axes
@@ -33,6 +33,7 @@ from dse.schema.rack import refusal as rack_refusal
 from dse.schema.reader import (
     OPTIONAL,
     Field,
+    Flag,
     Listed,
     Mistakes,
     Place,
@@ -85,8 +86,9 @@ class Study:
     is what a hypothetical scale-up domain stands in, where one is searched. `training` says how
     every shape is trained and `lifetime` how much it then serves, each None where it is not asked.
     `quality_law` names the law that predicts the loss, `loss_runs` are runs of the user that move
-    it. `views` are questions beside the front,
-    which decide nothing of the search.
+    it; of its text, `unique_tokens` are not read twice. Unless
+    `allow_extrapolation`, shapes are searched inside what published models measure
+    (`dse.rules.bands`). `views` are questions beside the front, which decide nothing of the search.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
     """
@@ -111,6 +113,8 @@ class Study:
     rack: Rack | None = None
     quality_law: str = DEFAULT
     loss_runs: LossRuns | None = None
+    unique_tokens: float = UNIQUE_TOKENS
+    allow_extrapolation: bool = False
     training: TrainingTerms | None = None
     lifetime: LifetimeTerms | None = None
     views: tuple[View, ...] = ()
@@ -147,6 +151,19 @@ SPACE = Table(
     Field("quality_law", Raw(), DEFAULT, meaning="the law that predicts the loss"),
     Field(
         "loss_runs", Text(), None, meaning="a file of your own training runs, which move the law"
+    ),
+    Field(
+        "unique_tokens",
+        Quantity("tokens", "more than zero"),
+        UNIQUE_TOKENS,
+        meaning="the text there is: a search trains on no more, and repeats teach less",
+        example="40T",
+    ),
+    Field(
+        "allow_extrapolation",
+        Flag(),
+        False,
+        meaning="search shapes outside what published models measure",
     ),
     Field("rack", Text(), None, meaning="of a hypothetical scale-up domain"),
     Field("training", TRAINING, None, meaning="how every shape is trained"),
@@ -292,6 +309,10 @@ def load_study(
         content["quality_law"] = law
     if runs is not None:
         content["loss_runs"] = runs.digest
+    if frame["unique_tokens"] != UNIQUE_TOKENS:
+        content["unique_tokens"] = frame["unique_tokens"]
+    if frame["allow_extrapolation"]:
+        content["allow_extrapolation"] = True
     if rack is not None:
         content["rack"] = _digest(Path(rack.file))
     if trained is not None:
@@ -319,6 +340,8 @@ def load_study(
         rack=rack,
         quality_law=law,
         loss_runs=runs,
+        unique_tokens=frame["unique_tokens"],
+        allow_extrapolation=frame["allow_extrapolation"],
         training=trained,
         lifetime=life,
         views=views,

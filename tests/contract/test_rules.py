@@ -130,6 +130,9 @@ SERVING: dict[str, Candidate] = {
         "qwen2.5-7b", deployment=degrees(tp=7), load={"backend": "vllm"}
     ),
     "chips_divide_into_instances": Candidate(deployment=degrees(replicas=1.5)),
+    "requests_for_every_replica": Candidate(
+        deployment=degrees(replicas=8, concurrency=4), unasked=("check",)
+    ),
     "arrivals_within_capacity": Candidate(
         deployment=degrees(),
         load={"serving": "poisson", "requests_per_second": 1e4},
@@ -356,6 +359,7 @@ def test_all_who_train_agree(rule: str):
 # they are, hold everything in the chip's own memory, and train nothing.
 NO_INSTANCE = {
     "chips_divide_into_instances",
+    "requests_for_every_replica",
     "offload_tier_exists",
     "offload_tier_capacity",
     "training_fits",

@@ -259,6 +259,6 @@ def test_ordinary_models_are_inside_the_bands_and_odd_ones_out():
 
     assert not outside("llama-3-70b")
     assert not outside("qwen3-30b-a3b")
-    assert outside("qwen3-235b-a22b") == {"depth"}  # 94 layers of 4,096
-    assert "gqa_ratio" in outside("falcon-7b")  # 71 heads on one KV head
+    assert outside("snowflake-arctic") == {"published_width_per_layer"}  # 35 layers of 7,168
+    assert "published_query_heads_per_kv_head" in outside("falcon-7b")  # 71 heads on one KV head
     assert "head_dimension" in outside("phi-2")  # 80
