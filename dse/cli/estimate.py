@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import DEGREE, json_option, law_option, read_catalog, refuse
+from dse.cli.options import DEGREE, json_option, law_option, loss_runs_option, read_catalog, refuse
 from dse.cli.point import (
     POINT_FLAGS,
     POOL_FLAGS,
@@ -41,6 +41,7 @@ FIT_FLAGS = (
 )
 POOLS = {
     "law": "it predicts no loss",
+    "loss_runs": "it predicts no loss",
     "pp": "its pools have no pipeline stages",
     "settings": "it takes the file of `dse catalog chips derive`",
     "replicas": "it has --prefill-workers and --decode-workers",
@@ -73,6 +74,7 @@ POOLS = {
 @point_options
 @pool_options
 @law_option("Quality law of the loss, by name (docs/quality.md).")
+@loss_runs_option
 @click.option("--points", metavar="IN", help="A file in the measurement format.")
 @click.option(
     "--out",
@@ -124,12 +126,14 @@ def _answer(study: str | None, point: str | None, flags: dict[str, Any]) -> Answ
     if not fit:
         refuse(["most_chips"], "an estimate without --fit")
     if study is not None:
-        refuse((*POINT_FLAGS, *POOL_FLAGS, "why_not", "fit"), "STUDY POINT")
+        refuse((*POINT_FLAGS, *POOL_FLAGS, "why_not", "fit", "loss_runs"), "STUDY POINT")
         return _again(study, point, flags)
     if why_not is not None:
         return _why_not(why_not, flags)
     if fit:
-        names = {*POINT_FLAGS, *POOL_FLAGS, "law", "detail", "energy_by_batch"} - {*FIT_FLAGS}
+        names = {*POINT_FLAGS, *POOL_FLAGS, "law", "loss_runs", "detail", "energy_by_batch"} - {
+            *FIT_FLAGS
+        }
         refuse(names, "--fit, which tries every split of one instance")
         given = {name: flags[name] for name in FIT_FLAGS if name != "chip_files"}
         if most is not None:
@@ -164,17 +168,19 @@ def _why_not(study: str, flags: dict[str, Any]) -> Answer:
     from dse.questions.estimate.ask import point_of
     from dse.questions.estimate.present import why_not_answer
     from dse.questions.estimate.why_not import why_not
+    from dse.schema.loss_runs import runs_again
     from dse.schema.workloads import DETAILS
     from dse.study.folder import STUDY, read_json
 
     written = read_json(Path(study), STUDY)
     loads = loads_of(written)
     taken = {"price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS, *POOL_FLAGS}
-    taken |= {"jitter", "jitter_distribution", "law"}
+    taken |= {"jitter", "jitter_distribution", "law", "loss_runs"}
     if not held(loads):
         taken.add("concurrency")
     asked = {key: written.get(key) for key in ("price_basis", "costs")}
     asked["law"] = written.get("quality_law")
+    asked["loss_runs"] = runs_again(runs) if (runs := written.get("loss_runs")) else None
     if flags["domain"] is not None and "rack" in written:
         taken.add("rack")
         asked["rack"] = written["rack"]["named"]
@@ -191,7 +197,16 @@ def _file(points: str, out: str | None, as_json: bool) -> None:
     from dse.accuracy.measurements import estimate_file
     from dse.errors import InputError
 
-    others = ("study", "law", "detail", "energy_by_batch", "why_not", "fit", "most_chips")
+    others = (
+        "study",
+        "law",
+        "loss_runs",
+        "detail",
+        "energy_by_batch",
+        "why_not",
+        "fit",
+        "most_chips",
+    )
     refuse((*POINT_FLAGS, *POOL_FLAGS, *others), "--points")
     if out is None:
         raise InputError("--out is missing", accepted="dse estimate --points IN.csv --out OUT")

@@ -87,6 +87,14 @@ def law_option(text: str) -> Callable[[F], F]:
     return click.option("--law", metavar="NAME", help=text)
 
 
+loss_runs_option = click.option(
+    "--loss-runs",
+    metavar="FILE",
+    help="Training runs of yours (shape, training_tokens, loss), to which the quality law is moved "
+    "(docs/quality.md).",
+)
+
+
 class Between(click.ParamType):
     """A number from `least` to `most`."""
 

@@ -14,6 +14,7 @@ from dse.cli.options import (
     efficiency_option,
     json_option,
     lease_option,
+    loss_runs_option,
     price_options,
     refuse,
     space_catalog,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     help="Quality law in place of the space's own, by name (docs/quality.md). all (beside it or "
     "alone): the front under each, and the choice that depends least on them.",
 )
+@loss_runs_option
 @json_option
 def command(
     space: str,
@@ -92,6 +94,7 @@ def command(
     cluster: str | None,
     lease: int,
     laws: tuple[str, ...],
+    loss_runs: str | None,
     as_json: bool,
 ) -> None:
     """Search SPACE (a shipped name or a file) and write the Pareto-front report.
@@ -136,6 +139,7 @@ def command(
             evaluator=evaluator,
             prove=prove,
             law=next(iter(own), None),
+            loss_runs=loss_runs,
             every_law=ALL in laws,
             cluster=cluster,
             lease_s=float(lease),

@@ -11,6 +11,7 @@ from dse.cli.options import (
     efficiency_option,
     law_option,
     lease_option,
+    loss_runs_option,
     price_options,
     space_catalog,
 )
@@ -26,6 +27,7 @@ from dse.cli.printing import say
 @click.option("--seed", type=Whole(0, 2**63 - 1), help="The same.")
 @click.option("--trials", type=Whole(1, 10_000_000), help="Make the study this large at least.")
 @law_option("As in `dse run`; the space's own if left out.")
+@loss_runs_option
 @lease_option
 @efficiency_option
 @price_options
@@ -37,6 +39,7 @@ def command(
     trials: int | None,
     lease: int,
     law: str | None,
+    loss_runs: str | None,
 ) -> None:
     """Join the study of SPACE (a shipped name or a file), and do work units until none is left.
 
@@ -71,6 +74,7 @@ def command(
         lease_s=float(lease),
         progress=progress,
         law=law,
+        loss_runs=loss_runs,
     )
     seconds = time.monotonic() - started
     say(f"{done} work units done in {seconds:.1f} s; nothing is left to do in {shown(storage)}.")

@@ -27,6 +27,7 @@ from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
 from dse.problem.format_loss import FormatLoss, format_loss
+from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality, quality, tokens_at_compute
 from dse.rules.case import Case, Searched, stack_of
 from dse.rules.registry import judge
@@ -143,14 +144,15 @@ def evaluate(
     *,
     training_flops: float | None = None,
     keep: bool = False,
-    law: str = DEFAULT,
+    law: str | Law = DEFAULT,
     unique_tokens: float = UNIQUE_TOKENS,
     searched: Searched = "nothing",
 ) -> Metrics:
     """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
     not given is trained for that compute; `keep` retains per-operator ledgers; `law` names the one
-    of `dse.quality.laws` that predicts the loss; of its text `unique_tokens` are not read twice.
-    `searched` is what a search chooses, which the rules of a search bind."""
+    of `dse.quality.laws` that predicts the loss, or is one that was moved (`dse.problem.own_law`);
+    of its text `unique_tokens` are not read twice. `searched` is what a search chooses, which the
+    rules of a search bind."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return _evaluate(
             batch, workload, machines, training_flops, keep, law, unique_tokens, searched
@@ -163,7 +165,7 @@ def _evaluate(
     machines: Machines,
     training_flops: float | None,
     keep: bool,
-    law: str,
+    law: str | Law,
     unique_tokens: float,
     searched: Searched,
 ) -> Metrics:
@@ -313,7 +315,7 @@ def shape_quality_of(
     batch: CandidateBatch,
     count: Parameters,
     tokens: Floats,
-    law: str = DEFAULT,
+    law: str | Law = DEFAULT,
     unique_tokens: float = UNIQUE_TOKENS,
 ) -> Quality:
     """The quality of n trained models under a law, before anything is quantised."""

@@ -29,6 +29,7 @@ from dse.physics.machines import Machines
 from dse.physics.serving import Performance
 from dse.physics.workload import POISSON, Workload
 from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Values, evaluate
+from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.rules.case import Searched
 from dse.schema.metrics import METRICS
@@ -60,7 +61,7 @@ def evaluate_mix(
     *,
     training_flops: float | None = None,
     keep: bool = False,
-    law: str = DEFAULT,
+    law: str | Law = DEFAULT,
     unique_tokens: float = UNIQUE_TOKENS,
     searched: Searched = "nothing",
 ) -> Metrics:

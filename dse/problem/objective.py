@@ -13,8 +13,10 @@ from dse.physics.machines import Machines, compile_machines
 from dse.problem.evaluate import Metrics
 from dse.problem.loads import mix_of
 from dse.problem.mix import Mix, evaluate_mix
+from dse.problem.own_law import OwnLaw, own_law
 from dse.problem.protocol import Evaluation, Objective
 from dse.problem.trained import Trained, trained_of
+from dse.quality.law import Law
 from dse.rules.case import Searched
 from dse.rules.registry import names
 from dse.schema.metrics import METRICS, Limit
@@ -60,6 +62,18 @@ class PhysicsProblem:
             return "shapes"
         return "deployments"
 
+    @property
+    def law(self) -> str | Law:
+        """The study's quality law, moved to its loss runs where it has any."""
+        own = self.own_law
+        return self.study.quality_law if own is None else own.law
+
+    @property
+    def own_law(self) -> OwnLaw | None:
+        """What the study's loss runs say of its law, None without runs."""
+        study = self.study
+        return None if study.loss_runs is None else own_law(study.quality_law, study.loss_runs)
+
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d)."""
         values = self.space.values(index)
@@ -80,7 +94,7 @@ class PhysicsProblem:
             machines,
             training_flops=self.study.training_compute,
             keep=keep,
-            law=self.study.quality_law,
+            law=self.law,
             unique_tokens=self.study.unique_tokens,
             searched=self.searched,
         )
@@ -114,6 +128,8 @@ def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
     """Compiles a study against the hardware catalog."""
     catalog = on_terms(catalog, study)
     space = Space.of(study)
+    if study.loss_runs is not None:
+        own_law(study.quality_law, study.loss_runs)  # refuses runs that no law can be moved to
     return PhysicsProblem(
         study=study,
         space=space,

@@ -18,6 +18,7 @@ from dse.quality import quantisation
 from dse.quality.law import Quality, Range
 from dse.quality.laws import DEFAULT, LAWS
 from dse.quality.overtraining import overtraining
+from dse.quality.own_runs import LEVERAGE, P90, Doubt
 
 LEAST_NATS = 5e-5  # of the loss, below which nothing is said of it
 # Numbers of `describe_quality`.
@@ -81,11 +82,13 @@ def quality_intervals(
     quality: Quality, i: int, values: Mapping[str, Any], formats: FormatLoss
 ) -> dict[str, list[float]]:
     """80% intervals of loss and dense equivalent: the latter is off by `EQUIVALENT_FACTOR`, and the
-    former what the law's dense form makes of that and, independent of it, what number formats may
-    add. Empty where there is no dense equivalent."""
+    former what the law's dense form makes of that or, with runs of one's own, what these leave, and
+    independent of it what number formats may add. Empty where there is no dense equivalent."""
     equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
     if equivalent is None or values["predicted_loss"] is None:
         return {}
+    if quality.doubt is not None:
+        return _own_intervals(quality.doubt, i, values, formats)
     dense = LAWS[quality.law].dense
     sparse = quality.efficiency_leverage[i] > 1.0
     factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
@@ -93,15 +96,34 @@ def quality_intervals(
     losses = dense(ends, np.array([tokens, tokens])).loss
     law, loss = dense(np.array([equivalent]), np.array([tokens])).loss, values["predicted_loss"]
     losses += loss - law
-    low, high = float(losses[0]), float(losses[1])
+    return {
+        "predicted_loss": _with_formats(loss, float(losses[0]), float(losses[1]), formats, i),
+        "dense_equivalent_parameters": [float(ends[1]), float(ends[0])],
+    }
+
+
+def _with_formats(loss: float, low: float, high: float, formats: FormatLoss, i: int) -> list[float]:
+    """The ends of an interval of the loss, with what number formats may add, independent of it."""
     least, most = formats.interval(i)
     if most > 0.0:
         added = float(formats.training[i] + formats.deployed[i])
         low = loss - math.hypot(loss - low, added - least)
         high = loss + math.hypot(high - loss, most - added)
+    return [low, high]
+
+
+def _own_intervals(
+    doubt: Doubt, i: int, values: Mapping[str, Any], formats: FormatLoss
+) -> dict[str, list[float]]:
+    """80% intervals by the posterior of one's own runs. A dense equivalent is as far off as the
+    exponent of the leverage makes it, and besides as that of a dense model is."""
+    loss, equivalent = values["predicted_loss"], values["dense_equivalent_parameters"]
+    ends = P90 * float(doubt.sd[i])
+    by_leverage = P90 * float(doubt.posterior.sd[LEVERAGE] * doubt.leverage[i])
+    factor = math.exp(math.hypot(math.log(EQUIVALENT_FACTOR["dense"]), by_leverage))
     return {
-        "predicted_loss": [low, high],
-        "dense_equivalent_parameters": [float(ends[1]), float(ends[0])],
+        "predicted_loss": _with_formats(loss, loss - ends, loss + ends, formats, i),
+        "dense_equivalent_parameters": [equivalent / factor, equivalent * factor],
     }
 
 

@@ -111,7 +111,7 @@ def metrics_of(
         problem.mix,
         problem.machines,
         training_flops=study.training_compute,
-        law=study.quality_law,
+        law=problem.law,
     )
 
 

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.quality.shape import Floats, Shape
+
+if TYPE_CHECKING:
+    from dse.quality.own_runs import Doubt
 
 Flags = NDArray[np.bool_]
 
@@ -88,6 +92,7 @@ class Quality:
     that `quantisation_penalty` asks for.
     `at_bound[name]` is True where the law holds that quantity at the end of its range
     (`Law.bounds`), `extrapolates[name]` where it lies outside what it was fitted on (`Law.fit`).
+    `doubt` is that of a law rescaled by runs of one's own (`dse.quality.own_runs`).
     """
 
     law: str
@@ -98,6 +103,7 @@ class Quality:
     at_bound: Mapping[str, Flags]
     extrapolates: Mapping[str, Flags]
     predicted_loss: Floats
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,12 @@ def load_model(model: str | Path | Mapping[str, Any] | Model) -> Model:
     return resolve_model(str(model))
 
 
+def model_of_row(row: Mapping[str, str], path: Path) -> Model:
+    """The model of a line with the columns of the catalog that say its shape and formats; `path` is
+    the file that messages name. Raises InputError with the field."""
+    return _Row(row, path).model(str(path))
+
+
 def _shipped() -> Path:
     return search_spaces_dir() / "models.csv"
 
@@ -127,11 +133,8 @@ class _Row:
     def text(self, name: str) -> str | None:
         return self.row.get(name) or None
 
-    def entry(self) -> _Entry:
-        total = self.billions("total_parameters_b")
-        if total is None:
-            raise self._refuse("total_parameters_b", "billions")
-        tokens = self.billions("training_tokens_t")
+    def model(self, source: str) -> Model:
+        tokens = self.billions("training_tokens_t") if "training_tokens_t" in self.row else None
         assumed = self.text("assumed")
         model = Model(
             id=self.row["id"],
@@ -143,11 +146,18 @@ class _Row:
             weight_dtypes={part: self.row[f"{part}_dtype"] for part in WEIGHT_PARTS},
             kv_dtype=None,
             training_tokens=None if tokens is None else tokens * 1e3,
-            source=f"{self.row['source']}, {self.row['date']}",
+            source=source,
             assumed=(assumed,) if assumed else (),
             architecture=self.text("architecture"),
         )
         check(model)
+        return model
+
+    def entry(self) -> _Entry:
+        total = self.billions("total_parameters_b")
+        if total is None:
+            raise self._refuse("total_parameters_b", "billions")
+        model = self.model(f"{self.row['source']}, {self.row['date']}")
         published = Published(
             total_parameters=total,
             total_counts=self.text("total_counts") or "all",

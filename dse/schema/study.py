@@ -23,6 +23,7 @@ from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.lifetime import LIFETIME, LifetimeTerms
 from dse.schema.load import DEMAND, Demand, check_idle_once
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
+from dse.schema.loss_runs import LossRuns, load_loss_runs
 from dse.schema.metrics import METRICS, Direction, Limit, metric, parse_constraint
 from dse.schema.model_catalog import resolve_model
 from dse.schema.own_chip import read_own_chip
@@ -87,10 +88,10 @@ class Study:
     front are also priced at the average load of `demand`; no objective or limit reads that. `rack`
     is what a hypothetical scale-up domain stands in, where one is searched. `training` says how
     every shape is trained and `lifetime` how much it then serves, each None where it is not asked.
-    `quality_law` names the law that predicts the loss; of its text, `unique_tokens` are not read
-    twice. Unless `allow_extrapolation`, shapes are searched inside what published models measure
-    (`dse.rules.bands`). `views` are questions beside the front,
-    which decide nothing of the search.
+    `quality_law` names the law that predicts the loss, `loss_runs` are runs of the user that move
+    it; of its text, `unique_tokens` are not read twice. Unless
+    `allow_extrapolation`, shapes are searched inside what published models measure
+    (`dse.rules.bands`). `views` are questions beside the front, which decide nothing of the search.
     `fingerprint` is the sha256 of everything that decides a result: not of names, titles, comments
     or the order of keys.
 
@@ -117,6 +118,7 @@ class Study:
     path: Path
     rack: Rack | None = None
     quality_law: str = DEFAULT
+    loss_runs: LossRuns | None = None
     unique_tokens: float = UNIQUE_TOKENS
     allow_extrapolation: bool = False
     training: TrainingTerms | None = None
@@ -154,6 +156,9 @@ SPACE = Table(
         example="15T",
     ),
     Field("quality_law", Raw(), DEFAULT, meaning="the law that predicts the loss"),
+    Field(
+        "loss_runs", Text(), None, meaning="a file of your own training runs, which move the law"
+    ),
     Field(
         "unique_tokens",
         Quantity("tokens", "more than zero"),
@@ -231,9 +236,14 @@ def load_space(space: Space, *, catalog: Catalog | None = None) -> Study:
     return load_study(space, catalog)
 
 
-def load_study(space: Space, catalog: Catalog | None = None, law: str | None = None) -> Study:
+def load_study(
+    space: Space,
+    catalog: Catalog | None = None,
+    law: str | None = None,
+    loss_runs: Path | str | None = None,
+) -> Study:
     """Reads one space against the hardware catalog (the shipped one by default) and the chip files
-    that the space names. `law` takes the place of its quality law.
+    that the space names. `law` takes the place of its quality law, `loss_runs` of its file of runs.
 
     Raises InputErrors with every mistake of the space, each with its line and field.
     """
@@ -255,6 +265,7 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
         model = _fixed_model(model, document, mistakes)
     training = _training(document, given, mistakes)
     law = _law(law, document, mistakes)
+    runs = _loss_runs(loss_runs, given["loss_runs"], document, mistakes)
     life = given["lifetime"]
     trained = check_training(given["training"], life, basis, catalog, costs, mistakes)
     demand = _demand(given["demand"], costs, mistakes)
@@ -307,6 +318,8 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
         content["chip_files"] = [_digest(Path(file)) for file in chip_files]
     if law != DEFAULT:
         content["quality_law"] = law
+    if runs is not None:
+        content["loss_runs"] = runs.digest
     if frame["unique_tokens"] != UNIQUE_TOKENS:
         content["unique_tokens"] = frame["unique_tokens"]
     if frame["allow_extrapolation"]:
@@ -337,6 +350,7 @@ def load_study(space: Space, catalog: Catalog | None = None, law: str | None = N
         path=Path(document.file),
         rack=rack,
         quality_law=law,
+        loss_runs=runs,
         unique_tokens=frame["unique_tokens"],
         allow_extrapolation=frame["allow_extrapolation"],
         training=trained,
@@ -355,6 +369,18 @@ def _law(asked: str | None, document: Document, mistakes: Mistakes) -> str:
     written = document.data.get("quality_law", DEFAULT)
     found = mistakes.attempt(lambda: find_law(written, None), ("quality_law",))
     return found.name if found else DEFAULT
+
+
+def _loss_runs(
+    asked: Path | str | None, written: str | None, document: Document, mistakes: Mistakes
+) -> LossRuns | None:
+    """The runs of the file asked for, else of that which the space names."""
+    if asked is not None:
+        return load_loss_runs(asked)
+    if written is None:
+        return None
+    file = Path(document.file).parent / written
+    return mistakes.attempt(lambda: load_loss_runs(file), ("loss_runs",))
 
 
 def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack | None:

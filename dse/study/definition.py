@@ -22,6 +22,7 @@ def definition(study: Study) -> dict[str, Any]:
         "training_compute": study.training_compute,
         "training_tokens": study.training_tokens,
         **({"quality law": study.quality_law} if study.quality_law != DEFAULT else {}),
+        **({"loss runs": study.loss_runs.digest[:12]} if study.loss_runs else {}),
         "price basis": study.price_basis,
         **({"training": asdict(study.training)} if study.training else {}),
         **({"lifetime": asdict(study.lifetime)} if study.lifetime else {}),

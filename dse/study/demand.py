@@ -165,7 +165,7 @@ def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> d
     demands = []
     for factor in FACTORS:
         served = factor * tokens
-        least = _least_flop(problem.study.quality_law, loss, served)
+        least = _least_flop(problem, loss, served)
         k = int(np.searchsorted(np.array(starts), served, side="right")) - 1
         design = designs[k]
         serving = served * design["usd_per_million_served_tokens"] / 1e6
@@ -188,12 +188,23 @@ def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> d
     return {"loss": loss, "designs": designs, "demands": demands}
 
 
-def _least_flop(law: str, loss: float, served: float) -> dict[str, float | None]:
+def _least_flop(problem: PhysicsProblem, loss: float, served: float) -> dict[str, float | None]:
     """Parameters and training tokens of the dense model that takes the least FLOP; None under a law
     of another form."""
     found: tuple[float | None, float | None] = (None, None)
+    law, own = problem.study.quality_law, problem.own_law
     if law in DENSE:
-        parameters, tokens = cheapest_shape(DENSE[law], np.array([loss]), np.array([served]))
+        dense = DENSE[law]
+        if own is not None:
+            floor, size, data, _ = own.posterior.mean
+            dense = LossLaw(
+                dense.floor + floor,
+                dense.a * (1.0 + size),
+                dense.alpha,
+                dense.b * (1.0 + data),
+                dense.beta,
+            )
+        parameters, tokens = cheapest_shape(dense, np.array([loss]), np.array([served]))
         found = float(parameters[0]), float(tokens[0])
     return dict(zip(("least_flop_parameters", "least_flop_training_tokens"), found, strict=True))
 

@@ -43,6 +43,7 @@ from dse.study.bounds import at_bounds
 from dse.study.decide import decide
 from dse.study.demand import training_document
 from dse.study.drawn import Drawn, drawn
+from dse.study.next_run import describe_loss_runs
 from dse.study.robust import front_probability
 from dse.study.sources import price_parts, price_rows, source_rows
 from dse.study.unseen import unseen
@@ -161,6 +162,7 @@ def describe(
         "chip_files": [full_path(file) for file in catalog.source.chips],
         **({EFFICIENCY_FILES: list(laws)} if (laws := catalog.source.efficiency) else {}),
         "quality_law": law.name,
+        **describe_loss_runs(problem, front.F, front.index, items),
         "law": {
             "name": law.title,
             "sources": list(law.sources),

@@ -71,10 +71,11 @@ def posed_study(
     model_version: str = __version__,
     evaluator: str = "model",
     law: str | None = None,
+    loss_runs: Path | str | None = None,
 ) -> Posed:
-    """`law` takes the place of the space's quality law. Raises InputError for a space that is
-    wrong."""
-    study = load_study(space, catalog, law)
+    """`law` takes the place of the space's quality law, `loss_runs` of its file of runs. Raises
+    InputError for a space that is wrong."""
+    study = load_study(space, catalog, law, loss_runs)
     catalog = on_terms(catalog.with_files(study.chip_files), study)
     problem = pose(study, catalog)
     identity = {
@@ -111,6 +112,7 @@ def share(
     cluster: str | None,
     lease_s: float,
     progress: Progress,
+    loss_runs: str | None = None,
 ) -> tuple[Result, dict[str, Any]]:
     """Do the units that nobody has done, with `jobs` processes or a Dask cluster and whoever joins,
     and store the trials of the front. Returns the result and what study.json says of it.
@@ -146,7 +148,7 @@ def share(
         publish()
     else:
         threads = jobs if jobs <= MOST_THREADS else 1
-        arguments = (space, posed.catalog.source, str(location), posed.identity, lease_s)
+        arguments = (space, posed.catalog.source, str(location), posed.identity, lease_s, loss_runs)
 
         def run(divided: Plan, unit: Unit) -> Outcome:
             return execute(problem, divided, unit, threads=threads, record=record, progress=within)
@@ -200,6 +202,7 @@ def join(
     stop: Callable[[], bool] = lambda: False,
     identity: Mapping[str, Any] | None = None,
     law: str | None = None,
+    loss_runs: str | None = None,
 ) -> int:
     """Join the study of `space` in a storage, or begin it, and do units until none is left; return
     how many this process completed.
@@ -208,7 +211,7 @@ def join(
     the study there is another one.
     """
     law = law if identity is None else identity.get("quality_law")
-    posed = posed_study(space, catalog, engine or "auto", seed or 0, law=law)
+    posed = posed_study(space, catalog, engine or "auto", seed or 0, law=law, loss_runs=loss_runs)
     if identity is not None:
         posed.identity.update(engine=identity["engine"], seed=identity["seed"])
     elif engine is None or seed is None:
@@ -249,8 +252,21 @@ def _plan(posed: Posed, record: Record) -> Plan:
 
 
 def _process(
-    space: str, source: Source, location: str, identity: dict[str, Any], lease_s: float
+    space: str,
+    source: Source,
+    location: str,
+    identity: dict[str, Any],
+    lease_s: float,
+    loss_runs: str | None,
 ) -> None:
     """A worker process that `dse run` starts; it ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this
-    join(space, source.read(), location, identity=identity, lease_s=lease_s, stop=orphaned())
+    join(
+        space,
+        source.read(),
+        location,
+        identity=identity,
+        lease_s=lease_s,
+        stop=orphaned(),
+        loss_runs=loss_runs,
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.schema.study import Study, load_study, resolve_space
-from dse.study.folder import read_study, space_of
+from dse.study.folder import loss_runs_of, read_study, space_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def reopened(folder: Path, catalog: Catalog, space: str | None = None) -> Reopen
     document, items = read_study(folder)
     file = resolve_space(space) if space else space_file_of(document, folder)
     catalog = catalog.over(document)
-    study = load_study(file, catalog, document.get("quality_law"))
+    study = load_study(file, catalog, document.get("quality_law"), loss_runs_of(document))
     if study.fingerprint == document["fingerprint"]:
         return Reopened(document, items, study, catalog)
     if space:

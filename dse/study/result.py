@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dse.catalog import Catalog, load_catalog
-from dse.study.folder import FRONT_TABLE, STUDY, item_of, read_json, read_study, space_of
+from dse.study.folder import (
+    FRONT_TABLE,
+    STUDY,
+    item_of,
+    loss_runs_of,
+    read_json,
+    read_study,
+    space_of,
+)
 from dse.study.join import JOURNAL, posed_study
 
 if TYPE_CHECKING:
@@ -146,7 +154,8 @@ class Trials:
 
         document = self._study.document
         law, catalog = document.get("quality_law"), self._study.catalog()
-        posed = posed_study(space_of(document), catalog, "auto", 0, law=law)
+        runs = loss_runs_of(document)
+        posed = posed_study(space_of(document), catalog, "auto", 0, law=law, loss_runs=runs)
         posed.identity.clear()  # read as it is, whatever it was searched with
         words = shlex.split(document["command"])
         stored_at = words[words.index("--storage") + 1] if "--storage" in words else None

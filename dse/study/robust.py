@@ -6,7 +6,9 @@ variance is shared by all points on the same chip, as the errors of measured row
 their group (`Calibration.shared`), and half of that part by the chips of one kin
 (`dse.physics.kin`, as `dse.questions.risk.robust` draws it); the rest by all shapes on the same
 deployment of it (degrees, formats, requests in flight; assumed). An error that two points share
-does not change their order. Predicted loss is left as it is. Rivals are the front and what lies
+does not change their order. Predicted loss moves where the law was moved to runs of the user, by a
+draw of what these leave open (`dse.quality.own_runs`), one for all points; else it is left as it
+is. Rivals are the front and what lies
 closest behind it one parameter away.
 """
 
@@ -23,6 +25,7 @@ from dse.physics.intervals import CLASS, THROUGHPUT_METRICS, interval
 from dse.physics.kin import alike, eldest
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
+from dse.quality.own_runs import P90
 from dse.schema.metrics import METRICS
 from dse.space.batches import OFFLOAD_AXES
 from dse.space.candidates import Floats
@@ -30,7 +33,7 @@ from dse.space.candidates import Floats
 DRAWS = 100
 RIVALS = 2_000  # beside the front
 STARTS = 1_000  # front points whose neighbours are rivals, evenly along it
-P90 = 1.2815515594  # standard normal
+LOSS = "predicted_loss"
 
 
 def front_probability(problem: PhysicsProblem, index: NDArray[np.int64], seed: int) -> Floats:
@@ -52,8 +55,24 @@ def draws(
     slower = [
         slowed(o.metric, o.sign * metrics.values[o.metric], metrics) for o in problem.objectives
     ]
+    losses = [(j, o.sign) for j, o in enumerate(problem.objectives) if o.metric == LOSS]
+    nats = _nats(metrics, rng)
     for z in islice(deviates(problem, index, rng), DRAWS):
-        yield np.stack([column(z) for column in slower], axis=1)
+        F = np.stack([column(z) for column in slower], axis=1)
+        moved = next(nats)
+        for j, sign in losses:
+            F[:, j] += sign * moved
+        yield F
+
+
+def _nats(metrics: Metrics, rng: np.random.Generator) -> Iterator[Floats]:
+    """(n,) or (1,) nats that a draw adds to losses, from a stream of its own."""
+    doubt = metrics.quality.doubt
+    while doubt is None:
+        yield np.zeros(1)
+    own = rng.spawn(1)[0]
+    while True:
+        yield doubt.moved(doubt.posterior.draw(own))
 
 
 def deviates(

@@ -52,6 +52,7 @@ def run(
     evaluator: str | None = None,
     prove: bool | None = None,
     law: str | None = None,
+    loss_runs: Path | str | None = None,
     every_law: bool = False,
     cluster: str | None = None,
     lease_s: float = LEASE_S,
@@ -69,7 +70,8 @@ def run(
     takes the place of the model (`dse.study.external`), in one process. `prove` True compares the
     front with an enumeration of a space of up to 1e9 points, False says nothing of how near it is
     to the true one, None says what is cheap to know. `law` takes the place of the quality law of
-    the space; `every_law` holds the front against that of each law (`dse.study.laws`).
+    the space, `loss_runs` of its file of runs; `every_law` holds the front against that of each
+    law (`dse.study.laws`).
 
     Raises InputError for a space or function that is wrong, StorageError for a folder that cannot
     be used or holds another study, NothingFeasible when no point is feasible (its trials are kept).
@@ -80,13 +82,16 @@ def run(
     if isinstance(space, Mapping):
         write_text(folder, SPACE, json.dumps(_from_here(space), indent=1))
         space = folder / SPACE
-    posed = posed_study(str(space), catalog, engine, seed, __version__, evaluator or "model", law)
+    given_runs = None if loss_runs is None else str(loss_runs)
+    posed = posed_study(
+        str(space), catalog, engine, seed, __version__, evaluator or "model", law, given_runs
+    )
     problem, given, identity = posed.problem, posed.catalog, posed.identity
     own = None if evaluator is None else external_problem(problem, evaluator)
     if own is None:
         refuse_views(problem)
     else:
-        _refuse_beside_evaluator(jobs, cluster, every_law or law is not None)
+        _refuse_beside_evaluator(jobs, cluster, every_law or law is not None, bool(loss_runs))
     if not fresh:
         refuse_other(folder, problem.study.name, problem.space.fingerprint, posed.defined)
     try:
@@ -99,7 +104,16 @@ def run(
     threads = min(jobs, MOST_THREADS)
     if own is None and is_shared(record, location, jobs, cluster):
         result, shared = share(
-            posed, record, str(space), location, trials, jobs, cluster, lease_s, progress
+            posed,
+            record,
+            str(space),
+            location,
+            trials,
+            jobs,
+            cluster,
+            lease_s,
+            progress,
+            given_runs,
         )
     else:
         resumed = own is None and record.trials > 0
@@ -149,6 +163,7 @@ def run(
     command += [] if evaluator is None else ["--evaluator", evaluator]
     command += [] if prove is None else ["--prove" if prove else "--no-prove"]
     command += [] if law is None else ["--law", law]
+    command += [] if given_runs is None else ["--loss-runs", given_runs]
     command += ["--law", ALL] * every_law
     document |= {
         **shared,
@@ -174,7 +189,7 @@ def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
     seconds[what] = time.perf_counter() - started
 
 
-def _refuse_beside_evaluator(jobs: int, cluster: str | None, law: bool) -> None:
+def _refuse_beside_evaluator(jobs: int, cluster: str | None, law: bool, loss_runs: bool) -> None:
     """Raises InputError for what a function of the user cannot be combined with."""
     if jobs > MOST_THREADS or cluster is not None:
         raise InputError(
@@ -182,10 +197,10 @@ def _refuse_beside_evaluator(jobs: int, cluster: str | None, law: bool) -> None:
             field="--jobs" if cluster is None else "--cluster",
             accepted="one process: no --cluster, and --jobs 1 or 2",
         )
-    if law:
+    if law or loss_runs:
         raise InputError(
             "--evaluator predicts by itself",
-            field="--law",
+            field="--law" if law else "--loss-runs",
             accepted="a study without --evaluator",
         )
 
@@ -199,7 +214,7 @@ def _from_here(space: Mapping[str, Any]) -> Any:
             return {key: settled(inner, str(key)) for key, inner in value.items()}
         if isinstance(value, list | tuple):
             return [settled(inner, name) for inner in value]
-        named = name in ("model", "chip", "rack", "values") and isinstance(value, str)
+        named = name in ("model", "chip", "rack", "values", "loss_runs") and isinstance(value, str)
         return str(Path(value).resolve()) if named and Path(value).exists() else value
 
     found = settled(space)

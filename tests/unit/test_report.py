@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 import pytest
 from click.testing import CliRunner
@@ -25,7 +24,6 @@ from dse.answer.roofline import operators_of
 from dse.cli import cli
 from dse.errors import DseError, InputError, StorageError
 from dse.problem.words import deployment_words, shape_words
-from dse.quality.laws import predicted_loss
 from dse.questions.study import write_report
 from dse.questions.study.cards import cards, quantisation
 from dse.questions.study.chosen import StudyFolder
@@ -285,12 +283,10 @@ def test_more_tokens_than_any_model_had_are_told() -> None:
 
 
 def test_what_quantising_costs_is_told_apart() -> None:
-    tokens, size = 15e12, 8e9
-    loss = float(predicted_loss(np.array([size]), np.array([tokens]))[0])
-    metrics = {"training_tokens": tokens, "dense_equivalent_parameters": size}
-    assert quantisation(metrics | {"predicted_loss": loss}) == 0.0
-    assert quantisation(metrics | {"predicted_loss": loss + 0.25}) == pytest.approx(0.25)
-    assert quantisation({"predicted_loss": None}) == 0.0
+    assert quantisation({"predicted_loss": 2.0, "quantisation_loss": 0.0}) == 0.0
+    assert quantisation({"predicted_loss": 2.0, "quantisation_loss": 0.0004}) == 0.0
+    assert quantisation({"predicted_loss": 2.25, "quantisation_loss": 0.25}) == 0.25
+    assert quantisation({"predicted_loss": None, "quantisation_loss": None}) == 0.0
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "int4"])

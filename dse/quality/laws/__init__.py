@@ -59,14 +59,14 @@ def quality(
     total_parameters: Floats,
     embedding_parameters: Floats,
     unique_tokens: float = UNIQUE_TOKENS,
-    law: str = DEFAULT,
+    law: str | Law = DEFAULT,
 ) -> Quality:
     """Dense-equivalent parameters and loss of n shapes under a law; `dse.quality.shape.Shape` has
-    the arguments.
+    the arguments. `law` is a name, or a law that was rescaled (`dse.quality.own_runs`).
 
     NaN tokens give a NaN loss.
     """
-    return LAWS[law].predict(
+    return (LAWS[law] if isinstance(law, str) else law).predict(
         Shape(
             hidden_size,
             layers,

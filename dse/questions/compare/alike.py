@@ -23,7 +23,9 @@ def same_workload(a: Study, b: Study) -> bool:
 
 def same_law(a: Study, b: Study) -> bool:
     """Whether one quality law predicts the loss."""
-    return a.get("quality_law") == b.get("quality_law")
+    laws, runs = ([one.get(key) for one in (a, b)] for key in ("quality_law", "loss_runs"))
+    digests = [None if of is None else of["digest"] for of in runs]
+    return laws[0] == laws[1] and digests[0] == digests[1]
 
 
 def changed_figures(a: Study, b: Study) -> list[str]:

@@ -9,12 +9,14 @@ from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.problem.describe import limits_of
 from dse.problem.loads import loads_of, mix_of
+from dse.problem.own_law import describe_own_law, own_law
 from dse.problem.trained import trained_again
-from dse.quality.laws import DEFAULT
+from dse.quality.laws import DEFAULT, find_law
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.costs import costs_of
 from dse.schema.dtypes import DTYPES
 from dse.schema.load import Demand
+from dse.schema.loss_runs import runs_again
 from dse.schema.own_config import model_of
 from dse.schema.rack import load_rack, resolve_rack
 from dse.study.folder import FRONT, item_of, read_study
@@ -52,6 +54,9 @@ def estimate_item(
     model = model_of(item["model"], source)
     limits = limits_of(study)
     dtype = deployment["weight_dtype"]
+    runs = study.get("loss_runs")
+    name = law or study.get("quality_law", DEFAULT)
+    own = None if runs is None else own_law(find_law(name).name, runs_again(runs))
     answer = estimate(
         catalog,
         model,
@@ -64,8 +69,10 @@ def estimate_item(
         limits=limits,
         keep=keep,
         rack=rack and load_rack(resolve_rack(rack["named"])),
-        law=law or study.get("quality_law", DEFAULT),
+        law=name if own is None else own.law,
         trained=trained_again(study, catalog),
         demand=Demand(**demand) if (demand := study.get("demand")) else None,
     )
+    if own is not None:
+        answer = replace(answer, own_law=describe_own_law(own))
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))

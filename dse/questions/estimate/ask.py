@@ -16,7 +16,8 @@ from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.physics.workload import Workload
 from dse.problem.loads import mix_of
-from dse.quality.laws import DEFAULT
+from dse.problem.own_law import describe_own_law, own_law
+from dse.quality.laws import DEFAULT, find_law
 from dse.questions.estimate.again import estimate_again
 from dse.questions.estimate.energy import check_power_cap
 from dse.questions.estimate.fit import fit
@@ -32,6 +33,7 @@ from dse.schema.dtypes import ALIASES, DTYPES
 from dse.schema.efficiency import load_efficiency
 from dse.schema.load import Demand, read_demand
 from dse.schema.loader import did_you_mean
+from dse.schema.loss_runs import LossRuns, load_loss_runs
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.schema.rack import load_rack, resolve_rack
@@ -87,6 +89,7 @@ def estimate(
     peak_over_average: str | None = None,
     training_tokens: str | None = None,
     law: str | None = None,
+    loss_runs: str | Path | None = None,
     prefill_chip: str | None = None,
     prefill_tp: int = 1,
     prefill_dp: int = 1,
@@ -286,7 +289,16 @@ def point_of(
             field="--redundant-experts",
             accepted="--ep above 1 (of two pools, both)",
         )
-    return estimate_point(
+    runs = flags.get("loss_runs")
+    law = flags.get("law") or DEFAULT
+    own = (
+        None
+        if runs is None
+        else own_law(
+            find_law(law).name, runs if isinstance(runs, LossRuns) else load_loss_runs(runs)
+        )
+    )
+    found = estimate_point(
         catalog,
         model,
         chip,
@@ -300,9 +312,10 @@ def point_of(
         jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
         backend_default=backend_default,
         rack=load_rack(resolve_rack(flags["rack"])) if flags["rack"] else None,
-        law=flags.get("law") or DEFAULT,
+        law=law if own is None else own.law,
         demand=_demand(flags["average_load"], flags["peak_over_average"]),
     )
+    return found if own is None else replace(found, own_law=describe_own_law(own))
 
 
 def _demand(average: str | None, peak_over_average: str | None) -> Demand | None:

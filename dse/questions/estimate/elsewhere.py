@@ -41,7 +41,7 @@ def elsewhere(
                 price_basis=problem.study.price_basis,
                 limits=problem.limits,
                 rack=problem.study.rack,
-                law=problem.study.quality_law,
+                law=problem.law,
                 trained=problem.trained,
             )
         except InputError as error:

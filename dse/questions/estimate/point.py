@@ -27,6 +27,7 @@ from dse.problem.mix import Mix, alone, evaluate_mix
 from dse.problem.quality import fit_ranges
 from dse.problem.racks import check_domain, domain_assumptions
 from dse.problem.trained import Trained
+from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, find_law
 from dse.schema.calibration import KINDS
 from dse.schema.chip import GENERIC, Chip
@@ -64,6 +65,7 @@ class Estimate:
     jitter: tuple[float, str] | None = None
     price: Breakdown | None = None
     load: Load | None = None
+    own_law: Mapping[str, Any] | None = None  # `dse.problem.own_law.describe_own_law`
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -95,6 +97,7 @@ class Estimate:
             "quality_law_fit": fit_ranges(
                 self.metrics.quality.law, quantised=bool(described["quantisation_loss"])
             ),
+            **({"loss_runs": self.own_law} if self.own_law else {}),
             **self.conditions,
         }
 
@@ -115,7 +118,7 @@ def estimate(
     jitter: tuple[float, str] | None = None,
     backend_default: bool = False,
     rack: Rack | None = None,
-    law: str = DEFAULT,
+    law: str | Law = DEFAULT,
     trained: Trained | None = None,
     demand: Demand | None = None,
 ) -> Estimate:
@@ -123,10 +126,12 @@ def estimate(
     distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
     of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power);
-    `law` names the quality law; with `trained` the metrics are also those of training and life;
+    `law` names the quality law, or is one that was moved to runs (`dse.problem.own_law`); with
+    `trained` the metrics are also those of training and life;
     `demand` asks for the prices at its average load. Raises InputError for an unknown chip, dtype,
     price basis or law, and for a chip without a figure that the point needs."""
-    find_law(law)
+    if isinstance(law, str):
+        find_law(law)
     if demand is not None and price_basis == OWNED:
         check_idle_once(catalog.costs.value("utilisation"))
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")

@@ -10,6 +10,7 @@ from dse.answer.answer import Answer, Block, Cell, Column, Table, table_of
 from dse.answer.numbers import show
 from dse.economics.priced import price_tables
 from dse.problem.loads import held
+from dse.problem.own_law import own_law_words
 from dse.problem.price_words import average_load_words
 from dse.problem.quality import quality_words
 from dse.problem.words import (
@@ -93,7 +94,7 @@ def point_answer(
         f"{estimated['deployment']['chip']}",
         asked="; ".join((asked, *others)),
         headline=first,
-        sentences=[*rest, *quality_words(estimated)],
+        sentences=[*rest, *quality_words(estimated), *own_law_words(estimated)],
         blocks=blocks,
         certainty=[known_words(estimated)],
         rests=estimated["assumed"],

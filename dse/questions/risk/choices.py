@@ -23,13 +23,14 @@ from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
 from dse.problem.describe import describe_deployment
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import KNOWN, PhysicsProblem
+from dse.quality.own_runs import Doubt
 from dse.schema.calibration import KINDS
 from dse.schema.metrics import METRICS, Limit
 from dse.schema.own_config import model_of
 from dse.space.batches import EXPERT_AXES, OFFLOAD_AXES
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.studied import deployments
-from dse.study.robust import ends
+from dse.study.robust import LOSS, ends
 
 CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
@@ -63,6 +64,20 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class LossHeld:
+    """A limit on the predicted loss under a law that was moved to runs: `loss` (k,) nats, and what
+    the runs leave of it."""
+
+    loss: Floats
+    limit: float
+    doubt: Doubt
+
+    def kept(self, numbers: Floats) -> NDArray[np.bool_]:
+        """(N, k) for draws of `Posterior.draw`, (N, 4)."""
+        return self.loss + self.doubt.moved(numbers.T[:, :, None]) <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """A chip and its k deployments, of `shape` where several are compared. `configuration` (k,)
     numbers those that share an error; `requests_per_s` (k,) is what one deployment serves; `best`
@@ -78,6 +93,7 @@ class Choice:
     kind: str
     deployments: tuple[Mapping[str, Any], ...]
     shape: str = ""
+    loss: LossHeld | None = None
 
     @property
     def name(self) -> str:
@@ -249,6 +265,8 @@ def _rows(
         "requests_per_s": metrics.values["output_tokens_per_s"] / output,
         "kind": metrics.provenance,
     }
+    if (doubt := metrics.quality.doubt) is not None and loss_limit(problem) is not None:
+        columns["loss"] = np.stack([metrics.values[LOSS], doubt.leverage, *doubt.columns])
     kept = np.flatnonzero(ok)
     return {name: column[..., kept] for name, column in columns.items()}, batch[kept]
 
@@ -315,7 +333,22 @@ def _choice(
         best,
         KINDS[table["kind"][rows[best]]],
         tuple(_described(problem, batches, row) for row in rows),
+        loss=_loss_held(problem, table, rows),
     )
+
+
+def loss_limit(problem: PhysicsProblem) -> float | None:
+    """The least limit on the predicted loss, None without one."""
+    limits = [one.limit for one in problem.limits if one.metric == LOSS and one.sign > 0.0]
+    return min(limits, default=None)
+
+
+def _loss_held(problem: PhysicsProblem, table: _Rows, rows: NDArray[np.intp]) -> LossHeld | None:
+    limit, law = loss_limit(problem), problem.own_law
+    if limit is None or law is None:
+        return None
+    loss, leverage, *columns = table["loss"][:, rows]
+    return LossHeld(loss, limit, Doubt(tuple(columns), leverage, law.posterior))
 
 
 def _described(

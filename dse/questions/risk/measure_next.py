@@ -154,4 +154,4 @@ def _given(
     for k in map(int, np.flatnonzero(uncertain.eldest == uncertain.eldest[i])):
         told = uncertain.correlation(i, configuration, k) * rest[:, None]
         error = errors(uncertain, draws, k) + told
-        yield k, served(uncertain.items[k], error, factor[:, k], demand)
+        yield k, served(uncertain.items[k], error, factor[:, k], demand, draws.numbers)

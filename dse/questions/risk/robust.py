@@ -87,7 +87,8 @@ class Uncertain:
 class Draws:
     """Standard normals: `chip` (N, C), the same on a chip and alike within a kin, and `own`,
     (N, configurations) for each choice, of errors; `price` (N, C), the same on a chip; `demand`
-    (N,). `within` (N,) is uniform: where in a cell a measured value lies
+    (N,). `numbers` (N, 4) is what runs of the user leave of the law of quality, None without runs
+    or a limit on loss. `within` (N,) is uniform: where in a cell a measured value lies
     (`dse.questions.risk.measure_next`)."""
 
     chip: Floats
@@ -95,6 +96,7 @@ class Draws:
     price: Floats
     demand: Floats
     within: Floats
+    numbers: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.demand)
@@ -106,6 +108,7 @@ class Draws:
             self.price[:count],
             self.demand[:count],
             self.within[:count],
+            None if self.numbers is None else self.numbers[:count],
         )
 
 
@@ -123,7 +126,12 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
         kin.append(rng.standard_normal(count))
     by_chip, by_price = (np.stack(of, axis=1)[:, uncertain.chip] for of in (chip, price))
     common = np.stack(kin, axis=1)[:, uncertain.eldest]
-    return Draws(alike(common, by_chip), _by_key(uncertain.items, own), by_price, demand, within)
+    numbers = None
+    if (loss := uncertain.items[0].loss) is not None:
+        of_law = np.random.default_rng((seed, 4))
+        numbers = np.stack([loss.doubt.posterior.draw(of_law) for _ in range(count)])
+    by_configuration = _by_key(uncertain.items, own)
+    return Draws(alike(common, by_chip), by_configuration, by_price, demand, within, numbers)
 
 
 def _by_key(items: Sequence[Choice], own: Sequence[Floats]) -> tuple[Floats, ...]:
@@ -145,17 +153,32 @@ class Served:
     row: NDArray[np.intp]
 
 
-def served(item: Choice, error: Floats, factor: Floats, demand: Floats | None) -> Served:
-    """For errors (N, configurations), a price factor (N,), and requests per second (N,) or None."""
+def served(
+    item: Choice,
+    error: Floats,
+    factor: Floats,
+    demand: Floats | None,
+    numbers: Floats | None = None,
+) -> Served:
+    """For errors (N, configurations), a price factor (N,), requests per second (N,) or None, and
+    `Draws.numbers`."""
+
+    def rows(of: Floats | None, at: slice) -> Floats | None:
+        return None if of is None else of[at]
+
     parts = [
-        _served(item, error[at], factor[at], None if demand is None else demand[at])
+        _served(item, error[at], factor[at], rows(demand, at), rows(numbers, at))
         for at in (slice(start, start + CHUNK) for start in range(0, len(error), CHUNK))
     ]
     return Served(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 def _served(
-    item: Choice, error: Floats, factor: Floats, demand: Floats | None
+    item: Choice,
+    error: Floats,
+    factor: Floats,
+    demand: Floats | None,
+    numbers: Floats | None,
 ) -> tuple[Floats, Floats, NDArray[np.intp]]:
     z = error[:, item.configuration] / P90
     cost = item.cost.at(z)
@@ -167,6 +190,8 @@ def _served(
     kept = np.ones(cost.shape, dtype=bool)
     for limit in item.held:
         kept &= limit.sign * limit.metric.at(z) <= limit.sign * limit.limit
+    if item.loss is not None and numbers is not None:
+        kept &= item.loss.kept(numbers)
     within = np.where(kept, cost, np.inf)
     row = np.argmin(within, axis=1)
     return within[np.arange(len(row)), row], cost.min(axis=1), row
@@ -188,7 +213,7 @@ def outcomes(uncertain: Uncertain, draws: Draws) -> list[Served]:
     factor = price_factors(uncertain, draws.price)
     demand = None if uncertain.demand is None else uncertain.demand.draw(draws.demand)
     return [
-        served(item, errors(uncertain, draws, i), factor[:, i], demand)
+        served(item, errors(uncertain, draws, i), factor[:, i], demand, draws.numbers)
         for i, item in enumerate(uncertain.items)
     ]
 
@@ -296,7 +321,8 @@ def _margin(price: Floats, i: int) -> Floats:
     """(N,) of `price` (N, C); minus infinity where choice i keeps the limits with nothing."""
     others = np.delete(price, i, axis=1).min(axis=1, initial=np.inf)
     own = price[:, i]
-    return np.where(np.isfinite(own), np.log(others) - np.log(np.where(own > 0, own, 1)), -np.inf)
+    known = np.isfinite(own)
+    return np.where(known, np.log(others) - np.log(np.where(known & (own > 0), own, 1)), -np.inf)
 
 
 def _often(item: Choice, found: Served) -> NDArray[np.intp]:

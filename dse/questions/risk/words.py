@@ -214,11 +214,18 @@ def _shapes(found: Risk) -> list[str]:
     if not found.shapes:
         return []
     each = "; ".join(f"{shape.name}: {shape.quality}" for shape in found.shapes)
+    loss = found.uncertain.items[0].loss
     words = [f"quality is not judged, nor how sure it is ({each})"]
+    if loss is not None:
+        words = [
+            f"whether a shape keeps a loss of {loss.limit:g} is drawn from what "
+            f"{loss.doubt.posterior.runs} runs of yours leave of the law ({each})"
+        ]
     if len(found.shapes) > 1:
+        then = ", and within it" if loss is None else " as predicted;"
         words = [
             "all shapes keep the limit of the study on quality "
-            f"({'; '.join(quality_limits(found.study))}), and within it {words[0]}",
+            f"({'; '.join(quality_limits(found.study))}){then} {words[0]}",
             "shapes on one chip have its price and its part of the error in common, and in one "
             "configuration all of the error, so that their order there is taken for sure (assumed)",
         ]

@@ -15,6 +15,7 @@ from dse.questions.study.explorer import explorer
 from dse.questions.study.figures import floor_figure, memory_figure, roof_figures, time_figures
 from dse.questions.study.laws import laws_section
 from dse.questions.study.lifetime import life_words, lifetime_section, training_words
+from dse.questions.study.loss_runs import loss_runs_section
 from dse.questions.study.sure import history_figures, sentences
 from dse.questions.study.views import view_sections
 
@@ -94,6 +95,7 @@ def study_answer(folder: StudyFolder) -> Answer:
             *lifetime_section(study),
             *_chosen(folder),
             *laws_section(folder),
+            *loss_runs_section(folder),
             *_sure(folder),
             *_part(
                 "What the constraints removed", "constraints", [tables.tallies(folder)], removed

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dse.answer.answer import Facts
 from dse.answer.labels import BOUND_NAMES, label
 from dse.answer.numbers import show, significant, time
 from dse.problem.loads import held, loads_of
 from dse.problem.quality import overtraining_words
 from dse.problem.words import deployment_words, shape_words
-from dse.quality.laws import DEFAULT, predicted_loss
 from dse.questions.study.chosen import Chosen, Json, StudyFolder
 from dse.questions.study.words import basis, bottleneck, capital, chip_price, extreme, limits, span
 
@@ -110,11 +107,7 @@ def _gives(folder: StudyFolder, metrics: Json) -> list[str]:
 def quantisation(metrics: Json) -> float:
     """Nats that the deployed weight format adds to the loss of the trained model, 0 below 0.0005
     or where the law has no say."""
-    tokens, size = metrics.get("training_tokens"), metrics.get("dense_equivalent_parameters")
-    if not (tokens and size):
-        return 0.0
-    law = predicted_loss(np.array([size]), np.array([tokens]), metrics.get("quality_law", DEFAULT))
-    added = metrics["predicted_loss"] - float(law[0])
+    added = metrics.get("quantisation_loss") or 0.0
     return added if added >= 0.0005 else 0.0
 
 

@@ -1,0 +1,234 @@
+"""Training runs of one's own (`loss_runs:`, `--loss-runs FILE`): a CSV with a row a run.
+
+Columns, in any order: `training_tokens` (20B), `loss` (nats per token on text that no run has
+seen), and the shape: `model`, a catalog id or the path of a config.json as seen from the file, or
+columns of search_spaces/models.csv. `name` is what messages call a run. An empty cell is a size
+that a model does not have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dse import units
+from dse.errors import InputError
+from dse.record import record
+from dse.schema.blocks import WEIGHT_PARTS
+from dse.schema.loader import Document, csv_rows, did_you_mean
+from dse.schema.model import Model
+from dse.schema.model_catalog import model_of_row, resolve_model
+from dse.schema.own_config import config_of, model_of
+from dse.schema.reader import (
+    Field,
+    Mistakes,
+    Number,
+    Place,
+    Quantity,
+    Table,
+    Text,
+    Then,
+    WithText,
+    each,
+    together,
+)
+
+MOST_RUNS = 10_000
+NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+SHAPE = (
+    *NEEDED,
+    "architecture",
+    "blocks",
+    "num_key_value_heads",
+    "head_dim",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+    "qkv_bias",
+    "sliding_window",
+    "sliding_layers",
+    "intermediate_size",
+    "mlp_matrices",
+    "num_dense_layers",
+    "num_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "shared_intermediate_size",
+    "tie_word_embeddings",
+)
+
+
+def _tokens(read: tuple[float, str]) -> float:
+    return units.check_training_tokens(*read)
+
+
+RUN = Table(
+    Field("training_tokens", Then(WithText(Quantity("tokens", "more than zero")), _tokens)),
+    Field("loss", Number(above=0, below=20, says="nats per token, above 0 and below 20")),
+    Field("name", Text(1, 200), ""),
+    Field("model", Text(1), ""),
+    *(Field(name, Text(1), "") for name in SHAPE),
+)
+
+
+@record
+class LossRun:
+    """One run: its shape, tokens, and loss in nats per token."""
+
+    name: str
+    model: Model
+    training_tokens: float
+    loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class LossRuns:
+    """The runs of a file; `digest` is the sha256 of what they say, names apart."""
+
+    file: str
+    runs: tuple[LossRun, ...]
+    digest: str
+
+    @classmethod
+    def of(cls, file: str, runs: Sequence[LossRun]) -> LossRuns:
+        said = [[_config(run.model), run.training_tokens, run.loss] for run in runs]
+        return cls(
+            file, tuple(runs), hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        )
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """`runs` of study.json; `runs_again` reads them back."""
+        return [
+            {
+                "name": run.name,
+                "model": _config(run.model),
+                "training_tokens": run.training_tokens,
+                "loss": run.loss,
+            }
+            for run in self.runs
+        ]
+
+
+def runs_again(written: Mapping[str, Any]) -> LossRuns:
+    """The runs that a study was made with, from `loss_runs` of study.json."""
+    file = str(written["file"])
+    runs = [
+        LossRun(str(row["name"]), model_of(row["model"], file), row["training_tokens"], row["loss"])
+        for row in written["runs"]
+    ]
+    return LossRuns.of(file, runs)
+
+
+def _config(model: Model) -> dict[str, Any]:
+    return {**config_of(model), "name": "run", "training_tokens": None}
+
+
+def load_loss_runs(path: Path | str) -> LossRuns:
+    """Reads a file of runs. Raises InputErrors with every mistake, each with its line and field."""
+    file = str(path)
+    reader = csv_rows(Path(path))
+    header = [name.strip() for name in next(reader, [])]
+    _check_header(header, file)
+    runs, errors = [], []
+    for line, cells in enumerate(reader, start=2):
+        if not any(cell.strip() for cell in cells):
+            continue
+        mistakes = Mistakes(Document(file, {}, {(): line}))
+        if len(cells) != len(header):
+            mistakes.add((), f"read {len(cells)} cells", f"{len(header)} cells")
+            errors += mistakes.errors
+            continue
+        written = {
+            name: cell.strip() for name, cell in zip(header, cells, strict=True) if cell.strip()
+        }
+        row = RUN.read(written, Place(mistakes))
+        if row is not None:
+            run = _run(row, line, file, mistakes)
+            runs += [] if run is None else [run]
+        errors += mistakes.errors
+    if not runs and not errors:
+        errors.append(InputError("no runs", file=file, line=1, accepted="a row for each run"))
+    if len(runs) > MOST_RUNS:
+        accepted = f"at most {MOST_RUNS:,}"
+        errors.append(InputError(f"{len(runs):,} runs", file=file, accepted=accepted))
+    if errors:
+        raise together(errors)
+    return LossRuns.of(file, runs)
+
+
+def _check_header(header: Sequence[str], file: str) -> None:
+    """Raises InputError for columns that are missing, unknown or there twice."""
+    accepted = ", ".join(RUN.names)
+
+    def refuse(message: str, field: str | None = None) -> InputError:
+        return InputError(message, file=file, line=1, field=field, accepted=accepted)
+
+    if not header:
+        raise refuse("empty")
+    for name in header:
+        if name not in RUN.names:
+            raise refuse(f"unknown column {name!r}{did_you_mean(name, RUN.names)}", name or None)
+        if header.count(name) > 1:
+            raise refuse("a column that is there twice", name)
+    missing = [name for name in ("training_tokens", "loss") if name not in header]
+    if "model" not in header:
+        missing += [name for name in NEEDED if name not in header and "blocks" not in header]
+    if missing:
+        raise refuse(f"no column {missing[0]!r}", missing[0])
+
+
+def _run(row: Mapping[str, Any], line: int, file: str, mistakes: Mistakes) -> LossRun | None:
+    name = row["name"] or f"line {line}"
+    try:
+        model = _model(row, file)
+    except InputError as error:
+        field = None
+        for one in each(error):
+            inside = one.file is not None and Path(one.file) != Path(file)
+            field = "model" if row["model"] else one.field
+            where = f"{one.file}: {one.field}: " if inside and one.field else ""
+            mistakes.errors.append(
+                InputError(
+                    f"{where}{one.message}",
+                    file=file,
+                    line=line,
+                    field=field,
+                    accepted=one.accepted,
+                )
+            )
+        return None
+    return LossRun(name, model, row["training_tokens"], row["loss"])
+
+
+def _model(row: Mapping[str, Any], file: str) -> Model:
+    given = {name: row[name] for name in SHAPE if row[name]}
+    if row["model"]:
+        if given:
+            raise InputError(
+                f"a model and {next(iter(given))}", field="model", accepted="one of the two"
+            )
+        beside = Path(file).parent / row["model"]
+        model = resolve_model(str(beside) if beside.exists() else row["model"])
+        return replace(model, prediction_layers=None)
+    for name in NEEDED if not row["blocks"] else ("hidden_size", "vocab_size"):
+        if not row[name]:
+            raise InputError(
+                "missing field", field=name, accepted=f"{', '.join(NEEDED)}, or a model"
+            )
+    cells = dict.fromkeys(SHAPE, "") | given
+    heads = cells["num_attention_heads"]
+    defaults = {"num_key_value_heads": heads, "mlp_matrices": "3"}
+    if heads.isdecimal() and int(heads) and cells["hidden_size"].isdecimal():
+        defaults["head_dim"] = str(int(cells["hidden_size"]) // int(heads))
+    if not cells["num_experts"]:
+        defaults["num_dense_layers"] = cells["num_hidden_layers"]
+    for name, value in defaults.items():
+        cells[name] = cells[name] or value
+    cells |= {f"{part}_dtype": "bf16" for part in WEIGHT_PARTS}
+    return model_of_row({**cells, "id": "run", "name": "run"}, Path(file))
