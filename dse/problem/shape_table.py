@@ -112,6 +112,8 @@ def metrics_of(
         problem.machines,
         training_flops=study.training_compute,
         law=problem.law,
+        unique_tokens=study.unique_tokens,
+        searched=problem.searched,
     )
 
 
