@@ -201,7 +201,8 @@ class Alignment:
         self._weight_dtype = batch.weight_dtype
         self._per_step: dict[str, Floats] = {}
         self._kept: list[Fit | None] = []
-        self._of_heads: dict[tuple[int, str], tuple[Floats, Floats | None]] = {}
+        # With the block itself, so that no other takes its id.
+        self._of_heads: dict[tuple[int, str], tuple[object, Floats, Floats | None]] = {}
 
     def code(self, part: str) -> NDArray[np.intp]:
         """(n,) format of a weight part; 16 bits where it has none."""
@@ -294,8 +295,8 @@ class Alignment:
             share = None
             if (computed != total).any():
                 share = np.where(computed > 0.0, total / np.maximum(computed, 1.0), 1.0)
-            self._of_heads[key] = computed, share
-        return self._of_heads[key]
+            self._of_heads[key] = block, computed, share
+        return self._of_heads[key][1:]
 
 
 def _scattered(

@@ -60,7 +60,7 @@ def numbers(found: Any, seen: set[int] | None = None) -> Iterator[tuple[str, Any
         yield "", found
         return
     if isinstance(found, Mapping):
-        items = list(found.items())
+        items = [(n if isinstance(n, str) else k, v) for k, (n, v) in enumerate(found.items())]
     elif isinstance(found, (list, tuple)):
         items = list(enumerate(found))
     elif hasattr(found, "__dict__"):
