@@ -98,8 +98,8 @@ def chips_answer(document: dict[str, Any], command: str = "") -> Answer:
 
 
 def _speed(points: Sequence[Json]) -> Figure:
-    """Every chip that is feasible by what a token costs and takes; without prices by the time to the
-    first one."""
+    """Every feasible chip by what a token costs and takes; without prices by the time to the first
+    one."""
     points = [point for point in points if point["feasible"]] or points
     priced = all(point["metrics"][PRICE] is not None for point in points)
     across, up = PRICE if priced else "ttft_s", "tpot_s"
