@@ -10,7 +10,7 @@ alone) and the all-reduce of vLLM on MI300X. No row of serving enters. What thei
   (3.87 and .88 us a kernel: github:ROCm/rocm-systems issue 10834, gfx1100, 941 in a row). It is
   added to the kernels named here alone: with such a gap after every kernel a dense Llama-3-70B
   came out 22% slower than AMD measured, with 5 us a norm 17%, without either 5%.
-- Experts take 33.3 us for one token, rows sorted and quantised among them, of which 4.9 read weights
+- Experts take 33.3 us for one token, with rows sorted and quantised, of which 4.9 read weights
   (github:ROCm/aiter pull 2748: Qwen3-Next-80B in blocks, 2,048 x 512, 10 chosen, MI355X).
 - Partial results of latent attention are summed in 11.5 us (github:SemiAnalysisAI/InferenceX issue
   863, MI325X).
