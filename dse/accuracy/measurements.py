@@ -156,12 +156,12 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
     scored = scored[~training_rows(scored)]
     tpot = scored[scored["metric"] == "tpot_s"]
     chips = load_catalog().chips
-    cdna3 = tpot["chip"].map(lambda name: name in chips and chips[name].family == "cdna3")
+    cdna3 = tpot["chip"].isin([chip.id for chip in chips.values() if chip.family == "cdna3"])
     wide = pd.to_numeric(scored.get("tp", pd.Series(dtype=float)), errors="coerce") >= WIDE
     cards = wide & scored["chip"].map(_on_pcie) & ~scored["metric"].isin(("ttft_s", "e2e_s"))
     return {
         "static_all": together(scored[scored["serving"] == "static"], "static"),
-        "cdna3": together(tpot[cdna3.astype(bool)]),
+        "cdna3": together(tpot[cdna3]),
         "pcie": together(scored[cards.astype(bool)]),
         "rank_correlation": {
             "metric": "tpot_s",

@@ -331,7 +331,7 @@ def main(folder: str | Path, out_dir: str | Path) -> None:
     switched = [link for name, link in links.items() if CHIPS[name].link > 100e9]
     for name, (title, source, *_) in CLASSES.items():
         note = AMD_NOTE if name in AMD else "median of the NVLink chips"
-        notes = {"source": source} | dict.fromkeys(links["h100_sxm"], ("assumed", note))
+        notes: dict = {"source": source} | dict.fromkeys(links["h100_sxm"], ("assumed", note))
         if name in AMD:
             notes["all_reduce"] = ("derived", AMD_REDUCE)
         head = {"title": f"{title}, not measured kernel by kernel"}
