@@ -298,10 +298,8 @@ def test_a_limit_narrows_the_front_and_the_address_keeps_the_view(
     browser.settle()
     title = browser.run("document.querySelector('#selected h3').textContent")
     assert title.count("Point") == 2
-    widths = (
-        "[...document.querySelectorAll('#selected dl div')].every(d => d.children.length === 3)"
-    )
-    assert browser.run(widths)
+    lines = "[...document.querySelectorAll('#selected dl div')]"
+    assert browser.run(f"{lines}.every((line) => line.children.length === 3)")
     rows, address = browser.run(ROWS), browser.run("location.href")
     browser.open("about:blank")
     browser.open(address)
