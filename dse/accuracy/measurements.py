@@ -157,12 +157,14 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
     tpot = scored[scored["metric"] == "tpot_s"]
     chips = load_catalog().chips
     cdna3 = tpot["chip"].isin([chip.id for chip in chips.values() if chip.family == "cdna3"])
-    wide = pd.to_numeric(scored.get("tp", pd.Series(dtype=float)), errors="coerce") >= WIDE
-    cards = wide & scored["chip"].map(_on_pcie) & ~scored["metric"].isin(("ttft_s", "e2e_s"))
+    degree = scored["tp"] if "tp" in scored else pd.Series("", index=scored.index)
+    wide = pd.to_numeric(degree, errors="coerce") >= WIDE
+    cards = wide & scored["chip"].isin([name for name in chips if _on_pcie(name)])
+    cards &= ~scored["metric"].isin(("ttft_s", "e2e_s"))
     return {
         "static_all": together(scored[scored["serving"] == "static"], "static"),
         "cdna3": together(tpot[cdna3]),
-        "pcie": together(scored[cards.astype(bool)]),
+        "pcie": together(scored[cards]),
         "rank_correlation": {
             "metric": "tpot_s",
             "rows": len(tpot),
@@ -175,8 +177,7 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
 def _on_pcie(chip: str) -> bool:
     """Whether the chips of its default system are joined by the host's lanes alone."""
     catalog = load_catalog()
-    known = chip in catalog.chips
-    return known and catalog.systems[catalog.chips[chip].system].levels[0].topology in ON_PCIE
+    return catalog.systems[catalog.chips[chip].system].levels[0].topology in ON_PCIE
 
 
 def cross_validated(
