@@ -93,10 +93,9 @@ class Pass:
         self.kept_input = KEPT_INPUT_BYTES[runs.precision]
         self.bf16 = deployed.law("gemm", "bf16")
         self.peak_s_per_flop = _peak(deployed.law("gemm", "mlp"))
-        fp4 = runs.precision == PRECISIONS.index("nvfp4")
+        self.fp4 = fp4 = runs.precision == PRECISIONS.index("nvfp4")
         self.in_bf16 = np.where(fp4, runs.bf16_share, 0.0) if fp4.any() else None
-        slower = np.where(self.low, stack.gemm_fp8, stack.gemm_bf16)
-        self.slower = np.where(fp4, stack.gemm_fp4, slower)
+        self.slower = {operator: self._slower(operator) for operator in ("gemm", "experts")}
 
         self.of = {group: Work(n) for group in GROUPS}
         self.kept = {group: Kept(n) for group in GROUPS}
@@ -113,6 +112,17 @@ class Pass:
             self.layers += self.of[group]
         self.work, self.keeps = self.ends, Kept(n)  # the head's are counted with the logits
         self._tables()
+
+    def _slower(self, operator: str) -> Floats:
+        """(n,) the stack's factor on products in the format of the run; where nobody measured the
+        format on the chip, no less than the factor of 16 bits, whose share of the peak it inherits
+        (`Machines.inherits`)."""
+        stack, deployed = self.stack, self.deployed
+        slower = np.where(self.low, stack.gemm_fp8, stack.gemm_bf16)
+        slower = np.where(self.fp4, stack.gemm_fp4, slower)
+        inherits = deployed.machines.inherits[operator]
+        unmeasured = inherits[deployed.batch.chip, deployed.batch.weight_dtype["mlp"]]
+        return np.where(unmeasured, np.maximum(slower, stack.gemm_bf16), slower)
 
     def _add(self, block: Block) -> None:
         kind = KINDS[block.kind]
@@ -181,7 +191,7 @@ class Pass:
         seconds = law_seconds(law, flops, bytes_, reached)
         if not linear:
             return seconds * self.stack.gemm_bf16
-        seconds = np.maximum(seconds * self.slower, flops * _peak(law))
+        seconds = np.maximum(seconds * self.slower["gemm"], flops * _peak(law))
         if self.in_bf16 is not None:
             plain = law_seconds(self.bf16, flops, bytes_, reached) * self.stack.gemm_bf16
             seconds = np.where(
@@ -333,7 +343,7 @@ class Pass:
 
     def _grouped(self, flops: Floats, bytes_: Floats, reached: Floats | None) -> Floats:
         law = self.deployed.law("experts", "experts")
-        seconds = law_seconds(law, flops, bytes_, reached) * self.slower
+        seconds = law_seconds(law, flops, bytes_, reached) * self.slower["experts"]
         seconds = np.maximum(seconds, flops * _peak(law))
         if self.in_bf16 is None:
             return seconds
