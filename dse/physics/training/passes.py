@@ -38,6 +38,9 @@ ATTENTION_BACKWARD = 2.5
 OTHER_BACKWARD = 2.0  # indexers and states: two products for one
 ATTENTION_BACKWARD_BYTES = 2.0  # reads q, k, v, out and its gradient, writes three gradients
 ELEMENTWISE_BACKWARD = 1.5
+# Of a number that grouped products give where experts have biases, for which these have no
+# epilogue (github:NVIDIA/TransformerEngine issue 2766): added by a kernel, summed by another.
+BIAS_BYTES, BIAS_BACKWARD_BYTES = 4.0, 2.0
 CAST_BYTES = 4.0  # of a 16-bit number that is read and written by rows and by columns in 8 bits
 LOGIT_BYTES = 4.0
 # Bytes of a linear layer's input that is kept, by precision: 8-bit recipes keep what they cast.
@@ -339,7 +342,17 @@ class Pass:
         self.elementwise(Role.EXPERT_ORDER, "expert permutation", count, order)
         between = between * one.width
         self.elementwise(Role.EXPERT_ACTIVATION, "expert activation", count, between)
+        self._biases(one)
         self._keep_experts(one)
+
+    def _biases(self, one: Experts) -> None:
+        """Passes over the rows of both grouped products, where experts have biases."""
+        if "expert_bias" not in one.block.sizes:
+            return
+        both = one.busiest * ((one.block["matrices"] - 1.0) * one.width + one.latent)
+        further = one.busiest * one.latent * self.stack.expert_bias_bytes / 2.0
+        forward, backward = BIAS_BYTES * both + further, BIAS_BACKWARD_BYTES * both + further
+        self._stream(one.block.count * one.block["expert_bias"], forward, backward)
 
     def _grouped(self, flops: Floats, bytes_: Floats, reached: Floats | None) -> Floats:
         law = self.deployed.law("experts", "experts")
