@@ -61,6 +61,7 @@ class Machines:
     kin: tuple[str, ...]  # of each chip: `dse.physics.kin`
     tiers: TierTable
     stream_fixed_s: Table  # fixed cost of an element-wise kernel
+    exponential_s: Table  # of one exponential; 0 where the rate is not known
     grain: GrainTable
     rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
     power: Power = field(default_factory=Power)
@@ -128,6 +129,7 @@ def compile_machines(
         kin=tuple(kin_of(catalog, row) for row in rows),
         tiers=tier_table(rows, catalog.tiers),
         stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
+        exponential_s=np.array([_exponential_s(row) for row in rows]),
         grain=grain_table(rows),
         rack=rack
         and rack_table(
@@ -161,6 +163,11 @@ def compute_dtype(chip: Chip, dtype: str) -> str:
     """The arithmetic that runs weights of `dtype` on a chip: its own where the chip has it, else
     that of 16-bit activations (`dse.physics.unpacked`)."""
     return arithmetic(dtype) if chip.computes(dtype) else "bf16"
+
+
+def _exponential_s(chip: Chip) -> float:
+    figure = chip.figure("exponentials")
+    return 0.0 if figure is None else 1.0 / figure.value
 
 
 def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:

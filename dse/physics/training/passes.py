@@ -41,6 +41,7 @@ ELEMENTWISE_BACKWARD = 1.5
 # Of a number that grouped products give where experts have biases, for which these have no
 # epilogue (github:NVIDIA/TransformerEngine issue 2766): added by a kernel, summed by another.
 BIAS_BYTES, BIAS_BACKWARD_BYTES = 4.0, 2.0
+LAW_HEAD = 128.0
 CAST_BYTES = 4.0  # of a 16-bit number that is read and written by rows and by columns in 8 bits
 LOGIT_BYTES = 4.0
 # Bytes of a linear layer's input that is kept, by precision: 8-bit recipes keep what they cast.
@@ -57,6 +58,19 @@ def law_seconds(law: Law, flops: Floats, bytes_: Floats, reached: Floats | None 
     speed that misaligned sizes leave it."""
     busy = busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte)
     return (busy if reached is None else busy / reached) + law.fixed_s
+
+
+def narrow_heads(law: Law, head: Floats, exponential_s: Floats) -> Floats:
+    """(n,) seconds of attention an operation with heads of `head` numbers over those with heads of
+    128, at which its law was measured. A score takes 4 `head` operations of the matrix units and
+    one exponential, `exponential_s` seconds of other units, whatever the size of its head: the
+    share s of that in a score's time at 128 does not shrink with narrower heads,
+
+        1 + s (128 / head - 1).
+
+    Wider heads were measured to be no faster (FlashAttention-3, arXiv 2407.08608, figure 5)."""
+    share = np.minimum(exponential_s / (4.0 * LAW_HEAD * law.s_per_flop), 1.0)
+    return 1.0 + share * np.maximum(LAW_HEAD / np.maximum(head, 1.0) - 1.0, 0.0)
 
 
 class Pass:
@@ -296,7 +310,10 @@ class Pass:
         stack, role, count, flops, bytes_ = self.stack, one.role, one.times, one.flops, one.bytes_
         law = self.deployed.law(one.law, one.part)
         again = ATTENTION_BACKWARD if role is Role.ATTENTION else OTHER_BACKWARD
-        slower = stack.states if role is Role.STATE else stack.attention
+        slower: Floats | float = stack.states if role is Role.STATE else stack.attention
+        if one.head is not None:
+            own = self.deployed.machines.exponential_s[self.deployed.batch.chip]
+            slower = slower * narrow_heads(law, one.head, own)
         forward = law_seconds(law, flops, bytes_) * (slower * count)
         backward = law_seconds(law, flops * again, bytes_ * ATTENTION_BACKWARD_BYTES)
         backward = backward * (slower * stack.attention_backward * count)
