@@ -39,19 +39,6 @@ FIT_FLAGS = (
     "backend",
     "chip_files",
 )
-POOLS = {
-    "law": "it predicts no loss",
-    "loss_runs": "it predicts no loss",
-    "pp": "its pools have no pipeline stages",
-    "settings": "it takes the file of `dse catalog chips derive`",
-    "replicas": "it has --prefill-workers and --decode-workers",
-    "workloads": "one closed loop",
-    "requests_per_second": "one closed loop",
-    "average_load": "two pools",
-    "peak_over_average": "two pools",
-    "detail": "two pools",
-    "energy_by_batch": "two pools",
-}
 
 
 @click.command("estimate")
@@ -139,12 +126,7 @@ def _answer(study: str | None, point: str | None, flags: dict[str, Any]) -> Answ
         if most is not None:
             given["most_chips"] = most
         return fewest_chips(**given, catalog=read_catalog(flags["chip_files"]))
-    if flags["serving"] == "disaggregated":
-        for name, reason in POOLS.items():
-            refuse([name], f"--serving disaggregated: {reason}")
-    else:
-        refuse(POOL_FLAGS, "one pool: it takes --serving disaggregated")
-    check_load(flags)
+    check_load(flags, pools=True)
     catalog = read_catalog(flags.pop("chip_files"))
     return estimate(**flags, catalog=catalog)
 

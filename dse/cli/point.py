@@ -177,8 +177,29 @@ def pool_options(function: F) -> F:
     return function
 
 
-def check_load(flags: dict[str, Any]) -> None:
-    """Raises InputError where the flags of the workload contradict each other."""
+# What does not go with two pools, and why.
+_NOT_OF_POOLS = {
+    "law": "it predicts no loss",
+    "loss_runs": "it predicts no loss",
+    "settings": "it takes the file of `dse catalog chips derive`",
+    "replicas": "it has --prefill-workers and --decode-workers",
+    "workloads": "one closed loop",
+    "requests_per_second": "one closed loop",
+    "average_load": "two pools",
+    "peak_over_average": "two pools",
+    "detail": "two pools",
+    "energy_by_batch": "two pools",
+}
+
+
+def check_load(flags: dict[str, Any], *, pools: bool = False) -> None:
+    """Raises InputError where the flags of the workload contradict each other; `pools` of a verb
+    with the flags of two."""
+    if pools and flags["serving"] == "disaggregated":
+        for name, reason in _NOT_OF_POOLS.items():
+            refuse([name], f"--serving disaggregated: {reason}")
+    elif pools:
+        refuse(POOL_FLAGS, "one pool: it takes --serving disaggregated")
     if flags["serving"] == "poisson":
         refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
     if flags["workloads"]:

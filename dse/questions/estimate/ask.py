@@ -24,7 +24,6 @@ from dse.questions.estimate.fit import fit
 from dse.questions.estimate.fit_answer import fit_answer
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.point import estimate as estimate_point
-from dse.questions.estimate.pools import pools
 from dse.questions.estimate.present import PointAnswer, point_answer, pools_answer
 from dse.schema.backend import find_backend
 from dse.schema.costs import costs_of
@@ -131,7 +130,7 @@ def estimate(
         _refuse_beside_study(flags)
         found = estimate_again(folder, str(chip), catalog, keep=detail, law=law)
         if found.prefill is not None:
-            return pools_answer(pools(found.prefill, found))
+            return pools_answer(found)
         return point_answer(found, detail=detail, by_batch=energy_by_batch)
     if serving == "disaggregated":
         return pools_answer(_pools(catalog, flags))
@@ -149,16 +148,14 @@ def _refuse_beside_study(flags: Mapping[str, Any]) -> None:
             )
 
 
-def _pools(catalog: Catalog, flags: dict[str, Any]) -> dict[str, Any]:
-    """The document of prefill and decode on pools of their own."""
+def _pools(catalog: Catalog, flags: dict[str, Any]) -> Estimate:
+    """The decode pool with its `prefill`."""
     flags = flags | {"serving": "continuous"}
     first = {axis: flags[f"prefill_{axis}"] for axis in ("tp", "dp", "ep")}
     first["pp"] = flags["prefill_pp"] or flags["pp"]
     first |= {"chip": flags["prefill_chip"] or flags["chip"], "replicas": flags["prefill_workers"]}
-    return pools(
-        point_of(catalog, flags | first),
-        point_of(catalog, flags | {"replicas": flags["decode_workers"]}),
-    )
+    decode = point_of(catalog, flags | {"replicas": flags["decode_workers"]})
+    return replace(decode, prefill=point_of(catalog, flags | first))
 
 
 def fewest_chips(
