@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import LOAD, json_option, read_catalog, refuse
-from dse.cli.point import POINT_FLAGS, POOL_FLAGS, check_load, point_options, pool_options
+from dse.cli.options import LOAD, Sectioned, json_option, read_catalog, refuse
+from dse.cli.point import (
+    OF_POINT,
+    POINT_FLAGS,
+    POOL_FLAGS,
+    check_load,
+    point_options,
+    pool_options,
+)
 from dse.cli.printing import print_json, say, width
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ SHAPES, DEGREES = ("hf", "megatron"), ("tp", "pp", "dp", "ep")
 FORMATS = ("hf", "vllm", "sglang", "trtllm", "megatron")
 
 
-@click.command("export")
+@click.command("export", cls=Sectioned, sections=OF_POINT, brief=OF_POINT)
 @click.argument("study", required=False)
 @click.argument("point", required=False)
 @click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dse import units
 from dse.answer.answer import Answer
@@ -20,6 +20,7 @@ from dse.questions.scale.figures import figures
 from dse.questions.scale.tables import size_data, tables
 from dse.questions.scale.words import WORDS, asked_words, lead
 from dse.schema.backend import find_backend
+from dse.schema.deployed import ServedOrPooled, full
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.space.batches import EXPERT_AXES
@@ -36,26 +37,16 @@ def scale(
     output_tokens: int = 512,
     tpot_limit: str = "50ms",
     ttft_limit: str = "2s",
-    weight_dtype: str | None = None,
-    kv_dtype: str | None = None,
     routing_skew: float | None = None,
     requests_per_chip: int = 32,
     jitters: str = "0,1us,3us,10us,30us,100us,300us",
     distribution: str = "exponential",
-    redundant_experts: int | None = None,
-    draft_tokens: int | None = None,
-    acceptance: float | None = None,
-    draft_share: float | None = None,
-    prefix_hit_rate: float | None = None,
-    network_overlap: float | None = None,
-    max_running_requests: int | None = None,
-    tuning: str | None = None,
-    backend: str | None = None,
     price_basis: str = "rental_3yr",
     pipeline: bool = False,
     command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    **deployed: Unpack[ServedOrPooled],
 ) -> Answer:
     """How large one instance should be on a chip, and on the chip `against` it.
 
@@ -65,7 +56,7 @@ def scale(
     arguments are the options of `dse scale`; `command` is how the answer is made again. Raises
     InputError for what cannot be read, NothingFeasible where the model fits no size.
     """
-    flags = dict(locals())
+    flags = full(deployed, ServedOrPooled)
     for value, needed, listed in ((model, "model", "models"), (chip, "chip", "chips")):
         if not value:
             raise InputError(
@@ -101,16 +92,16 @@ def scale(
                 prompt_tokens,
                 output_tokens,
                 "continuous",
-                find_backend(catalog.backends, backend or catalog.chip(name).backend),
-                prefix_hit_rate=prefix_hit_rate or 0.0,
+                find_backend(catalog.backends, flags["backend"] or catalog.chip(name).backend),
+                prefix_hit_rate=flags["prefix_hit_rate"] or 0.0,
                 **served(flags),
             ),
             weight_dtype=flags["weight_dtype"],
             kv_dtype=flags["kv_dtype"],
             price_basis=price_basis,
             routing_skew=routing_skew,
-            draft_tokens=draft_tokens or None,
-            redundant_experts=() if redundant_experts is None else (redundant_experts,),
+            draft_tokens=flags["draft_tokens"] or None,
+            redundant_experts=() if (copies := flags["redundant_experts"]) is None else (copies,),
         )
         for name in chips
     ]

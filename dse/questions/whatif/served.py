@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
 from dse.questions.whatif.demand import TOTAL as COST
 from dse.schema.catalog import is_chip_file
+from dse.schema.deployed import Choices, full
 from dse.schema.dtypes import ALIASES
 from dse.schema.metrics import METRICS
 from dse.schema.model_catalog import resolve_model
@@ -52,24 +53,14 @@ def space_of_model(
     ep: int | None = None,
     replicas: int | None = None,
     concurrency: int | None = None,
-    weight_dtype: str | Sequence[str] | None = None,
-    kv_dtype: str | Sequence[str] | None = None,
-    draft_tokens: int | Sequence[int] | None = None,
-    redundant_experts: int | Sequence[int] | None = None,
     prompt_tokens: int = 2048,
     output_tokens: int = 512,
-    acceptance: float | None = None,
-    draft_share: float | None = None,
-    prefix_hit_rate: float | None = None,
-    network_overlap: float | None = None,
-    max_running_requests: int | None = None,
-    tuning: str | None = None,
     requests_per_second: float | None = None,
-    backend: str | None = None,
     price_basis: str = "rental_3yr",
     limits: Sequence[str] = (),
     objective: str | None = None,
     catalog: Catalog | None = None,
+    **deployed: Unpack[Choices],
 ) -> dict[str, Any]:
     """A space of the deployments of a model on one chip or several, for `dse.whatif`, `dse.risk`
     and `dse.run`.
@@ -81,7 +72,7 @@ def space_of_model(
     are one or several to choose from, formats else the checkpoint's; `limits` are LIMITS unless
     given. Raises InputError for what no space can say.
     """
-    flags = dict(locals())
+    flags = full(deployed, Choices)
     for name, listed, given in (("model", "models", model), ("chip", "chips", chips)):
         if not given:
             ids = f"ids that `dse catalog {listed} list` prints"
@@ -115,7 +106,7 @@ def space_of_model(
         "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens,
         "serving": "continuous",
-        "backend": backend or "current",
+        "backend": flags["backend"] or "current",
     }
     workload |= {one.name: flags[one.name] for one in SERVED if flags[one.name] is not None}
     if requests_per_second is not None:
