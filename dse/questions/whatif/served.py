@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
 from dse.questions.whatif.demand import TOTAL as COST
+from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import is_chip_file
-from dse.schema.deployed import Choices, full
+from dse.schema.deployed import Choices, full, prefill_of
 from dse.schema.dtypes import ALIASES
 from dse.schema.metrics import METRICS
 from dse.schema.model_catalog import resolve_model
@@ -31,6 +32,8 @@ SPARSE = {
     "concurrency": {"from": 1, "to": 8192, "powers_of": 2},
 }
 MOST_CHIPS = 72
+POOL_CHIPS = [8, 24, MOST_CHIPS]  # of prefill and decode on pools of their own together, at most
+BUSY = [60, 80, 100]  # percent of the time that prefill workers are, at most
 LIMITS = ("ttft_s <= 2 s", "tpot_s <= 50 ms")
 # Axes and sections of a space, as flags.
 FLAGS = {
@@ -70,7 +73,8 @@ def space_of_model(
     `model` is a catalog id or the path of a config.json, `chips` are ids or paths of chip files.
     Degrees and `concurrency` that are None are looked for; formats, drafts and copies of experts
     are one or several to choose from, formats else the checkpoint's; `limits` are LIMITS unless
-    given. Raises InputError for what no space can say.
+    given. With `disaggregated`, prefill and decode on pools of their own stand beside an instance
+    that does both. Raises InputError for what no space can say.
     """
     flags = full(deployed, Choices)
     for name, listed, given in (("model", "models", model), ("chip", "chips", chips)):
@@ -102,6 +106,14 @@ def space_of_model(
     given["kv_dtype"] = given["kv_dtype"] or resolved.kv_dtype or "bf16"
     axes = {**(SPARSE if sparse else DENSE)}
     axes |= {axis: value for axis, value in given.items() if value is not None}
+    where = {"chip": [_place(one) for one in chips]}
+    prefill = prefill_of(flags)
+    if flags["disaggregated"]:
+        if requests_per_second is not None or axes["replicas"] != 1:
+            option = "--replicas" if requests_per_second is None else "--requests-per-second"
+            accepted = "a closed loop, of one instance beside the pools"
+            raise InputError("with --disaggregated", field=option, accepted=accepted)
+        axes |= _pools({**(SPARSE if sparse else DENSE)}, axes, prefill)
     workload: dict[str, Any] = {
         "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens,
@@ -120,10 +132,7 @@ def space_of_model(
         "workload": workload,
         "price_basis": price_basis,
         "model": str(path.resolve()) if path.exists() else str(model),
-        "deployment": {
-            "chip": [str(Path(one).resolve()) if is_chip_file(one) else one for one in chips],
-            **axes,
-        },
+        "deployment": where | axes,
         "objectives": _objectives(objective),
         "constraints": [
             *(limits or LIMITS),
@@ -141,6 +150,27 @@ def space_of_model(
             accepted="another --chip or --price-basis",
         )
     return space
+
+
+def _place(chip: str) -> str:
+    """A chip file by its whole path."""
+    return str(Path(chip).resolve()) if is_chip_file(chip) else chip
+
+
+def _pools(
+    free: Mapping[str, Any], axes: Mapping[str, Any], prefill: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Workers of prefill and decode beside an instance with these `axes`: decode as that instance,
+    prefill with its stages, formats and copies, and with `free` degrees unless they are given."""
+    own = {name: prefill[name] for name in prefill} | {"busy_percent": BUSY}
+    if "chip" in own:
+        own["chip"] = _place(own["chip"])
+    first = {**axes, **free, **own}
+    workers = {"prefill": first, "decode": axes}
+    return {"pool_chips": POOL_CHIPS} | {
+        pool: {name: one[name] for name in POOL_AXES[pool] if name in one}
+        for pool, one in workers.items()
+    }
 
 
 def _one(given: Any) -> Any:
@@ -163,7 +193,9 @@ def _as_flags(error: InputError) -> InputError:
     """A mistake of the space that was made of flags, as one of the flags."""
     first = error.errors[0] if isinstance(error, InputErrors) else error
     section, _, name = (first.field or "").partition(".")
+    pool = "prefill" if name.startswith("prefill.") else ""
+    name = name.removeprefix("decode.").removeprefix("prefill.")
     name = re.split(r"[.\[]", name or section)[0]
-    return InputError(
-        first.message, field=f"--{FLAGS.get(name, name).replace('_', '-')}", accepted=first.accepted
-    )
+    flag = FLAGS.get(name, name).replace("_", "-")
+    flag = f"{pool}-{flag}" if pool else flag
+    return InputError(first.message, field=f"--{flag}", accepted=first.accepted)
