@@ -68,6 +68,8 @@ _PREFILL = {
     "prefill_dp": "data_parallel",
     "prefill_ep": "expert_parallel",
 }
+# Lines of a space or a plan that is made from arguments, as options.
+OPTIONS = {f"prefill.{axis}": f"--{flag.replace('_', '-')}" for flag, axis in _PREFILL.items()}
 
 
 def prefill_of(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,6 +77,6 @@ def prefill_of(flags: Mapping[str, Any]) -> dict[str, Any]:
     decode are not `disaggregated`."""
     given = [flag for flag in _PREFILL if flags[flag] is not None]
     if given and not flags["disaggregated"]:
-        option = f"--{given[0].replace('_', '-')}"
-        raise InputError(f"{option} of one pool", field=option, accepted="also --disaggregated")
+        option = OPTIONS[f"prefill.{_PREFILL[given[0]]}"]
+        raise InputError("given for one pool", field=option, accepted="also --disaggregated")
     return {_PREFILL[flag]: flags[flag] for flag in given}

@@ -10,6 +10,7 @@ from typing import Any
 from dse import units
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import Catalog
 from dse.schema.costs import Cost, Costs, check_chips, read_costs
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
@@ -172,6 +173,7 @@ class _Reader:
             draft_tokens=self._drafts(at, row),
             redundant_experts=self._copies(at, row),
             details=row.details,
+            pools={pool: getattr(row, pool) for pool in POOL_AXES},
         )
 
     def _drafts(self, at: KeyPath, row: Any) -> tuple[int, ...]:

@@ -30,7 +30,8 @@ from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
 from dse.questions.fleet import options as fleet_options
 from dse.questions.fleet.arrivals import at_rate
-from dse.questions.fleet.options import options_of, workload_of
+from dse.questions.fleet.options import options_of
+from dse.questions.fleet.subjects import workload_of
 from dse.questions.scale import sizes
 from dse.questions.train.answer import train
 from dse.questions.train.words import sentences

@@ -19,7 +19,7 @@ from dse.questions.fleet.tables import data_table, tables
 from dse.questions.fleet.untried import with_untried
 from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.deployed import Choices, full, prefill_of
+from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.load import read_demand
 from dse.schema.owning import lacks_for_owning, lacks_power
 from dse.schema.plan import CHOICES, DAY_S, TERMS
@@ -31,6 +31,7 @@ ALL = "all"  # every chip that has a price and the other figures
 NAME = "requests"  # of the one class of a plan that is made from arguments
 # Lines of that plan whose option has another name.
 _OPTIONS = {"ttft": "--ttft-limit", "tpot": "--tpot-limit", "tokens_per_day": "--demand"}
+_OPTIONS |= OPTIONS
 
 
 def fleet(

@@ -12,7 +12,7 @@ from dse.errors import InputError, InputErrors
 from dse.questions.whatif.demand import TOTAL as COST
 from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import is_chip_file
-from dse.schema.deployed import Choices, full, prefill_of
+from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.dtypes import ALIASES
 from dse.schema.metrics import METRICS
 from dse.schema.model_catalog import resolve_model
@@ -106,8 +106,11 @@ def space_of_model(
     given["kv_dtype"] = given["kv_dtype"] or resolved.kv_dtype or "bf16"
     axes = {**(SPARSE if sparse else DENSE)}
     axes |= {axis: value for axis, value in given.items() if value is not None}
-    where = {"chip": [_place(one) for one in chips]}
-    prefill = prefill_of(flags)
+    where, prefill = {"chip": [_place(one) for one in chips]}, prefill_of(flags)
+    for option, degree in (("--ep", ep), ("--prefill-ep", flags["prefill_ep"])):
+        if not sparse and (degree or 1) > 1:
+            message = f"{resolved.name} has no experts"
+            raise InputError(message, field=option, accepted="no such flag")
     if flags["disaggregated"]:
         if requests_per_second is not None or axes["replicas"] != 1:
             option = "--replicas" if requests_per_second is None else "--requests-per-second"
@@ -162,9 +165,9 @@ def _pools(
 ) -> dict[str, Any]:
     """Workers of prefill and decode beside an instance with these `axes`: decode as that instance,
     prefill with its stages, formats and copies, and with `free` degrees unless they are given."""
-    own = {name: prefill[name] for name in prefill} | {"busy_percent": BUSY}
-    if "chip" in own:
-        own["chip"] = _place(own["chip"])
+    own = {**prefill, "busy_percent": BUSY}
+    if "chip" in prefill:
+        own["chip"] = _place(prefill["chip"])
     first = {**axes, **free, **own}
     workers = {"prefill": first, "decode": axes}
     return {"pool_chips": POOL_CHIPS} | {
@@ -193,9 +196,6 @@ def _as_flags(error: InputError) -> InputError:
     """A mistake of the space that was made of flags, as one of the flags."""
     first = error.errors[0] if isinstance(error, InputErrors) else error
     section, _, name = (first.field or "").partition(".")
-    pool = "prefill" if name.startswith("prefill.") else ""
-    name = name.removeprefix("decode.").removeprefix("prefill.")
-    name = re.split(r"[.\[]", name or section)[0]
-    flag = FLAGS.get(name, name).replace("_", "-")
-    flag = f"{pool}-{flag}" if pool else flag
-    return InputError(first.message, field=f"--{flag}", accepted=first.accepted)
+    name = re.split(r"(?<!prefill)[.\[]", (name or section).removeprefix("decode."))[0]
+    flag = OPTIONS.get(name, f"--{FLAGS.get(name, name).replace('_', '-')}")
+    return InputError(first.message, field=flag, accepted=first.accepted)
