@@ -10,7 +10,7 @@ dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
@@ -59,6 +59,17 @@ class Pair:
     requests_per_s: float
     output_tokens_per_s: float
     usd_per_million_total_tokens: float
+
+
+def with_degrees(table: Deployments, given: Mapping[str, Any]) -> Deployments:
+    """The rows whose degrees are those `given`, one or several by axis; other axes do not count."""
+    return table.where(
+        *(
+            lambda t, axis=axis: np.isin(t[axis], given[axis])
+            for axis in table.columns
+            if axis in given
+        )
+    )
 
 
 def prefill_pool(

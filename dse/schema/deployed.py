@@ -61,6 +61,7 @@ def full(given: Mapping[str, Any], of: type) -> dict[str, Any]:
     return dict.fromkeys(names) | dict(given)
 
 
+NO_EXPERTS = "the model has no experts"
 _PREFILL = {
     "prefill_chip": "chip",
     "prefill_tp": "tensor_parallel",
@@ -72,11 +73,13 @@ _PREFILL = {
 OPTIONS = {f"prefill.{axis}": f"--{flag.replace('_', '-')}" for flag, axis in _PREFILL.items()}
 
 
-def prefill_of(flags: Mapping[str, Any]) -> dict[str, Any]:
+def prefill_of(flags: Mapping[str, Any], experts: bool = True) -> dict[str, Any]:
     """The axes of a prefill worker that are given. Raises InputError for one where prefill and
-    decode are not `disaggregated`."""
+    decode are not `disaggregated`, and for expert parallelism of a model without `experts`."""
     given = [flag for flag in _PREFILL if flags[flag] is not None]
     if given and not flags["disaggregated"]:
         option = OPTIONS[f"prefill.{_PREFILL[given[0]]}"]
         raise InputError("given for one pool", field=option, accepted="also --disaggregated")
+    if not experts and (flags["prefill_ep"] or 1) > 1:
+        raise InputError(NO_EXPERTS, field="--prefill-ep", accepted="no such flag")
     return {_PREFILL[flag]: flags[flag] for flag in given}

@@ -152,6 +152,10 @@ class _Reader:
             except InputError as error:
                 accepted = error.accepted or "a model"
                 raise self._wrong((*at, row.named_by), error.message, accepted) from None
+            for pool in () if resolve_model(name).experts else POOL_AXES:
+                if max(getattr(row, pool).get("expert_parallel", (1,))) > 1:
+                    path = (*at, pool, "expert_parallel")
+                    raise self._wrong(path, f"{name} has no experts", "no such line")
         traffic = replace(row.traffic or self._trace(at, row), growth=row.growth)
         least = min(traffic.mean_per_s(q) for q in (0, self.written.quarters - 1))
         if least < LEAST_PER_S:

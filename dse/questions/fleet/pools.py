@@ -8,18 +8,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from dse.catalog import Catalog
 from dse.economics.fleet_cost import Option
-from dse.problem.paired import Pair, Pool, best_pairs, decode_pool, prefill_pool
+from dse.problem.paired import Pair, Pool, best_pairs, decode_pool, prefill_pool, with_degrees
 from dse.questions.fleet.subjects import below_floor, drafts_of, subject_of_class
 from dse.questions.scale.sizes import Progress, division_of
-from dse.schema.axes import POOL_AXES
 from dse.schema.calibration import KINDS
 from dse.schema.metrics import Limit
 from dse.schema.plan import DemandClass, Plan
-from dse.space.deployments import Deployments
 
 WORKERS = (2, 3, 4, 6, 8)  # of the larger worker, in chips: of both pools at most
 KEPT = 8  # pools of a pair of chips that the program may choose from
@@ -81,19 +77,10 @@ def _workers(
     ):
         subject = subject_of_class(plan, catalog, one, model, chip, weights, cache, drafted)
         if below_floor(one, model, subject) is None:
-            table = subject.divided(sorted(sizes[chip])).where(lambda t: _given(t, own))
+            table = with_degrees(subject.divided(sorted(sizes[chip])), own)
             made = MAKES[pool](subject, table, limits)
             if len(made.table):
                 yield _Workers(chip, weights, cache, drafted, made)
-
-
-def _given(table: Deployments, own: Mapping[str, Any]) -> Any:
-    """(n,) divisions with the degrees that a pool is given."""
-    kept = np.ones(len(table), dtype=bool)
-    for axis in table.columns:
-        if axis in own and axis in POOL_AXES["prefill"]:
-            kept &= np.isin(table[axis], own[axis])
-    return kept
 
 
 def _pair(

@@ -12,7 +12,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.physics.workload import Workload
-from dse.problem.instances import subject_of
+from dse.problem.instances import Subject, subject_of
 from dse.problem.loads import served
 from dse.questions.estimate.ask import known_dtypes, published_drafts
 from dse.questions.scale.answer import Asked, Scaled, document, scaled
@@ -20,7 +20,7 @@ from dse.questions.scale.figures import figures
 from dse.questions.scale.tables import size_data, tables
 from dse.questions.scale.words import WORDS, asked_words, lead
 from dse.schema.backend import find_backend
-from dse.schema.deployed import ServedOrPooled, full
+from dse.schema.deployed import ServedOrPooled, full, prefill_of
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.space.batches import EXPERT_AXES
@@ -64,6 +64,8 @@ def scale(
             )
     assert model is not None
     known_dtypes(flags)
+    found = load_model(model)
+    prefill = prefill_of(flags, bool(found.experts))
     asked = Asked(
         chips_up_to=chips_up_to,
         demand=demand or chips_up_to,
@@ -72,6 +74,7 @@ def scale(
         jitters_s=_jitters(jitters),
         distribution=distribution,
         requests_per_chip=requests_per_chip,
+        prefill=prefill,
     )
     catalog = catalog or load_catalog()
     chips = []
@@ -80,11 +83,14 @@ def scale(
         chips.append(name)
     if len(set(chips)) < len(chips):
         raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
+    first = ""
+    if "chip" in prefill:
+        catalog, first = catalog.with_chip(prefill["chip"])
     catalog = with_basis(catalog, price_basis)
-    found = load_model(model)
-    _refuse(found, flags)
-    subjects = [
-        subject_of(
+    _refuse(found, {**flags, "routing_skew": routing_skew})
+
+    def subject(name: str) -> Subject:
+        return subject_of(
             catalog,
             found,
             name,
@@ -103,9 +109,11 @@ def scale(
             draft_tokens=flags["draft_tokens"] or None,
             redundant_experts=() if (copies := flags["redundant_experts"]) is None else (copies,),
         )
-        for name in chips
-    ]
-    answers = [scaled(one, asked, progress) for one in subjects]
+
+    def before(name: str) -> Subject | None:
+        return subject(first or name) if flags["disaggregated"] else None
+
+    answers = [scaled(subject(name), asked, progress, before(name)) for name in chips]
     return _answer(answers, with_stages=pipeline, command=command)
 
 

@@ -12,7 +12,7 @@ from dse.errors import InputError, InputErrors
 from dse.questions.whatif.demand import TOTAL as COST
 from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import is_chip_file
-from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
+from dse.schema.deployed import NO_EXPERTS, OPTIONS, Choices, full, prefill_of
 from dse.schema.dtypes import ALIASES
 from dse.schema.metrics import METRICS
 from dse.schema.model_catalog import resolve_model
@@ -106,11 +106,9 @@ def space_of_model(
     given["kv_dtype"] = given["kv_dtype"] or resolved.kv_dtype or "bf16"
     axes = {**(SPARSE if sparse else DENSE)}
     axes |= {axis: value for axis, value in given.items() if value is not None}
-    where, prefill = {"chip": [_place(one) for one in chips]}, prefill_of(flags)
-    for option, degree in (("--ep", ep), ("--prefill-ep", flags["prefill_ep"])):
-        if not sparse and (degree or 1) > 1:
-            message = f"{resolved.name} has no experts"
-            raise InputError(message, field=option, accepted="no such flag")
+    where, prefill = {"chip": [_place(one) for one in chips]}, prefill_of(flags, sparse)
+    if not sparse and (ep or 1) > 1:
+        raise InputError(NO_EXPERTS, field="--ep", accepted="no such flag")
     if flags["disaggregated"]:
         if requests_per_second is not None or axes["replicas"] != 1:
             option = "--replicas" if requests_per_second is None else "--requests-per-second"
