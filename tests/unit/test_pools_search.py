@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dse
 from dse.catalog import load_catalog
-from dse.errors import InputError, InputErrors
+from dse.errors import InputErrors
 from dse.pareto import non_dominated
 from dse.physics.balance import balance, fill
 from dse.physics.disaggregated import predict_disaggregated
