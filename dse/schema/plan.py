@@ -409,7 +409,7 @@ def _plan(**written: Any) -> SimpleNamespace:
         if row.percentile is not None and one.disaggregated:
             raise Refused(
                 "pools of their own for prefill and decode are sized for a steady load",
-                "no percentile, or no `disaggregated`",
+                "no percentile (--percentile steady), or no `disaggregated`",
                 *("demand", k, "percentile"),
             )
     for k, row in enumerate(one.chips):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def subject(model: str, chip: str) -> Subject:
     )
 
 
-def degrees(table: Deployments, row: int) -> dict[str, int]:
+def degrees(table: Deployments, row: int) -> dict[str, Any]:
     return {flag: int(table[axis][row]) for flag, axis in FLAGS.items()}
 
 

@@ -17,8 +17,9 @@ from dse.schema.calibration import KINDS
 from dse.schema.metrics import Limit
 from dse.schema.plan import DemandClass, Plan
 
-WORKERS = (2, 3, 4, 6, 8)  # of the larger worker, in chips: of both pools at most
-KEPT = 8  # pools of a pair of chips that the program may choose from
+WORKERS = (2, 3, 4)  # times a worker's chips: of both pools at most
+EVEN = 0.02  # of the rate a chip: a larger pool that is better by less is left out
+KEPT = 5  # pools of a pair of chips that the program may choose from
 MAKES = {"prefill": prefill_pool, "decode": decode_pool}
 
 
@@ -86,12 +87,18 @@ def _workers(
 def _pair(
     one: DemandClass, first: _Workers, second: _Workers, limits: Sequence[Limit]
 ) -> list[Option]:
-    largest = (int(workers.pool.table.chips.max()) for workers in (first, second))
-    most = sorted({n * chips for chips in largest for n in WORKERS})
-    pairs = best_pairs(first.pool, second.pool, most, limits)
-    best = {(p.a, p.prefill, p.b, p.decode): p for p in pairs if p is not None}
-    order = sorted(best.values(), key=lambda pair: -pair.requests_per_s / pair.chips)
-    return [_option(one, first, second, pair) for pair in order[:KEPT]]
+    sizes = {int(n) for workers in (first, second) for n in workers.pool.table.chips}
+    most = sorted({n * chips for chips in sizes for n in WORKERS})
+    kept: list[Pair] = []
+    for pair in best_pairs(first.pool, second.pool, most, limits):
+        # The program takes small pools more often: a larger one must serve more a chip.
+        if pair is not None and (not kept or _rate(pair) > (1.0 + EVEN) * _rate(kept[-1])):
+            kept.append(pair)
+    return [_option(one, first, second, pair) for pair in kept[-KEPT:]]
+
+
+def _rate(pair: Pair) -> float:
+    return pair.requests_per_s / pair.chips
 
 
 def _option(one: DemandClass, first: _Workers, second: _Workers, pair: Pair) -> Option:
