@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from dse.schema.axes import AXES
+from dse.schema.axes import AXES, POOL_AXES
 from dse.schema.catalog import Source
 from dse.schema.costs import Costs
 from dse.schema.dtypes import DTYPES
@@ -45,7 +45,7 @@ class DemandClass:
     percentile of requests that arrive at random, in each of their streams. `most_loss` is the
     quality floor. Formats, `draft_tokens` and `redundant_experts` are to choose from: the
     checkpoint's own, none and those that are tried where empty. `details` holds what was written of
-    `dse.schema.workloads.SERVED`."""
+    `dse.schema.workloads.SERVED`, `pools` the axes that a worker of either pool may have."""
 
     name: str
     models: tuple[str, ...]
@@ -59,6 +59,9 @@ class DemandClass:
     draft_tokens: tuple[int, ...] = ()
     redundant_experts: tuple[int, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
+    pools: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(
+        default_factory=lambda: {pool: {} for pool in POOL_AXES}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +244,16 @@ _TIME = Quantity("s", "a time above 0")
 _PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`")
 
 
-def _choice(axis: str, otherwise: str) -> Field:
+def _choice(axis: str, meaning: str) -> Field:
     """An axis of a deployment that the plan may choose on."""
     rule = AXES[axis]
-    kind = Word(DTYPES) if rule.kind == "dtype" else Whole(rule.least, rule.most)
-    return Field(axis, Listed(kind, one=True), None, meaning=f"to choose from; {otherwise}")
+    kinds = {"dtype": Word(DTYPES), "chip": Text()}
+    kind = kinds.get(rule.kind, Whole(rule.least, rule.most))
+    return Field(axis, Listed(kind, one=True), None, meaning=meaning)
+
+
+def _given(**row: tuple[Any, ...] | None) -> dict[str, tuple[Any, ...]]:
+    return {axis: values for axis, values in row.items() if values is not None}
 
 
 # Axes of a deployment that a plan chooses on, and what holds where it says nothing of one.
@@ -255,6 +263,8 @@ CHOICES = {
     "draft_tokens": "none",
     "redundant_experts": "the fewest that divide, and one more a rank",
 }
+# Axes of a worker of a pool of its own.
+_OF_WORKER = [axis for axis in POOL_AXES["prefill"] if axis in POOL_AXES["decode"]]
 _FOLLOWS = "is no field of a plan: it follows from the demand"
 _TRIED = "is no field of a plan: every division up to `largest_instance` is tried"
 _POOLED = "is no field of a plan: `disaggregated: true` tries pools of all its chips"
@@ -264,12 +274,17 @@ NOT_OF_A_PLAN = {
     **dict.fromkeys(("chips", "replicas", "concurrency"), _FOLLOWS),
     "serving": "is no field of a plan: `percentile` says whether requests come at random",
     **{f"{one}_parallel": _TRIED for one in ("tensor", "pipeline", "data", "expert")},
-    **dict.fromkeys(("prefill", "decode", "pools", "pool_chips", "busy_percent"), _POOLED),
+    **dict.fromkeys(("pools", "pool_chips", "busy_percent"), _POOLED),
     "scale_up_domain": _SPACE,
     "offload_tier": _SPACE,
     "weights_offloaded_percent": _SPACE,
     "kv_offloaded_percent": _SPACE,
 }
+_WORKER = Table(
+    *(_choice(axis, AXES[axis].meaning) for axis in _OF_WORKER),
+    make=_given,
+    elsewhere=NOT_OF_A_PLAN,
+)
 _DEMAND = Table(
     Field("name", Text(1, 40)),
     Field("model", Text(), None, meaning="that serves the class"),
@@ -288,7 +303,11 @@ _DEMAND = Table(
     Field("peak_over_average", Number(1.0, 1000.0), 1.0),
     Field("growth_per_quarter", Percent(-0.9), 0.0),
     Field("predicted_loss_at_most", Number(above=0.0), None, meaning="the quality floor"),
-    *(_choice(axis, otherwise) for axis, otherwise in CHOICES.items()),
+    *(_choice(axis, f"to choose from; {otherwise}") for axis, otherwise in CHOICES.items()),
+    *(
+        Field(pool, _WORKER, {}, meaning=f"what workers of a {pool} pool may be; else all")
+        for pool in POOL_AXES
+    ),
     *SERVED,
     make=_class,
     elsewhere=NOT_OF_A_PLAN
@@ -379,10 +398,18 @@ def _plan(**written: Any) -> SimpleNamespace:
             said = f"{row.chip!r} is not among `chips`{near}"
             raise Refused(said, ", ".join(chips), "stock", k, "chip")
     for k, row in enumerate(one.demand):
+        for pool in POOL_AXES:
+            own = getattr(row, pool)
+            if own and not one.disaggregated:
+                raise Refused("of one pool", "also `disaggregated: true`", "demand", k, pool)
+            for name in own.get("chip", ()):
+                if name not in chips:
+                    said = f"{name!r} is not among `chips`{did_you_mean(name, chips)}"
+                    raise Refused(said, ", ".join(chips), "demand", k, pool, "chip")
         if row.percentile is not None and one.disaggregated:
             raise Refused(
                 "pools of their own for prefill and decode are sized for a steady load",
-                "no percentile, or no `disaggregated`",
+                "no percentile (--percentile steady), or no `disaggregated`",
                 *("demand", k, "percentile"),
             )
     for k, row in enumerate(one.chips):

@@ -10,6 +10,7 @@ from typing import Any
 from dse import units
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import Catalog
 from dse.schema.costs import Cost, Costs, check_chips, read_costs
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
@@ -151,6 +152,10 @@ class _Reader:
             except InputError as error:
                 accepted = error.accepted or "a model"
                 raise self._wrong((*at, row.named_by), error.message, accepted) from None
+            for pool in () if resolve_model(name).experts else POOL_AXES:
+                if max(getattr(row, pool).get("expert_parallel", (1,))) > 1:
+                    path = (*at, pool, "expert_parallel")
+                    raise self._wrong(path, f"{name} has no experts", "no such line")
         traffic = replace(row.traffic or self._trace(at, row), growth=row.growth)
         least = min(traffic.mean_per_s(q) for q in (0, self.written.quarters - 1))
         if least < LEAST_PER_S:
@@ -172,6 +177,7 @@ class _Reader:
             draft_tokens=self._drafts(at, row),
             redundant_experts=self._copies(at, row),
             details=row.details,
+            pools={pool: getattr(row, pool) for pool in POOL_AXES},
         )
 
     def _drafts(self, at: KeyPath, row: Any) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dse
 from dse.catalog import load_catalog
-from dse.errors import InputError, InputErrors
+from dse.errors import InputErrors
 from dse.pareto import non_dominated
 from dse.physics.balance import balance, fill
 from dse.physics.disaggregated import predict_disaggregated
@@ -295,8 +295,10 @@ def test_a_study_of_pools_is_told_and_estimated_again(tmp_path) -> None:
         deployment = point.deployment
         workers = deployment["prefill"]["chips"] + deployment["decode_chips"]
         assert deployment["chips"] == point.metrics["chips"] == workers
-        with pytest.raises(InputError, match="pools of their own"):
-            dse.export(study, point.point, format="vllm")
+        made = dse.export(study, point.point, format="sglang").document
+        for pool, described in (("prefill", deployment["prefill"]), ("decode", deployment)):
+            assert made[f"{pool}_pool"]["instances"] == described["replicas"]
+            assert made[f"{pool}_pool"]["chip"] == described["chip"]
     table = study.front.to_pandas()
     assert table["prefill_chips"].notna().sum() == len(separate)
     page = study.report().to_markdown()

@@ -27,6 +27,7 @@ from dse.problem.words import (
 from dse.questions.estimate.detail import batch_table, detail_blocks
 from dse.questions.estimate.energy import energy_by_batch
 from dse.questions.estimate.point import Estimate
+from dse.questions.estimate.pools import pools
 from dse.schema.metrics import EVERY
 
 WORKLOAD_COLUMNS = (
@@ -49,7 +50,7 @@ ARRIVAL_COLUMNS = (
 @dataclass(frozen=True, repr=False)
 class PointAnswer(Answer):
     """The answer of one point. Every key of its document is an attribute: `e.tpot_s`,
-    `e.provenance`, `e.feasible`. `point` has the arrays behind it; None for pools."""
+    `e.provenance`, `e.feasible`. `point` has the arrays behind it, of pools those of decode."""
 
     point: Estimate | None = None
 
@@ -105,8 +106,11 @@ def point_answer(
     )
 
 
-def pools_answer(document: dict[str, Any], command: str = "") -> PointAnswer:
-    """The answer of disaggregated prefill and decode (`dse.questions.estimate.pools`)."""
+def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
+    """The answer of disaggregated prefill and decode (`dse.questions.estimate.pools`), of a decode
+    pool with its `prefill`."""
+    assert found.prefill is not None
+    document = pools(found.prefill, found)
     first, *rest = _lead(document)
     return PointAnswer(
         question="estimate",
@@ -119,6 +123,7 @@ def pools_answer(document: dict[str, Any], command: str = "") -> PointAnswer:
         command=command,
         document=document,
         data=(data_table(document),),
+        point=found,
     )
 
 
