@@ -251,13 +251,11 @@ def _exchange(step: Operators, block: Block, experts: Experts) -> None:
         few = FEW_ROWS / step.own_rows
         leaving = [np.minimum(np.maximum(x, few), 1.0) for x in deployed.leaving[id(block)]]
     count, load = block.count * routed, experts.load
-    narrow = np.minimum(deployed.weight_bytes["experts"], 2.0)
     for role, label, width in (
-        (Role.DISPATCH, "dispatch to experts", narrow),
+        (Role.DISPATCH, "dispatch to experts", deployed.dispatched_bytes),
         (Role.COMBINE, "combine from experts", ACTIVATION_BYTES),
     ):
-        wire = np.where(width < 1.0, 1.0, width)  # 4-bit weights still receive 8-bit activations
-        bytes_ = step.own_rows * copies * load * hidden * wire
+        bytes_ = step.own_rows * copies * load * hidden * width
         step.exchange(Exchange(role, label, count, "all_to_all", "expert", bytes_, leaving))
     # Every tensor-parallel rank sent its share of the tokens and needs all of them back.
     bytes_ = step.rows * hidden * ACTIVATION_BYTES

@@ -175,12 +175,14 @@ class Ranks(Protocol):
 
 class Chips(Ranks, Protocol):
     """A model on its chips. `group` counts those that share its experts; `weight_bytes` are those
-    of an element, by part; `leaving` is a memory of `dse.blocks.moe`."""
+    of an element, by part, `dispatched_bytes` those of a token sent to its experts; `leaving` is a
+    memory of `dse.blocks.moe`."""
 
     data_parallel: Floats
     group: Floats
     expert_padding_rows: Floats
     weight_bytes: dict[str, Floats]
+    dispatched_bytes: Floats
     leaving: dict[int, list[Floats]]
 
     def heads(self, block: Block, name: str, *sizes: Floats) -> tuple[Floats, Floats | None]:
