@@ -24,10 +24,12 @@ TUNINGS = (TUNED, STOCK)
 @record
 class Overlap:
     """Two micro-batches that take turns, where attention ranks send tokens to experts outside their
-    scale-up domain: of the shorter of network and device time of a step, the share `hidden`, in
-    steps of decoding of at least `decode_tokens` on a rank and of prompts of `prefill_tokens`."""
+    scale-up domain, in steps of decoding of at least `decode_tokens` on a rank and of prompts of
+    `prefill_tokens`; messages take a share of the chip's arithmetic, `decode_taken` or
+    `prefill_taken`, from what runs beside them."""
 
-    hidden: float
+    decode_taken: float
+    prefill_taken: float
     decode_tokens: float
     prefill_tokens: float
     kind: str
@@ -94,7 +96,8 @@ class Backend:
 
 
 OVERLAP = Table(
-    Field("hidden", Number(0, 1), meaning="share of the shorter of network and device time"),
+    Field("decode_taken", Number(0, 1), meaning="share of the arithmetic that messages take"),
+    Field("prefill_taken", Number(0, 1), meaning="the same in steps of prompts"),
     Field("decode_tokens", Then(Whole(above=0), float), meaning="of a rank, from which it is on"),
     Field("prefill_tokens", Then(Whole(above=0), float), meaning="the same of prompts"),
     Field("kind", Text()),
