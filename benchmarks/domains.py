@@ -3,8 +3,8 @@
 DeepSeek-V3, 8,192 tokens in and 1,024 out (0.9 of them in the mean, as InferenceX draws them), in
 fp8 and nvfp4: total tokens a second and chip of the best deployment that the search finds at each
 speed of a user, one pool or two, on GB200 NVL72 and on servers of B200; then with one of pools,
-experts beyond 8 chips, drafts and overlap left out. Each runs the better of TensorRT-LLM and SGLang:
-public recipes have both for both (github:SemiAnalysisAI/InferenceX
+experts beyond 8 chips, drafts and overlap left out. Each runs the better of TensorRT-LLM and
+SGLang: public recipes have both for both (github:SemiAnalysisAI/InferenceX
 .github/configs/nvidia-master.yaml, 2026-02).
 """
 

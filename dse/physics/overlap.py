@@ -8,8 +8,8 @@ two are A beside C of the other, A beside D, E beside D and E beside C, and a la
     max(A, C) + max(A, D) + max(E, D) + max(E, C)
 
 where one alone takes A + D + E + C (DeepSeek-V3 report, section 3.4). Kernels that send and receive
-may take a share t of the multiprocessors: what computes beside N seconds of them is later by t N, so
-that of a turn with device time A, min(A, (1 - t) N) is hidden.
+may take a share t of the multiprocessors: what computes beside N seconds of them is later by t N,
+so that of a turn with device time A, min(A, (1 - t) N) is hidden.
 
 Serving software does so (two-batch or dual-batch overlap) where attention ranks send tokens to
 whole experts outside their scale-up domain, and from a number of tokens on

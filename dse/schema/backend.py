@@ -11,7 +11,19 @@ from pathlib import Path
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import did_you_mean, load_yaml
-from dse.schema.reader import Field, Flag, Listed, Number, Quantity, Table, Text, Then, Whole, Word, read
+from dse.schema.reader import (
+    Field,
+    Flag,
+    Listed,
+    Number,
+    Quantity,
+    Table,
+    Text,
+    Then,
+    Whole,
+    Word,
+    read,
+)
 
 # Bytes that a collective library takes on a chip that has peers: assumed.
 COMMUNICATION_BUFFERS = 0.4e9
