@@ -18,7 +18,7 @@ import numpy as np
 from dse.blocks.operators import Role
 from dse.physics.collectives import Cost, Sent
 from dse.physics.deployed import Deployed, Law
-from dse.physics.overlap import NONE, Hidden
+from dse.physics.overlap import NONE, TURNS, Hidden, taking_turns
 from dse.physics.tiers import TierTraffic
 from dse.space.candidates import Floats
 
@@ -90,7 +90,7 @@ class Ledger:
     ) -> None:
         self.deployed = deployed
         self.parts = parts
-        self.hidden_share, self.batches = overlap
+        self.hidden_share, self.batches, self.taken = overlap
         self.hides = not isinstance(self.hidden_share, float)
         n = deployed.n
         self.seconds = np.zeros(n)
@@ -108,6 +108,8 @@ class Ledger:
         self.power_s: Floats | None = None  # by which a power cap lengthens the step
         self.drafts_s: Floats | float = 0.0
         self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
+        # Of experts, dispatch and combine, where micro-batches take turns.
+        self._turns = {role: np.zeros(n) for role in TURNS} if self.batches is not None else {}
         self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)
         self.tier_s: Floats | float = 0.0
         self.entries: list[Entry] | None = [] if keep else None
@@ -149,6 +151,8 @@ class Ledger:
         busy += law.fixed_s
         busy *= times
         self.seconds += busy
+        if role in self._turns:
+            self._turns[role] += busy
         if self.tier is not None:
             self.tier.add(held, times * touched)
         if held == "cache":  # each micro-batch has its own, where weights are the same
@@ -220,6 +224,8 @@ class Ledger:
         seconds = cost.latency_s + cost.transfer_s
         seconds *= count
         self.seconds += seconds
+        if role in self._turns:
+            self._turns[role] += seconds
         if self.parts or self.hides:
             self.network_s += seconds
         if self.parts:
@@ -231,12 +237,16 @@ class Ledger:
         return count if self.batches is None else count * self.batches
 
     def overlap(self) -> None:
-        """Hides a share of the shorter of network and device time; called once, after the last
-        operator. What is hidden leaves the network's part."""
+        """Hides network time behind device time (`dse.physics.overlap`); called once, after the
+        last operator. What is hidden leaves the network's part."""
         if not self.hides:
             return
         rest = np.maximum(self.seconds - self.network_s, 0.0)
-        hidden = self.hidden_share * np.minimum(self.network_s, rest)
+        if self._turns:
+            turns = taking_turns(rest, *self._turns.values(), self.taken)
+            hidden = self.hidden_share * turns
+        else:
+            hidden = self.hidden_share * np.minimum(self.network_s, rest)
         self.seconds = self.seconds - hidden
         self.network_s = self.network_s - hidden
         self._keep(Role.WAIT, "network behind compute", -hidden, network_s=-hidden)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.deployed import Deployed
+from dse.physics.deployed import Deployed, launched_early
 from dse.physics.machines import Machines
 from dse.physics.memory import Memory, memory
 from dse.physics.overlap import Hidden, overlap_of
@@ -114,7 +114,8 @@ def case_of(
 ) -> Case:
     """Gathers and sizes `batch` on its machines; MTP modules take their share of the memory where
     they draft."""
-    deployed = Deployed(batch, machines)
+    launched = launched_early(batch, machines, workload.backend)
+    deployed = Deployed(batch, machines, launched)
     prompt = np.broadcast_to(workload.prompt_tokens, deployed.n)
     output = np.broadcast_to(workload.output_tokens, deployed.n)
     sized = memory(deployed, prompt, output, workload.backend)
