@@ -37,7 +37,7 @@ ROUNDS = 10.0
 # Of requests that the simulation keeps in step, the share that real clients and servers do: chosen
 # once, between the rows of SGLang 0.5.1 (near 1) and of SGLang 0.5.6, vLLM and TensorRT-LLM (.3
 # to .6).
-IN_STEP = 0.5
+IN_STEP = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def predict_rows(readout: Readout[Row, Served], catalog: Catalog, machines: Mach
 def _evaluated(group: ServedGroup, catalog: Catalog, machines: Machines) -> Metrics:
     """The metrics of its configurations."""
     posed, first = group.posed, group.rows[0]
-    backend = catalog.backends[first.backend]
+    backend = replace(catalog.backends[first.backend], **dict(first.launch))
     if first.open_loop:
         load = Workload(
             posed.prompt,
@@ -185,7 +185,7 @@ KIND = Kind(
     needed=NEEDED,
     cells=(*NUMBERS, *TEXTS),
     row=read_row,
-    together=lambda row: (row.serving, row.open_loop, row.backend, row.tuning),
+    together=lambda row: (row.serving, row.open_loop, row.backend, row.launch, row.tuning),
     key=lambda row: row.key,
     pose=_posed,
 )

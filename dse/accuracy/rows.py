@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dse.accuracy.launches import SETTINGS, Launch, launch_of
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.physics.workload import POISSON, SERVING
@@ -49,6 +50,7 @@ TEXTS = (
     "speculative",
     "tuning",
     "notes",
+    *SETTINGS,
 )
 NEEDED = ("model", "chip", "serving", "metric", "prompt_tokens", "output_tokens")
 RATES = ("output_tokens_per_s", "input_tokens_per_s", "total_tokens_per_s")
@@ -94,6 +96,7 @@ class Row:
     metric: str
     assumed: str
     tuning: str = TUNED
+    launch: Launch = ()
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -189,6 +192,7 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         metric=metric,
         assumed="; ".join(assumed),
         tuning=_tuning(cells["tuning"]),
+        launch=launch_of(cells, backend, concurrency),
     )
 
 

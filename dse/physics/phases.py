@@ -231,5 +231,6 @@ def rank_of(
         together=together,
         others=others,
         ranks=deployed.data_parallel,
+        poll_steps=backend.poll_steps,
     )
     return rank, plain

@@ -42,6 +42,7 @@ class Backend:
     and `host_s_per_request` (for each running request) are serial time between two steps, but
     for a backend that is `overlapped`, whose work on requests runs beside the device too;
     `first_token_s` and `first_token_steps` decode steps are added once to the time to first token;
+    it looks for new requests every `poll_steps` decode steps, and after every step with prompts;
     `handover_steps` pass between pools of their own, from a cache that has arrived to its request's
     first decode step;
     `chunk_tokens` bounds the prompt tokens of one step; `max_running_requests` is its cap per
@@ -63,6 +64,7 @@ class Backend:
     host_s_per_request: float
     first_token_s: float
     first_token_steps: float
+    poll_steps: float
     handover_steps: float
     overlapped: bool
     chunk_tokens: float
@@ -106,6 +108,12 @@ BACKEND = Table(
         meaning="added once to the time to first token",
     ),
     Field("first_token_steps", Number(0), 0.0, meaning="decode steps added to it"),
+    Field(
+        "poll_steps",
+        Then(Whole(above=0), float),
+        1.0,
+        meaning="decode steps between two looks for new requests",
+    ),
     Field(
         "handover_steps",
         Number(0),
