@@ -1,14 +1,18 @@
 """How the server of a measured row was launched, where that is known, in fields of its backend.
 
 The row itself may say so (SETTINGS, optional columns of the format). For InferenceX its scripts do
-(github:SemiAnalysisAI/InferenceX, benchmarks/):
+(github:SemiAnalysisAI/InferenceX, benchmarks/, read 2026-11-23):
 
 - SGLang on Blackwell looks for new requests every 10 decode steps below 16 requests in flight and
   every 30 from there on (dsr1_fp8_b200.sh, dsr1_fp4_b200.sh, qwen3.5_fp8_b200.sh:
-  SCHEDULER_RECV_INTERVAL);
+  SCHEDULER_RECV_INTERVAL); on MI300X it takes 131,072 tokens a step (dsr1_fp8_mi300x.sh).
 - TensorRT-LLM takes the prompt, the requests in flight and 64 tokens a step for DeepSeek-R1, in
   whole 64 (dsr1_fp8_h200_trt_slurm.sh: MAX_NUM_TOKENS), and from release 1.2 on 8,192 at least
-  (dsr1_fp4_b200_trt.sh); for gpt-oss 20,000 (gptoss_fp4_h200_trt_slurm.sh: --max_num_tokens).
+  (dsr1_fp4_b200_trt.sh); for gpt-oss 20,000 (gptoss_fp4_h200_trt_slurm.sh). With attention
+  data-parallel it holds prompts back until every rank has one or 60 steps have passed (the same
+  scripts: enable_balance, timeout_iters). DeepSeek-R1 streams every 10 steps (stream_interval);
+  that the first token waits for them is inferred from the rows: on H200 it is 9 to 12 steps late
+  from 4 to 32 requests in flight.
 """
 
 from __future__ import annotations
@@ -21,32 +25,35 @@ from dse.errors import InputError
 
 Launch = tuple[tuple[str, float], ...]
 SETTINGS = ("chunk_tokens", "max_running_requests", "poll_steps")
-NOMINAL = (1024.0, 8192.0)  # prompts of InferenceX
-OLD_TRTLLM = re.compile(r"trtllm( 1\.[01]\..*)?")  # 2025's rows do not name the release
+INFERENCEX = ("InferenceX DB", "InferenceMAX run")
+NOMINAL = (1024.0, 8192.0)  # its prompts
+OLD_TRTLLM = re.compile(r"trtllm( 1\.[01]\..*)?")  # the rows of early November 2025 name no release
 
 
 def launch_of(cells: Mapping[str, str], backend: str, concurrency: float) -> Launch:
     """Fields of the backend that differ from its file. Raises InputError for a setting that is no
-    positive number."""
+    number of at least 1."""
     said = {name: _number(name, cells[name]) for name in SETTINGS if cells[name]}
-    if "InferenceX DB" in cells["notes"]:
+    if any(sign in cells["notes"] for sign in INFERENCEX):
         said = _of_inferencex(cells, backend, concurrency) | said
     return tuple(sorted(said.items()))
 
 
 def _of_inferencex(cells: Mapping[str, str], backend: str, concurrency: float) -> dict[str, float]:
+    model = cells["model"]
     if backend == "sglang-interval-30":
         return {"poll_steps": 10.0 if concurrency < 16.0 else 30.0}
-    if backend != "trtllm":
-        return {}
-    if cells["model"] == "gpt-oss-120b":
+    if backend == "sglang" and (model, cells["chip"]) == ("deepseek-v3", "mi300x"):
+        return {"chunk_tokens": 131072.0}
+    if backend == "trtllm" and model == "gpt-oss-120b":
         return {"chunk_tokens": 20000.0}
-    if cells["model"] != "deepseek-v3":
+    if backend != "trtllm" or model != "deepseek-v3":
         return {}
-    prompt = min(size for size in NOMINAL if size >= float(cells["prompt_tokens"]))
+    prompt = min(size for size in NOMINAL if size >= min(float(cells["prompt_tokens"]), NOMINAL[-1]))
     tokens = math.ceil((prompt + concurrency + 64.0) / 64.0) * 64.0
     old = OLD_TRTLLM.fullmatch(cells["engine"])
-    return {"chunk_tokens": tokens if old else max(tokens, 8192.0)}
+    found = {"chunk_tokens": tokens if old else max(tokens, 8192.0), "first_token_steps": 10.0}
+    return found if cells["dp"] in ("", "1") else found | {"poll_steps": 60.0}
 
 
 def _number(name: str, text: str) -> float:

@@ -79,6 +79,7 @@ BACKENDS = (
             ("gap_s_per_step", 0.7),
             ("host_s_per_request", 0.7),
             ("first_token_s", 0.7),
+            ("launch_s", 0.3),
         )
     ),
     Parameter("vllm-2023.host_s_per_step", 0.1),

@@ -215,7 +215,8 @@ def _apart_mixed(rank: Rank) -> Latency:
     own = np.maximum(rank.own_s, rank.added_s + rank.chunks * rank.step_s * rank.company)
     ahead = before * rank.each_s + shared + (running - rank.step_s) * rank.company
     tpot = rank.step_s + np.maximum(delay - ahead, 0.0) / rank.output
-    wait = (1.0 + before * steps) * rank.step_s * rank.company
+    looks = (1.0 + rank.poll_steps) / 2.0  # steps until the next look, this one's rest included
+    wait = (looks + before * steps) * rank.step_s * rank.company
     return Latency(wait + ahead + own, tpot)
 
 

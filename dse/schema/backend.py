@@ -62,6 +62,7 @@ class Backend:
     host_s_per_step: float
     gap_s_per_step: float
     host_s_per_request: float
+    launch_s: float
     first_token_s: float
     first_token_steps: float
     poll_steps: float
@@ -100,6 +101,13 @@ BACKEND = Table(
         Quantity("s"),
         to="host_s_per_request",
         meaning="for each running request, between two steps",
+    ),
+    Field(
+        "launch",
+        Quantity("s"),
+        0.0,
+        to="launch_s",
+        meaning="of one operator by the host, in steps that no CUDA graph replays",
     ),
     Field(
         "first_token",
