@@ -20,40 +20,50 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
+from dse.accuracy.rows import Row, read_row
+from dse.catalog import Catalog
 from dse.errors import InputError
+from dse.schema.model import Model
 
-Launch = tuple[tuple[str, float], ...]
 SETTINGS = ("chunk_tokens", "max_running_requests", "poll_steps")
 INFERENCEX = ("InferenceX DB", "InferenceMAX run")
 NOMINAL = (1024.0, 8192.0)  # its prompts
 OLD_TRTLLM = re.compile(r"trtllm( 1\.[01]\..*)?")  # the rows of early November 2025 name no release
 
 
-def launch_of(cells: Mapping[str, str], backend: str, concurrency: float) -> Launch:
-    """Fields of the backend that differ from its file. Raises InputError for a setting that is no
+def read_launched(
+    cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]
+) -> Row:
+    """As `read_row`, with the launch of its server. Raises InputError for a setting that is no
     number of at least 1."""
+    row = read_row(cells, catalog, models)
     said = {name: _number(name, cells[name]) for name in SETTINGS if cells[name]}
+    known: dict[str, float] = {}
     if any(sign in cells["notes"] for sign in INFERENCEX):
-        said = _of_inferencex(cells, backend, concurrency) | said
-    return tuple(sorted(said.items()))
+        known = _of_inferencex(cells, row)
+    filled = [f"{name} {value:g}" for name, value in known.items() if name not in said]
+    assumed = "; ".join(filter(None, (row.assumed, *filled)))
+    return replace(row, launch=tuple(sorted((known | said).items())), assumed=assumed)
 
 
-def _of_inferencex(cells: Mapping[str, str], backend: str, concurrency: float) -> dict[str, float]:
-    model = cells["model"]
+def _of_inferencex(cells: Mapping[str, str], row: Row) -> dict[str, float]:
+    model, backend, concurrency = row.model.id, row.backend, row.deployment["concurrency"]
     if backend == "sglang-interval-30":
         return {"poll_steps": 10.0 if concurrency < 16.0 else 30.0}
-    if backend == "sglang" and (model, cells["chip"]) == ("deepseek-v3", "mi300x"):
+    if backend == "sglang" and (model, row.chip) == ("deepseek-v3", "mi300x"):
         return {"chunk_tokens": 131072.0}
     if backend == "trtllm" and model == "gpt-oss-120b":
         return {"chunk_tokens": 20000.0}
     if backend != "trtllm" or model != "deepseek-v3":
         return {}
-    prompt = min(size for size in NOMINAL if size >= min(float(cells["prompt_tokens"]), NOMINAL[-1]))
+    prompt = NOMINAL[int(float(cells["prompt_tokens"]) > NOMINAL[0])]
     tokens = math.ceil((prompt + concurrency + 64.0) / 64.0) * 64.0
     old = OLD_TRTLLM.fullmatch(cells["engine"])
     found = {"chunk_tokens": tokens if old else max(tokens, 8192.0), "first_token_steps": 10.0}
-    return found if cells["dp"] in ("", "1") else found | {"poll_steps": 60.0}
+    alone = row.deployment["data_parallel"] == 1.0
+    return found if alone else found | {"poll_steps": 60.0}
 
 
 def _number(name: str, text: str) -> float:

@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.rows import NEEDED, NUMBERS, RATES, TEXTS, Row, interval_metric, read_row
+from dse.accuracy.launches import SETTINGS, read_launched
+from dse.accuracy.rows import NEEDED, NUMBERS, RATES, TEXTS, Row, interval_metric
 from dse.accuracy.tables import (
     Columns,
     Group,
@@ -183,8 +184,8 @@ def _metric(metrics: Metrics, metric: str, group: Served) -> tuple[Floats, Float
 
 KIND = Kind(
     needed=NEEDED,
-    cells=(*NUMBERS, *TEXTS),
-    row=read_row,
+    cells=(*NUMBERS, *TEXTS, *SETTINGS),
+    row=read_launched,
     together=lambda row: (row.serving, row.open_loop, row.backend, row.launch, row.tuning),
     key=lambda row: row.key,
     pose=_posed,

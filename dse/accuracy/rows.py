@@ -27,7 +27,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.accuracy.launches import SETTINGS, Launch, launch_of
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.physics.workload import POISSON, SERVING
@@ -50,7 +49,6 @@ TEXTS = (
     "speculative",
     "tuning",
     "notes",
-    *SETTINGS,
 )
 NEEDED = ("model", "chip", "serving", "metric", "prompt_tokens", "output_tokens")
 RATES = ("output_tokens_per_s", "input_tokens_per_s", "total_tokens_per_s")
@@ -77,7 +75,8 @@ CORES_PER_CHIP = {"trn1": 2.0, "inf2": 2.0}
 class Row:
     """One covered row. `deployment` holds the axes of `dse.space.batches.DEPLOYMENT_AXES`;
     `length_spread`: lengths are uniform within their mean (1 +- it); `queued`:
-    requests of an offline run, 0 where the row does not say; `requests_per_s` arrive at random, 0
+    requests of an offline run, 0 where the row does not say; `launch`: fields of the backend that
+    its server was started with; `requests_per_s` arrive at random, 0
     where there are no arrivals or the row has the requests in flight; `assumed` says what the row
     left open."""
 
@@ -96,7 +95,7 @@ class Row:
     metric: str
     assumed: str
     tuning: str = TUNED
-    launch: Launch = ()
+    launch: tuple[tuple[str, float], ...] = ()
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -192,7 +191,6 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         metric=metric,
         assumed="; ".join(assumed),
         tuning=_tuning(cells["tuning"]),
-        launch=launch_of(cells, backend, concurrency),
     )
 
 

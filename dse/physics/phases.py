@@ -92,8 +92,8 @@ class Case:
         )
 
     def launched_s(self, step: Step) -> Floats:
-        """(n,) seconds of a step with prompts, which no CUDA graph replays: the larger of device time
-        and the time in which the host launches its operators one by one."""
+        """(n,) device seconds of a step with prompts, which no CUDA graph replays: no less than the
+        host takes to launch its operators one by one."""
         launch_s = self.workload.backend.launch_s / self.workload.slower
         return np.maximum(step.seconds, launch_s * step.ledger.launches)
 

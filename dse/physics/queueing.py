@@ -213,10 +213,11 @@ def _apart_mixed(rank: Rank) -> Latency:
     beside = (rank.requests - 1.0) * running / (rank.own_s + rank.output * running)
     shared = rank.each_s * np.minimum(beside, np.maximum(1.0 / steps - 1.0, 0.0))
     own = np.maximum(rank.own_s, rank.added_s + rank.chunks * rank.step_s * rank.company)
+    looks = (rank.poll_steps - 1.0) / 2.0  # steps that a prompt waits for the next look
+    before = before + looks * (rank.requests - 1.0) / rank.output  # half of what gathers until then
     ahead = before * rank.each_s + shared + (running - rank.step_s) * rank.company
     tpot = rank.step_s + np.maximum(delay - ahead, 0.0) / rank.output
-    looks = (1.0 + rank.poll_steps) / 2.0  # steps until the next look, this one's rest included
-    wait = (looks + before * steps) * rank.step_s * rank.company
+    wait = (1.0 + looks + before * steps) * rank.step_s * rank.company
     return Latency(wait + ahead + own, tpot)
 
 
