@@ -19,12 +19,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from dse.accuracy.rows import Row, read_row
 from dse.catalog import Catalog
 from dse.errors import InputError
+from dse.schema.backend import Backend
 from dse.schema.model import Model
 
 SETTINGS = ("chunk_tokens", "max_running_requests", "poll_steps")
@@ -46,6 +50,16 @@ def read_launched(
     filled = [f"{name} {value:g}" for name, value in known.items() if name not in said]
     assumed = "; ".join(filter(None, (row.assumed, *filled)))
     return replace(row, launch=tuple(sorted((known | said).items())), assumed=assumed)
+
+
+def launched(backend: Backend, rows: Sequence[Row]) -> Backend:
+    """The backend as the rows' servers were launched: fields that differ have shape (rows,)."""
+    said = [dict(row.launch) for row in rows]
+    names = sorted({name for one in said for name in one})
+    fields: dict[str, Any] = {
+        name: np.array([one.get(name, getattr(backend, name)) for one in said]) for name in names
+    }
+    return replace(backend, **fields) if fields else backend
 
 
 def _of_inferencex(cells: Mapping[str, str], row: Row) -> dict[str, float]:

@@ -103,7 +103,7 @@ class Row:
         return (
             *(self.model.id, self.model.source, self.chip, self.weight_dtype, self.kv_dtype),
             *(*self.deployment.values(), self.prompt, self.output, self.length_spread, self.queued),
-            self.requests_per_s,
+            *(self.requests_per_s, self.launch),
         )
 
     @property
