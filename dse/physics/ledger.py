@@ -98,6 +98,7 @@ class Ledger:
         self.memory_s = np.zeros(n)
         self.network_s = np.zeros(n)
         self.fixed_s = np.zeros(n)
+        self.launches = np.zeros(n)
         self.floor_compute_s = np.zeros(n)
         self.touched_bytes = np.zeros(n)
         self.peak_s = np.zeros(n)
@@ -139,6 +140,7 @@ class Ledger:
         misaligned sizes reaches, fixed cost apart (None: all of it)."""
         once = count if present is None else count * present
         times = self._all(once)
+        self.launches += times
         compute = flops * law.s_per_flop
         memory = bytes_ * law.s_per_byte
         busy = busy_s(law, compute, memory)
@@ -193,6 +195,7 @@ class Ledger:
     def stream(self, role: Role, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
         count = self._all(count)
+        self.launches += count
         memory = bytes_ * law.s_per_byte
         memory *= count
         fixed = self.deployed.stream_fixed_s * count
@@ -221,6 +224,7 @@ class Ledger:
     def network(self, role: Role, name: str, count: Floats, cost: Cost) -> None:
         """`count` collectives of one cost."""
         count = self._all(count)
+        self.launches += count
         seconds = cost.latency_s + cost.transfer_s
         seconds *= count
         self.seconds += seconds

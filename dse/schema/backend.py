@@ -68,6 +68,7 @@ class Backend:
     and `host_s_per_request` (for each running request) are serial time between two steps, but
     for a backend that is `overlapped`, whose work on requests runs beside the device too;
     `first_token_s` and `first_token_steps` decode steps are added once to the time to first token;
+    it looks for new requests every `poll_steps` decode steps, and after every step with prompts;
     `handover_steps` pass between pools of their own, from a cache that has arrived to its request's
     first decode step;
     `chunk_tokens` bounds the prompt tokens of one step; `max_running_requests` is its cap per
@@ -87,8 +88,10 @@ class Backend:
     host_s_per_step: float
     gap_s_per_step: float
     host_s_per_request: float
+    launch_s: float
     first_token_s: float
     first_token_steps: float
+    poll_steps: float
     handover_steps: float
     overlapped: bool
     chunk_tokens: float
@@ -135,12 +138,25 @@ BACKEND = Table(
         meaning="for each running request, between two steps",
     ),
     Field(
+        "launch",
+        Quantity("s"),
+        0.0,
+        to="launch_s",
+        meaning="of one operator by the host, in steps that no CUDA graph replays",
+    ),
+    Field(
         "first_token",
         Quantity("s"),
         to="first_token_s",
         meaning="added once to the time to first token",
     ),
     Field("first_token_steps", Number(0), 0.0, meaning="decode steps added to it"),
+    Field(
+        "poll_steps",
+        Then(Whole(above=0), float),
+        1.0,
+        meaning="decode steps between two looks for new requests",
+    ),
     Field(
         "handover_steps",
         Number(0),
