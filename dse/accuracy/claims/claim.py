@@ -17,8 +17,8 @@ What holds in every case is confirmed, what holds in none is contradicted as wor
 some is true if these; `enough` is a smaller share of the cases that confirms ("nearly every"). A
 case may have a `take` of its own and, under `over`, arguments of its denominator; an `over` with an
 `ask` of its own takes of a case only the arguments that its call has. `each` lists values whose
-combinations are cases. `among` lists arguments of which the `choose` (smallest, largest) answer that
-is feasible and keeps the limits of `within` counts. A part with `undecided` has numbers and no
+combinations are cases. `among` lists arguments of which the `choose` (smallest, largest) answer
+that is feasible and keeps the limits of `within` counts. A part with `undecided` has numbers and no
 verdict; the text says what would decide it.
 """
 

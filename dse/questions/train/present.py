@@ -73,9 +73,7 @@ def causes_table(why: Mapping[str, Any]) -> Table:
             Column("saves_days", "saves", "training_days"),
             Column("saves_usd", "saves", "training_usd"),
         ),
-        (
-            "Each alone, the rest the best that is left; input and late ranks are sized to explain all.",
-        ),
+        ("Each alone, the rest the best that is left; input and late ranks are sized for all.",),
     )
 
 
