@@ -18,7 +18,8 @@ some is true if these; `enough` is a smaller share of the cases that confirms ("
 case may have a `take` of its own and, under `over`, arguments of its denominator; an `over` with an
 `ask` of its own takes of a case only the arguments that its call has. `each` lists values whose
 combinations are cases. `among` lists arguments of which the `choose` (smallest, largest) answer
-that is feasible and keeps the limits of `within` counts. A part with `undecided` has numbers and no
+that is feasible and keeps the limits of `within` counts; what does not fit has no number but of its
+memory. A part with `undecided` has numbers and no
 verdict; the text says what would decide it.
 """
 
@@ -75,9 +76,9 @@ def threshold(text: str) -> Threshold:
 
 @record
 class Query:
-    """One number: `take` of the answer to `ask` with the arguments `given`, those of the case, and
-    those of `last`; of those of `among`, the `choose` one that is feasible and keeps `within` (most
-    by place in the answer)."""
+    """One number: `take` of the answer to `ask` with the arguments `given`, those of the case
+    (where `alone` those that the call has), and those of `last`; of those of `among`, the `choose`
+    one that is feasible and keeps `within` (most by place in the answer)."""
 
     ask: str
     given: Arguments
@@ -86,6 +87,7 @@ class Query:
     choose: str = "smallest"
     within: Mapping[str, float] = field(default_factory=dict)
     last: Arguments = field(default_factory=dict)
+    alone: bool = False
 
 
 @record
@@ -161,8 +163,9 @@ def _part(**values: Any) -> Part:
     query, over = _query(values), values["over"]
     if isinstance(over, Mapping):
         own = {name: value for name, value in over.items() if value is not None}
-        last, given = own.pop("with", {}), {} if "ask" in own else query.given
-        over = replace(query, given=given, last=last, **own)
+        last, alone = own.pop("with", {}), "ask" in own
+        given = {} if alone else query.given
+        over = replace(query, given=given, last=last, alone=alone, **own)
     cases = values["cases"] or {"": {}}
     each = _products(values["each"])
     cases = {

@@ -62,7 +62,7 @@ class Finding:
 def judged(
     claim: Claim, asker: Asker | None = None, progress: Callable[[str], None] = lambda _: None
 ) -> tuple[Finding, ...]:
-    """The finding of each part. Raises InputError for a question that is wrong in every case."""
+    """The finding of each part. A case whose question is refused has no number, and says why."""
     asker = asker or Asker()
     found = []
     for part in claim.parts:
@@ -102,7 +102,10 @@ def _case(part: Part, name: str, arguments: Mapping[str, Any], asker: Asker) -> 
     line = command(query.ask, {**query.given, **_first(query), **arguments})
     try:
         value = _number(query, arguments, asker)
-        value *= part.scale / (_number(over, arguments, asker) if isinstance(over, Query) else over)
+        below = _number(over, arguments, asker) if isinstance(over, Query) else over
+        if below == 0.0:
+            raise _NoNumber("a ratio to nothing")
+        value *= part.scale / below
     except (_NoNumber, NothingFeasible) as error:
         return Case(name, None, None, str(error), line)
     except InputError as error:
@@ -120,8 +123,7 @@ class _NoNumber(Exception):
 
 def _number(query: Query, arguments: Mapping[str, Any], asker: Asker) -> float:
     """Raises _NoNumber where no answer has it, InputError where every one is refused."""
-    own = query.given or not query.last  # else a call of its own, which may not have them all
-    arguments = arguments if own else asker.known(query.ask, arguments)
+    arguments = asker.known(query.ask, arguments) if query.alone else arguments
     given = {**query.given, **arguments, **query.last}
     if not query.among:
         return _taken(query, asker.document(query.ask, given))
