@@ -35,6 +35,7 @@ UNITS = {
 }
 # Elements whose text is no prose: it is copied, clicked or already an explanation.
 UNEXPLAINED = ("a", "abbr", "b", "button", "code", "h1", "select", "summary")
+SILENT = re.compile('class="(glossary|bar)"')
 
 
 def answer_html(answer: Answer) -> str:
@@ -189,7 +190,7 @@ class Explainer:
             if part.startswith("</"):
                 if inside and inside[-1] == tag:
                     inside.pop()
-            elif tag in UNEXPLAINED or inside[-1:] == [tag] or 'class="glossary"' in part:
+            elif tag in UNEXPLAINED or inside[-1:] == [tag] or SILENT.search(part):
                 inside.append(tag)
         return "".join(parts)
 
