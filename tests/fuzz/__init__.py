@@ -165,6 +165,6 @@ def complaint(kind: str, seed: int, folder: Path) -> str:
         return "refused without a word"
     if found := re.search(r"[\x00-\x08\x0b-\x1f\x7f]", said.out + said.err):
         return f"prints {found[0]!r}"
-    if found := re.search(r"\bnan\b", said.out):
+    if found := re.search(r"\$nan|\bnan ?(%|[mu]?s\b|[GTM]B|tokens)", said.out):
         return f"answers with {found[0]}"
     return ""

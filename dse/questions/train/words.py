@@ -34,6 +34,7 @@ RECOMPUTED = {
     "moe": "experts recomputed",
     "full": "all layers recomputed",
 }
+LARGE_BUBBLE = 0.1  # of a step, worth a sentence
 
 
 def plan_words(plan: Mapping[str, Any]) -> str:
@@ -84,6 +85,7 @@ def sentences(answer: Mapping[str, Any]) -> list[str]:
         f"Best of {answer['plans_evaluated']:,} plans, {answer['plans_that_fit']:,} of which fit: "
         f"{plan_words(answer['parallelism'])}.",
         *_usual(answer),
+        *_waiting(answer),
         f"Step {time(answer['step_s'])}, {share(answer['mfu'])} MFU "
         f"({share(answer['mfu_6n'])} without attention, {share(answer['hfu'])} with what is "
         f"recomputed), {plain(answer['tokens_per_s_per_chip'])} tokens/s per chip. MFU counts "
@@ -117,6 +119,17 @@ def observed_words(why: Mapping[str, Any]) -> str:
         f"At {share(why['mfu'])} MFU, where the best plan reaches {share(why['best_mfu'])}, the "
         f"run takes {show('training_days', why['days'])}{money}.{said}"
     )
+
+
+def _waiting(answer: Mapping[str, Any]) -> list[str]:
+    """Where a small batch makes pipeline stages wait."""
+    if (bubble := answer["loss_shares"]["bubble"]) < LARGE_BUBBLE:
+        return []
+    return [
+        f"Pipeline stages wait for {share(bubble)} of a step of "
+        f"{large(answer['global_batch_tokens'])} tokens: more tokens a step "
+        "(--global-batch-tokens) or another --schedule shorten that."
+    ]
 
 
 def memory_sentences(answer: Mapping[str, Any]) -> list[str]:
