@@ -178,7 +178,7 @@ def fewest_chips(
 ) -> Answer:
     """The fewest chips that hold a model with `concurrency` requests, and what more of them bring.
 
-        fewest_chips("llama-3-70b", "groq_lpu_v1", weight_dtype="int8").document["fewest"]
+        dse.fewest_chips("llama-3-70b", "groq_lpu_v1", weight_dtype="int8").document["fewest"]
 
     All splits of one instance of at most `most_chips` are tried. The other arguments are those of
     `estimate`. Raises InputError for what cannot be read.

@@ -283,6 +283,7 @@ class Ceiling:
     bound: str
     network_share: float
     group_chips: int
+    speedup: float  # the smallest size's time over the lowest
     gain_per_doubling: float = GAIN_PER_DOUBLING
 
 
@@ -316,6 +317,7 @@ def ceiling(rows: Sequence[Size]) -> Ceiling:
         bound=runs[best][1].bound,
         network_share=runs[best][1].network_share,
         group_chips=used.tensor_parallel * used.data_parallel,
+        speedup=runs[0][1].tpot_s / runs[best][1].tpot_s,
     )
 
 
