@@ -247,7 +247,8 @@ class Ledger:
             return
         rest = np.maximum(self.seconds - self.network_s, 0.0)
         if self._turns:
-            turns = taking_turns(rest, *self._turns.values(), self.taken)
+            experts, dispatch, combine = (self._turns[role] for role in TURNS)
+            turns = taking_turns(rest, experts, dispatch, combine, self.taken)
             hidden = self.hidden_share * turns
         else:
             hidden = self.hidden_share * np.minimum(self.network_s, rest)
