@@ -11,6 +11,7 @@ from dse import units
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.schema.catalog import Catalog
+from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Cost, Costs, check_chips, read_costs
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
 from dse.schema.model_catalog import resolve_model
@@ -308,8 +309,7 @@ class _Reader:
                     + (f"; it has {', '.join(has)}" if has else ""),
                 )
             usd = price.usd_per_chip_hour
-            dated = "" if price.newest_date in price.rule else f", newest {price.newest_date}"
-            words = f"{usd:.4g} USD/h ({basis}, {price.rule}{dated})"
+            words = f"{usd:.4g} USD/h ({basis}, {price.rule})"
             name = basis
         term = one.term_quarters or TERMS.get(basis)
         if term is None:
@@ -321,6 +321,7 @@ class _Reader:
             usd,
             words,
             term_quarters=term,
+            basis="" if one.price is not None else basis,
             on_site=one.site == "own",
             **self._terms(at, one),
         )
@@ -344,6 +345,7 @@ class _Reader:
             owned.capital_usd,
             words,
             life_quarters=life.value / HOUR / QUARTER_HOURS,
+            basis=OWNED,
             **self._terms(at, one),
         )
 

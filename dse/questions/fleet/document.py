@@ -33,6 +33,7 @@ def document(
         "feasible": counted is not None,
         "status": solved.status,
         "price_basis": plan.price_basis,
+        "price_evidence": list(found.priced),
         "quarters": plan.quarters,
         "usd": None if counted is None else counted.usd,
         "usd_undiscounted": None if counted is None else sum(q.usd for q in counted.quarters),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dse import units
 from dse.answer.numbers import dollars, share, significant, tenths, time
 from dse.answer.sentences import listed
+from dse.economics.evidence import evidence_words
 from dse.economics.fleet import DEMAND, MANY, SUPPLY
 from dse.economics.fleet_cost import Counted, Mix
 from dse.economics.priced import as_of_words, unsold_rests, unsold_sentences
@@ -62,8 +63,10 @@ def lead(found: Solution) -> list[str]:
     ordered = {label for label, _ in found.solved.mix.orders}
     chips = dict.fromkeys(offer.chip for offer in found.plan.offers if offer.label in ordered)
     unsold = unsold_sentences(found.unsold, chips)
+    taken = {(offer.chip, offer.basis) for offer in found.plan.offers if offer.label in ordered}
+    check = evidence_words([row for row in found.priced if (row["chip"], row["basis"]) in taken])
     more = (*sentence(found.untried), *_traffic(found), *_how_sure(found), *_changes(found))
-    return [_what(found), *unsold, *more]
+    return [_what(found), *unsold, *check, *more]
 
 
 def price(way: str, usd: float | None) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.answer.answer import Answer, Block, Column, Notes, Section, Table, long_table
+from dse.economics.evidence import evidence_words
 from dse.economics.priced import price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
 from dse.questions.whatif import breakeven, change, equal, sensitivity
@@ -35,7 +36,10 @@ def whatif_answer(document: Mapping[str, Any], command: str = "") -> Answer:
 
 def sentences(document: Json) -> list[str]:
     """The winner as things stand first, then the answers in the order of the questions."""
-    found = [winner_words(document), *demand_words(document), *change.sentences(document)]
+    chip = document["winner"]["chip"]
+    priced = [row for row in document["price_evidence"] if row["chip"] == chip]
+    found = [winner_words(document), *evidence_words(priced)]
+    found += [*demand_words(document), *change.sentences(document)]
     if document["sensitivities"] is not None:
         found += sensitivity.sentences(document)
     if document["break_even"] is not None:
