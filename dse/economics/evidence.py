@@ -172,7 +172,7 @@ def evidence_words(rows: Sequence[Json]) -> list[str]:
         names = [each(row) for row in found]
         if len(names) > NAMED:
             names = [*names[:NAMED], f"{len(names) - NAMED} more"]
-        if len(found) == len(rows) and what != BELOW:
+        if len(found) == len(rows) > 2 and what != BELOW:
             names = [f"all {len(rows)}"]
         dated = what in (STALE, FUTURE) and found
         when = f" ({dates_of(row['newest'] for row in found)})" if dated else ""

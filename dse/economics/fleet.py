@@ -38,6 +38,7 @@ from dse.economics.fleet_cost import (
     capital_usd,
     discount,
     electricity_usd,
+    end_usd,
     rent_usd,
     serves,
     upkeep_usd,
@@ -358,7 +359,7 @@ def _program(plan: Plan, options: Sequence[Option], relax: Sequence[str]) -> _Pr
                 * (rent_usd(offer, q) if offer.way == RENT else capital_usd(plan, offer, q))
                 for t in quarters
                 if serves(offer, q, t)
-            )
+            ) + end_usd(plan, offer, q)
             fits = q + offer.lead_quarters < plan.quarters
             enough = _enough(plan, options, offer.chip)
             upper = min(most if capped else enough, enough) if fits else 0

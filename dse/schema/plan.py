@@ -126,7 +126,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`discount_rate` is per year. `costs` are those of what is owned; nothing of it is spread over
+    """`discount_rate` is per year; `used_after_end` the share of what is signed beyond the last
+    quarter that is of use then. `costs` are those of what is owned; nothing of it is spread over
     the hours that it serves, as the fleet counts what is idle. `own` has the files and the date
     that the prices rest on."""
 
@@ -148,6 +149,7 @@ class Plan:
     limits: Limits
     own: Source
     assumed: tuple[str, ...] = ()
+    used_after_end: float = 0.0
 
     @property
     def busy(self) -> float:
@@ -395,6 +397,7 @@ PLAN = Table(
     Field("price_basis", Text(), meaning="of what is rented"),
     Field("backend", Text(), "current"),
     Field("discount_rate", Percent(), None, meaning="a year; the cost of capital where left out"),
+    Field("used_after_end", Percent(0.0, 1.0), 0.0, meaning="of rents and purchases; else lost"),
     Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
     Field("disaggregated", Flag(), False, meaning="pools of their own for prefill and decode"),
     Field("largest_instance", Whole(1, 1024), 16, meaning="chips"),

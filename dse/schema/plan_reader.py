@@ -95,8 +95,9 @@ class _Reader:
         if one.discount_rate is None:
             one.discount_rate = costs.value("cost_of_capital")
         kept = ("name", "title", "quarters", "price_basis", "discount_rate", "disaggregated")
+        kept += ("largest_instance", "limits", "used_after_end")
         plan = Plan(
-            **{name: getattr(one, name) for name in (*kept, "largest_instance", "limits")},
+            **{name: getattr(one, name) for name in kept},
             **one.spares,
             description=one.description.strip(),
             file=self.document.file,

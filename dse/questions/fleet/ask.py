@@ -108,6 +108,7 @@ def fleet(
         "name": "requests",
         "title": f"{model} for {what}",
         "quarters": 1,
+        "used_after_end": "100%",
         "price_basis": price_basis,
         "backend": backend or "current",
         "disaggregated": disaggregated,
