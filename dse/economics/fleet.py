@@ -9,8 +9,8 @@ in their term, O the owned ones that are on, of s chips each, k spare servers an
     O <= stock + what was bought and has arrived                                  ownership
     watts, racks, chips, dollars <= limit                                         limits
 
-With instances that need not be whole the program is solved in a fraction of the time, which gives a
-lower bound, and at slightly more demand orders that are nearly right: whole instances are sought
+A large fleet is solved first with instances that need not be whole, in a fraction of the time: a
+lower bound, and at slightly more demand orders that are nearly right. Whole instances are sought
 near these, then, where the two differ by more than the gap, everywhere, up to a number of nodes.
 
 The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
@@ -170,36 +170,30 @@ def solve(
     """The cheapest mix of `options` that keeps the plan. With `relax` the limits of these names
     (`limits_of`) may be exceeded, and the sum of the shares of excess is minimised. With `split`
     instances need not be whole: a lower bound, whose `instances` are rounded."""
-    gap = gap or (LARGE_GAP if many(plan, options) and not split else GAP)
+    large = many(plan, options)
+    gap = gap or (LARGE_GAP if large and not split else GAP)
     program = _program(plan, options, relax)
     start = time.perf_counter()
 
     def seconds() -> float:
         return time.perf_counter() - start
 
-    parts = program.run(nodes, gap, split=True)
-    if parts.status == INFEASIBLE:
-        return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
-    bound = -np.inf if parts.mip_dual_bound is None else float(parts.mip_dual_bound)
-    best: Any = None
-    if split:
-        best = parts if parts.x is not None else None
-    else:
-        for margin in (0.0, *MARGINS) if parts.x is not None else ():
-            loose = parts if margin == 0.0 else _more(plan, options, relax, margin, nodes, gap)
-            found = None if loose.x is None else _near(program, loose, nodes, gap)
-            if found is not None and (best is None or found.fun < best.fun):
-                best = found
-            if best is not None and best.fun - bound <= gap * abs(best.fun):
-                break
-        if best is None or best.fun - bound > gap * abs(best.fun):
-            whole = program.run(5 * nodes, gap)
-            if whole.status == INFEASIBLE:
-                return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
-            if whole.mip_dual_bound is not None:
-                bound = max(bound, float(whole.mip_dual_bound))
-            if whole.x is not None and (best is None or whole.fun < best.fun):
-                best = whole
+    best, bound = None, -np.inf
+    if split or large:
+        parts = program.run(nodes, gap, split=True)
+        if parts.status == INFEASIBLE:
+            return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
+        bound = -np.inf if parts.mip_dual_bound is None else float(parts.mip_dual_bound)
+        if parts.x is not None:
+            best = parts if split else _rounded(program, plan, options, relax, parts, nodes, gap)
+    if not split and (best is None or best.fun - bound > gap * abs(best.fun)):
+        whole = program.run(5 * nodes, gap)
+        if whole.status == INFEASIBLE:
+            return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
+        if whole.mip_dual_bound is not None:
+            bound = max(bound, float(whole.mip_dual_bound))
+        if whole.x is not None and (best is None or whole.fun < best.fun):
+            best = whole
     if best is None:
         undecided = "undecided: the limit of nodes was reached"
         return Solved(None, np.inf, np.inf, np.inf, undecided, seconds())
@@ -221,6 +215,31 @@ def many(plan: Plan, options: Sequence[Option]) -> bool:
         most = max(option.requests_per_s for option in options if option.klass == one.name)
         needed += max(one.traffic.peak_per_s(q) for q in range(plan.quarters)) / most
     return needed > MANY
+
+
+def _rounded(
+    program: _Program,
+    plan: Plan,
+    options: Sequence[Option],
+    relax: Sequence[str],
+    parts: Any,
+    nodes: int,
+    gap: float,
+) -> Any:
+    """The best whole answer near those with split instances, at each margin of demand until one is
+    within the gap of `parts`; None where there is none."""
+    best, tried = None, []
+    for margin in (0.0, *MARGINS):
+        loose = parts if margin == 0.0 else _more(plan, options, relax, margin, nodes, gap)
+        if loose.x is None or any(np.allclose(loose.x, other, atol=0.5) for other in tried):
+            continue
+        tried.append(loose.x)
+        found = _near(program, loose, nodes, gap)
+        if found is not None and (best is None or found.fun < best.fun):
+            best = found
+        if best is not None and best.fun - parts.mip_dual_bound <= gap * abs(best.fun):
+            break
+    return best
 
 
 def _more(

@@ -281,6 +281,8 @@ class _Reader:
         path = (*at, "rent")
         if not rents and row.buy is None and not stock:
             rents, path = [NO_TERMS], at
+        elif row.rent is None:
+            self._no_rent(row.chip)
         offers = [
             self._rent((*path, i) if listed else path, row.chip, one) for i, one in enumerate(rents)
         ]
@@ -291,6 +293,17 @@ class _Reader:
             if label in labels[:i]:
                 raise self._wrong((*path, i), f"{label} is offered twice", "each basis once")
         return tuple(offers)
+
+    def _no_rent(self, chip: str) -> None:
+        """Says that a chip that is owned or bought is not rented beside, where it has a price."""
+        basis = self.written.price_basis
+        rents = {} if basis in COMPUTED else self.catalog.prices.select(basis)
+        if chip in rents:
+            usd = rents[chip].usd_per_chip_hour
+            self.assumed.append(
+                f"{chip} is owned or bought alone: `rent: {{}}` of its line offers it at "
+                f"{usd:.4g} USD/h, too"
+            )
 
     def _rent(self, at: KeyPath, chip: str, one: Any) -> Offer:
         basis = one.basis or self.written.price_basis
