@@ -11,7 +11,8 @@ in their term, O the owned ones that are on, of s chips each, k spare servers an
 
 A large fleet is solved first with instances that need not be whole, in a fraction of the time: a
 lower bound, and at slightly more demand orders that are nearly right. Whole instances are sought
-near these, then, where the two differ by more than the gap, everywhere, up to a number of nodes.
+near these, then, where the two differ by more than the gap, everywhere among what is cheaper by
+the gap, up to a number of nodes: where there is nothing, the gap is proven.
 
 The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
 from the answer.
@@ -46,9 +47,9 @@ from dse.economics.fleet_cost import (
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, FleetChip, Offer, Plan
 
 GAP = 1e-4  # relative, at which the program stops
-LARGE_GAP = 1e-2  # the same of a fleet of more than MANY whole instances
+LARGE_GAP = 5e-3  # the same of a fleet of more than MANY whole instances
 MANY = 20
-NODES = 500  # of a branch-and-bound tree, five times as many for the whole program
+NODES, WHOLE = 500, 10  # of a branch-and-bound tree; times as many for the whole program
 # A budget is a count, so that a slow machine finds the same mix; this only ends what hangs.
 HANGS_S = 120.0
 NEAR = 1  # servers that an order may differ from that of the program with split instances
@@ -106,11 +107,14 @@ class _Program:
         *,
         split: bool = False,
         near: Mapping[tuple, float] | None = None,
+        below: float = np.inf,
     ) -> Any:
         """HiGHS's answer. With `split`, instances need not be whole; with `near`, orders are those
-        of another answer, NEAR servers more or less."""
+        of another answer, NEAR servers more or less; with `below`, it costs no more than that, so
+        that to find nothing proves a bound."""
         data, columns, ends, limits = [], [], [0], []
-        for row, limit in self.rows:
+        cheaper = [({k: usd for k, usd in enumerate(self.cost) if usd}, below)]
+        for row, limit in [*self.rows, *(cheaper if np.isfinite(below) else [])]:
             # Rows of watts and dollars beside rows of servers: each scaled to a largest factor 1.
             scale = max((abs(factor) for factor in row.values()), default=1.0)
             columns += list(row)
@@ -187,11 +191,13 @@ def solve(
         if parts.x is not None:
             best = parts if split else _rounded(program, plan, options, relax, parts, nodes, gap)
     if not split and (best is None or best.fun - bound > gap * abs(best.fun)):
-        whole = program.run(5 * nodes, gap)
-        if whole.status == INFEASIBLE:
+        below = np.inf if best is None else best.fun - gap * abs(best.fun)
+        whole = program.run(WHOLE * nodes, gap, below=below)
+        if whole.status == INFEASIBLE and best is None:
             return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
-        if whole.mip_dual_bound is not None:
-            bound = max(bound, float(whole.mip_dual_bound))
+        least = below if whole.status == INFEASIBLE else whole.mip_dual_bound
+        if least is not None:
+            bound = max(bound, min(float(least), below))
         if whole.x is not None and (best is None or whole.fun < best.fun):
             best = whole
     if best is None:
@@ -226,20 +232,14 @@ def _rounded(
     nodes: int,
     gap: float,
 ) -> Any:
-    """The best whole answer near those with split instances, at each margin of demand until one is
-    within the gap of `parts`; None where there is none."""
-    best, tried = None, []
+    """The best whole answer near that with split instances, at the least margin of demand at which
+    there is one; None where there is none."""
     for margin in (0.0, *MARGINS):
         loose = parts if margin == 0.0 else _more(plan, options, relax, margin, nodes, gap)
-        if loose.x is None or any(np.allclose(loose.x, other, atol=0.5) for other in tried):
-            continue
-        tried.append(loose.x)
-        found = _near(program, loose, nodes, gap)
-        if found is not None and (best is None or found.fun < best.fun):
-            best = found
-        if best is not None and best.fun - parts.mip_dual_bound <= gap * abs(best.fun):
-            break
-    return best
+        found = None if loose.x is None else _near(program, loose, nodes, gap)
+        if found is not None:
+            return found
+    return None
 
 
 def _more(
