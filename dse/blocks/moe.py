@@ -20,6 +20,9 @@ With the optional size `expert_hidden_size` routed experts work on a narrower la
 Kimi K3): one projection down to it and one up a layer, shared by all experts, and what travels
 between the ranks has its width.
 
+With the optional size `expert_bias` of 1 experts add biases (gpt-oss), which training pays for in
+passes over their rows; they are no elements of its weights.
+
 In training each expert lies whole on one of the expert-parallel ranks, and a chip sends its own
 tokens: with tensor parallelism its share of the sequence. The routing skew is the stack's, less
 than at serving, since training balances experts.
@@ -88,7 +91,7 @@ class Moe(NoAttention):
         "shared_intermediate_size",
         "matrices",
     )
-    optional = (("expert_hidden_size",),)
+    optional = (("expert_hidden_size",), ("expert_bias",))
     may_be_zero = frozenset({"shared_intermediate_size"})
     order = 6
     laws = ("experts",)

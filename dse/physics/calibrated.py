@@ -134,6 +134,19 @@ def calibrated_laws(
     return calibrated
 
 
+def inherited(table: LawTable, inherits: NDArray[np.bool_]) -> LawTable:
+    """The law in which formats that `inherits` marks, (chips, dtypes), reach no larger share of
+    their peak than the best of the chip's others: what was fitted to other chips' kernels in that
+    format may not make it more than the ratio of peaks faster."""
+    best = np.where(inherits, 0.0, table.floor_of_compute).max(axis=1, keepdims=True)
+    beyond = np.where(inherits, np.maximum(table.floor_of_compute / best, 1.0), 1.0)
+    return replace(
+        table,
+        s_per_flop=table.s_per_flop * beyond,
+        floor_of_compute=table.floor_of_compute / beyond,
+    )
+
+
 def calibrated_fabric(fabric: Fabric, factors: Mapping[str, float]) -> Fabric:
     """The fabric with every factor of its collectives applied."""
     latency = factors.get("exchange.latency", 1.0)

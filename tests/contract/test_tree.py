@@ -21,7 +21,9 @@ def test_a_file_is_a_room() -> None:
 
 def test_no_file_tells_of_the_machine_it_was_made_on() -> None:
     """Reports, tables and measured rows name files as a reader has them."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files"], check=False, cwd=ROOT, capture_output=True, text=True
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
     folders = re.compile(rb"/(root|mnt|work|tmp/\w+)/|/home/[a-z]")
