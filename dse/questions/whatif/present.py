@@ -35,16 +35,17 @@ def whatif_answer(document: Mapping[str, Any], command: str = "") -> Answer:
 
 
 def sentences(document: Json) -> list[str]:
-    """The winner as things stand first, then the answers in the order of the questions."""
+    """The winner as things stand first, then the answers in the order of the questions, then what is
+    to be checked of the winner's price."""
     chip = document["winner"]["chip"]
     priced = [row for row in document["price_evidence"] if row["chip"] == chip]
-    found = [winner_words(document), *evidence_words(priced)]
-    found += [*demand_words(document), *change.sentences(document)]
+    found = [winner_words(document), *demand_words(document), *change.sentences(document)]
     if document["sensitivities"] is not None:
         found += sensitivity.sentences(document)
     if document["break_even"] is not None:
         found += breakeven.sentences(document["break_even"])
-    return found + [equal.sentence(row) for row in document["equal"]]
+    found += [equal.sentence(row) for row in document["equal"]]
+    return [*found, *evidence_words(priced)]
 
 
 def _sections(document: Json) -> list[Block]:
