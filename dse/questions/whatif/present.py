@@ -35,8 +35,8 @@ def whatif_answer(document: Mapping[str, Any], command: str = "") -> Answer:
 
 
 def sentences(document: Json) -> list[str]:
-    """The winner as things stand first, then the answers in the order of the questions, then what is
-    to be checked of the winner's price."""
+    """The winner as things stand first, then the answers in the order of the questions, then what
+    is to be checked of the winner's price."""
     chip = document["winner"]["chip"]
     priced = [row for row in document["price_evidence"] if row["chip"] == chip]
     found = [winner_words(document), *demand_words(document), *change.sentences(document)]
