@@ -163,7 +163,7 @@ def command(
     dse whatif deploy-llama-3-70b                            the winner and every input
     dse whatif deploy-llama-3-70b --set chip.h100_sxm.price=-30%
     dse whatif studies/tiny --sweep chip.all.memory_bandwidth=0.5x..2x:7
-    dse whatif --model llama-3-70b --chip h100_sxm --chip mi300x --break-even
+    dse whatif --model llama-3-70b --chip h100_sxm --chip mi300x
     dse whatif deploy-llama-3-70b --demand 1B/day --peak-over-average 2.5 --sweep demand=1x..9x:5
     dse whatif deploy-llama-3-70b --sensitivities --equal power --out whatif
     dse whatif deploy-llama-3-70b --uncertain --demand 1B/day..4B/day
@@ -173,7 +173,8 @@ def command(
     under the limits, deployed anew. Under a demand it is the one whose deployments, as many as the
     peak takes, cost least. --uncertain draws prices, efficiency and demand from their intervals.
     --require changes each quantity of CHIP alone, until a deployment keeps the limits and no point
-    of the front beats it. Exit code 3: no point keeps the limits.
+    of the front beats it. Several chips without a question are ranked (--break-even). Exit code 3:
+    no point keeps the limits.
     """
     _check(study, uncertain, require, flags)
     chip_files = flags.pop("chip_files")
@@ -213,6 +214,9 @@ def command(
         from dse.questions.whatif.ask import whatif
 
         asked |= {name: flags[name] for name in OF_CHANGES}
+        questions = ("settings", "scenario", "sweeps", "sensitivities", "equal")
+        if len(model["chips"]) > 1 and not any(asked[name] for name in questions):
+            asked["break_even"] = True  # which ranks them
         found = whatif(space, **asked, progress=Progress())
     deliver(found, out=out, as_json=as_json)
 

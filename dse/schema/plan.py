@@ -15,6 +15,7 @@ from dse.schema.costs import Costs
 from dse.schema.dtypes import DTYPES
 from dse.schema.loader import did_you_mean
 from dse.schema.owning import YEAR_HOURS, Owning
+from dse.schema.prices import PRICE_TIERS
 from dse.schema.reader import (
     Field,
     Flag,
@@ -69,7 +70,8 @@ class Offer:
     """One way to get a chip. `usd` is per chip-hour of rent, or the capital of a chip bought (with
     its share of server and network), in the first quarter; it changes by `price_change` a quarter
     and is fixed when ordered. What is ordered in quarter q serves from q + lead_quarters on: rented
-    for `term_quarters`, bought for `life_quarters`."""
+    for `term_quarters`, bought for `life_quarters`. `basis` is empty for a price of the plan's own.
+    """
 
     chip: str
     way: Literal["rent", "buy"]
@@ -82,6 +84,7 @@ class Offer:
     chips_per_quarter: float = math.inf
     price_change: float = 0.0
     on_site: bool = True
+    basis: str = ""
 
     @property
     def usd_per_chip_hour(self) -> float:
@@ -126,7 +129,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`discount_rate` is per year. `costs` are those of what is owned; nothing of it is spread over
+    """`discount_rate` is per year; `used_after_end` the share of what is signed beyond the last
+    quarter that is of use then. `costs` are those of what is owned; nothing of it is spread over
     the hours that it serves, as the fleet counts what is idle. `own` has the files and the date
     that the prices rest on."""
 
@@ -148,6 +152,7 @@ class Plan:
     limits: Limits
     own: Source
     assumed: tuple[str, ...] = ()
+    used_after_end: float = 0.0
 
     @property
     def busy(self) -> float:
@@ -170,16 +175,7 @@ class Plan:
 
 
 # Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
-TERMS = {
-    "on_demand": 1,
-    "on_demand_marketplace": 1,
-    "spot": 1,
-    "capacity_block": 1,
-    "rental_1yr": 4,
-    "reserved_1yr": 4,
-    "rental_3yr": 12,
-    "reserved_3yr": 12,
-}
+TERMS = {basis: quarters for basis, (_, quarters) in PRICE_TIERS.items() if quarters is not None}
 DAY_S = 86400.0
 LENGTHS, RATES = ("prompt_tokens", "output_tokens"), ("requests_per_second", "tokens_per_day")
 FROM_TRACE = (*RATES, *LENGTHS, "peak_over_average", "prefix_hit_rate")  # what a trace stands for
@@ -428,6 +424,7 @@ PLAN = Table(
     Field("price_basis", Text(), meaning="of what is rented"),
     Field("backend", Text(), "current"),
     Field("discount_rate", Percent(), None, meaning="a year; the cost of capital where left out"),
+    Field("used_after_end", Percent(0.0, 1.0), 0.0, meaning="of rents and purchases; else lost"),
     Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
     Field("disaggregated", Flag(), False, meaning="pools of their own for prefill and decode"),
     Field("largest_instance", Whole(1, 1024), 16, meaning="chips"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from dse.answer.answer import Answer, Block, Cell, Column, Table, table_of
 from dse.answer.numbers import show
+from dse.economics.evidence import evidence_words
 from dse.economics.priced import price_tables
 from dse.problem.loads import held
 from dse.problem.own_law import own_law_words
@@ -136,12 +137,14 @@ def _lead(document: Mapping[str, Any]) -> list[str]:
     money = document["usd_per_million_total_tokens"]
     usd = show("usd_per_million_total_tokens", money)
     cost = "" if money is None else f", {usd} per million tokens"
+    check = [] if money is None else evidence_words(document["price_evidence"])
     return [
         f"Feasible. {show('tpot_s', document['tpot_s'])} per output token, "
         f"{show('ttft_s', document['ttft_s'])} to the first token, "
         f"{show('output_tokens_per_s', document['output_tokens_per_s'])} output tokens per second"
         f"{cost}.",
         *bound,
+        *check,
     ]
 
 

@@ -100,6 +100,7 @@ def fleet(
         "name": "requests",
         "title": f"{model} for {what}",
         "quarters": 1,
+        "used_after_end": "100%",
         "price_basis": price_basis,
         "backend": flags["backend"] or "current",
         "disaggregated": bool(flags["disaggregated"]),
