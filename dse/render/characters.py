@@ -17,6 +17,12 @@ HEIGHT = 14
 Json = Mapping[str, Any]
 
 
+def drawable(figure: Figure) -> bool:
+    """Whether both axes of a figure say their range."""
+    layout = figure.plotly["layout"]
+    return all("range" in layout.get(name, ()) for name in ("xaxis", "yaxis"))
+
+
 def scatter_text(figure: Figure, width: int, height: int = HEIGHT) -> str:
     """The marks of a figure whose axes say their range: later traces lie over earlier ones, and
     those with texts are their texts. Within `width` columns."""

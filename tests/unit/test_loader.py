@@ -178,7 +178,7 @@ def test_a_price_is_its_row_or_the_median_of_its_rows(tmp_path: Path) -> None:
     assert prices["a"].usd_per_chip_hour == 2
     assert prices["b"].usd_per_chip_hour == 4
     assert prices["b"].newest_date == "2026-03"
-    assert prices["b"].rule == "median of 3 prices"
+    assert prices["b"].rule == "median of 3 prices, 2026-01 to 2026-03"
     assert table.bases() == ("mine", "other")
     with pytest.raises(InputError, match=r"did you mean mine\?"):
         table.select("mines")

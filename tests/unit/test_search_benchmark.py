@@ -29,7 +29,7 @@ def test_rows_are_measured_once_and_printed(
     assert all(0.99 <= row["share"] <= 1.0 for row in kept)
     assert all(row["evaluations"] <= row["points"] == 5_940 for row in kept)
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| deploy")]
-    assert table[0].startswith("| deploy-llama-3-70b (5,940, 32) | `exhaustive` | 1 | 32 | 5,940 |")
+    assert table[0].startswith("| deploy-llama-3-70b (5,940, 35) | `exhaustive` | 1 | 35 | 5,940 |")
     benchmark.main([*ONE, "--only-engines", "--rows", str(rows)])
     assert json.loads(rows.read_text()) == kept
 

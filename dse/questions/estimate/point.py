@@ -327,7 +327,7 @@ def energy_words(catalog: Catalog, chip: Chip, power_cap_w: float | None) -> lis
         return []
     sentences = [
         "energy is counted by operation and byte (docs/energy.md); no measured row was fitted: its "
-        "interval is a factor of two, that of power 0.7 to 1.4 (both assumed)",
+        "interval is a factor of two, that of power 0.7 to 1.9 (both assumed)",
         *catalog.energy.assumed(chip),
     ]
     if power_cap_w is not None:
