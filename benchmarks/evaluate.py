@@ -31,7 +31,7 @@ def quickstart() -> PhysicsProblem:
 def operators(problem: PhysicsProblem) -> list[str]:
     """Names of the operators that a dense and a sparse point run, in order."""
     index = problem.space.sample(np.random.default_rng(0), 64)
-    entries = problem.metrics(index, keep=True).performance.decode_ledger.entries
+    entries = problem.metrics(index, keep=True).performance.detail.decode_ledger.entries
     assert entries is not None
     return list(dict.fromkeys(entry.name for entry in entries))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.blocks.operators import Role
 from dse.physics.collectives import Cost, Sent
@@ -92,8 +93,8 @@ class Ledger:
         self.parts = parts
         self.hidden_share, self.batches = overlap
         self.hides = not isinstance(self.hidden_share, float)
-        n = deployed.n
-        self.seconds = np.zeros(n)
+        self.seconds = np.zeros(deployed.n)
+        n = deployed.n if parts or self.hides else 1
         self.compute_s = np.zeros(n)
         self.memory_s = np.zeros(n)
         self.network_s = np.zeros(n)
@@ -121,7 +122,7 @@ class Ledger:
         flops: Floats,
         bytes_: Floats,
         touched: Floats | float,
-        present: Floats | None = None,
+        present: Floats | NDArray[np.bool_] | None = None,
         useful: Floats | None = None,
         held: str = "weights",
         elsewhere: Floats | None = None,
@@ -137,8 +138,7 @@ class Ledger:
         misaligned sizes reaches, fixed cost apart (None: all of it)."""
         once = count if present is None else count * present
         times = self._all(once)
-        compute = flops * law.s_per_flop
-        memory = bytes_ * law.s_per_byte
+        compute, memory = flops * law.s_per_flop, bytes_ * law.s_per_byte
         busy = busy_s(law, compute, memory)
         if reached is not None:
             busy /= reached
@@ -192,7 +192,7 @@ class Ledger:
         memory = bytes_ * law.s_per_byte
         memory *= count
         fixed = self.deployed.stream_fixed_s * count
-        seconds = memory + fixed
+        seconds = np.add(memory, fixed, out=None if self.parts else fixed)
         self.seconds += seconds
         if not self.parts:
             return

@@ -18,7 +18,7 @@ of the time, and the sums above come out at R requests a second for u below 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,13 +29,15 @@ from dse.economics.cost import cost
 from dse.physics.machines import Machines
 from dse.physics.serving import Performance
 from dse.physics.workload import POISSON, Workload
-from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Values, evaluate, of_model
+from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Values, evaluate
 from dse.problem.joined import by_backend
+from dse.problem.models import ASKED, Models
 from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.rules.case import Searched
 from dse.schema.backend import Backend
 from dse.schema.metrics import METRICS
+from dse.space.alike import Shared
 from dse.space.candidates import CandidateBatch, Floats
 
 
@@ -67,6 +69,7 @@ def evaluate_mix(
     law: str | Law = DEFAULT,
     unique_tokens: float = UNIQUE_TOKENS,
     searched: Searched = "nothing",
+    shared: Shared | None = None,
 ) -> Metrics:
     """`dse.problem.evaluate.evaluate` of a mix; of one workload, the very same. With several,
     `members` of the result holds each workload's own metrics, and `performance` is that of the
@@ -95,6 +98,7 @@ def evaluate_mix(
             law=law,
             unique_tokens=unique_tokens,
             searched=searched,
+            shared=shared,
         )
         for workload in served
     ]
@@ -114,7 +118,7 @@ def evaluate_mix(
         values["utilisation"] = np.maximum(values["utilisation"], load)
         violations["arrivals_within_capacity"] = values["utilisation"] - 1.0
     # What is asked of the shape alone is the same in every workload.
-    found = Values({**values}, dict, lambda: each[0].values)
+    found = Values({**values}, (ASKED, lambda: {name: each[0].values[name] for name in ASKED}))
     return replace(each[0], values=found, violations=violations, members=members)
 
 
@@ -127,13 +131,8 @@ def _by_backend(batch: CandidateBatch, mix: Mix, machines: Machines, **terms: An
     def under(part: CandidateBatch, backend: Backend) -> Metrics:
         return evaluate_mix(part, served_by(mix, backend), machines, **terms)
 
-    def model() -> Mapping[str, object]:
-        count, _, quality, formats = of_model(
-            batch, terms["training_flops"], terms["law"], terms["unique_tokens"]
-        )
-        return {"parameters": count, "quality": quality, "formats": formats}
-
-    return by_backend(batch, machines.backends, under, model)
+    models = Models(batch, terms["training_flops"], terms["law"], terms["unique_tokens"])
+    return by_backend(batch, machines.backends, under, models)
 
 
 def _at_the_whole_load(

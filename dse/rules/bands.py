@@ -275,8 +275,9 @@ def _multiple(title: str, value: Floats, used: Flags | bool) -> Part:
     phases=("shapes",),
 )
 def TOKENS(case: Case) -> Found:
-    if case.tokens is not None:
-        known = np.where(np.isnan(case.tokens), 0.0, case.tokens)
+    if case.models is not None:
+        tokens = case.models.tokens
+        known = np.where(np.isnan(tokens), 0.0, tokens)
         yield Part(np.maximum(known / case.unique_tokens - 1.0, 0.0))
 
 
@@ -286,6 +287,7 @@ def TOKENS(case: Case) -> Found:
     "a rank without a request idles",
     "derived",
     phases=("load",),
+    loaded=True,
 )
 def RANKS(case: Case) -> Found:
     if case.performance is not None and case.performance.arrivals is None:

@@ -146,11 +146,11 @@ def _arrays(metrics: Metrics) -> dict[str, dict[str, Floats]]:
         "values": dict(metrics.values),
         "flags": {name: array.astype(np.float64) for name, array in flags.items()},
     }
-    decode = performance.decode_ledger
+    decode = performance.detail.decode_ledger
     host = performance.decode_step_s - decode.seconds
     for phase, ledger, extra in (
         ("decode", decode, host),
-        ("prefill", performance.prefill_ledger, 0.0),
+        ("prefill", performance.detail.prefill_ledger, 0.0),
     ):
         found[phase] = {name: getattr(ledger, f"{name}_s") for name in PARTS}
         found[phase]["fixed"] = found[phase]["fixed"] + extra

@@ -64,7 +64,7 @@ def trips_share(found: dict[str, Any], row: dict[str, Any]) -> float:
     batch = batch_at([at], [chip])
     load = Workload.of(PROMPT, OUTPUT, "continuous", catalog.backends[found["backend"]])
     answer = evaluate(batch, load, compile_machines(catalog, [chip])).performance
-    fixed_s = answer.decode_ledger.fixed_s * layer_imbalance(batch)
+    fixed_s = answer.detail.decode_ledger.fixed_s * layer_imbalance(batch)
     return float((fixed_s / answer.decode_step_s)[0])
 
 
