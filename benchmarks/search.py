@@ -23,13 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.search_tables import MARKS, summary, tables
+from benchmarks.search_tables import summary, tables
 from dse.catalog import load_catalog
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
 from dse.search import Budget, Record, Result, search
 from dse.space.thin import thinned
+from tools.written import write
 
 # gp needs torch: name it to have it
 ENGINES = ("exhaustive", "pareto-local", "nsga2", "tpe", "qmc", "random")
@@ -53,7 +54,6 @@ GROWTH = (100_000, 1_000_000, 10_000_000)
 BUDGETS = (50_000, 500_000)
 RESTARTS = 4
 REACHED = 0.999
-DOC = Path(__file__).parent.parent / "docs" / "search.md"
 
 Row = dict[str, Any]
 
@@ -212,10 +212,7 @@ def main(arguments: list[str] | None = None) -> None:
         bench.growth()
     print(tables(bench.rows))
     if options.write:
-        begin, end = MARKS
-        before, _, rest = DOC.read_text(encoding="utf-8").partition(begin)
-        after = rest.partition(end)[2]
-        DOC.write_text(f"{before}{begin}{summary(bench.rows)}\n{end}{after}", encoding="utf-8")
+        write("search.md", "python -m benchmarks.search --write", summary(bench.rows).strip())
 
 
 if __name__ == "__main__":

@@ -11,10 +11,6 @@ from typing import Any
 from dse.questions.study.sure import percent
 
 Row = dict[str, Any]
-MARKS = (
-    "<!-- written by `python -m benchmarks.search --write` -->",
-    "<!-- end of what is written -->",
-)
 
 
 LOCAL, WHOLE = "pareto-local", "exhaustive"

@@ -7,7 +7,7 @@ of the output. With --write the tables of eight models and their published score
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from dse.quality.law import Coefficient, Law, Quality
 from dse.quality.laws import DEFAULT, LAWS, quality
 from dse.quality.overtraining import compute_optimal_tokens
 from dse.quality.shape import SIZES
+from tools.written import markdown
+from tools.written import write as write_page
 
 SCORE = "mmlu_percent"
 ALL = (
@@ -33,11 +35,7 @@ ALL = (
     "mmlu_source",
 )
 SCORES = Path(__file__).with_name("published_scores.csv")
-DOC = Path(__file__).parents[1] / "docs" / "quality.md"
-MARKS = (
-    "<!-- written by `python -m tools.law_tables tests/data/worked_examples.csv --write` -->",
-    "<!-- end of what it writes -->",
-)
+COMMAND = "python -m tools.law_tables tests/data/worked_examples.csv --write"
 BENCHMARKS = ("MMLU", "MMLU-Pro", "Pile")  # the last in bits a byte: less is better
 COMPUTE = (1e21, 5.76e23, 3.8e25)  # FLOP: a small run, Chinchilla, Llama 3.1 405B
 
@@ -66,11 +64,6 @@ def evaluate(table: pd.DataFrame, law: str = DEFAULT) -> Quality:
 def columns(table: pd.DataFrame) -> dict[str, Any]:
     """The columns, (n,) each, that make a `Shape`."""
     return {name: table[name].to_numpy(dtype=float) for name in SIZES}
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
-    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
 
 
 def describe(law: Law) -> str:
@@ -238,11 +231,7 @@ def main(file: str, write: bool) -> None:
         sys.exit(error.exit_code)
     published = [of(table) for of in (published_table, agreement_table, disagreements)]
     if write:
-        begin, end = MARKS
-        before, _, rest = DOC.read_text(encoding="utf-8").partition(begin)
-        after = rest.partition(end)[2]
-        text = "\n\n".join(published)
-        DOC.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+        write_page("quality.md", COMMAND, "\n\n".join(published))
         return
     for law in LAWS.values():
         click.echo(f"{describe(law)}\n")

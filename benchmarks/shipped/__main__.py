@@ -27,12 +27,8 @@ from dse.errors import NothingFeasible
 from dse.questions.export import STACKS
 from dse.schema.study import resolve_space, shipped_spaces
 from dse.study.result import Study
+from tools.written import markdown, write
 
-DOC = Path(__file__).parents[2] / "docs" / "search.md"
-MARKS = (
-    "<!-- written by `python -m benchmarks.shipped --write` -->",
-    "<!-- end of what it writes -->",
-)
 SERVED = "space|designs|refused by `check`|by `export`|written for|refused, for example"
 
 
@@ -50,15 +46,9 @@ def study_of(space: str, backend: str | None, folder: Path | None) -> Study:
         return dse.run(str(path), out=out, prove=False)
 
 
-def markdown(head: str, table: Sequence[Sequence[str]]) -> str:
-    names = head.split("|")
-    lines = [names, ["---"] * len(names), *table]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def served(found: Sequence[dict[str, Any]]) -> str:
     return markdown(
-        SERVED,
+        SERVED.split("|"),
         [
             [
                 row["space"],
@@ -97,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         found.append(servable(study))
         if offered(study.document["definition"], "hidden_size"):
             designs.append(design(study))
-    tables = [served(found), *([markdown(HEAD, rows(designs))] if designs else [])]
+    tables = [served(found), *([markdown(HEAD.split("|"), rows(designs))] if designs else [])]
     if options.json:
         for row in designs:
             row["shape"] = dict(row["shape"].values)
@@ -105,11 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         print("\n\n".join(tables))
     if options.write:
-        begin, end = MARKS
-        before, _, rest = DOC.read_text(encoding="utf-8").partition(begin)
-        text = "\n\n".join(tables)
-        after = rest.partition(end)[2]
-        DOC.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+        write("search.md", "python -m benchmarks.shipped --write", "\n\n".join(tables))
     return 1 if any(row["check"] or row["export"] for row in found) else 0
 
 

@@ -11,25 +11,18 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks.temptations.judge import Row, judge, spaces
 from dse.catalog import load_catalog
+from tools.written import markdown, write
 
 MOST_NAMED = 4  # of the rules that refuse something, in the table
-DOC = Path(__file__).parents[2] / "docs" / "search.md"
-MARKS = (
-    "<!-- written by `python -m benchmarks.temptations --write` -->\n\n",
-    "\n<!-- end of what that command writes -->",
-)
+HEAD = ("space", "points", "front", "refused", "by", "for example")
 
 
 def table(rows: Sequence[Row]) -> str:
     """Markdown."""
-    lines = [
-        "| space | points | front | refused | by | for example |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = []
     for row in rows:
         names = list(row["by"])
         by = ", ".join(f"{name} {row['by'][name]:,}" for name in names[:MOST_NAMED])
@@ -38,11 +31,9 @@ def table(rows: Sequence[Row]) -> str:
         if row["said"]:
             by = "nothing is feasible" if row["nothing_feasible"] else "the space is refused"
             example = row["said"].splitlines()[0].replace("|", "/")
-        lines.append(
-            f"| {row['space']} | {row['points']:,} | {row['front']:,} | {row['refused']:,} "
-            f"| {by + more or '–'} | {example} |"
-        )
-    return "\n".join(lines)
+        counts = (f"{row[name]:,}" for name in ("points", "front", "refused"))
+        lines.append((row["space"], *counts, by + more or "–", example))
+    return markdown(HEAD, lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,10 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows = [judge(known.get(name, name), catalog) for name in options.names or known]
     print(json.dumps({"spaces": rows}, indent=1) if options.json else table(rows))
     if options.write:
-        begin, end = MARKS
-        before, _, rest = DOC.read_text(encoding="utf-8").partition(begin)
-        after = rest.partition(end)[2]
-        DOC.write_text(f"{before}{begin}{table(rows)}{end}{after}", encoding="utf-8")
+        write("search.md", "python -m benchmarks.temptations --write", table(rows))
     return 1 if any(row["by"] for row in rows) else 0
 
 

@@ -57,7 +57,7 @@ MEASURES: Mapping[str, tuple[str, str, str]] = {
     "vocabulary": ("words of the vocabulary", "both", "all"),
     "tables_over_total": ("share of the parameters in the two tables", "high", "all"),
     "total_parameters": ("parameters in all", "high", "all"),
-    "tokens_per_active_parameter": ("training tokens over active parameters", "high", "all"),
+    "tokens_per_active_parameter": ("training tokens over active parameters", "high", "sparse"),
 }
 
 

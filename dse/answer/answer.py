@@ -62,6 +62,7 @@ from dse.answer import numbers
 from dse.answer.numbers import NONE
 
 Cell = str | float | int | bool | None
+BESIDE_ROWS, BESIDE_WIDTH = 9, 72  # rows and characters of a table beside a picture
 FORMATS = ("json", "csv", "xlsx", "md", "html")
 
 
@@ -135,6 +136,12 @@ class Table:
         """One row for each of `items`, whose columns say how their values follow from it."""
         rows = [{column.key: column.value(item) for column in columns} for item in items]
         return cls(name, caption, columns, rows, notes, on_console, shaded)
+
+    @property
+    def fits_beside(self) -> bool:
+        """Whether it has room beside a picture on one screen."""
+        widths = [max(map(len, cells)) for cells in zip(self.titles, *self.texts(), strict=True)]
+        return 0 < len(self.rows) <= BESIDE_ROWS and sum(widths) + 2 * len(widths) <= BESIDE_WIDTH
 
     @property
     def titles(self) -> list[str]:
@@ -247,14 +254,13 @@ class Section:
 class Opening:
     """The first screen of a page, and nothing else on it: what was asked in a line, the decision in
     one sentence, a picture, a small table and a line on how sure it is. The sentences and tables of
-    the answer say all of it too, which other formats show; a page has them behind a click, in the
-    section `FULL`."""
+    the answer say all of it too, which other formats show; a page has them behind a click."""
 
     asked: str
     headline: str
     figure: Figure
-    table: Table
-    sure: str
+    table: Table | None
+    sure: str = ""
 
 
 FULL = "designs"
@@ -339,7 +345,18 @@ class Answer:
     @property
     def figures(self) -> list[Figure]:
         first = [self.opening.figure] if self.opening else []
-        return first + [block for block in self._all() if isinstance(block, Figure)]
+        drawn = (block for block in self._all() if isinstance(block, Figure))
+        return first + [figure for figure in drawn if figure not in first]
+
+    @property
+    def first_screen(self) -> Opening | None:
+        """The opening; without one, the headline with the first picture, the first table that fits
+        beside it and the first line on how sure the answer is. None without a picture."""
+        if self.opening or not self.figures:
+            return self.opening
+        beside = next((one for one in self.tables if one.on_console and one.fits_beside), None)
+        sure = f"How sure: {self.certainty[0]}" if self.certainty else ""
+        return Opening(self.asked, self.headline, self.figures[0], beside, sure)
 
     def to_text(self, width: int = 100) -> str:
         """Sentences and tables within `width` columns."""

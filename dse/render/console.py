@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dse.answer.answer import Answer, Block, Commands, Explorer, Facts, Notes, Section, Table
 from dse.answer.shell import continued
+from dse.render.characters import scatter_text
 from dse.render.plain_table import table_text
 
 
@@ -15,6 +16,8 @@ def answer_text(answer: Answer, width: int = 100) -> str:
     nothing but the verb was asked, the answer is the first line."""
     first, *rest = [*([answer.asked] if answer.asked else []), answer.headline, *answer.sentences]
     parts = [wrapped(first, width, "  "), *(wrapped(f"- {text}", width, "  ") for text in rest)]
+    if answer.opening and "range" in answer.opening.figure.plotly["layout"]["xaxis"]:
+        parts += ["", scatter_text(answer.opening.figure, width)]
     parts += blocks_text(answer.blocks, width)
     for title, texts in (("How sure:", answer.certainty), ("Rests on:", answer.rests)):
         if texts:

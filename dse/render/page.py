@@ -12,7 +12,7 @@ from itertools import groupby
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dse.answer.answer import Answer, Block, Column, Table
+from dse.answer.answer import Answer, Block, Column, Section, Table
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import kind_of
 
@@ -35,12 +35,15 @@ UNITS = {
 }
 # Elements whose text is no prose: it is copied, clicked or already an explanation.
 UNEXPLAINED = ("a", "abbr", "b", "button", "code", "h1", "select", "summary")
+SILENT = re.compile('class="(glossary|bar)"')
 
 
 def answer_html(answer: Answer) -> str:
     """The page of an answer: the sentences, the pictures, the tables, what it rests on, the command
     and the words that it uses, each explained at its first use and once in a list."""
     figures = {figure.name: figure.plotly for figure in answer.figures}
+    first = answer.first_screen
+    shown = () if first is None else (first.figure, first.table)
     explorer = answer.explorer
     data = {} if explorer is None else {"front": explorer.data}
     scripts = ("common.js", "parallel.js", "explorer.js", "answer.js")
@@ -49,6 +52,8 @@ def answer_html(answer: Answer) -> str:
         .get_template("answer.html")
         .render(
             answer=answer,
+            first=first,
+            blocks=_without(answer.blocks, shown),
             plotly=template_text(PLOTLY) if figures or explorer else "",
             page_json=script_json({"figures": figures, **data}),
             script=template_text(*(scripts if explorer else ("common.js", "answer.js"))),
@@ -99,6 +104,19 @@ def answer_cell(answer: Answer) -> str:
             ).format(alone)
         )
     return str(Markup("").join(parts))
+
+
+def _without(blocks: Sequence[Block], shown: Sequence[Block | None]) -> list[Block]:
+    """The blocks but those that the first screen has, also inside of sections."""
+    found: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Section):
+            left = _without(block.blocks, shown)
+            if left or not block.blocks:
+                found.append(replace(block, blocks=left))
+        elif not any(block is one for one in shown):
+            found.append(block)
+    return found
 
 
 def _of_kind(blocks: Sequence[Block], *kinds: str) -> list[Block]:
@@ -172,7 +190,7 @@ class Explainer:
             if part.startswith("</"):
                 if inside and inside[-1] == tag:
                     inside.pop()
-            elif tag in UNEXPLAINED or inside[-1:] == [tag] or 'class="glossary"' in part:
+            elif tag in UNEXPLAINED or inside[-1:] == [tag] or SILENT.search(part):
                 inside.append(tag)
         return "".join(parts)
 

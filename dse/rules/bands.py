@@ -71,7 +71,7 @@ class Band(NamedTuple):
                 yield Part(_beyond(value, low, high, outside), self._words(value))
 
     def _words(self, value: Floats) -> Callable[[int], str]:
-        return lambda i: f"{self.title} {value[i]:.4g}"
+        return lambda i: f"{self.title} {_number(value[i])}"
 
     def says(self) -> str:
         kinds = {"dense": self.dense, "sparse": self.sparse}
@@ -95,8 +95,14 @@ def _beyond(value: Floats, low: Floats | float, high: Floats | float, outside: F
 
 def _between(low: float, high: float) -> str:
     if high == inf:
-        return f"of {low:.4g} or more"
-    return f"of {high:.4g} or less" if low == OPEN else f"of {low:.4g} to {high:.4g}"
+        return f"of {_number(low)} or more"
+    if low == OPEN:
+        return f"of {_number(high)} or less"
+    return f"of {_number(low)} to {_number(high)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if 1e4 <= value < 1e6 else f"{value:.4g}"
 
 
 def _whole(of: Callable[[Case], Floats]) -> Measure:
@@ -117,6 +123,11 @@ def _each(
                 yield of(case, block), used & (block[present] > 0.0) if present else used
 
     return measure
+
+
+def _tokens(case: Case) -> Measured:
+    if case.tokens is not None:
+        yield case.tokens / case.parameters.active, ~np.isnan(case.tokens)
 
 
 def _over_hidden(width: Callable[[Block], Floats]) -> Callable[[Case, Block], Floats]:
@@ -210,6 +221,8 @@ BANDS = (
          (OPEN, 0.2756), (OPEN, 0.2756), True),
     Band("total_parameters", "parameters in all", _whole(lambda c: c.parameters.total),
          (OPEN, 1.573e12), (OPEN, 1.573e12)),
+    Band("tokens_per_active_parameter", "training tokens over active parameters", _tokens,
+         (OPEN, 36435.0), (OPEN, 11835.0)),
 )
 # fmt: on
 

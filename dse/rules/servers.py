@@ -6,20 +6,14 @@ documentation, quantization; SGLang 0.5.23 documentation, quantized KV cache.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from dse.rules.case import Case
-from dse.rules.kinds import SERVERS, SGLANG, TRTLLM, VLLM, Found, Part, rule, whole
+from dse.rules.kinds import SERVERS, TRTLLM, VLLM, Found, Part, rule, whole
 from dse.schema.dtypes import DTYPES
 
-# Formats of the KV cache that each has a name for, beside 16 bits.
-CACHES: Mapping[str, tuple[str, ...]] = {
-    VLLM: ("fp8", "nvfp4"),
-    SGLANG: ("fp8", "nvfp4"),
-    TRTLLM: ("fp8", "nvfp4"),
-}
+# Formats of the KV cache that each of the three has a name for, beside 16 bits.
+CACHES = ("fp8", "nvfp4")
 
 
 @rule(
@@ -31,7 +25,7 @@ CACHES: Mapping[str, tuple[str, ...]] = {
 )
 def CACHE(case: Case) -> Found:
     if case.named in SERVERS:
-        known = np.array([name in ("bf16", *CACHES[case.named]) for name in DTYPES])
+        known = np.array([name in ("bf16", *CACHES) for name in DTYPES])
         cache = case.batch.kv_dtype
         yield Part(~known[cache], lambda i: f"a cache in {DTYPES[cache[i]]}")
 

@@ -111,7 +111,7 @@ class Cost:
 class Costs:
     """The inputs by name, those of single chips by chip and name. `all_in_power` are chips whose
     published system power is at the facility's meter, `whole_machines` those that need no server.
-    `files` are the user's own that are in it."""
+    `files` are the user's own that are in it; documents name them without their folders."""
 
     inputs: Mapping[str, Cost] = field(default_factory=dict)
     chips: Mapping[str, Mapping[str, Cost]] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Costs:
             },
             "all_in_power": sorted(self.all_in_power),
             "whole_machines": sorted(self.whole_machines),
-            "files": list(self.files),
+            "files": [Path(file).name for file in self.files],
         }
 
     def values(self) -> dict[str, Any]:

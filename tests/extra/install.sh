@@ -1,7 +1,12 @@
 #!/bin/sh
-# Installs what the tests marked `extra` need and this machine lacks: Chromium, PostgreSQL and
-# MariaDB (Debian's packages). The tests start a server of their own; none needs to run.
+# Installs what the tests marked `extra` need and this machine lacks: axe-core (npm), Chromium,
+# PostgreSQL and MariaDB (Debian's packages). The tests start a server of their own; none needs to
+# run.
 set -eu
+axe="$(dirname "$0")/node_modules/axe-core"
+if [ ! -d "$axe" ] && command -v npm >/dev/null 2>&1; then
+    npm install --silent --no-save --prefix "$(dirname "$0")" axe-core@4
+fi
 missing=""
 command -v chromium >/dev/null 2>&1 || missing="chromium fonts-dejavu-core"
 if ! command -v initdb >/dev/null 2>&1 && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then

@@ -279,6 +279,42 @@ def test_filter_narrows_pictures_and_table(browser: Browser, report: str) -> Non
     assert browser.problems == []
 
 
+def test_a_limit_narrows_the_front_and_the_address_keeps_the_view(
+    browser: Browser, report: str
+) -> None:
+    browser.open(report)
+    metric = "predicted_loss"
+    values = sorted({item["metrics"][metric] for item in items()}, reverse=True)
+    slider = f"document.querySelector('#limits input[data-key={metric}]')"
+    middle = len(values) // 2
+    browser.run(f"{slider}.value = {middle}; {slider}.dispatchEvent(new Event('change'))")
+    browser.settle()
+    kept = sum(item["metrics"][metric] <= values[middle] for item in items())
+    assert abs(browser.run(ROWS) - kept) <= 2
+    assert browser.run(ROWS) < len(items())
+    browser.run("document.querySelectorAll('#rows tbody tr')[1].click()")
+    browser.run("document.getElementById('keep').click()")
+    browser.run("document.querySelectorAll('#rows tbody tr')[0].click()")
+    browser.settle()
+    title = browser.run("document.querySelector('#selected h3').textContent")
+    assert title.count("Point") == 2
+    lines = "[...document.querySelectorAll('#selected dl div')]"
+    assert browser.run(f"{lines}.every((line) => line.children.length === 3)")
+    rows, address = browser.run(ROWS), browser.run("location.href")
+    browser.open("about:blank")
+    browser.open(address)
+    assert browser.run(ROWS) == rows
+    assert browser.run(f"Number({slider}.value)") == middle
+    assert browser.run("document.querySelector('#selected h3').textContent") == title
+    browser.run("document.getElementById('reset').click()")
+    browser.settle()
+    assert browser.run(ROWS) == len(items())
+    browser.open("about:blank")
+    browser.open(f"{report}#x=<img>&off.chip=nothing&end.__proto__=1&end.{metric}=x&point=-3")
+    assert browser.run(ROWS) == len(items())
+    assert browser.problems == []
+
+
 def drag(browser: Browser, key: str, start: float, end: float) -> None:
     """Drags along an axis of the parallel coordinates, from share `start` of it to `end`."""
     box = browser.run(

@@ -107,12 +107,22 @@ def test_a_search_keeps_inside_unless_it_may_not() -> None:
 
 
 def test_text_is_finite() -> None:
-    """1e24 FLOP train 3.5B active parameters on 48T tokens, more than there are unless said."""
-    model = {**SPACE["model"], "num_hidden_layers": [32], "moe_intermediate_size": [1024]}
+    """1.5e24 FLOP train 5.1B active parameters on 49T tokens, more than there are unless said."""
+    model = {**SPACE["model"], "num_hidden_layers": [32], "moe_intermediate_size": [2048]}
+    space = {**SPACE, "training_compute": "1.5e24 FLOP", "model": model}
     with pytest.raises(NothingFeasible, match="unique_tokens"):
-        dse.run({**SPACE, "model": model}, engine="exhaustive")
-    study = dse.run({**SPACE, "model": model, "unique_tokens": "200T"}, engine="exhaustive")
-    assert len(study.front.to_pandas())
+        dse.run(space, engine="exhaustive")
+    study = dse.run({**space, "unique_tokens": "200T"}, engine="exhaustive")
+    assert (study.front.to_pandas()["training_tokens"] > 40e12).all()
+
+
+def test_no_search_trains_a_small_model_longer_than_published_ones() -> None:
+    """1e24 FLOP train 3.5B active parameters on 13,700 tokens each."""
+    model = {**SPACE["model"], "num_hidden_layers": [32], "moe_intermediate_size": [1024]}
+    space = {**SPACE, "model": model, "unique_tokens": "200T"}
+    with pytest.raises(NothingFeasible, match="training tokens over active parameters 13,7"):
+        dse.run(space, engine="exhaustive")
+    assert len(dse.run({**space, "allow_extrapolation": True}, engine="exhaustive").front)
 
 
 def test_a_point_again_reads_no_more_text_than_its_study() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import search as benchmark
-from benchmarks.search_tables import MARKS, tables
+from benchmarks.search_tables import tables
+from tools import written
 
 ONE = ("--spaces", "deploy-llama-3-70b", "--engines", "exhaustive,pareto-local", "--seeds", "2")
 
@@ -35,8 +36,9 @@ def test_rows_are_measured_once_and_printed(
 
 def test_the_page_takes_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "search.md"
-    page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n")
-    monkeypatch.setattr(benchmark, "DOC", page)
+    begin = "<!-- written by `python -m benchmarks.search --write` -->"
+    page.write_text(f"before\n{begin}\nold\n{written.END}\nafter\n")
+    monkeypatch.setattr(written, "DOCS", tmp_path)
     benchmark.main([*ONE, "--only-engines", "--write"])
     text = page.read_text()
     assert text.startswith("before\n")

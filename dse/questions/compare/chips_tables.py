@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dse import units
-from dse.answer.answer import Answer, Table, side_by_side, table_of
+from dse.answer.answer import Answer, Cell, Column, Figure, Opening, Table, side_by_side, table_of
 from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import label
 from dse.answer.numbers import NONE, dollars, show, show_as
+from dse.answer.plots import marks, metric_axis, scaled
 from dse.problem.words import SHOWN, heading
 from dse.questions.compare.chips_words import estimated, hypothetical_lines, lead
 from dse.questions.compare.roofs import roof_figures
@@ -48,6 +50,8 @@ METRICS = (
     "mfu",
     "mbu",
 )
+PRICE = "usd_per_million_total_tokens"
+FEW = ("ttft_s", "tpot_s", PRICE, "joules_per_output_token")
 WORDS = {
     "roof": "the most that a chip can do at an intensity: memory bandwidth times the intensity, "
     "up to its peak arithmetic",
@@ -74,20 +78,55 @@ def chips_answer(document: dict[str, Any], command: str = "") -> Answer:
             _operator_table(points, "prefill", "Prefill of one prompt"),
             _operator_table(points, "decode", "Decode step"),
         ]
+    drawn = roof_figures(document)
+    first = Opening(asked, said[0], _speed(points), _few(points)) if drawn else None
     return Answer(
         question="compare",
         title=" and ".join(filter(None, (", ".join(ids[:-1]), ids[-1]))),
         asked=asked,
         headline=said[0],
         sentences=[*said[1:], *hypothetical_lines(document)],
-        blocks=(*roof_figures(document), *made),
+        blocks=(*drawn, *made),
         command=command,
         document=document,
         data=(
             table_of("data", [_data_row(chip, document["points"]) for chip in document["chips"]]),
         ),
         words=WORDS,
+        opening=first,
     )
+
+
+def _speed(points: Sequence[Json]) -> Figure:
+    """Every feasible chip by what a token costs and takes; without prices by the time to the first
+    one."""
+    points = [point for point in points if point["feasible"]] or points
+    priced = all(point["metrics"][PRICE] is not None for point in points)
+    across, up = PRICE if priced else "ttft_s", "tpot_s"
+    x, y = (scaled(name, [point["metrics"][name] for point in points]) for name in (across, up))
+    data = [marks(k, point["chip"], [x[k]], [y[k]]) for k, point in enumerate(points)]
+    layout = {"xaxis": metric_axis(across), "yaxis": metric_axis(up)}
+    what = f"{label(across).text} and {label(up).text}"
+    return Figure(
+        "speed",
+        f"{what[0].upper()}{what[1:]}",
+        {"data": data, "layout": layout},
+        f"Each mark is a chip, by {what}; lower is better in both.",
+    )
+
+
+def _few(points: Sequence[Json]) -> Table:
+    columns = [Column("chip", "chip", of=_named)]
+    columns += [Column(name, label(name).short, name, of=_metric(name)) for name in FEW]
+    return Table.of("few", "", points, columns)
+
+
+def _named(point: Json) -> str:
+    return f"{point['chip']}{'' if point['feasible'] else ' (infeasible)'}"
+
+
+def _metric(name: str) -> Callable[[Json], Cell]:
+    return lambda point: point["metrics"][name]
 
 
 def _titles(first: str, ids: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Column, Commands, Figure, Table, table_of
+from dse.answer.answer import Answer, Block, Column, Commands, Figure, Opening, Table, table_of
 from dse.answer.numbers import percent, share, show
 from dse.answer.palette import BLUE, VERMILION, hatch, plain
 from dse.economics.priced import price_documents, price_parts
@@ -17,6 +17,7 @@ from dse.questions.risk.words import MEANING, is_held
 
 Json = Mapping[str, Any]
 MOST = 6  # measurements that are shown
+FEW = 8  # choices on the first screen
 WORDS = {
     "draw": "one guess of all that is not known: prices, errors of the model, demand",
     "choice": "a chip in the configuration that is cheapest on it at the prediction",
@@ -35,8 +36,9 @@ WORDS = {
 def risk_answer(found: Risk, command: str = "") -> Answer:
     made = document(found)
     steps = made["measure_next"][0]["commands"] if made["measure_next"] else []
-    blocks: list[Block] = [_margin(made)] if len(made["choices"]) > 1 else []
-    blocks.append(_choices(found, made))
+    asked, several = f"{made['title']}: {made['asked']}", len(made["choices"]) > 1
+    first = Opening(asked, made["answer"][0], _margin(made), _often(made)) if several else None
+    blocks: list[Block] = [_choices(found, made)]
     if made["measure_next"]:
         blocks.append(_measurements(made))
     if made["prices"]:
@@ -49,7 +51,7 @@ def risk_answer(found: Risk, command: str = "") -> Answer:
     return Answer(
         question="risk",
         title=f"How sure: {made['title']}",
-        asked=f"{made['title']}: {made['asked']}",
+        asked=asked,
         headline=made["answer"][0],
         sentences=made["answer"][1:],
         blocks=blocks,
@@ -58,12 +60,29 @@ def risk_answer(found: Risk, command: str = "") -> Answer:
         document=made,
         data=(table_of("data", _with_ends(made["choices"])),),
         words=WORDS,
+        opening=first,
     )
 
 
 def _with_ends(rows: Sequence[Json]) -> list[dict[str, Any]]:
     """Rows with the ends of their interval as `low` and `high`."""
     return [{**row, "low": row["interval"][0], "high": row["interval"][1]} for row in rows]
+
+
+def _by_chance(made: Json) -> list[Json]:
+    return sorted(made["choices"], key=lambda row: -row["chance_first"])
+
+
+def _often(made: Json) -> Table:
+    """The first few choices in four columns."""
+    metric = made["objective"]
+    columns = (
+        Column("name", "take"),
+        Column("predicted", SHORT.get(metric) or metric, metric),
+        Column("chance_first", "best in", "share", bar=True, explain="share of the draws"),
+        Column("expected_regret", "gives away", "share", explain="over the best of each draw"),
+    )
+    return Table.of("often", "", _by_chance(made)[:FEW], columns)
 
 
 def _choices(found: Risk, made: Json) -> Table:
@@ -76,7 +95,7 @@ def _choices(found: Risk, made: Json) -> Table:
     return Table.of(
         "choices",
         "Choices, the one most often first on top",
-        sorted(made["choices"], key=lambda row: -row["chance_first"]),
+        _by_chance(made),
         (
             Column("words", "choice, as predicted"),
             Column("efficiency", "laws"),

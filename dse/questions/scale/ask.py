@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dse import units
-from dse.answer.answer import Answer
+from dse.answer.answer import Answer, Opening
 from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError
@@ -17,8 +17,8 @@ from dse.problem.loads import served
 from dse.questions.estimate.ask import known_dtypes, published_drafts
 from dse.questions.scale.answer import Asked, Scaled, document, scaled
 from dse.questions.scale.figures import figures
-from dse.questions.scale.tables import size_data, tables
-from dse.questions.scale.words import WORDS, asked_words, lead
+from dse.questions.scale.tables import beside, size_data, tables
+from dse.questions.scale.words import WORDS, asked_words, how_sure, lead
 from dse.schema.backend import find_backend
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
@@ -133,19 +133,21 @@ def _answer(answers: Sequence[Scaled], *, with_stages: bool, command: str) -> An
     which the page always has."""
     sentences = lead(answers)
     found = document(answers, sentences)
+    asked, drawn = f"{found['model']}, {asked_words(found)}", figures(answers)
     shown = [one for answer in answers for one in tables(answer, with_stages=with_stages)]
     return Answer(
         question="scale",
         title=f"Scale up or scale out: {found['model']}",
-        asked=f"{found['model']}, {asked_words(found)}",
+        asked=asked,
         headline=sentences[0],
         sentences=sentences[1:],
-        blocks=(*figures(answers), *shown),
+        blocks=(*drawn[1:], *shown),
         rests=tuple(dict.fromkeys(text for answer in answers for text in answer.assumed)),
         command=command,
         document=found,
         data=(size_data(answers),),
         words=WORDS,
+        opening=Opening(asked, sentences[0], drawn[0], beside(answers), how_sure(answers)),
     )
 
 

@@ -65,6 +65,33 @@ def size_data(answers: Sequence[Scaled]) -> Table:
     return Table("data", "Every size", [Column(key, key) for key in rows[0]], rows)
 
 
+def beside(answers: Sequence[Scaled]) -> Table:
+    """How far to scale up each chip, in five columns."""
+
+    def cheapest(one: Scaled) -> Cell:
+        found = (row for row in one.replicas if row.chips == one.replicas_of)
+        return next((row.usd_per_million_total_tokens for row in found), None)
+
+    columns = (
+        Column("chip", "an instance of"),
+        Column("chips", "for one user", "count"),
+        Column("tpot_s", "a token", "tpot_s"),
+        Column("replica", "for many", "count", explain="past it, more instances give more"),
+        Column(PRICE, "$/M tokens", PRICE),
+    )
+    rows = [
+        {
+            "chip": one.subject.chip,
+            "chips": one.ceiling.chips or one.ceiling.minimum_chips,
+            "tpot_s": one.ceiling.tpot_s or one.ceiling.minimum_tpot_s,
+            "replica": one.replicas_of,
+            PRICE: cheapest(one),
+        }
+        for one in answers
+    ]
+    return Table("instances", "", columns, rows, ("Chips of one instance.",))
+
+
 def _sizes(answer: Scaled) -> Table:
     return Table.of(
         f"sizes {answer.subject.chip}",

@@ -9,7 +9,7 @@ from typing import Any
 from dse.answer.numbers import dollars, plain, share, time
 from dse.questions.scale.answer import Scaled
 from dse.questions.scale.experts import expert_answer
-from dse.questions.scale.sizes import GAIN_PER_DOUBLING
+from dse.questions.scale.sizes import GAIN_PER_DOUBLING, Point
 from dse.questions.scale.uniform import Evenness
 
 # Terms that the pages explain besides the common ones.
@@ -96,6 +96,21 @@ def _summary(answer: Scaled) -> str:
     return f"{sentence}, at {dollars(usd)} against {dollars(other)} per million tokens."
 
 
+def how_sure(answers: Sequence[Scaled]) -> str:
+    """The interval of one user's time on each chip, at the ceiling."""
+    said = []
+    for one in answers:
+        at = one.ceiling.chips or one.ceiling.minimum_chips
+        single = next((row.single for row in one.sizes if row.chips == at), None)
+        said += [f"a token on {one.subject.chip} {_interval(single)}"] if single else []
+    return f"How sure: {', '.join(said)}." if said else ""
+
+
+def _interval(single: Point | None) -> str:
+    ends = single and map(time, single.tpot_interval)
+    return "80% interval {} to {}".format(*ends) if ends else ""
+
+
 def _one_user(answer: Scaled) -> str:
     found, start = answer.ceiling, f"One user on {answer.subject.chip}:"
     runs = {row.chips: row.single for row in answer.sizes if row.single is not None}
@@ -106,9 +121,8 @@ def _one_user(answer: Scaled) -> str:
             f"{start} no ceiling shows in what runs and was looked at, {min(runs)} to {max(runs)} "
             f"chips ({time(found.minimum_tpot_s)} on {found.minimum_chips})."
         )
-    interval, more, best = "", "", ""
-    if at := runs.get(found.chips):
-        interval = " (80% interval {} to {})".format(*map(time, at.tpot_interval))
+    more, best, said = "", "", _interval(runs.get(found.chips))
+    interval = said and f" ({said})"
     if found.chips > found.smallest_chips:
         speed = plain(found.smallest_tpot_s / found.tpot_s)
         more = f", {speed} x as fast as on {found.smallest_chips}, the fewest that hold the model"

@@ -10,7 +10,7 @@ const by = Object.fromEntries(columns.map((column) => [column.key, column]));
 const numeric = columns.filter((column) => column.number && !column.axes_only);
 const chips = by.chip.levels;
 const all = data.point.map((_, row) => row);
-const state = { x: data.x, y: data.y, off: {}, offered: all, rows: all, sort: null, descending: false, picked: null };
+const state = { x: data.x, y: data.y, off: {}, ends: {}, offered: all, rows: all, sort: null, descending: false, picked: null, kept: null };
 
 const number = (value) => {
   if (value === null) return "–";
@@ -218,19 +218,24 @@ function drawSelected() {
   const box = element("selected");
   box.hidden = state.picked === null;
   if (box.hidden) return;
-  box.querySelector("h3").textContent = "Point " + data.point[state.picked];
+  const rows = [state.kept, state.picked].filter((row, k) => k || (row !== null && row !== state.picked));
+  box.querySelector("h3").textContent = rows.map((row) => "Point " + data.point[row]).join(" beside ");
   const list = box.querySelector("dl");
   list.replaceChildren();
-  for (const [name, value] of facts(state.picked)) {
+  for (const column of factColumns) {
+    const values = rows.map((row) => show(column, row));
+    if (values.every((value) => value === "" || value === "–")) continue;
     const line = make("div", undefined, list);
-    make("dt", name, line);
-    make("dd", value, line);
+    make("dt", column.label, line);
+    for (const value of values) make("dd", value, line);
+    if (new Set(values).size > 1) line.className = "differs";
   }
   box.querySelector("code").textContent = "dse estimate --detail " + data.study + " " + data.point[state.picked];
 }
 
 function pick(row) {
   state.picked = row;
+  remember();
   drawFront();
   drawParallel();
   drawTable();
@@ -247,8 +252,35 @@ actions.pick = (point) => {
   element("selected").scrollIntoView({ block: "center" });
 };
 
+const upward = (column) => column.axis.includes("higher is better");
+const offered = (row) => Object.entries(state.off).every(([key, off]) => !off.has(by[key].values[row])) && Object.entries(state.ends).every((end) => within(end, row));
+const within = ([key, end], row) => by[key].values[row] !== null && (upward(by[key]) ? by[key].values[row] >= end : by[key].values[row] <= end);
+
+// What is chosen stands in the address, so that a view can be sent; only known values are read back.
+function remember() {
+  const found = new URLSearchParams({ x: state.x, y: state.y });
+  for (const [key, off] of Object.entries(state.off)) for (const level of off) found.append("off." + key, level);
+  for (const [key, end] of Object.entries(state.ends)) found.set("end." + key, end);
+  if (state.picked !== null) found.set("point", data.point[state.picked]);
+  if (state.kept !== null) found.set("beside", data.point[state.kept]);
+  history.replaceState(null, "", "#" + found);
+}
+function recall() {
+  const found = new URLSearchParams(location.hash.slice(1));
+  for (const key of ["x", "y"]) if (numeric.includes(by[found.get(key)])) state[key] = found.get(key);
+  for (const [name, value] of found) {
+    const [what, key] = [name.split(".", 1)[0], name.slice(name.indexOf(".") + 1)];
+    if (what === "off" && state.off[key] && by[key].levels.includes(value)) state.off[key].add(value);
+    if (what === "end" && data.objectives.includes(key) && Number.isFinite(Number(value))) state.ends[key] = Number(value);
+  }
+  const row = (name) => (found.has(name) ? data.point.indexOf(Number(found.get(name))) : -1);
+  if (row("point") >= 0) state.picked = row("point");
+  if (row("beside") >= 0) state.kept = row("beside");
+}
+
 function filter() {
-  state.offered = all.filter((row) => Object.entries(state.off).every(([key, off]) => !off.has(by[key].values[row])));
+  remember();
+  state.offered = all.filter(offered);
   state.rows = parallel ? state.offered.filter((row) => parallel.inside(row)) : state.offered;
   drawFront();
   drawParallel();
@@ -263,8 +295,28 @@ function buildControls() {
       const option = make("option", column.label, select);
       option.value = column.key;
     }
-    select.value = state[key];
-    select.addEventListener("change", () => { state[key] = select.value; drawFront(); });
+    select.addEventListener("change", () => { state[key] = select.value; remember(); drawFront(); });
+  }
+  for (const column of data.objectives.map((key) => by[key])) {
+    const values = [...new Set(column.values.filter((value) => value !== null))].sort((a, b) => (upward(column) ? a - b : b - a));
+    if (values.length < 2) continue;
+    const caption = make("label", column.label + (upward(column) ? " at least " : " at most "), element("limits"));
+    const said = make("output", undefined, caption);
+    const slider = make("input", undefined, caption);
+    Object.assign(slider, { type: "range", min: 0, max: values.length - 1, step: 1 });
+    slider.dataset.key = column.key;
+    const tell = () => { said.textContent = number(values[slider.value]) + " "; };
+    slider.show = () => {
+      const end = state.ends[column.key];
+      slider.value = end === undefined ? 0 : Math.max(0, values.findLastIndex((value) => (upward(column) ? value <= end : value >= end)));
+      tell();
+    };
+    slider.addEventListener("input", tell);
+    slider.addEventListener("change", () => {
+      if (Number(slider.value)) state.ends[column.key] = values[slider.value];
+      else delete state.ends[column.key];
+      filter();
+    });
   }
   for (const key of ["decision", "chip", "weights", "kv", "kind"]) {
     if (!by[key] || by[key].levels.length < 2) continue;
@@ -275,7 +327,6 @@ function buildControls() {
       const caption = make("label", undefined, set);
       const box = make("input", undefined, caption);
       box.type = "checkbox";
-      box.checked = true;
       box.dataset.key = key;
       box.value = level;
       caption.append(" " + level);
@@ -284,12 +335,21 @@ function buildControls() {
   }
   for (const button of document.querySelectorAll(".reset")) {
     button.addEventListener("click", () => {
-      for (const box of document.querySelectorAll("#filters input")) box.checked = true;
       for (const off of Object.values(state.off)) off.clear();
+      state.ends = {};
       if (parallel) parallel.clear();
+      showControls();
       filter();
     });
   }
+  element("keep").addEventListener("click", () => { state.kept = state.picked; remember(); drawSelected(); });
+}
+
+// The controls as the state has them.
+function showControls() {
+  for (const key of ["x", "y"]) element("axis-" + key).value = state[key];
+  for (const box of document.querySelectorAll("#filters input")) box.checked = !state.off[box.dataset.key].has(box.value);
+  for (const slider of document.querySelectorAll("#limits input")) slider.show();
 }
 
 function drawAll() {
@@ -302,7 +362,12 @@ const wholeTable = () => tsv([["point", ...tableColumns.map((column) => column.l
   ...sorted().map((row) => [data.point[row], ...tableColumns.map((column) => column.values[row] ?? "")])]);
 
 buildControls();
+if (location.hash.includes("=")) recall();
+showControls();
+state.offered = all.filter(offered);
+state.rows = state.offered;
 drawTable();
+drawSelected();
 copyButton(element("rows"), wholeTable);
 drawAll();
 draws.push(() => { drawTable(); drawAll(); });
