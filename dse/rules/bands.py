@@ -126,8 +126,9 @@ def _each(
 
 
 def _tokens(case: Case) -> Measured:
-    if case.tokens is not None:
-        yield case.tokens / case.parameters.active, ~np.isnan(case.tokens)
+    if case.models is not None:
+        tokens = case.models.tokens
+        yield tokens / case.parameters.active, ~np.isnan(tokens)
 
 
 def _over_hidden(width: Callable[[Block], Floats]) -> Callable[[Case, Block], Floats]:
