@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+# A terminal acts on these, whoever wrote them; a new line and a tabulator are text.
+_CONTROL = {k: f"\\x{k:02x}" for k in (*range(32), *range(127, 160)) if chr(k) not in "\n\t"}
+
+
+def printable(text: str) -> str:
+    """The text with its control characters escaped."""
+    return text.translate(_CONTROL)
+
 
 class DseError(Exception):
     """A failure that the user can act on; never shown as a traceback."""

@@ -161,9 +161,9 @@ def _backtest(document: dict[str, Any]) -> list[str]:
         "(*assumed*), and with factors and intervals that have seen no row of its family. A format "
         "that the older chip does not compute in takes the fractions of fp8. `class_gpu` is the "
         "median of NVIDIA's chips, later ones among them; `class_mi300x` has in addition the "
-        "chip's best published matrix product and all-reduce. Forms, backend files and the choices "
-        "above are today's. Beside it, today's fit with the chip's own kernel laws and without its "
-        "serving rows.",
+        "chip's best published matrix product, and AMD's times of all-reduces, experts and "
+        "block-scaled products. Forms, backend files and the choices above are today's. Beside it, "
+        "today's fit with the chip's own kernel laws and without its serving rows.",
         "",
         *_table(BACKTEST_HEADER, backtest_rows(cases)),
         *(f"- {escape(line)}" for line in backtest_words(cases)),

@@ -31,11 +31,13 @@ from dse.accuracy.tables import (
 )
 from dse.accuracy.training_fit import cross_validate_training
 from dse.accuracy.training_points import estimate_training
-from dse.catalog import MEASUREMENTS, Catalog
+from dse.catalog import MEASUREMENTS, Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError, StorageError
+from dse.schema.system import ON_PCIE
 
 TRAINING = "training.csv"
+WIDE = 4  # tensor-parallel cards from which the host's lanes carry the collectives
 SHIPPED = ("inference.csv", "disaggregated.csv", TRAINING)
 
 
@@ -153,8 +155,16 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
     """The scores that join several metrics or chips, of serving alone."""
     scored = scored[~training_rows(scored)]
     tpot = scored[scored["metric"] == "tpot_s"]
+    chips = load_catalog().chips
+    cdna3 = tpot["chip"].isin([chip.id for chip in chips.values() if chip.family == "cdna3"])
+    degree = scored["tp"] if "tp" in scored else pd.Series("", index=scored.index)
+    wide = pd.to_numeric(degree, errors="coerce") >= WIDE
+    cards = wide & scored["chip"].isin([name for name in chips if _on_pcie(name)])
+    cards &= ~scored["metric"].isin(("ttft_s", "e2e_s"))
     return {
-        "static_all": together(scored, "static"),
+        "static_all": together(scored[scored["serving"] == "static"], "static"),
+        "cdna3": together(tpot[cdna3]),
+        "pcie": together(scored[cards]),
         "rank_correlation": {
             "metric": "tpot_s",
             "rows": len(tpot),
@@ -162,6 +172,12 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
         },
         "speed_up": speed_up(scored),
     }
+
+
+def _on_pcie(chip: str) -> bool:
+    """Whether the chips of its default system are joined by the host's lanes alone."""
+    catalog = load_catalog()
+    return catalog.systems[catalog.chips[chip].system].levels[0].topology in ON_PCIE
 
 
 def cross_validated(

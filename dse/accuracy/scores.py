@@ -92,10 +92,9 @@ def rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> float | Non
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-def together(table: pd.DataFrame, serving: str) -> dict[str, Any] | None:
-    """One score over all metrics of a serving, every group counted whatever its rows; metrics of
-    different units have no rank correlation. None without rows."""
-    part = table[table["serving"] == serving]
+def together(part: pd.DataFrame, serving: str = "all") -> dict[str, Any] | None:
+    """One score over all metrics of rows of one `serving` or of `all`, every group counted whatever
+    its rows; metrics of different units have no rank correlation. None without rows."""
     if part.empty:
         return None
     of = {"metric": "all", "serving": serving, "by": "all", "key": "all"}

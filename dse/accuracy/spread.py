@@ -19,7 +19,7 @@ from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
 
 # Of a stock launch at most: of few sources, the one that is left may be an outlier.
-MOST_WIDER = 3.0
+MOST_WIDER = 2.0
 INSIDE = 0.8  # share of the rows between the ends
 BELOW = np.linspace(0.0, 1.0 - INSIDE, 41)  # share below the lower end that is tried
 

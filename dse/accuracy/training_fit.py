@@ -71,8 +71,7 @@ ALL = (*GPU, "maxtext")
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter("gemm_bf16", GPU, 1.0, 0.2),
     Parameter("gemm_bf16", ("maxtext",), 1.0, 0.2),
-    Parameter("gemm_fp8", GPU, 1.0, 0.2),
-    Parameter("gemm_fp8", ("maxtext",), 1.0, 0.2),
+    Parameter("gemm_fp8", ALL, 1.0, 0.2),
     Parameter("gemm_fp4", ALL, 1.0, 0.3),
     Parameter("attention", ALL, 1.0, 0.2),
     Parameter("states", ALL, 3.0, 0.5),

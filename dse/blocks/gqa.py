@@ -149,6 +149,7 @@ class Gqa(Attention):
             cache=read * (kv_heads * pair * deployed.kv_bytes),
             prompt_filled=filled,
             decode_filled=filled,
+            head=computed / 2.0,
         )
         label = "attention output projection"
         step.gemm(Product(Role.OUTPUT, label, count, "attention", rows, hidden, out))

@@ -176,10 +176,11 @@ class Attention(Kind):
         output_bytes: Floats | None = None,
         prompt_filled: Floats | None = None,
         decode_filled: Floats | None = None,
+        head: Floats | None = None,
     ) -> None:
         """Attention over the prompt and over the cache: operations and bytes, (n,) each on one
         chip, by the laws of the kind (prefill, decode). The operations have padded heads, of which
-        the shares `filled` are no padding; the bytes have not."""
+        the shares `filled` are no padding; the bytes have not. `head` as in Mixing."""
         prefill, decode = self.laws or ("prefill_attention", "decode_attention")
         step.over_prompt(
             Mixing(
@@ -192,6 +193,7 @@ class Attention(Kind):
                 prompt_bytes if prompt_filled is None else prompt_bytes / prompt_filled,
                 output_bytes=output_bytes,
                 filled=prompt_filled,
+                head=head,
             )
         )
         step.over_cache(

@@ -20,6 +20,9 @@ With the optional size `expert_hidden_size` routed experts work on a narrower la
 Kimi K3): one projection down to it and one up a layer, shared by all experts, and what travels
 between the ranks has its width.
 
+With the optional size `expert_bias` of 1 experts add biases (gpt-oss), which training pays for in
+passes over their rows; they are no elements of its weights.
+
 In training each expert lies whole on one of the expert-parallel ranks, and a chip sends its own
 tokens: with tensor parallelism its share of the sequence. The routing skew is the stack's, less
 than at serving, since training balances experts.
@@ -88,7 +91,7 @@ class Moe(NoAttention):
         "shared_intermediate_size",
         "matrices",
     )
-    optional = (("expert_hidden_size",),)
+    optional = (("expert_hidden_size",), ("expert_bias",))
     may_be_zero = frozenset({"shared_intermediate_size"})
     order = 6
     laws = ("experts",)
@@ -220,13 +223,15 @@ def _exchange(step: Operators, block: Block, experts: Experts) -> None:
     are sent to the ranks of their experts and back, each to at most one copy a rank. Where ranks
     share an expert (less expert parallelism, or none), all tokens are gathered and the outputs
     reduce-scattered, since no all-to-all kernel serves that (SGLang's page on expert parallelism:
-    DeepEP and Mooncake for ep_size = tp_size only, below it all-reduce or all-gather). Of more than
-    FEW_ROWS tokens a rank, one copy goes to each other domain and is copied there (DeepEP's normal
-    kernels); fewer go straight to each expert.
+    DeepEP and Mooncake for ep_size = tp_size only, below it all-reduce or all-gather), and over
+    the host's lanes alone, where none runs (TensorRT-LLM's fused_moe_wide_ep.py: an all-to-all
+    needs MNNVL or DeepEP, and more ranks than experts of a token). Of more than FEW_ROWS tokens a
+    rank, one copy goes to each other domain and is copied there (DeepEP's normal kernels); fewer go
+    straight to each expert.
     """
     deployed, hidden = step.deployed, experts.latent
     spread = deployed.data_parallel > 1.0
-    routed = spread & (deployed.expert_parallel >= deployed.group)
+    routed = spread & (deployed.expert_parallel >= deployed.group) & ~deployed.host_lanes
 
     if not spread.all():
         bytes_ = step.rows * hidden * ACTIVATION_BYTES

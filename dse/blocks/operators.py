@@ -84,7 +84,8 @@ class Mixing(NamedTuple):
     """`times` kernels in which tokens meet tokens, (n,) each: the kernel `law` on the format of
     `part`. `cache` of the bytes must be read from the cache, where it is over one; `output_bytes`
     are the output of a prompt's, where all else can be made from latents again. `filled` is the
-    share of flops and bytes that is not padding of heads; None where none are padded."""
+    share of flops and bytes that is not padding of heads; None where none are padded. `head` is the
+    size of the heads, where the kernel's law was measured at another one (128)."""
 
     role: Role
     label: str
@@ -96,6 +97,7 @@ class Mixing(NamedTuple):
     cache: Floats | None = None
     output_bytes: Floats | None = None
     filled: Floats | None = None
+    head: Floats | None = None
 
 
 class Experts(NamedTuple):
@@ -174,11 +176,13 @@ class Ranks(Protocol):
 
 
 class Chips(Ranks, Protocol):
-    """A model on its chips. `group` counts those that share its experts; `weight_bytes` are those
-    of an element, by part; `leaving` is a memory of `dse.blocks.moe`."""
+    """A model on its chips. `group` counts those that share its experts; `host_lanes`: no links but
+    the host's join them; `weight_bytes` are those of an element, by part; `leaving` is a memory of
+    `dse.blocks.moe`."""
 
     data_parallel: Floats
     group: Floats
+    host_lanes: NDArray[np.bool_]
     expert_padding_rows: Floats
     weight_bytes: dict[str, Floats]
     leaving: dict[int, list[Floats]]

@@ -10,12 +10,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 
 from dse import __version__
-from dse.errors import DseError
+from dse.errors import DseError, printable
 
 
 def _verbs() -> dict[str, str]:
@@ -146,10 +147,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
         sys.stdout.flush()
     except DseError as error:
-        click.echo(f"dse: {error}", err=True)
+        click.echo(f"dse: {printable(str(error))}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(printable(shown.getvalue()), err=True, nl=False)
+        sys.exit(2)
+    except ArithmeticError as error:
+        click.echo(f"dse: a figure is too large or too small to count with: {error}", err=True)
         sys.exit(2)
     except click.Abort:
         click.echo("dse: stopped; what a study has stored is kept, run it again to go on", err=True)
@@ -158,7 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _silence()
         sys.exit(0)
     except OSError as error:
-        click.echo(f"dse: cannot go on: {error.strerror or error}", err=True)
+        about = f": {str(error.filename)[:80]}" if error.filename else ""
+        click.echo(f"dse: cannot go on: {error.strerror or error}{printable(about)}", err=True)
         _silence()
         sys.exit(4)
 
@@ -175,4 +182,5 @@ _ASCII = {"─": "-", "–": "-", "×": "x", "µ": "u", "∞": "inf", "…": "..
 
 def _silence() -> None:
     """Standard output is gone; what it still holds must not complain when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(io.UnsupportedOperation):  # a stream of this process alone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

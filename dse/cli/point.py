@@ -52,7 +52,8 @@ _POINT_OPTIONS = (
         multiple=True,
         metavar="NAME=VALUE",
         help="A hypothetical chip, --chip with one figure changed: hbm_bandwidth=2x, "
-        "capacity=+20%, link=900GB/s (dse catalog chips derive).",
+        "capacity=+20%, link=900GB/s (dse catalog chips derive). topology=through_host: PCIe cards "
+        "without peer-to-peer.",
     ),
     click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism."),
     click.option("--pp", type=DEGREE, default=1, help="Pipeline stages."),

@@ -66,9 +66,8 @@ KERNELS = (
     Parameter("class_trainium.memory", 0.3),
     Parameter("class_gaudi.compute", 0.5),
     Parameter("class_gaudi.memory", 0.3),
-    Parameter("cdna3_experts.fixed", 0.7),
-    Parameter("cdna3_experts.memory", 0.3),
-    Parameter("cdna3_block.fixed", 0.7),
+    Parameter("cdna3_experts.fixed", 0.5),
+    Parameter("cdna3_block.fixed", 0.5),
 )
 BACKENDS = (
     *(
@@ -95,9 +94,10 @@ LAWS = {
     "decode_attention": "decode_attention",
     "mla_decode_attention": "decode_attention",
 }
-# MI300X and MI325X have the laws of NVIDIA's median: what their experts and products with weights
-# in blocks of 128 x 128 take has factors of its own, the same for both. Dense products are as on
-# NVIDIA, kernel by kernel (H100 and MI300X at one request, DistServe/test-sample on Hugging Face).
+# MI300X and MI325X have block-scaled products and experts as AMD's tables time the kernels alone
+# (tools/fits/cdna3.py): what serving adds between them has a factor each, the same for both chips.
+# Dense products are as on NVIDIA (H100 and MI300X at one request, DistServe/test-sample on Hugging
+# Face).
 FAMILIES = {"class_mi300x": "cdna3", "class_mi325x": "cdna3"}
 BLOCKS = np.array([dtype == "fp8_block" for dtype in DTYPES])
 
@@ -132,6 +132,19 @@ def calibrated_laws(
         own = {part: _of_class(name, classes, factors, part) for part in PARTS}
         calibrated[name] = _law(table, LAWS[name], factors, own, narrow, floor)
     return calibrated
+
+
+def inherited(table: LawTable, inherits: NDArray[np.bool_]) -> LawTable:
+    """The law in which formats that `inherits` marks, (chips, dtypes), reach no larger share of
+    their peak than the best of the chip's others: what was fitted to other chips' kernels in that
+    format may not make it more than the ratio of peaks faster."""
+    best = np.where(inherits, 0.0, table.floor_of_compute).max(axis=1, keepdims=True)
+    beyond = np.where(inherits, np.maximum(table.floor_of_compute / best, 1.0), 1.0)
+    return replace(
+        table,
+        s_per_flop=table.s_per_flop * beyond,
+        floor_of_compute=table.floor_of_compute / beyond,
+    )
 
 
 def calibrated_fabric(fabric: Fabric, factors: Mapping[str, float]) -> Fabric:

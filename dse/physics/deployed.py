@@ -78,6 +78,7 @@ class Deployed:
         self.redundant_experts = batch.redundant_experts
         self.floor_s_per_byte = machines.floor_s_per_byte[chip]
         self.domain = domain_of(batch, machines)
+        self.host_lanes = machines.fabric.host_lanes[chip]
         self.capacity_bytes = machines.capacity_bytes[chip]
         self.expert_padding_rows = machines.expert_padding_rows[chip]
         self.kv_bytes = BYTES[batch.kv_dtype]

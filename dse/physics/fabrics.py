@@ -95,10 +95,11 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """Every level of every chip's system. `domain`, `link_bytes_per_s` (all links of a chip) and
-    `pair_bytes_per_s` (between two) are (chips,)."""
+    """Every level of every chip's system. `domain`, `link_bytes_per_s` (all links of a chip),
+    `pair_bytes_per_s` (between two) and `host_lanes` (no other links) are (chips,)."""
 
     domain: Table
+    host_lanes: NDArray[np.bool_]
     link_bytes_per_s: Table
     pair_bytes_per_s: Table
     all_reduce: DomainTable
@@ -130,6 +131,7 @@ def compile_fabric(systems: Sequence[System], efficiencies: Sequence[Efficiency]
     deepest = max(len(system.levels) for system in systems)
     return Fabric(
         domain=np.array([float(level.size or 1) for level in inner]),
+        host_lanes=np.array([level.topology in ON_PCIE for level in inner]),
         link_bytes_per_s=np.array([usable(level) for level in inner]),
         pair_bytes_per_s=np.array([point_to_point(level) for level in inner]),
         **tables,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.physics.alignment import GrainTable, grain_table
-from dse.physics.calibrated import LawTable, Table, calibrated_fabric, calibrated_laws
+from dse.physics.calibrated import LawTable, Table, calibrated_fabric, calibrated_laws, inherited
 from dse.physics.fabrics import Fabric, compile_fabric
 from dse.physics.intervals import Spread, spread_of, widened
 from dse.physics.kin import kin_of
@@ -37,6 +37,8 @@ BLOCK_LAWS = ("experts", "mla_prefill_attention", "mla_decode_attention")
 class Machines:
     """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown; a
     link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it.
+    `inherits` says of each operator's (chip, dtype) that the chip computes in the format and nobody
+    measured that: it reaches no larger share of its peak than a measured format.
     `law_kind` and, for what uses one of BLOCK_LAWS, `block_law_kind` of that law index KINDS."""
 
     ids: tuple[str, ...]
@@ -50,6 +52,7 @@ class Machines:
     expert_padding_rows: Table
     fabric: Fabric
     native_dtype: NDArray[np.bool_]
+    inherits: Mapping[str, NDArray[np.bool_]]
     law_kind: NDArray[np.intp]
     block_law_kind: Mapping[str, NDArray[np.intp]]
     spread: Spread
@@ -58,6 +61,7 @@ class Machines:
     kin: tuple[str, ...]  # of each chip: `dse.physics.kin`
     tiers: TierTable
     stream_fixed_s: Table  # fixed cost of an element-wise kernel
+    exponential_s: Table  # of one exponential; 0 where the rate is not known
     grain: GrainTable
     rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
     power: Power = field(default_factory=Power)
@@ -110,6 +114,7 @@ def compile_machines(
         expert_padding_rows=np.array([e.expert_padding_rows for e in efficiencies]),
         fabric=compile_fabric(systems, [catalog.fabric_laws(row) for row in rows]),
         native_dtype=np.array([[row.computes(dtype) for dtype in DTYPES] for row in rows]),
+        inherits={name: _inherits(name, pairs) for name in OPERATORS},
         law_kind=kind,
         block_law_kind={
             name: np.array(
@@ -124,6 +129,7 @@ def compile_machines(
         kin=tuple(kin_of(catalog, row) for row in rows),
         tiers=tier_table(rows, catalog.tiers),
         stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
+        exponential_s=np.array([_exponential_s(row) for row in rows]),
         grain=grain_table(rows),
         rack=rack
         and rack_table(
@@ -143,12 +149,13 @@ def compile_machines(
 
 
 def calibrated_machines(machines: Machines, factors: Mapping[str, float]) -> Machines:
-    """The machines with every kernel factor applied, native formats first."""
+    """The machines with every kernel factor applied, native and measured formats first."""
     laws, fabric = machines.laws, machines.fabric
     if factors:
         floor, native = machines.floor_s_per_byte, machines.native_dtype
         laws = calibrated_laws(laws, machines.classes, native, floor, factors)
         fabric = calibrated_fabric(fabric, factors)
+    laws = {name: inherited(law, machines.inherits[name]) for name, law in laws.items()}
     return replace(machines, laws=native_first(laws, machines.native_dtype), fabric=fabric)
 
 
@@ -158,10 +165,28 @@ def compute_dtype(chip: Chip, dtype: str) -> str:
     return arithmetic(dtype) if chip.computes(dtype) else "bf16"
 
 
+def _exponential_s(chip: Chip) -> float:
+    figure = chip.figure("exponentials")
+    return 0.0 if figure is None else 1.0 / figure.value
+
+
 def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
     columns = [[_law_row(operator, chip, eff, dtype) for dtype in DTYPES] for chip, eff in pairs]
     stacked = np.array(columns)
     return LawTable(*(np.ascontiguousarray(stacked[:, :, k]) for k in range(5)))
+
+
+def _inherits(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> NDArray[np.bool_]:
+    """(chips, dtypes); see `Machines`."""
+    return np.array(
+        [
+            [
+                chip.computes(dtype) and not {dtype, arithmetic(dtype)} & eff.measured(operator)
+                for dtype in DTYPES
+            ]
+            for chip, eff in pairs
+        ]
+    )
 
 
 def _law_row(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dse.answer.answer import Answer, Block, Commands, Explorer, Facts, Notes, Section, Table
 from dse.answer.shell import continued
+from dse.errors import printable
 from dse.render.characters import scatter_text
 from dse.render.plain_table import table_text
 
@@ -22,7 +23,7 @@ def answer_text(answer: Answer, width: int = 100) -> str:
     for title, texts in (("How sure:", answer.certainty), ("Rests on:", answer.rests)):
         if texts:
             parts += ["", title, *(wrapped(f"- {text}", width, "  ") for text in texts)]
-    return "\n".join(parts)
+    return printable("\n".join(parts))
 
 
 def blocks_text(blocks: Sequence[Block], width: int) -> Iterator[str]:

@@ -36,7 +36,7 @@ DIMENSION = {
     "memory_bandwidth": "bytes/s", "sram_capacity": "bytes", "sram_bandwidth": "bytes/s",
     "tdp": "W", "system_power": "W", "compute_units": "count", "clock": "Hz",
     "idle_power": "W", "matmul_power": "W",
-    "host_link_bandwidth": "bytes/s",
+    "host_link_bandwidth": "bytes/s", "exponentials": "flop/s",
 }  # fmt: skip
 # What every chip has, so that its absence is a gap. A chip without an fp8 peak simply has none.
 EXPECTED = (

@@ -117,6 +117,17 @@ class Efficiency:
         except (KeyError, ValueError):
             return None
 
+    def measured(self, operator: str) -> frozenset[str]:
+        """The formats whose law holds figures measured in them, on this chip or its kin: fitted
+        ones, and of a class of chips those with a published figure (`derived`). 16 bits where there
+        is none."""
+        of_class = self.id.startswith("class_")
+        return frozenset(
+            dtype
+            for dtype, law in self.operators[operator].items()
+            if law.error is not None or (of_class and law.kind == "derived")
+        ) or frozenset({"bf16"})
+
     @property
     def is_class(self) -> bool:
         return math.isnan(self.hbm_bytes_per_s)

@@ -164,7 +164,11 @@ class _Builder:
         if isinstance(node, yaml.ScalarNode):
             if node.tag == "tag:yaml.org,2002:str":
                 return node.value
-            value = self.loader.construct_object(node)
+            try:
+                value = self.loader.construct_object(node)
+            except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+                kind = node.tag.rpartition(":")[2]
+                raise _wrong(f"read {node.value!r} as {kind}, which it is not", node) from None
             if isinstance(value, int) and value.bit_length() > _MOST_BITS:
                 raise _wrong("a number of too many digits", node)
             return value

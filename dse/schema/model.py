@@ -19,7 +19,14 @@ from dse.schema.dtypes import DTYPES
 LARGEST_SIZE = 1e9
 LARGEST_LAYERS = 10_000
 
-_SWITCHES = ("qkv_bias", "output_gate", "values_from_keys", "reuses_kv", "relative_positions")
+_SWITCHES = (
+    "qkv_bias",
+    "output_gate",
+    "values_from_keys",
+    "reuses_kv",
+    "relative_positions",
+    "expert_bias",
+)
 
 # What a configuration file calls a size; messages use the name that the user wrote.
 _FIELD = {

@@ -63,6 +63,12 @@ class TrainingStack:
         float, 0, 1, "0: a token goes once to each rank of its experts; 1: to each"
     ]
     collectives: Annotated[Extra, "all other collectives over those of the fabric's law"]
+    expert_bias_bytes: Annotated[
+        float, 0, 1000, "further bytes of an output of a routed expert with a bias, both passes"
+    ]
+    fp8_gather_bytes: Annotated[
+        float, 1, 2, "bytes of a linear weight when gathered, in FP8 with one scale a tensor"
+    ]
     routing_skew: Annotated[float, 0, 3, "coefficient of variation of how often experts are chosen"]
     straggler: Annotated[float, 0, 1, "waiting for the slowest chip, as a share of the step"]
     host_s_per_step: Annotated[float, 0, 60, "seconds of host work between steps"]

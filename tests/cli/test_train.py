@@ -62,6 +62,14 @@ def test_what_is_usual_stands_beside_the_best_plan():
     assert dse(*RUN, "--task", "lora", "--json").json()["usual"] is None
 
 
+def test_stages_that_wait_long_are_named():
+    """DeepSeek-V3 on 2,048 chips: few micro-batches of the default batch fill 32 stages."""
+    run = ("train", "deepseek-v3", "--chip", "h800_sxm", "--chips", "2048", "--tokens", "14.8T")
+    assert dse(*run, "--json").json()["loss_shares"]["bubble"] > 0.1
+    assert "Pipeline stages wait for " in dse(*run).out
+    assert "stages wait" not in dse(*run, "--global-batch-tokens", "256M").out
+
+
 def test_a_person_reads_it():
     said = dse(*RUN)
     assert said.code == 0, said.err

@@ -114,6 +114,9 @@ SAMPLES = {
     "moe on a latent": Sample(
         replace(moe(2, 16, 4, 256), sizes={**moe(2, 16, 4, 256).sizes, "expert_hidden_size": 128})
     ),
+    "moe with biases": Sample(
+        replace(moe(2, 16, 4, 256), sizes={**moe(2, 16, 4, 256).sizes, "expert_bias": 1})
+    ),
     "positions": Sample(BlockSpec("positions", 1, {"rows": 2048}), 2048 * HIDDEN),
 }
 

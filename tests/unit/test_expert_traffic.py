@@ -57,6 +57,18 @@ def test_ranks_that_share_experts_gather_every_token(rows, degrees, chip) -> Non
     assert (seconds == seconds[0]).all()
 
 
+def test_over_the_hosts_lanes_no_all_to_all_serves_whole_experts() -> None:
+    """Every token goes to every card, 16 bits there and back: 7/8 of 8 x 64 tokens twice a layer,
+    however few experts a token has on a card; on NVLink whole experts get what is theirs."""
+    cards = step_of(64.0, 1.0, 8.0, [1.0, 8.0], "rtx_pro_6000")
+    seconds = exchanged_s(cards)
+    assert seconds[0] == seconds[1]
+    least = 2 * LAYERS * 7 * 64 * HIDDEN * 2.0
+    assert cards.ledger.link_bytes[1] >= least * (1 - 1e-12)
+    linked = exchanged_s(step_of(64.0, 1.0, 8.0, [1.0, 8.0], "h200_sxm"))
+    assert linked[0] != linked[1]
+
+
 @given(rows=st.integers(1, 512), ep=st.sampled_from([2.0, 4.0, 8.0, 16.0]))
 def test_a_token_reaches_every_rank_of_its_experts(rows, ep) -> None:
     """Its bytes over the links are no fewer than one copy to each of min(top_k, ep) x (group / ep)

@@ -31,6 +31,7 @@ from dse.measure.efficiency_file import (
     through_host_text,
 )
 from dse.measure.fitting import fit
+from tools.fits import cdna3
 from tools.fits.kernel_tables import BUCKETS_OF, CHIPS, PADDING_ROWS, Chip, Tables
 
 OPERATORS = {  # operator: the tables behind it
@@ -195,7 +196,7 @@ CLASSES = {
 # Assumed: streaming reaches 0.40 to 0.60 on MI300X (untuned copies, scalarlm.ghost.io, 2025), 0.68
 # at 100 MB on TPU7x (a planning curve, accelerator-microbenchmarks system.py@6a306a8); nothing is
 # known of the other vendors.
-TOP_MEMORY = 0.80
+TOP_MEMORY = cdna3.TOP_MEMORY
 CAPPED = ("class_amd", "class_mi300x", "class_mi325x", "class_tpu")
 # busbw of ml-engineering network/README.md@744d01e, MI300X: 47.671 of 64, 312.912 of 448 GB/s
 AMD = "class_amd", "class_mi300x", "class_mi325x"
@@ -203,6 +204,11 @@ AMD_LINKS = {2: 0.745, 4: 0.721, 8: 0.698}
 AMD_NOTE = (
     "fraction: MI300X all-reduce of 4 GiB, 47.671 of 64 GB/s between 2 chips, 312.912 of 448 "
     "between 8, 4 in the middle; latency: median of the NVLink chips"
+)
+AMD_REDUCE = (
+    "2 and 4 chips fitted to vLLM's all-reduce on MI300X (github:ROCm/aiter pull 801, 4 KiB..512 "
+    "MiB; github:vllm-project/vllm pull 19744, 2 KiB..16 MiB); 8: 312.912 of 448 GB/s at 4 GiB, "
+    "latency in proportion"
 )
 
 
@@ -233,7 +239,7 @@ def class_laws(name: str, chips: list[Laws]) -> Laws:
     for dtype, value in compute.items():
         measured = {"compute": value, "kind": "derived", "note": note}
         out["gemm"][dtype] |= measured | ({"fixed": fixed} if fixed else {})
-    return out
+    return cdna3.measured(out) if name in cdna3.CLASSES else out
 
 
 def class_links(name: str, links: list[Links]) -> Links:
@@ -243,6 +249,8 @@ def class_links(name: str, links: list[Links]) -> Links:
         rows = [link[op][n] for link in links if n in link[op]]
         row = {k: medians(row[k] for row in rows) for k in ("latency", "fraction", "ramp")}
         out.setdefault(op, {})[n] = row | ({"fraction": AMD_LINKS[n]} if name in AMD else {})
+    if name in AMD:
+        out["all_reduce"] = {n: out["all_reduce"][n] | x for n, x in cdna3.all_reduce().items()}
     return out
 
 
@@ -323,7 +331,9 @@ def main(folder: str | Path, out_dir: str | Path) -> None:
     switched = [link for name, link in links.items() if CHIPS[name].link > 100e9]
     for name, (title, source, *_) in CLASSES.items():
         note = AMD_NOTE if name in AMD else "median of the NVLink chips"
-        notes = {"source": source} | dict.fromkeys(links["h100_sxm"], ("assumed", note))
+        notes: dict = {"source": source} | dict.fromkeys(links["h100_sxm"], ("assumed", note))
+        if name in AMD:
+            notes["all_reduce"] = ("derived", AMD_REDUCE)
         head = {"title": f"{title}, not measured kernel by kernel"}
         class_ = class_laws(name, list(laws.values())), class_links(name, switched)
         write(out / f"{name}.yaml", head, *class_, notes)

@@ -1,9 +1,10 @@
-"""Fits the training stacks and writes them: `python -m tools.fits.training [--check]`.
+"""Fits the training stacks and writes them: `python -m tools.fits.training [--check | --groups]`.
 
 Writes the fitted constants into `hardware/training/*.yaml` (kind `fitted`; all other lines stay)
 and the spread of held-out rows into `hardware/efficiency/training/calibration.yaml`. The data is
 the project's own copy of the measurements; the same data and versions write the same bytes.
-`--check` prints held-out errors and constants and writes nothing.
+`--check` prints held-out errors and constants and writes nothing; `--groups` the errors of every
+group in tokens per second and chip, the worst with its model left out first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from dse.accuracy.measurements import TRAINING, covered, read, ready, scored_rows
 from dse.accuracy.scores import score
@@ -135,6 +137,20 @@ def report(problem: TrainingProblem, held: Mapping[str, Floats], moves: Floats) 
         print(f"{parameter.constant:24} {parameter.moved(float(t)):8.4g}  {t:+.2f}  {stacks}")
 
 
+def report_groups(problem: TrainingProblem, held: Mapping[str, Floats], moves: Floats) -> None:
+    """Prints of each group its rows, and by fold the median error and the median bias."""
+    table = problem.table
+    rows = (table["metric"] == "tokens_per_s_per_chip").to_numpy() & problem.used
+    groups = table["group"][rows]
+    columns = {"rows": groups.value_counts()}
+    for by, numbers in {"nothing": problem.predict(moves), **held}.items():
+        error = pd.Series((numbers[:, 0] / problem.measured - 1.0)[rows], groups.index)
+        columns[f"{by} error"] = error.abs().groupby(groups).median()
+        columns[f"{by} bias"] = error.groupby(groups).median()
+    found = pd.DataFrame(columns).sort_values("model error", ascending=False)
+    print(found.to_string(float_format="{:+.3f}".format))
+
+
 def stack_files(path: Path, problem: TrainingProblem, moves: Floats) -> dict[Path, str]:
     """The stacks as the fit writes them, by file."""
     used = int((problem.weight > 0.0).sum())
@@ -151,6 +167,9 @@ def main(arguments: list[str]) -> None:
     problem = posed(path)
     moves = problem.fit()
     held = problem.held_out(start=moves)
+    if "--groups" in arguments:
+        report_groups(problem, held, moves)
+        return
     if "--check" in arguments:
         report(problem, held, moves)
         return

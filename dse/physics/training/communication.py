@@ -144,10 +144,12 @@ def pipeline_hops(step: Pass, micro_batches: Floats, room: Floats) -> tuple[Floa
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Elements on one chip of the fullest stage, (n,): stored and trained, before ZeRO."""
+    """Elements on one chip of the fullest stage, (n,): stored and trained, before ZeRO; and the
+    bytes of those stored as ranks gather them."""
 
     stored: Floats
     trained: Floats
+    gathered_bytes: Floats
 
 
 def data_traffic(
@@ -175,7 +177,8 @@ def data_traffic(
         if (stage == 0.0).any():
             gradients.add(several * (stage == 0.0), group.all_reduce(reduced), factor)
         gradients.add(several * often * (stage > 0.0), group.all_gather(reduced), factor)
-        moved = np.where(stage >= 3.0, held.stored, held.trained) * WEIGHT_BYTES / layers
+        adapters = step.lora & (stage < 3.0)
+        moved = np.where(adapters, held.trained * WEIGHT_BYTES, held.gathered_bytes) / layers
         weights.add(several * again * (stage > 0.0), group.all_gather(moved), factor)
     total = gradients.seconds + weights.seconds
 

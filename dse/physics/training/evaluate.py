@@ -30,6 +30,7 @@ from dse.physics.training.pipeline import DUALPIPE, Stages, bubble_share
 from dse.physics.training.plan import (
     LOSSES,
     MEMORY_PARTS,
+    PRECISIONS,
     RECOMPUTES,
     TrainingBatch,
     TrainingMetrics,
@@ -245,9 +246,13 @@ def _states(
     layers = np.maximum(stages.last, inner)
     stored = np.maximum(elements.dense * stages.last + tables, elements.dense * inner)
     share = layers / np.maximum(deployed.batch.layers, 1.0)
-    dense = Held(stored, np.where(step.lora, step.adapter_elements * share, stored))
+    fp8 = deployed.runs.precision == PRECISIONS.index("fp8")
+    each = np.where(fp8, step.stack.fp8_gather_bytes, WEIGHT_BYTES)
+    gathered = elements.dense * each
+    gathered = np.maximum(gathered * stages.last + tables * WEIGHT_BYTES, gathered * inner)
+    dense = Held(stored, np.where(step.lora, step.adapter_elements * share, stored), gathered)
     of_experts = elements.experts * layers
-    experts = Held(of_experts, np.where(step.lora, 0.0, of_experts))
+    experts = Held(of_experts, np.where(step.lora, 0.0, of_experts), of_experts * each)
     rooms = [room * held / np.maximum(deployed.batch.layers, 1.0) for held in (stages.last, inner)]
     total, hidden, sent = data_traffic(step, dense, experts, layers, micro_batches, rooms)
     return total, hidden, _update(step, dense, experts), sent

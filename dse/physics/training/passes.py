@@ -38,6 +38,10 @@ ATTENTION_BACKWARD = 2.5
 OTHER_BACKWARD = 2.0  # indexers and states: two products for one
 ATTENTION_BACKWARD_BYTES = 2.0  # reads q, k, v, out and its gradient, writes three gradients
 ELEMENTWISE_BACKWARD = 1.5
+# Of a number that grouped products give where experts have biases, for which these have no
+# epilogue (github:NVIDIA/TransformerEngine issue 2766): added by a kernel, summed by another.
+BIAS_BYTES, BIAS_BACKWARD_BYTES = 4.0, 2.0
+LAW_HEAD = 128.0
 CAST_BYTES = 4.0  # of a 16-bit number that is read and written by rows and by columns in 8 bits
 LOGIT_BYTES = 4.0
 # Bytes of a linear layer's input that is kept, by precision: 8-bit recipes keep what they cast.
@@ -54,6 +58,19 @@ def law_seconds(law: Law, flops: Floats, bytes_: Floats, reached: Floats | None 
     speed that misaligned sizes leave it."""
     busy = busy_s(law, flops * law.s_per_flop, bytes_ * law.s_per_byte)
     return (busy if reached is None else busy / reached) + law.fixed_s
+
+
+def narrow_heads(law: Law, head: Floats, exponential_s: Floats) -> Floats:
+    """(n,) seconds of attention an operation with heads of `head` numbers over those with heads of
+    128, at which its law was measured. A score takes 4 `head` operations of the matrix units and
+    one exponential, `exponential_s` seconds of other units, whatever the size of its head: the
+    share s of that in a score's time at 128 does not shrink with narrower heads,
+
+        1 + s (128 / head - 1).
+
+    Wider heads were measured to be no faster (FlashAttention-3, arXiv 2407.08608, figure 5)."""
+    share = np.minimum(exponential_s / (4.0 * LAW_HEAD * law.s_per_flop), 1.0)
+    return 1.0 + share * np.maximum(LAW_HEAD / np.maximum(head, 1.0) - 1.0, 0.0)
 
 
 class Pass:
@@ -93,10 +110,9 @@ class Pass:
         self.kept_input = KEPT_INPUT_BYTES[runs.precision]
         self.bf16 = deployed.law("gemm", "bf16")
         self.peak_s_per_flop = _peak(deployed.law("gemm", "mlp"))
-        fp4 = runs.precision == PRECISIONS.index("nvfp4")
+        self.fp4 = fp4 = runs.precision == PRECISIONS.index("nvfp4")
         self.in_bf16 = np.where(fp4, runs.bf16_share, 0.0) if fp4.any() else None
-        slower = np.where(self.low, stack.gemm_fp8, stack.gemm_bf16)
-        self.slower = np.where(fp4, stack.gemm_fp4, slower)
+        self.slower = {operator: self._slower(operator) for operator in ("gemm", "experts")}
 
         self.of = {group: Work(n) for group in GROUPS}
         self.kept = {group: Kept(n) for group in GROUPS}
@@ -113,6 +129,17 @@ class Pass:
             self.layers += self.of[group]
         self.work, self.keeps = self.ends, Kept(n)  # the head's are counted with the logits
         self._tables()
+
+    def _slower(self, operator: str) -> Floats:
+        """(n,) the stack's factor on products in the format of the run; where nobody measured the
+        format on the chip, no less than the factor of 16 bits, whose share of the peak it inherits
+        (`Machines.inherits`)."""
+        stack, deployed = self.stack, self.deployed
+        slower = np.where(self.low, stack.gemm_fp8, stack.gemm_bf16)
+        slower = np.where(self.fp4, stack.gemm_fp4, slower)
+        inherits = deployed.machines.inherits[operator]
+        unmeasured = inherits[deployed.batch.chip, deployed.batch.weight_dtype["mlp"]]
+        return np.where(unmeasured, np.maximum(slower, stack.gemm_bf16), slower)
 
     def _add(self, block: Block) -> None:
         kind = KINDS[block.kind]
@@ -181,7 +208,7 @@ class Pass:
         seconds = law_seconds(law, flops, bytes_, reached)
         if not linear:
             return seconds * self.stack.gemm_bf16
-        seconds = np.maximum(seconds * self.slower, flops * _peak(law))
+        seconds = np.maximum(seconds * self.slower["gemm"], flops * _peak(law))
         if self.in_bf16 is not None:
             plain = law_seconds(self.bf16, flops, bytes_, reached) * self.stack.gemm_bf16
             seconds = np.where(
@@ -283,7 +310,10 @@ class Pass:
         stack, role, count, flops, bytes_ = self.stack, one.role, one.times, one.flops, one.bytes_
         law = self.deployed.law(one.law, one.part)
         again = ATTENTION_BACKWARD if role is Role.ATTENTION else OTHER_BACKWARD
-        slower = stack.states if role is Role.STATE else stack.attention
+        slower: Floats | float = stack.states if role is Role.STATE else stack.attention
+        if one.head is not None:
+            own = self.deployed.machines.exponential_s[self.deployed.batch.chip]
+            slower = slower * narrow_heads(law, one.head, own)
         forward = law_seconds(law, flops, bytes_) * (slower * count)
         backward = law_seconds(law, flops * again, bytes_ * ATTENTION_BACKWARD_BYTES)
         backward = backward * (slower * stack.attention_backward * count)
@@ -329,11 +359,21 @@ class Pass:
         self.elementwise(Role.EXPERT_ORDER, "expert permutation", count, order)
         between = between * one.width
         self.elementwise(Role.EXPERT_ACTIVATION, "expert activation", count, between)
+        self._biases(one)
         self._keep_experts(one)
+
+    def _biases(self, one: Experts) -> None:
+        """Passes over the rows of both grouped products, where experts have biases."""
+        if "expert_bias" not in one.block.sizes:
+            return
+        both = one.busiest * ((one.block["matrices"] - 1.0) * one.width + one.latent)
+        further = one.busiest * one.latent * self.stack.expert_bias_bytes / 2.0
+        forward, backward = BIAS_BYTES * both + further, BIAS_BACKWARD_BYTES * both + further
+        self._stream(one.block.count * one.block["expert_bias"], forward, backward)
 
     def _grouped(self, flops: Floats, bytes_: Floats, reached: Floats | None) -> Floats:
         law = self.deployed.law("experts", "experts")
-        seconds = law_seconds(law, flops, bytes_, reached) * self.slower
+        seconds = law_seconds(law, flops, bytes_, reached) * self.slower["experts"]
         seconds = np.maximum(seconds, flops * _peak(law))
         if self.in_bf16 is None:
             return seconds

@@ -200,7 +200,8 @@ def _latent(shape: Shape) -> Flags:
 def _grouped(shape: Shape, whole: Facts) -> Flags:
     gate = ("output_gate",) if shape.of("delta_net") else ()
     shape.only(
-        "gqa", "delta_net", "mlp", "moe", "positions", optional=(*gate, "expert_hidden_size")
+        *("gqa", "delta_net", "mlp", "moe", "positions"),
+        optional=(*gate, "expert_hidden_size", "expert_bias"),
     )
     sizes, window, types = shape.heads(bias=(0, 1), windows="any")
     every = _frequency(types) if window and FULL in types else None

@@ -34,6 +34,7 @@ RECOMPUTED = {
     "moe": "experts recomputed",
     "full": "all layers recomputed",
 }
+LARGE_BUBBLE = 0.1  # of a step, worth a sentence
 
 
 def plan_words(plan: Mapping[str, Any]) -> str:
@@ -84,6 +85,7 @@ def sentences(answer: Mapping[str, Any]) -> list[str]:
         f"Best of {answer['plans_evaluated']:,} plans, {answer['plans_that_fit']:,} of which fit: "
         f"{plan_words(answer['parallelism'])}.",
         *_usual(answer),
+        *_waiting(answer),
         f"Step {time(answer['step_s'])}, {share(answer['mfu'])} MFU "
         f"({share(answer['mfu_6n'])} without attention, {share(answer['hfu'])} with what is "
         f"recomputed), {plain(answer['tokens_per_s_per_chip'])} tokens/s per chip. MFU counts "
@@ -103,6 +105,17 @@ def _usual(answer: Mapping[str, Any]) -> list[str]:
         f"Usual: {show('training_days', usual['days'])}, {large(round(usual['chip_hours']), 4)} "
         f"chip-hours{money}: published runs took {least:.2f} to {most:.2f} times the hours of the "
         f"best plan that is found for them, in the mean {usual['over_best']:.2f}."
+    ]
+
+
+def _waiting(answer: Mapping[str, Any]) -> list[str]:
+    """Where a small batch makes pipeline stages wait."""
+    if (bubble := answer["loss_shares"]["bubble"]) < LARGE_BUBBLE:
+        return []
+    return [
+        f"Pipeline stages wait for {share(bubble)} of a step of "
+        f"{large(answer['global_batch_tokens'])} tokens: more tokens a step "
+        "(--global-batch-tokens) or another --schedule shorten that."
     ]
 
 

@@ -60,10 +60,14 @@ def _deepseek(shared: object = None) -> Stack:
     return sparse(feed_forward.DEEPSEEK, layer, guards=(MLP_BIAS,))
 
 
-def _local(count: object = REQUIRED, chosen: object = REQUIRED) -> Stack:
+def _local(count: object = REQUIRED, chosen: object = REQUIRED, bias: Field | None = None) -> Stack:
     """Experts in every layer, as wide as `intermediate_size`: Mixtral."""
-    defaults = (count, chosen, REQUIRED)
-    return all_sparse(experts("num_local_experts", width="intermediate_size", defaults=defaults))
+    own = ("num_local_experts", "num_experts_per_tok", "intermediate_size")
+    return all_sparse(experts(*own, defaults=(count, chosen, REQUIRED), bias=bias))
+
+
+# Biases that no key says; shapes without them can be written (`beyond.gpt_oss` counts them).
+_EXPERT_BIAS = Own({}, lambda reader, sizes: 1, lambda value, sizes, shape: {})
 
 
 def _dense_width(reader: ConfigReader, sizes: Sizes) -> int:
@@ -191,7 +195,10 @@ EXPERT_FAMILIES: Mapping[str, Family] = {
     ),
     "gpt_oss": Family(
         "GptOssForCausalLM",
-        (windowed(patterns.TURNS, heads("attention_bias", bias_default=True)), _local(128, 4)),
+        (
+            windowed(patterns.TURNS, heads("attention_bias", bias_default=True)),
+            _local(128, 4, _EXPERT_BIAS),
+        ),
         {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128},
         {**_TO_LOCAL, "experts_per_token": "num_experts_per_tok"},
         export=Export((beyond.gpt_oss,), _SILU),

@@ -232,10 +232,12 @@ def experts(
     least: int = 1,
     count_matrices: int = GATED,
     narrow: Field | None = None,
+    bias: Field | None = None,
     optional: bool = False,
 ) -> Section:
     """A sparse layer; `shared` is the width of all shared experts together, `narrow` the width
-    of the latent that the experts work on. `defaults` are those of the three keys."""
+    of the latent that the experts work on, `bias` whether they have biases. `defaults` are those of
+    the three keys."""
     own = Size(width, defaults[2], uniform=True) if isinstance(width, str) else width
     sizes: dict[str, Field] = {
         "expert_intermediate_size": own,
@@ -246,6 +248,8 @@ def experts(
     }
     if narrow is not None:
         sizes["expert_hidden_size"] = narrow
+    if bias is not None:
+        sizes["expert_bias"] = bias
     written = ("experts", "experts_per_token", "expert_intermediate_size")
     ordered = {name: sizes[name] for name in (*written, *sizes)}
     return Section("moe", ordered, optional)

@@ -23,6 +23,7 @@ OPTIONAL_WORDS = {
     "index_head_dim": "indexer",
     "index_topk": "indexer",
     "expert_hidden_size": "experts on a latent",
+    "expert_bias": "biases of experts",
 }
 
 
